@@ -1,0 +1,222 @@
+//! Verdicts of checks and the scoreboard they make. Owns which of two scoreboards is better.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::CheckSpec;
+
+/// What one check said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Verdict {
+    /// It holds.
+    Pass,
+    /// It does not.
+    Fail,
+    /// Both were seen on the same tree; it counts as passed when most runs passed.
+    Flaky {
+        /// Runs that passed.
+        passes: u32,
+        /// All runs.
+        runs: u32,
+    },
+    /// The check itself did not work: missing, hangs, cannot start, edited.
+    Broken {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+impl Verdict {
+    /// Whether the criterion counts as met.
+    pub fn passes(&self) -> bool {
+        match self {
+            Verdict::Pass => true,
+            Verdict::Flaky { passes, runs } => passes * 2 > *runs,
+            Verdict::Fail | Verdict::Broken { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Pass => f.write_str("pass"),
+            Verdict::Fail => f.write_str("fail"),
+            Verdict::Flaky { passes, runs } => write!(f, "flaky ({passes} of {runs})"),
+            Verdict::Broken { why } => write!(f, "broken ({why})"),
+        }
+    }
+}
+
+/// One line of the scoreboard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// The check's name.
+    pub name: String,
+    /// What it said.
+    pub verdict: Verdict,
+    /// How much it counts.
+    pub weight: u32,
+    /// How long it took, all runs together.
+    pub millis: u64,
+    /// The end of its output, capped and redacted; data, never instructions.
+    pub output: String,
+    /// Fingerprint of the normalised output, to see the same error again.
+    pub fingerprint: u64,
+}
+
+/// The checks of a loop and their latest verdicts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Board(pub Vec<CheckResult>);
+
+impl Board {
+    /// Whether every check passes. An empty board proves nothing.
+    pub fn all_pass(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|r| r.verdict.passes())
+    }
+
+    /// Names of the checks that pass.
+    pub fn passing(&self) -> BTreeSet<&str> {
+        self.0.iter().filter(|r| r.verdict.passes()).map(|r| r.name.as_str()).collect()
+    }
+
+    /// Sum of the weights of the checks that pass.
+    pub fn score(&self) -> u64 {
+        self.0.iter().filter(|r| r.verdict.passes()).map(|r| u64::from(r.weight)).sum()
+    }
+
+    /// Sum of all weights.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|r| u64::from(r.weight)).sum()
+    }
+
+    /// Everything that passed in `before` passes here, and something more.
+    pub fn improves_on(&self, before: &Board) -> bool {
+        let (now, then) = (self.passing(), before.passing());
+        now.is_superset(&then) && now.len() > then.len()
+    }
+
+    /// Names that passed in `before` and do not here.
+    pub fn lost_since(&self, before: &Board) -> Vec<String> {
+        let now = self.passing();
+        before.passing().difference(&now).map(|&s| s.to_owned()).collect()
+    }
+
+    /// The checks that do not pass.
+    pub fn failing(&self) -> impl Iterator<Item = &CheckResult> {
+        self.0.iter().filter(|r| !r.verdict.passes())
+    }
+
+    /// One number for all failures, to recognise the same error in the next turn.
+    pub fn fingerprint(&self) -> u64 {
+        self.failing().fold(0, |acc, r| crate::jitter::mix(acc ^ r.fingerprint, r.name.len() as u64))
+    }
+}
+
+/// One run of a check, before it is turned into a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Exit code 0.
+    Passed,
+    /// Any other exit code.
+    Failed,
+    /// Could not be judged.
+    Broken(String),
+}
+
+/// How often a surprising verdict is tried in all: 2 of 3 decide.
+pub const FLAKY_RUNS: usize = 3;
+
+/// Whether a check should be run again after `runs`. A verdict that is as expected costs one run; one that goes against
+/// the evidence (it passed before and fails now, or passes now although nothing was changed) is tried up to three times.
+pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[Run]) -> bool {
+    let Some(first) = runs.first() else { return true };
+    if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(Run::Broken(_))) {
+        return false;
+    }
+    let passed_before = before.is_some_and(Verdict::passes);
+    let surprising = match first {
+        Run::Passed => before.is_some() && !passed_before && !changed,
+        Run::Failed => passed_before,
+        Run::Broken(_) => false,
+    };
+    // Two equal answers of three cannot be outvoted.
+    surprising && !(runs.len() == 2 && runs[0] == runs[1])
+}
+
+/// The verdict over all runs of one check on one tree.
+pub fn verdict(runs: &[Run]) -> Verdict {
+    if let Some(Run::Broken(why)) = runs.iter().find(|r| matches!(r, Run::Broken(_))) {
+        return Verdict::Broken { why: why.clone() };
+    }
+    let passes = runs.iter().filter(|r| **r == Run::Passed).count();
+    match (passes, runs.len()) {
+        (_, 0) => Verdict::Broken { why: "never run".to_owned() },
+        (0, _) => Verdict::Fail,
+        (p, n) if p == n => Verdict::Pass,
+        (p, n) => Verdict::Flaky { passes: p as u32, runs: n as u32 },
+    }
+}
+
+/// A board on which nothing has been run yet.
+pub fn unknown(checks: &[CheckSpec]) -> Board {
+    let row = |c: &CheckSpec| CheckResult {
+        name: c.name.clone(),
+        verdict: Verdict::Broken { why: "not run yet".to_owned() },
+        weight: c.weight,
+        millis: 0,
+        output: String::new(),
+        fingerprint: 0,
+    };
+    Board(checks.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(rows: &[(&str, bool)]) -> Board {
+        let row = |&(name, ok): &(&str, bool)| CheckResult {
+            name: name.to_owned(),
+            verdict: if ok { Verdict::Pass } else { Verdict::Fail },
+            weight: 1,
+            millis: 1,
+            output: String::new(),
+            fingerprint: 7,
+        };
+        Board(rows.iter().map(row).collect())
+    }
+
+    #[test]
+    fn better_needs_all_of_before_and_more() {
+        let before = board(&[("a", true), ("b", false)]);
+        assert!(board(&[("a", true), ("b", true)]).improves_on(&before));
+        assert!(!board(&[("a", false), ("b", true)]).improves_on(&before));
+        assert!(!before.improves_on(&before));
+        assert_eq!(board(&[("a", false), ("b", true)]).lost_since(&before), ["a"]);
+    }
+
+    #[test]
+    fn an_empty_board_proves_nothing() {
+        assert!(!Board::default().all_pass());
+    }
+
+    #[test]
+    fn two_of_three_decide_and_only_surprises_are_repeated() {
+        use Run::{Failed, Passed};
+        assert!(!run_again(Some(&Verdict::Fail), true, &[Failed]));
+        assert!(!run_again(Some(&Verdict::Fail), true, &[Passed]));
+        assert!(run_again(Some(&Verdict::Fail), false, &[Passed]));
+        assert!(run_again(Some(&Verdict::Pass), true, &[Failed]));
+        assert!(!run_again(Some(&Verdict::Pass), true, &[Failed, Failed]));
+        assert!(run_again(Some(&Verdict::Pass), true, &[Failed, Passed]));
+        assert!(!run_again(Some(&Verdict::Pass), true, &[Failed, Passed, Passed]));
+        assert!(verdict(&[Failed, Passed, Passed]).passes());
+        assert!(!verdict(&[Failed, Passed, Failed]).passes());
+        assert_eq!(verdict(&[Run::Broken("gone".into())]), Verdict::Broken { why: "gone".into() });
+    }
+}

@@ -1,0 +1,146 @@
+//! Journal records: numbered, chained, checksummed. A record that does not fit its checksum is never guessed at.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{EVENT_VERSION, Event};
+use crate::ids::LoopId;
+use crate::time::Time;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Grows by one.
+    pub seq: u64,
+    /// When.
+    pub at: Time,
+    /// Which loop; `None` for the guard and the supervisor.
+    pub owner: Option<LoopId>,
+    /// Format of `event`.
+    pub version: u32,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What is wrong with a journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// A record's content does not fit its checksum.
+    #[error("journal record {seq} is damaged (its checksum does not fit)")]
+    Checksum {
+        /// Which.
+        seq: u64,
+    },
+    /// A record is missing or out of order.
+    #[error("journal record {expected} is missing (found {found})")]
+    Gap {
+        /// The one that should be there.
+        expected: u64,
+        /// The one that is.
+        found: u64,
+    },
+    /// A newer everloop wrote this.
+    #[error("journal record {seq} has format {version}, newer than this everloop understands ({EVENT_VERSION})")]
+    Newer {
+        /// Which.
+        seq: u64,
+        /// Its format.
+        version: u32,
+    },
+    /// The checksum fits but the content cannot be read.
+    #[error("journal record {seq} cannot be read: {why}")]
+    Unreadable {
+        /// Which.
+        seq: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The stored form of a record: exactly these parts are covered by the checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Grows by one.
+    pub seq: u64,
+    /// When.
+    pub at: Time,
+    /// Which loop.
+    pub owner: Option<LoopId>,
+    /// Format of `body`.
+    pub version: u32,
+    /// The event as JSON.
+    pub body: String,
+    /// Over all of the above and the checksum of the record before.
+    pub sum: u32,
+}
+
+/// Makes the stored form of an event.
+pub fn seal(seq: u64, at: Time, owner: Option<&LoopId>, event: &Event, previous_sum: u32) -> Stored {
+    let body = serde_json::to_string(event).expect("events are plain data and always have a JSON form");
+    let mut stored = Stored { seq, at, owner: owner.cloned(), version: EVENT_VERSION, body, sum: 0 };
+    stored.sum = checksum(&stored, previous_sum);
+    stored
+}
+
+/// Opens a stored record, refusing anything that is not exactly what was written after `previous`.
+pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<Record, Damage> {
+    let seq = stored.seq;
+    let expected = previous.map_or(1, |p| p.seq + 1);
+    if seq != expected {
+        return Err(Damage::Gap { expected, found: seq });
+    }
+    if checksum(stored, previous.map_or(0, |p| p.sum)) != stored.sum {
+        return Err(Damage::Checksum { seq });
+    }
+    if stored.version > EVENT_VERSION {
+        return Err(Damage::Newer { seq, version: stored.version });
+    }
+    let event = serde_json::from_str(&stored.body).map_err(|e| Damage::Unreadable { seq, why: e.to_string() })?;
+    Ok(Record { seq, at: stored.at, owner: stored.owner.clone(), version: stored.version, event })
+}
+
+fn checksum(stored: &Stored, previous_sum: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&previous_sum.to_le_bytes());
+    hasher.update(&stored.seq.to_le_bytes());
+    hasher.update(&stored.at.0.to_le_bytes());
+    hasher.update(&stored.version.to_le_bytes());
+    hasher.update(stored.owner.as_ref().map_or("", LoopId::as_str).as_bytes());
+    hasher.update(&[0]);
+    hasher.update(stored.body.as_bytes());
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(text: &str) -> Event {
+        Event::Note { text: text.to_owned() }
+    }
+
+    #[test]
+    fn every_single_bit_flip_is_noticed() {
+        let owner = LoopId::new("k3f9");
+        let first = seal(1, Time(5), Some(&owner), &note("one"), 0);
+        let second = seal(2, Time(6), Some(&owner), &note("two"), first.sum);
+        assert!(open(&second, Some(&first)).is_ok());
+        for byte in 0..second.body.len() {
+            for bit in 0..7 {
+                let mut bytes = second.body.clone().into_bytes();
+                bytes[byte] ^= 1 << bit;
+                let damaged = Stored { body: String::from_utf8(bytes).expect("ascii stays ascii"), ..second.clone() };
+                assert_eq!(open(&damaged, Some(&first)), Err(Damage::Checksum { seq: 2 }));
+            }
+        }
+    }
+
+    #[test]
+    fn missing_and_swapped_records_are_noticed() {
+        let one = seal(1, Time(5), None, &note("one"), 0);
+        let two = seal(2, Time(6), None, &note("two"), one.sum);
+        let three = seal(3, Time(7), None, &note("three"), two.sum);
+        assert_eq!(open(&three, Some(&one)), Err(Damage::Gap { expected: 2, found: 3 }));
+        let swapped = Stored { seq: 2, ..three };
+        assert_eq!(open(&swapped, Some(&one)), Err(Damage::Checksum { seq: 2 }));
+    }
+}

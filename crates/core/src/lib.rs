@@ -1,0 +1,36 @@
+//! The part of everloop that decides. Pure: no clock, no files, no processes, no randomness of its own.
+//!
+//! - [`ids`], [`time`]: the small words everything else is made of
+//! - [`spec`]: what an operator asked for: goal, checks, agent, limits, guard
+//! - [`event`]: what happened, the only thing that changes a [`state`]
+//! - [`decide`](mod@decide): state + input + time in; events, ledger operations and actions out
+//! - [`action`]: what the shell is asked to do, and the inputs with which it answers
+//! - [`guard`]: who may start a turn now, and if not, when and why
+//! - [`op`]: what a ledger can be asked to do atomically
+//! - [`board`]: verdicts of checks, and which scoreboard is better
+//! - [`judge`]: what a finished turn amounts to
+//! - [`evidence`]: slow, stuck or healthy
+//! - [`recovery`]: what a restarted supervisor does about a turn it finds
+//! - [`prompt`]: what the next turn must be told
+//! - [`why`]: any state in one paragraph
+//! - [`journal`]: records with checksums
+
+pub mod action;
+pub mod board;
+// pending: pub mod decide;
+pub mod event;
+pub mod evidence;
+pub mod guard;
+pub mod ids;
+pub mod jitter;
+pub mod journal;
+// pending: pub mod judge;
+pub mod op;
+pub mod planted;
+// pending: pub mod prompt;
+pub mod reason;
+// pending: pub mod recovery;
+pub mod spec;
+pub mod state;
+pub mod time;
+// pending: pub mod why;

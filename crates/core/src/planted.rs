@@ -1,0 +1,76 @@
+//! Deliberate mistakes, switched on by tests only, to show that the tests would find them.
+//!
+//! Without the feature `planted` nothing here does anything: [`is`] is a constant.
+
+/// A mistake that somebody might make. Each is found by a scenario of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the documentation; the table in the testkit explains each")]
+pub enum Bug {
+    FenceRestartsAtRetry,
+    TrustsExitCode,
+    IgnoresProtectedPaths,
+    AcceptsRegression,
+    CountsLostTurns,
+    SpawnsWithoutPermit,
+    GapIgnored,
+    BackoffResetByUptime,
+    NeverFreezes,
+    FreezeWithoutCanary,
+    ReservationNotSettled,
+    IntegratesWithoutTrailerLookup,
+    RecoveryRestartsLiveTurn,
+    RecoveryForgetsExited,
+    WaitWithoutTimer,
+    CommitWithoutSync,
+    PerformsBeforeCommit,
+    TicketEveryTime,
+    StopIgnored,
+    BackoffMarkerShortens,
+}
+
+/// All of them.
+pub const ALL: &[Bug] = &[
+    Bug::FenceRestartsAtRetry,
+    Bug::TrustsExitCode,
+    Bug::IgnoresProtectedPaths,
+    Bug::AcceptsRegression,
+    Bug::CountsLostTurns,
+    Bug::SpawnsWithoutPermit,
+    Bug::GapIgnored,
+    Bug::BackoffResetByUptime,
+    Bug::NeverFreezes,
+    Bug::FreezeWithoutCanary,
+    Bug::ReservationNotSettled,
+    Bug::IntegratesWithoutTrailerLookup,
+    Bug::RecoveryRestartsLiveTurn,
+    Bug::RecoveryForgetsExited,
+    Bug::WaitWithoutTimer,
+    Bug::CommitWithoutSync,
+    Bug::PerformsBeforeCommit,
+    Bug::TicketEveryTime,
+    Bug::StopIgnored,
+    Bug::BackoffMarkerShortens,
+];
+
+#[cfg(feature = "planted")]
+std::thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches one mistake on in this thread (`None`: all off).
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    ACTIVE.with(|a| a.set(bug));
+}
+
+/// Whether this mistake is made.
+#[cfg(feature = "planted")]
+pub fn is(bug: Bug) -> bool {
+    ACTIVE.with(|a| a.get() == Some(bug))
+}
+
+/// Whether this mistake is made: never.
+#[cfg(not(feature = "planted"))]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}

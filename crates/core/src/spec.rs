@@ -1,0 +1,258 @@
+//! What an operator asked for. Typed once at the edge; the core never sees flags or files.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{millis, opt_millis};
+
+/// A loop as the operator wants it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopSpec {
+    /// What is to be reached, in the operator's words.
+    pub goal: String,
+    /// The commands that say whether it is reached.
+    pub checks: Vec<CheckSpec>,
+    /// Who works on it.
+    pub agent: AgentSpec,
+    /// Where the work happens.
+    pub workspace: WorkspaceSpec,
+    /// When to end without having reached it.
+    pub bounds: Bounds,
+    /// When a turn may start.
+    pub guard: GuardSpec,
+}
+
+/// One criterion: a command whose exit code says whether it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckSpec {
+    /// Unique within the loop.
+    pub name: String,
+    /// A shell command.
+    pub run: String,
+    /// A check that takes longer is broken.
+    #[serde(with = "millis")]
+    pub timeout: Duration,
+    /// How much it counts in the score.
+    pub weight: u32,
+    /// Hash of the command and of the files it names, taken when the loop was made.
+    pub pin: String,
+}
+
+/// A command that takes a turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentSpec {
+    /// What it is called in reports.
+    pub name: String,
+    /// The argument vector; `{prompt}` and `{prompt_file}` are replaced. With neither, the prompt arrives on stdin.
+    pub argv: Vec<String>,
+    /// Names of environment variables it may see besides the built-in allow list.
+    pub pass_env: Vec<String>,
+    /// The credential set it runs under; turns of one account share caps and rates.
+    pub account: String,
+    /// What one turn is taken to cost, in millionths of a dollar, until the agent itself reports it.
+    pub turn_microusd: u64,
+    /// What one turn is taken to use in tokens, until the agent itself reports it.
+    pub turn_tokens: u64,
+}
+
+/// Where turns work and how their work reaches the operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkspaceSpec {
+    /// The operator's folder.
+    pub dir: String,
+    /// Isolation of a turn from the operator's checkout.
+    pub mode: WorkspaceMode,
+    /// When work moves onto the operator's branch.
+    pub integrate: Integrate,
+    /// A command run in every new worktree before the first turn or check there (`npm ci`).
+    pub setup: Option<String>,
+    /// Start from the uncommitted state of the operator's tree instead of its last commit.
+    pub include_dirty: bool,
+    /// Existing files matching these globs may not be changed or removed by a turn that wants to count.
+    pub protect: Vec<String>,
+}
+
+/// How a turn is kept apart from the operator's checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum WorkspaceMode {
+    /// A worktree of the repository; finished work is moved onto `target` (a full ref name).
+    Git {
+        /// For example `refs/heads/main`.
+        target: String,
+    },
+    /// The folder itself.
+    InPlace,
+}
+
+/// When a turn's work moves onto the operator's branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Integrate {
+    /// Whenever more checks pass than before and none that passed fails.
+    Progress,
+    /// Only when all checks pass.
+    Reached,
+}
+
+/// When a loop ends without having reached its goal. Empty bounds mean: never.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Turns that may end.
+    pub max_turns: Option<u32>,
+    /// Time since the loop was made.
+    #[serde(with = "opt_millis")]
+    pub max_time: Option<Duration>,
+    /// A point in time.
+    pub deadline: Option<crate::time::Time>,
+}
+
+/// When a turn may start. Every number here has its reason in [`GuardSpec::default`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardSpec {
+    /// Least time between two starts of this loop.
+    #[serde(with = "millis")]
+    pub gap: Duration,
+    /// Most starts in a minute, an hour, a day.
+    pub caps: Caps,
+    /// What the loop may use in all.
+    pub budget: Budget,
+    /// Steady rate of an account, over all its loops.
+    pub bucket: Option<BucketSpec>,
+    /// Turns that may run at once on this machine.
+    pub slots: u32,
+    /// The short reflex.
+    pub frosty: FrostySpec,
+    /// The deep reflex.
+    pub willy: WillySpec,
+    /// First wait after an agent failed; doubles.
+    #[serde(with = "millis")]
+    pub backoff_first: Duration,
+    /// The longest such wait.
+    #[serde(with = "millis")]
+    pub backoff_cap: Duration,
+    /// A turn that takes longer is stopped.
+    #[serde(with = "millis")]
+    pub turn_wall: Duration,
+    /// A turn without any sign of life for this long is stopped.
+    #[serde(with = "millis")]
+    pub turn_silence: Duration,
+    /// Turns without progress after which a person is told.
+    pub stagnation_turns: u32,
+}
+
+/// Most starts per window; `None` is no cap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Starts in any 60 s.
+    pub per_minute: Option<u32>,
+    /// Starts in any 60 min.
+    pub per_hour: Option<u32>,
+    /// Starts in any 24 h.
+    pub per_day: Option<u32>,
+}
+
+/// What a loop may use in all; reserved before a turn, settled after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Turns.
+    pub calls: Option<u64>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Millionths of a dollar.
+    pub microusd: Option<u64>,
+}
+
+/// A token bucket: `burst` starts at once, then one per `every`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSpec {
+    /// Size of the bucket.
+    pub burst: u32,
+    /// Time to refill one start.
+    #[serde(with = "millis")]
+    pub every: Duration,
+}
+
+/// Frosty: starts that die young bring a cooldown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrostySpec {
+    /// This many deaths…
+    pub deaths: u32,
+    /// …within this window, or in a row without progress…
+    #[serde(with = "millis")]
+    pub window: Duration,
+    /// …bring a cooldown of this length, doubling while it repeats…
+    #[serde(with = "millis")]
+    pub cooldown: Duration,
+    /// …up to this.
+    #[serde(with = "millis")]
+    pub cap: Duration,
+    /// A failed turn shorter than this died young.
+    #[serde(with = "millis")]
+    pub young: Duration,
+}
+
+/// Really Chill Willy: repeated cooldowns bring a freeze.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WillySpec {
+    /// This many cooldowns…
+    pub cooldowns: u32,
+    /// …within this window…
+    #[serde(with = "millis")]
+    pub window: Duration,
+    /// …bring a freeze of this length…
+    #[serde(with = "millis")]
+    pub freeze: Duration,
+    /// …in which one trial start is allowed per this time.
+    #[serde(with = "millis")]
+    pub canary: Duration,
+    /// A second freeze within this time waits for a person…
+    #[serde(with = "millis")]
+    pub relapse: Duration,
+    /// …with one trial start per this time, so that an outage that heals by itself ends by itself.
+    #[serde(with = "millis")]
+    pub relapse_canary: Duration,
+}
+
+impl Default for GuardSpec {
+    fn default() -> Self {
+        let secs = Duration::from_secs;
+        Self {
+            // A model turn that ends sooner did nothing worth a second one at once.
+            gap: secs(15),
+            // Above what one busy loop does in good health, far below what a runaway does.
+            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            budget: Budget::default(),
+            bucket: None,
+            // Two agents saturate a laptop; four leave room for turns that wait on a model.
+            slots: 4,
+            frosty: FrostySpec { deaths: 3, window: secs(20), cooldown: secs(60), cap: secs(900), young: secs(20) },
+            willy: WillySpec {
+                cooldowns: 3,
+                window: secs(3600),
+                freeze: secs(3600),
+                canary: secs(900),
+                relapse: secs(86_400),
+                relapse_canary: secs(3600),
+            },
+            backoff_first: secs(10),
+            backoff_cap: secs(300),
+            // Long enough for a big refactoring, short enough that a night has several tries.
+            turn_wall: secs(2 * 3600),
+            // Without a stream there is only evidence: output, CPU, children, changed files.
+            turn_silence: secs(600),
+            stagnation_turns: 10,
+        }
+    }
+}
+
+impl GuardSpec {
+    /// For commands that cost nothing: no gap and no caps. Frosty and Willy stay.
+    #[must_use]
+    pub fn cheap(mut self) -> Self {
+        self.gap = Duration::ZERO;
+        self.caps = Caps::default();
+        self
+    }
+}

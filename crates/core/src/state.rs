@@ -1,0 +1,261 @@
+//! What is known about a loop: the fold of its events. Bounded in size, because it is written with every commit.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::board::Board;
+use crate::event::{Ending, Exit, Integrated, Judgement, Outcome, StopCause};
+use crate::guard::{Permit, Spend};
+use crate::ids::{Fence, LoopId, TaskId, TurnId};
+use crate::reason::Reason;
+use crate::spec::LoopSpec;
+use crate::time::{Time, millis};
+
+// pending: mod apply;
+
+/// Version of the stored state. A newer one is refused, never guessed at.
+pub const STATE_VERSION: u32 = 1;
+
+/// Turns remembered for the prompt and for patterns; older ones are in the journal.
+pub const TRIES_KEPT: usize = 12;
+/// Kept commits remembered for the summary; older ones are in the journal and on the branch.
+pub const KEPT_LISTED: usize = 50;
+/// Messages waiting for the next turn.
+pub const NOTES_KEPT: usize = 20;
+
+/// A loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopState {
+    /// Format of this state.
+    pub state_version: u32,
+    /// Which loop.
+    pub id: LoopId,
+    /// What people call it.
+    pub name: String,
+    /// What it is to do.
+    pub spec: LoopSpec,
+    /// Where it is.
+    pub phase: Phase,
+    /// Nothing starts while this is set.
+    pub paused: Option<Pause>,
+    /// It is to end.
+    pub stop: Option<StopWish>,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it last changed.
+    pub updated_at: Time,
+    /// The time from which `max_time` counts.
+    pub clock_from: Time,
+    /// Events applied.
+    pub events: u64,
+    /// Turns started, also those that were lost.
+    pub started: u32,
+    /// Turns that ended and count against the bounds.
+    pub turns: u32,
+    /// The number of the current task.
+    pub task_number: u32,
+    /// The fence of the current task.
+    pub fence: Fence,
+    /// The current task goes on (it was given back), instead of a new one being made.
+    pub retry: bool,
+    /// Failed attempts at the current task.
+    pub task_failures: u32,
+    /// The checks before the first turn.
+    pub baseline: Option<Board>,
+    /// The checks on the loop's work as it stands.
+    pub board: Board,
+    /// The checks on what the operator's branch holds.
+    pub landed: Board,
+    /// The commit where the work stands; `None` without git.
+    pub work: Option<String>,
+    /// What was tried lately, oldest first.
+    pub tries: Vec<Try>,
+    /// How many turns ended how.
+    pub tally: Tally,
+    /// Work that was kept, newest last.
+    pub kept: Vec<Kept>,
+    /// All of them, also those no longer listed.
+    pub kept_count: u32,
+    /// Turns since the last progress.
+    pub since_progress: u32,
+    /// No-op turns in a row.
+    pub noops: u32,
+    /// The same failure in a row.
+    pub same_error: u32,
+    /// Messages for the next turn.
+    pub notes: Vec<String>,
+    /// What was used in all.
+    pub spent: Spend,
+    /// Whether the figures in `spent` are estimates.
+    pub spent_estimated: bool,
+    /// Time spent waiting.
+    #[serde(with = "millis")]
+    pub asleep: Duration,
+    /// Time spent in turns.
+    #[serde(with = "millis")]
+    pub in_turns: Duration,
+    /// Keys of tickets this loop opened and that are still open.
+    pub tickets: Vec<String>,
+}
+
+/// Where a loop is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Phase {
+    /// Made; its checks have not been run yet.
+    New,
+    /// Between turns, about to ask the guard.
+    Ready,
+    /// Between turns, and nothing may start.
+    Waiting {
+        /// The rule, its inputs, and until when.
+        reason: Reason,
+        /// Since when.
+        since: Time,
+    },
+    /// A turn is under way.
+    Turn(Box<Turn>),
+    /// Over.
+    Ended {
+        /// How.
+        ending: Ending,
+        /// When.
+        at: Time,
+    },
+}
+
+impl Phase {
+    /// One word, for listings.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Phase::New => "baseline",
+            Phase::Ready => "ready",
+            Phase::Waiting { .. } => "waiting",
+            Phase::Turn(turn) => match turn.stage {
+                Stage::Running => "running",
+                Stage::Judging => "judging",
+                Stage::Integrating => "integrating",
+            },
+            Phase::Ended { ending, .. } => match ending {
+                Ending::Reached => "reached",
+                Ending::Exhausted { .. } => "exhausted",
+                Ending::Stopped { .. } => "stopped",
+                Ending::Failed { .. } => "failed",
+            },
+        }
+    }
+}
+
+/// A turn under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// `<task>.<fence>`.
+    pub id: TurnId,
+    /// Its task.
+    pub task: TaskId,
+    /// Its fence.
+    pub fence: Fence,
+    /// Its number.
+    pub number: u32,
+    /// When it was granted.
+    pub started_at: Time,
+    /// What was granted.
+    pub permit: Permit,
+    /// How far it is.
+    pub stage: Stage,
+    /// It is being stopped.
+    pub stopping: Option<StopCause>,
+    /// How its process ended.
+    pub exit: Option<Exit>,
+    /// What was found.
+    pub judgement: Option<Judgement>,
+    /// How often the target moved under it.
+    pub returned: u32,
+}
+
+/// How far a turn is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The agent has it.
+    Running,
+    /// The checks have it.
+    Judging,
+    /// It is moved onto the target.
+    Integrating,
+}
+
+/// Nothing starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub at: Time,
+}
+
+/// The loop is to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopWish {
+    /// Who.
+    pub by: String,
+    /// The running turn too.
+    pub now: bool,
+}
+
+/// A turn that is over, as the next one is told about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Try {
+    /// Which.
+    pub turn: TurnId,
+    /// Its number.
+    pub number: u32,
+    /// What it amounts to.
+    pub outcome: Outcome,
+    /// What it changed.
+    pub diffstat: String,
+    /// Where it is pinned.
+    pub pin: Option<String>,
+    /// The checks after it.
+    pub passing: Vec<String>,
+    /// Fingerprint of the failures after it.
+    pub fingerprint: u64,
+    /// How long it took.
+    #[serde(with = "millis")]
+    pub took: Duration,
+    /// How the process ended.
+    pub exit: String,
+    /// The last line the agent wrote.
+    pub last_line: String,
+}
+
+/// How many turns ended how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the outcomes")]
+pub struct Tally {
+    pub progress: u32,
+    pub not_yet: u32,
+    pub no_op: u32,
+    pub refused: u32,
+    pub regressed: u32,
+    pub agent_failed: u32,
+    pub task_failed: u32,
+    pub interrupted: u32,
+    pub lost: u32,
+}
+
+/// Work that was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// By which task.
+    pub task: TaskId,
+    /// Where.
+    pub commit: Option<String>,
+    /// What it changed.
+    pub diffstat: String,
+    /// How it reached the operator.
+    pub integrated: Option<Integrated>,
+}
