@@ -13,9 +13,9 @@ use crate::ids::{LoopId, NodeId, TurnId};
 use crate::reason::Reason;
 use crate::time::Time;
 
-// pending: mod apply;
-// pending: pub mod permit;
-// pending: pub mod reflex;
+mod apply;
+pub mod permit;
+pub mod reflex;
 mod starts;
 
 pub use starts::Starts;
@@ -184,6 +184,8 @@ pub struct GuardState {
     pub cooldowns: Vec<Time>,
     /// Recent freezes that the guard itself made, newest last.
     pub freezes: Vec<Time>,
+    /// A freeze ended by the clock, not by a success: the next young death freezes again at once.
+    pub probation: bool,
     /// The bucket.
     pub bucket: Option<Bucket>,
 }

@@ -17,20 +17,20 @@
 
 pub mod action;
 pub mod board;
-// pending: pub mod decide;
+pub mod decide;
 pub mod event;
 pub mod evidence;
 pub mod guard;
 pub mod ids;
 pub mod jitter;
 pub mod journal;
-// pending: pub mod judge;
+pub mod judge;
 pub mod op;
 pub mod planted;
-// pending: pub mod prompt;
+pub mod prompt;
 pub mod reason;
-// pending: pub mod recovery;
+pub mod recovery;
 pub mod spec;
 pub mod state;
 pub mod time;
-// pending: pub mod why;
+pub mod why;

@@ -1,6 +1,7 @@
 //! Why something is as it is: the rule that decided and what it looked at.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,8 @@ impl Reason {
 
     /// Adds an input.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.inputs.insert(name.to_owned(), value.to_string());
+    pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
+        self.inputs.insert(name.to_owned(), format!("{value}"));
         self
     }
 

@@ -12,7 +12,7 @@ use crate::reason::Reason;
 use crate::spec::LoopSpec;
 use crate::time::{Time, millis};
 
-// pending: mod apply;
+mod apply;
 
 /// Version of the stored state. A newer one is refused, never guessed at.
 pub const STATE_VERSION: u32 = 1;
@@ -23,6 +23,9 @@ pub const TRIES_KEPT: usize = 12;
 pub const KEPT_LISTED: usize = 50;
 /// Messages waiting for the next turn.
 pub const NOTES_KEPT: usize = 20;
+
+/// A task that breaks its workspace or runs out its time this often is set aside, with a ticket.
+pub const POISON: u32 = 3;
 
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,9 +56,11 @@ pub struct LoopState {
     pub started: u32,
     /// Turns that ended and count against the bounds.
     pub turns: u32,
-    /// The number of the current task.
+    /// The number of the latest task that the loop made for itself.
     pub task_number: u32,
-    /// The fence of the current task.
+    /// The current or latest task.
+    pub task: Option<TaskId>,
+    /// Its fence.
     pub fence: Fence,
     /// The current task goes on (it was given back), instead of a new one being made.
     pub retry: bool,

@@ -1,0 +1,203 @@
+//! The loop: state, input and time in; events, ledger operations and actions out.
+//!
+//! A decision is made on a copy of the state to which each event is applied as it is emitted, so that one input can carry
+//! a loop through several steps (a turn ends, the next one starts) in one transaction.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::action::{Action, Input};
+use crate::event::Event;
+use crate::guard::{Guards, Scope};
+use crate::ids::{Fence, NodeId, TaskId};
+use crate::op::Op;
+use crate::state::{LoopState, Phase};
+use crate::time::Time;
+
+mod advance;
+mod command;
+mod turn;
+
+/// What a decision may look at besides the loop's state.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// The time.
+    pub now: Time,
+    /// For jitter; another one for every decision.
+    pub seed: u64,
+    /// Where we are.
+    pub node: &'a NodeId,
+    /// What the guard remembers.
+    pub guards: &'a Guards,
+    /// How long a task is held without renewal.
+    pub lease: Duration,
+    /// The supervisor goes down: start nothing.
+    pub draining: bool,
+    /// The most urgent queued task that somebody else made for this loop.
+    pub board_task: Option<(TaskId, Fence)>,
+}
+
+/// What is to happen. Nothing of it has happened until [`Decision::batch`] is committed.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Changes to tasks and tickets that belong to the events.
+    pub ops: Vec<Op>,
+    /// What the shell is to do once the batch is committed.
+    pub actions: Vec<Action>,
+    /// The state after the events.
+    pub state: LoopState,
+    /// The guard after the events.
+    pub guards: Guards,
+    /// When to look again by itself.
+    pub wake_at: Option<Time>,
+    touched: BTreeMap<Scope, u64>,
+}
+
+impl Decision {
+    /// The one transaction of this decision; empty when nothing happened. `version` is that of the stored loop.
+    pub fn batch(&self, version: u64) -> Vec<Op> {
+        if self.events.is_empty() {
+            return Vec::new();
+        }
+        let mut ops = self.ops.clone();
+        for (scope, version) in &self.touched {
+            let state = Box::new(self.guards.get(scope).map(|v| v.state.clone()).unwrap_or_default());
+            ops.push(Op::SaveGuard { scope: scope.clone(), version: *version, state });
+        }
+        ops.push(Op::Append { owner: Some(self.state.id.clone()), events: self.events.clone() });
+        ops.push(Op::SaveLoop {
+            id: self.state.id.clone(),
+            version,
+            phase: self.state.phase.label().to_owned(),
+            state: serde_json::to_string(&self.state).expect("a state is plain data and always has a JSON form"),
+        });
+        ops
+    }
+}
+
+/// Decides what an input means for a loop.
+pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
+    let mut step = Step::new(state, ctx);
+    match input {
+        Input::Tick => step.tick(),
+        Input::Recovered { found } => step.recovered(found),
+        Input::Baselined { result } => step.baselined(result),
+        Input::Exited { turn, exit } => step.exited(turn, exit),
+        Input::Vanished { turn } => step.vanished(turn),
+        Input::Evidence { turn, sample } => step.evidence(turn, sample),
+        Input::Judged { turn, judgement } => step.judged(turn, judgement),
+        Input::Integrated { turn, result } => step.integrated(turn, result),
+        Input::Command { by, command } => step.command(by, command),
+        Input::Shutdown => step.shutdown(),
+    }
+    step.done()
+}
+
+/// A decision in the making.
+struct Step<'a> {
+    ctx: &'a Context<'a>,
+    out: Decision,
+}
+
+impl<'a> Step<'a> {
+    fn new(state: &LoopState, ctx: &'a Context<'a>) -> Self {
+        let out = Decision {
+            events: Vec::new(),
+            ops: Vec::new(),
+            actions: Vec::new(),
+            state: state.clone(),
+            guards: ctx.guards.clone(),
+            wake_at: None,
+            touched: BTreeMap::new(),
+        };
+        Self { ctx, out }
+    }
+
+    fn done(mut self) -> Decision {
+        // Whatever was decided, a loop that waits has a timer: derived from the state, so that no path can forget it.
+        self.out.wake_at = self.wake_time();
+        self.out
+    }
+
+    fn state(&self) -> &LoopState {
+        &self.out.state
+    }
+
+    /// Applies an event to the copies and keeps it for the journal.
+    fn emit(&mut self, event: Event) {
+        let at = self.ctx.now;
+        self.out.state.apply(&event, at);
+        for scope in scopes_of(&event, &self.out.guards) {
+            let entry = self.out.guards.entry(scope.clone()).or_default();
+            self.out.touched.entry(scope.clone()).or_insert(entry.version);
+            entry.state.apply(&scope, &event, at);
+        }
+        self.out.events.push(event);
+    }
+
+    fn act(&mut self, action: Action) {
+        self.out.actions.push(action);
+    }
+
+    /// One ticket per cause: opened once, told once.
+    fn ticket(&mut self, key: String, text: String) {
+        if self.state().tickets.contains(&key) && !crate::planted::is(crate::planted::Bug::TicketEveryTime) {
+            return;
+        }
+        self.out.ops.push(Op::OpenTicket {
+            key: key.clone(),
+            owner: Some(self.state().id.clone()),
+            text: text.clone(),
+        });
+        self.emit(Event::TicketOpened { key: key.clone(), text: text.clone() });
+        self.act(Action::Tell { key, text });
+    }
+
+    fn close_ticket(&mut self, key: &str, answer: &str) {
+        if self.state().tickets.iter().any(|k| k == key) {
+            self.out.ops.push(Op::CloseTicket { key: key.to_owned(), answer: answer.to_owned() });
+            self.emit(Event::TicketClosed { key: key.to_owned() });
+        }
+    }
+
+    fn tick(&mut self) {
+        if matches!(self.state().phase, Phase::Ready | Phase::Waiting { .. }) {
+            self.advance();
+        }
+    }
+}
+
+/// The guards that an event is about.
+pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
+    match event {
+        Event::TurnStarted { permit, .. } => permit.scopes.clone(),
+        Event::TurnEnded { turn, .. } => {
+            guards.iter().filter(|(_, v)| v.state.reserved.contains_key(turn)).map(|(s, _)| s.clone()).collect()
+        }
+        Event::Cooldown { scope, .. }
+        | Event::Backoff { scope, .. }
+        | Event::Frozen { scope, .. }
+        | Event::Released { scope, .. } => vec![scope.clone()],
+        Event::LoopCreated { .. }
+        | Event::SpecChanged { .. }
+        | Event::Baselined { .. }
+        | Event::Waiting { .. }
+        | Event::TurnExited { .. }
+        | Event::TurnJudged { .. }
+        | Event::TurnReturned { .. }
+        | Event::Woken { .. }
+        | Event::Paused { .. }
+        | Event::Resumed { .. }
+        | Event::StopAsked { .. }
+        | Event::Steered { .. }
+        | Event::Stopping { .. }
+        | Event::Noticed { .. }
+        | Event::TicketOpened { .. }
+        | Event::TicketClosed { .. }
+        | Event::Ended { .. }
+        | Event::Recovered { .. }
+        | Event::Note { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Between turns: end, wait or start the next one.
+
+use super::Step;
+use crate::action::Action;
+use crate::board::Board;
+use crate::event::{Ending, Event};
+use crate::guard::permit::{Request, SLOT_POLL, SLOTS, over, permit};
+use crate::guard::{Answer, Permit, Scope, Spend};
+use crate::ids::{Fence, TaskId, TurnId};
+use crate::op::{NewTask, Op, Trust};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::state::Phase;
+use crate::time::Time;
+
+impl Step<'_> {
+    /// The checks before the first turn are there.
+    pub(super) fn baselined(&mut self, result: &Result<(Board, Option<String>), String>) {
+        if self.state().phase != Phase::New {
+            return;
+        }
+        match result {
+            Ok((board, work)) => {
+                self.emit(Event::Baselined { board: board.clone(), work: work.clone() });
+                self.advance();
+            }
+            Err(why) => self.end(Ending::Failed { why: why.clone() }),
+        }
+    }
+
+    /// What comes next for a loop that has no turn under way.
+    pub(super) fn advance(&mut self) {
+        if let Some(ending) = self.ending() {
+            return self.end(ending);
+        }
+        if self.ctx.draining {
+            return;
+        }
+        if let Some(pause) = self.state().paused.clone() {
+            return self.wait(Reason::new("paused").with("by", pause.by).with("reason", pause.reason));
+        }
+        let state = self.state().clone();
+        let request = Request {
+            owner: &state.id,
+            account: &state.spec.agent.account,
+            node: self.ctx.node,
+            spec: &state.spec.guard,
+            reserve: Spend { calls: 1, tokens: state.spec.agent.turn_tokens, microusd: state.spec.agent.turn_microusd },
+            noops: state.noops,
+        };
+        for scope in over(&self.out.guards, &request.scopes(), self.ctx.now) {
+            let key = format!("guard.freeze:{scope}");
+            self.emit(Event::Released { scope, by: "booked".to_owned(), reason: "the booked time is over".to_owned() });
+            self.close_ticket(&key, "the booked time is over");
+        }
+        self.close_released(&request.scopes());
+        match permit(&self.out.guards, &request, self.ctx.now) {
+            Answer::Go(permit) => self.start(permit),
+            Answer::Wait(_) if planted::is(Bug::SpawnsWithoutPermit) => {
+                let (scopes, reserve) = (request.scopes(), request.reserve);
+                self.start(Permit { scopes, reserve, canary: None, bucket: None });
+            }
+            Answer::Wait(reason) => self.wait(reason),
+            Answer::Spent(reason) => self.end(Ending::Exhausted { bound: reason.input("bound").to_owned() }),
+        }
+    }
+
+    /// A person who releases a freeze does so in the guard; the loop that had opened the ticket takes note here.
+    fn close_released(&mut self, scopes: &[Scope]) {
+        for scope in scopes {
+            if self.out.guards.get(scope).is_none_or(|v| v.state.freeze.is_none()) {
+                self.close_ticket(&format!("guard.freeze:{scope}"), "released");
+            }
+        }
+    }
+
+    /// Whether the loop is over.
+    fn ending(&self) -> Option<Ending> {
+        let state = self.state();
+        let (bounds, now) = (&state.spec.bounds, self.ctx.now);
+        let exhausted = |bound: &str| Some(Ending::Exhausted { bound: bound.to_owned() });
+        if state.board.all_pass() {
+            return Some(Ending::Reached);
+        }
+        if let Some(stop) = &state.stop
+            && !planted::is(Bug::StopIgnored)
+        {
+            return Some(Ending::Stopped { by: stop.by.clone() });
+        }
+        if bounds.max_turns.is_some_and(|n| state.turns >= n) {
+            return exhausted("turns");
+        }
+        match self.time_limit() {
+            Some((at, bound)) if at <= now => exhausted(bound),
+            _ => None,
+        }
+    }
+
+    /// When time ends the loop.
+    fn time_limit(&self) -> Option<(Time, &'static str)> {
+        let (state, bounds) = (self.state(), &self.state().spec.bounds);
+        let by_time = bounds.max_time.map(|d| (state.clock_from + d, "time"));
+        let by_deadline = bounds.deadline.map(|at| (at, "deadline"));
+        [by_time, by_deadline].into_iter().flatten().min()
+    }
+
+    /// When the loop must be looked at again by itself.
+    pub(super) fn wake_time(&self) -> Option<Time> {
+        let Phase::Waiting { reason, .. } = &self.state().phase else { return None };
+        if planted::is(Bug::WaitWithoutTimer) && reason.rule == "guard.cooldown" {
+            return None;
+        }
+        // A slot may come free at any time; its poll moves on with the clock and is not worth a line in the journal.
+        let until = if reason.rule == SLOTS { Some(self.ctx.now + SLOT_POLL) } else { reason.until };
+        [until, self.time_limit().map(|(at, _)| at)].into_iter().flatten().min()
+    }
+
+    /// Notes why nothing starts, once per reason.
+    fn wait(&mut self, reason: Reason) {
+        let known = match &self.state().phase {
+            Phase::Waiting { reason: known, .. } => *known == reason || (known.rule == SLOTS && reason.rule == SLOTS),
+            _ => false,
+        };
+        if known {
+            return;
+        }
+        self.emit(Event::Waiting { reason });
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.emit(Event::Ended { ending });
+        self.act(Action::Cleanup);
+    }
+
+    fn start(&mut self, permit: Permit) {
+        let (task, fence) = self.next_task();
+        let turn = TurnId::of(&task, fence);
+        let number = self.state().started + 1;
+        let take = Op::Take { task: task.clone(), fence, node: self.ctx.node.clone(), lease: self.ctx.lease };
+        self.out.ops.push(take);
+        self.emit(Event::TurnStarted { turn: turn.clone(), task: task.clone(), fence, number, permit });
+        self.act(Action::Spawn { turn, task });
+    }
+
+    /// The task that goes on, one that somebody put on the board, or a new one of the loop's own.
+    fn next_task(&mut self) -> (TaskId, Fence) {
+        let state = self.state();
+        if let (true, Some(task)) = (state.retry, &state.task) {
+            let fence = if planted::is(Bug::FenceRestartsAtRetry) { Fence(1) } else { state.fence.next() };
+            return (task.clone(), fence);
+        }
+        if let Some((task, fence)) = &self.ctx.board_task {
+            return (task.clone(), fence.next());
+        }
+        let id = TaskId::of_loop(&state.id, state.task_number + 1);
+        let unmet: Vec<&str> = state.board.failing().map(|r| r.name.as_str()).collect();
+        let task = NewTask {
+            id: id.clone(),
+            owner: Some(state.id.clone()),
+            kind: "batch".to_owned(),
+            title: format!("make these checks pass: {}", unmet.join(", ")),
+            prompt: String::new(),
+            priority: 0,
+            deps: Vec::new(),
+            author: "everloop".to_owned(),
+            trust: Trust::Operator,
+            ready_at: self.ctx.now,
+        };
+        self.out.ops.push(Op::Enqueue(task));
+        (id, Fence(1))
+    }
+}

@@ -1,0 +1,57 @@
+//! What people and other programs ask of a loop.
+
+use super::Step;
+use crate::action::Command;
+use crate::event::{Ending, Event, StopCause};
+use crate::planted::{self, Bug};
+use crate::state::{Phase, Stage};
+
+/// A message longer than this is cut: it goes into every prompt until a turn has read it.
+const MESSAGE_CAP: usize = 8_000;
+
+impl Step<'_> {
+    pub(super) fn command(&mut self, by: &str, command: &Command) {
+        let by = by.to_owned();
+        match command {
+            Command::Pause { reason } => {
+                if self.state().paused.is_none() && !self.ended() {
+                    self.emit(Event::Paused { by, reason: reason.clone() });
+                }
+            }
+            Command::Resume { bounds } => {
+                let reached = matches!(&self.state().phase, Phase::Ended { ending: Ending::Reached, .. });
+                if !reached {
+                    self.emit(Event::Resumed { by, bounds: bounds.clone() });
+                    if self.state().phase == Phase::New {
+                        self.act(crate::action::Action::Baseline);
+                    }
+                }
+            }
+            Command::Stop { now } => {
+                if !self.ended() {
+                    self.emit(Event::StopAsked { by, now: *now });
+                    self.stop_running(*now);
+                }
+            }
+            Command::Steer { message } => {
+                let message = message.chars().take(MESSAGE_CAP).collect();
+                self.emit(Event::Steered { by, message });
+            }
+            Command::Wake => self.emit(Event::Woken { by }),
+        }
+        self.tick();
+    }
+
+    fn ended(&self) -> bool {
+        matches!(self.state().phase, Phase::Ended { .. })
+    }
+
+    fn stop_running(&mut self, now: bool) {
+        let Phase::Turn(turn) = &self.state().phase else { return };
+        let running = turn.stage == Stage::Running && turn.stopping != Some(StopCause::Person);
+        if now && running && !planted::is(Bug::StopIgnored) {
+            let turn = (**turn).clone();
+            self.stop_turn(&turn, StopCause::Person);
+        }
+    }
+}

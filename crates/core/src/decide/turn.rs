@@ -1,0 +1,236 @@
+//! While a turn is under way: its end, its judgement, its integration, its recovery.
+
+use super::Step;
+use crate::action::{Action, Found, Integration};
+use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
+use crate::evidence::{Health, Sample, health};
+use crate::guard::reflex::{End, reflexes};
+use crate::guard::{Freeze, Scope};
+use crate::ids::TurnId;
+use crate::judge::{Assessment, assess, patterns};
+use crate::op::{Op, TaskEnd};
+use crate::recovery::{Plan, plan};
+use crate::spec::WorkspaceMode;
+use crate::state::{POISON, Phase, Stage, Turn};
+use crate::time::human;
+use std::time::Duration;
+
+/// How often work is judged again because the target moved under it; then it waits for the next turn.
+const RETURNS: u32 = 3;
+
+impl Step<'_> {
+    fn turn_in(&self, id: &TurnId, stage: Stage) -> Option<Turn> {
+        match &self.state().phase {
+            Phase::Turn(turn) if turn.id == *id && turn.stage == stage => Some((**turn).clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn recovered(&mut self, found: &Found) {
+        let plan = plan(self.state(), found);
+        let turn = match &self.state().phase {
+            Phase::Turn(turn) => Some((**turn).clone()),
+            _ => None,
+        };
+        if let Some(turn) = &turn {
+            let word = match found {
+                Found::Alive => "alive",
+                Found::Exited(_) => "exited",
+                Found::Gone => "gone",
+                Found::Idle => "idle",
+            };
+            self.emit(Event::Recovered { found: format!("{} {word}, {}", turn.id, self.state().phase.label()) });
+        }
+        match (plan, turn) {
+            (Plan::Baseline, _) => self.act(Action::Baseline),
+            (Plan::Advance, _) => self.advance(),
+            (Plan::Redo(action), _) => self.act(action),
+            (Plan::Adopt, Some(turn)) => {
+                self.act(Action::Adopt { turn: turn.id.clone() });
+                if let Some(cause) = turn.stopping {
+                    self.act(Action::Stop { turn: turn.id, cause });
+                }
+            }
+            (Plan::TakeExit(exit), Some(turn)) => self.exited(&turn.id, &exit),
+            (Plan::GiveBack, Some(turn)) => self.vanished(&turn.id),
+            (Plan::Nothing | Plan::Adopt | Plan::TakeExit(_) | Plan::GiveBack, _) => {}
+        }
+    }
+
+    pub(super) fn exited(&mut self, id: &TurnId, exit: &Exit) {
+        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        self.emit(Event::TurnExited { turn: id.clone(), exit: exit.clone() });
+        if let Some(why) = &exit.spawn_error {
+            let outcome = Outcome::AgentFailed { why: format!("could not start: {why}"), kept: false };
+            self.end_turn(&turn, exit, (outcome, None, None));
+        } else if matches!(exit.stopped, Some(StopCause::Person | StopCause::Shutdown)) {
+            self.end_turn(&turn, exit, (Outcome::Interrupted, None, None));
+        } else {
+            self.act(Action::Judge { turn: id.clone(), task: turn.task });
+        }
+    }
+
+    pub(super) fn vanished(&mut self, id: &TurnId) {
+        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        let exit = Exit { started_at: turn.started_at, ended_at: self.ctx.now, ..Exit::default() };
+        self.end_turn(&turn, &exit, (Outcome::Lost, None, None));
+    }
+
+    pub(super) fn evidence(&mut self, id: &TurnId, sample: &Sample) {
+        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        if turn.stopping.is_some() {
+            return;
+        }
+        let guard = &self.state().spec.guard;
+        let cause = match health(sample, guard.turn_silence, guard.turn_wall) {
+            Health::Healthy => return,
+            Health::Stuck => StopCause::Stuck,
+            Health::OverWall => StopCause::Wall,
+        };
+        self.stop_turn(&turn, cause);
+    }
+
+    pub(super) fn stop_turn(&mut self, turn: &Turn, cause: StopCause) {
+        self.emit(Event::Stopping { turn: turn.id.clone(), cause });
+        self.act(Action::Stop { turn: turn.id.clone(), cause });
+    }
+
+    pub(super) fn shutdown(&mut self) {
+        if let Phase::Turn(turn) = &self.state().phase
+            && turn.stage == Stage::Running
+            && turn.stopping.is_none()
+        {
+            let turn = (**turn).clone();
+            self.stop_turn(&turn, StopCause::Shutdown);
+        }
+    }
+
+    pub(super) fn judged(&mut self, id: &TurnId, found: &Judgement) {
+        let Some(turn) = self.turn_in(id, Stage::Judging) else { return };
+        let exit = turn.exit.clone().unwrap_or_default();
+        let Assessment { outcome, keep, integrate } = assess(self.state(), &exit, found);
+        self.emit(Event::TurnJudged { turn: id.clone(), judgement: found.clone() });
+        if self.state().spec.workspace.mode == WorkspaceMode::InPlace {
+            let landed = keep.then_some(Integrated::InPlace);
+            return self.end_turn(&turn, &exit, (outcome, None, landed));
+        }
+        let line = found.commit.clone().filter(|_| keep);
+        // Also earlier work that no further check had passed for may be due now.
+        match found.commit.clone().or_else(|| self.state().work.clone()) {
+            Some(commit) if integrate => self.act(Action::Integrate { turn: id.clone(), task: turn.task, commit }),
+            _ => self.end_turn(&turn, &exit, (outcome, line, None)),
+        }
+    }
+
+    pub(super) fn integrated(&mut self, id: &TurnId, result: &Integration) {
+        let Some(turn) = self.turn_in(id, Stage::Integrating) else { return };
+        let (exit, found) = (turn.exit.clone().unwrap_or_default(), turn.judgement.clone().unwrap_or_default());
+        let outcome = assess(self.state(), &exit, &found).outcome;
+        let line = found.commit.clone().or_else(|| self.state().work.clone());
+        match result {
+            Integration::Done(how) => self.end_turn(&turn, &exit, (outcome, line, Some(how.clone()))),
+            Integration::Moved(why) if turn.returned < RETURNS => {
+                self.emit(Event::TurnReturned { turn: id.clone(), why: why.clone() });
+                self.act(Action::Judge { turn: id.clone(), task: turn.task });
+            }
+            Integration::Moved(_) => self.end_turn(&turn, &exit, (Outcome::NotYet, found.commit, None)),
+        }
+    }
+
+    /// Counts the turn, gives the task back or ends it, lets the guard react, and goes on.
+    fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
+        let (outcome, work, integrated) = what;
+        let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
+        let settled = Settled {
+            spend: turn.permit.reserve,
+            estimated: turn.permit.reserve.tokens > 0 || turn.permit.reserve.microusd > 0,
+            failed,
+            died_young: failed && exit.ended_at.since(exit.started_at) < self.state().spec.guard.frosty.young,
+            progress: matches!(outcome, Outcome::Progress | Outcome::Reached),
+        };
+        let ended = Event::TurnEnded {
+            turn: turn.id.clone(),
+            outcome: outcome.clone(),
+            settled: settled.clone(),
+            work,
+            integrated,
+        };
+        self.emit(ended);
+        self.close_task(turn, &outcome);
+        let spec = self.state().spec.guard.clone();
+        let end = End {
+            permit: &turn.permit,
+            settled: &settled,
+            how: &exit.describe(),
+            asked: exit.backoff_ms.map(Duration::from_millis),
+            spec: &spec,
+            seed: self.ctx.seed,
+        };
+        for event in reflexes(&self.out.guards, &end, self.ctx.now) {
+            self.react(event);
+        }
+        self.say_patterns(settled.progress);
+        self.advance();
+    }
+
+    fn close_task(&mut self, turn: &Turn, outcome: &Outcome) {
+        let (task, fence) = (turn.task.clone(), turn.fence);
+        let poisoned = matches!(outcome, Outcome::TaskFailed { .. }) && self.state().task_failures >= POISON;
+        let result = serde_json::to_string(outcome).expect("an outcome is plain data and always has a JSON form");
+        if poisoned {
+            self.out.ops.push(Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result });
+            let text = format!("task {task} failed {POISON} times ({}); it was set aside", outcome.label());
+            self.ticket(format!("task.dead:{task}"), text);
+        } else if outcome.retries() {
+            let failed = matches!(outcome, Outcome::TaskFailed { .. });
+            self.out.ops.push(Op::Release { task, fence, ready_at: self.ctx.now, failed });
+        } else {
+            self.out.ops.push(Op::Finish { task, fence, state: TaskEnd::Done, result });
+        }
+    }
+
+    fn react(&mut self, event: Event) {
+        let tell = match &event {
+            Event::Frozen { scope, freeze } => Some((scope.clone(), freeze_text(scope, freeze))),
+            _ => None,
+        };
+        let over = match &event {
+            Event::Released { scope, reason, .. } => Some((format!("guard.freeze:{scope}"), reason.clone())),
+            _ => None,
+        };
+        self.emit(event);
+        if let Some((scope, text)) = tell {
+            self.ticket(format!("guard.freeze:{scope}"), text);
+        }
+        if let Some((key, reason)) = over {
+            self.close_ticket(&key, &reason);
+        }
+    }
+
+    fn say_patterns(&mut self, progress: bool) {
+        let key = format!("stagnation:{}", self.state().id);
+        if progress {
+            self.close_ticket(&key, "there was progress");
+        }
+        for (pattern, turns) in patterns(self.state()) {
+            self.emit(Event::Noticed { pattern, turns });
+            if pattern == crate::event::Pattern::Stagnation {
+                let text = format!("no progress for {turns} turns; the loop goes on, but a look may save money");
+                self.ticket(key.clone(), text);
+            }
+        }
+    }
+}
+
+fn freeze_text(scope: &Scope, freeze: &Freeze) -> String {
+    let until = match freeze.until {
+        Some(at) => format!("it resumes by itself in {}", human(at.since(freeze.since))),
+        None => "it waits for a person".to_owned(),
+    };
+    let trial = human(Duration::from_millis(freeze.canary_every_ms));
+    let audit = freeze.audit.join("; ");
+    format!(
+        "{scope} is frozen ({}): {audit}; {until}, one trial start per {trial}; to release it: everloop guard release {scope} --reason TEXT",
+        freeze.cause
+    )
+}

@@ -1,0 +1,206 @@
+//! The rules, in their order. Every refusal names its rule and what it looked at, so that `why` needs nothing else.
+
+use std::time::Duration;
+
+use super::{Answer, Bucket, GuardState, Guards, Permit, Scope, Spend};
+use crate::ids::{LoopId, NodeId};
+use crate::jitter::doubled;
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::spec::{BucketSpec, GuardSpec};
+use crate::time::{Time, human};
+
+/// A full machine is looked at again after this, in case the wake by the ending turn is lost.
+pub const SLOT_POLL: Duration = Duration::from_secs(30);
+/// The rule's id; unlike the others it can end at any time.
+pub const SLOTS: &str = "guard.slots";
+/// No-op turns stretch the gap, up to this.
+const NOOP_GAP_CAP: Duration = Duration::from_secs(15 * 60);
+/// No-op turns that are forgiven.
+const NOOPS_FREE: u32 = 3;
+
+/// Who wants to start what.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Which loop.
+    pub owner: &'a LoopId,
+    /// Under which account.
+    pub account: &'a str,
+    /// On which machine.
+    pub node: &'a NodeId,
+    /// The loop's rules.
+    pub spec: &'a GuardSpec,
+    /// What the turn is taken to use.
+    pub reserve: Spend,
+    /// No-op turns in a row.
+    pub noops: u32,
+}
+
+impl Request<'_> {
+    /// Everybody who is asked and charged.
+    pub fn scopes(&self) -> Vec<Scope> {
+        vec![
+            Scope::All,
+            Scope::Node(self.node.clone()),
+            Scope::Account(self.account.to_owned()),
+            Scope::Loop(self.owner.clone()),
+        ]
+    }
+}
+
+/// May this turn start now?
+pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
+    let empty = GuardState::default();
+    let scopes = request.scopes();
+    let of = |scope: &Scope| guards.get(scope).map_or(&empty, |v| &v.state);
+    let own = of(&scopes[3]);
+
+    let canary = match freeze(&scopes, of, now) {
+        Err(reason) => return Answer::Wait(reason),
+        Ok(canary) => canary,
+    };
+    let refused = cooldown(&scopes, canary.as_ref(), of, now)
+        .or_else(|| gap(own, request, now))
+        .or_else(|| backoff(&scopes, canary.as_ref(), of, now))
+        .or_else(|| caps(own, request.spec, now));
+    if let Some(reason) = refused {
+        return Answer::Wait(reason);
+    }
+    if let Some(reason) = budget(own, request) {
+        return Answer::Spent(reason);
+    }
+    let bucket = match bucket(of(&scopes[2]), request.spec.bucket.as_ref(), now) {
+        Err(reason) => return Answer::Wait(reason.with("account", request.account)),
+        Ok(bucket) => bucket,
+    };
+    let running = of(&scopes[1]).reserved.len();
+    if running >= request.spec.slots as usize {
+        let reason = Reason::new(SLOTS).with("running", running).with("slots", request.spec.slots);
+        return Answer::Wait(reason.until(now + SLOT_POLL));
+    }
+    Answer::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
+}
+
+/// Freezes whose booked end has passed.
+pub fn over(guards: &Guards, scopes: &[Scope], now: Time) -> Vec<Scope> {
+    let ended = |s: &&Scope| {
+        let freeze = guards.get(s).and_then(|v| v.state.freeze.as_ref());
+        freeze.and_then(|f| f.until).is_some_and(|until| until <= now)
+    };
+    scopes.iter().filter(ended).cloned().collect()
+}
+
+/// The scope for which a trial start is due, or the reason to wait.
+fn freeze<'a>(scopes: &[Scope], of: impl Fn(&Scope) -> &'a GuardState, now: Time) -> Result<Option<Scope>, Reason> {
+    let mut canary = None;
+    for scope in scopes {
+        let Some(freeze) = &of(scope).freeze else { continue };
+        if freeze.canary_at.is_some_and(|at| at <= now) && !planted::is(Bug::FreezeWithoutCanary) {
+            canary = Some(scope.clone());
+            continue;
+        }
+        let mut reason = Reason::new("guard.freeze")
+            .with("scope", scope)
+            .with("cause", &freeze.cause)
+            .with("audit", freeze.audit.join("; "));
+        if let Some(by) = &freeze.by {
+            reason = reason.with("by", by);
+        }
+        reason.until = [freeze.until, freeze.canary_at].into_iter().flatten().min();
+        if freeze.until.is_none() {
+            reason = reason.with("release", "a person");
+        }
+        return Err(reason);
+    }
+    Ok(canary)
+}
+
+fn cooldown<'a>(
+    scopes: &[Scope],
+    canary: Option<&Scope>,
+    of: impl Fn(&Scope) -> &'a GuardState,
+    now: Time,
+) -> Option<Reason> {
+    let hot = scopes.iter().filter(|s| Some(*s) != canary);
+    let cooling = hot.filter_map(|s| of(s).cooling.map(|c| (s, c))).filter(|(_, c)| c.until > now);
+    let (scope, cooling) = cooling.max_by_key(|(_, c)| c.until)?;
+    Some(Reason::new("guard.cooldown").with("scope", scope).with("level", cooling.level).until(cooling.until))
+}
+
+fn gap(own: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {
+    if planted::is(Bug::GapIgnored) {
+        return None;
+    }
+    let plain = request.spec.gap;
+    let extra = request.noops.saturating_sub(NOOPS_FREE - 1);
+    let gap = if extra == 0 { plain } else { doubled(plain, extra, NOOP_GAP_CAP.max(plain)) };
+    let next = own.last_start? + gap;
+    if next <= now {
+        return None;
+    }
+    let mut reason = Reason::new("guard.gap").with("gap", human(gap)).until(next);
+    if extra > 0 {
+        reason = reason.with("no_op_turns", request.noops);
+    }
+    Some(reason)
+}
+
+fn backoff<'a>(
+    scopes: &[Scope],
+    canary: Option<&Scope>,
+    of: impl Fn(&Scope) -> &'a GuardState,
+    now: Time,
+) -> Option<Reason> {
+    let others = scopes.iter().filter(|s| Some(*s) != canary);
+    let waits = others.filter_map(|s| of(s).backing.as_ref().map(|b| (s, b))).filter(|(_, b)| b.until > now);
+    let (scope, wait) = waits.max_by_key(|(_, b)| b.until)?;
+    let reason = Reason::new("guard.backoff").with("scope", scope).with("why", &wait.why);
+    Some(reason.with("failures", of(scope).failures).until(wait.until))
+}
+
+fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
+    let windows =
+        [("minute", 60, spec.caps.per_minute), ("hour", 3600, spec.caps.per_hour), ("day", 86_400, spec.caps.per_day)];
+    windows.into_iter().find_map(|(name, secs, cap)| {
+        let window = Duration::from_secs(secs);
+        let (cap, used) = (cap?, own.starts.within(window, now));
+        (used >= cap).then(|| {
+            let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", used);
+            reason.until(own.starts.room_at(window, cap, now))
+        })
+    })
+}
+
+fn budget(own: &GuardState, request: &Request<'_>) -> Option<Reason> {
+    let reserved = own.reserved.values().fold(Spend::default(), |sum, s| sum.plus(*s));
+    let used = own.spent.plus(reserved);
+    let wanted = used.plus(request.reserve);
+    let limits = &request.spec.budget;
+    let rows = [
+        ("calls", limits.calls, wanted.calls, used.calls),
+        ("tokens", limits.tokens, wanted.tokens, used.tokens),
+        ("dollars", limits.microusd, wanted.microusd, used.microusd),
+    ];
+    rows.into_iter().find_map(|(name, limit, wanted, used)| {
+        let limit = limit?;
+        // A price that is not known cannot be reserved; then the budget ends the loop once it is used up.
+        let over = wanted > limit || (wanted == used && used >= limit);
+        over.then(|| Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used))
+    })
+}
+
+fn bucket(account: &GuardState, spec: Option<&BucketSpec>, now: Time) -> Result<Option<Bucket>, Reason> {
+    let Some(spec) = spec else { return Ok(None) };
+    let full = u64::from(spec.burst) * 1000;
+    let every = u64::try_from(spec.every.as_millis()).unwrap_or(u64::MAX).max(1);
+    let filled = account.bucket.map_or(full, |b| {
+        let gained = u64::try_from(now.since(b.at).as_millis()).unwrap_or(u64::MAX).saturating_mul(1000) / every;
+        b.millistarts.saturating_add(gained).min(full)
+    });
+    if filled < 1000 {
+        let wait = Duration::from_millis(((1000 - filled) * every).div_ceil(1000));
+        let reason = Reason::new("guard.bucket").with("burst", spec.burst).with("every", human(spec.every));
+        return Err(reason.until(now + wait));
+    }
+    Ok(Some(Bucket { millistarts: filled - 1000, at: now }))
+}

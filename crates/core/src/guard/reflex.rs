@@ -1,0 +1,113 @@
+//! What the end of a turn makes the guard do: Frosty (a cooldown), Really Chill Willy (a freeze), backoff.
+//!
+//! Called after the end itself has been applied, so the states already know of the death.
+
+use std::time::Duration;
+
+use super::{Freeze, GuardState, Guards, Permit, Scope};
+use crate::event::{Event, Settled};
+use crate::jitter::{between, doubled, mix};
+use crate::planted::{self, Bug};
+use crate::spec::{FrostySpec, GuardSpec, WillySpec};
+use crate::time::{Time, human};
+
+/// An agent may ask for a delay, but not park a loop for ever.
+pub const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
+
+/// A turn that just ended.
+#[derive(Clone, Debug)]
+pub struct End<'a> {
+    /// What had been granted.
+    pub permit: &'a Permit,
+    /// What it was charged.
+    pub settled: &'a Settled,
+    /// How it ended, for the audit.
+    pub how: &'a str,
+    /// A delay that the agent asked for.
+    pub asked: Option<Duration>,
+    /// The loop's rules.
+    pub spec: &'a GuardSpec,
+    /// For jitter.
+    pub seed: u64,
+}
+
+/// The guard's reflexes to the end of a turn.
+pub fn reflexes(guards: &Guards, end: &End<'_>, now: Time) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (n, scope) in end.permit.scopes.iter().enumerate() {
+        let Some(state) = guards.get(scope).map(|v| &v.state) else { continue };
+        if state.freeze.is_some() {
+            if end.permit.canary.as_ref() == Some(scope) && !end.settled.failed {
+                let reason = format!("the trial start ended well: {}", end.how);
+                events.push(Event::Released { scope: scope.clone(), by: "canary".to_owned(), reason });
+            }
+            continue;
+        }
+        if end.settled.died_young && matches!(scope, Scope::Loop(_) | Scope::Account(_)) {
+            events.extend(frosty(scope, state, end, mix(end.seed, n as u64), now));
+        }
+        if matches!(scope, Scope::Loop(_)) {
+            events.extend(backoff(scope, state, end, now));
+        }
+    }
+    events
+}
+
+fn frosty(scope: &Scope, state: &GuardState, end: &End<'_>, seed: u64, now: Time) -> Vec<Event> {
+    let FrostySpec { deaths, window, cooldown, cap, .. } = end.spec.frosty;
+    let willy = &end.spec.willy;
+    if state.probation {
+        return vec![freeze(scope, state, "relapse", end, now)];
+    }
+    let recent = state.deaths.iter().filter(|t| now.since(**t) < window).count();
+    // In a row counts for the loop itself, however slowly: with a gap three deaths never fall into one window.
+    let in_a_row = if matches!(scope, Scope::Loop(_)) { state.deaths.len() } else { 0 };
+    if recent.max(in_a_row) < deaths as usize {
+        return Vec::new();
+    }
+    let length = between(cooldown, doubled(cooldown, state.level, cap), seed);
+    let mut events = vec![Event::Cooldown { scope: scope.clone(), until: now + length, level: state.level + 1 }];
+    let lately = state.cooldowns.iter().filter(|t| now.since(**t) < willy.window).count() + 1;
+    if lately >= willy.cooldowns as usize && !planted::is(Bug::NeverFreezes) {
+        let again = state.freezes.iter().any(|t| now.since(*t) < willy.relapse);
+        events.push(freeze(scope, state, if again { "relapse" } else { "cooldowns" }, end, now));
+    }
+    events
+}
+
+fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &End<'_>, now: Time) -> Event {
+    let WillySpec { freeze, canary, relapse_canary, .. } = end.spec.willy;
+    let person = cause == "relapse";
+    let every = if person { relapse_canary } else { canary };
+    let audit = vec![
+        format!("{} starts died young in a row, the last one: {}", state.failures, end.how),
+        format!("{} cooldowns before", state.cooldowns.len()),
+        format!("{} freezes in the last day", state.freezes.len()),
+        "before releasing: does the agent start by hand, is it logged in, is the network there?".to_owned(),
+    ];
+    let freeze = Freeze {
+        cause: cause.to_owned(),
+        audit,
+        since: now,
+        until: (!person).then_some(now + freeze),
+        canary_at: Some(now + every),
+        canary_every_ms: u64::try_from(every.as_millis()).unwrap_or(u64::MAX),
+        by: None,
+    };
+    Event::Frozen { scope: scope.clone(), freeze }
+}
+
+fn backoff(scope: &Scope, state: &GuardState, end: &End<'_>, now: Time) -> Vec<Event> {
+    let mut events = Vec::new();
+    if end.settled.failed {
+        let longest = doubled(end.spec.backoff_first, state.failures.saturating_sub(1), end.spec.backoff_cap);
+        let until = now + between(Duration::ZERO, longest, mix(end.seed, 77));
+        events.push(Event::Backoff { scope: scope.clone(), until, why: format!("failure: {}", end.how) });
+    }
+    if let Some(asked) = end.asked {
+        let granted = asked.min(ASKED_CAP);
+        let why = format!("the agent asked for {}", human(asked));
+        events.push(Event::Backoff { scope: scope.clone(), until: now + granted, why });
+    }
+    events
+}

@@ -1,0 +1,313 @@
+//! How events change a loop. The only writer of [`LoopState`].
+
+use std::time::Duration;
+
+use super::{
+    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, POISON, Pause, Phase, STATE_VERSION, Stage, StopWish, TRIES_KEPT, Tally,
+    Try, Turn,
+};
+use crate::board::{self, Board};
+use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled};
+use crate::guard::Spend;
+use crate::ids::{Fence, LoopId, TaskId, TurnId};
+use crate::planted::{self, Bug};
+use crate::spec::LoopSpec;
+use crate::time::Time;
+
+impl LoopState {
+    /// The state after [`Event::LoopCreated`].
+    pub fn new(id: LoopId, name: String, spec: LoopSpec, at: Time) -> Self {
+        let board = board::unknown(&spec.checks);
+        Self {
+            state_version: STATE_VERSION,
+            id,
+            name,
+            spec,
+            phase: Phase::New,
+            paused: None,
+            stop: None,
+            created_at: at,
+            updated_at: at,
+            clock_from: at,
+            events: 1,
+            started: 0,
+            turns: 0,
+            task_number: 0,
+            task: None,
+            fence: Fence(0),
+            retry: false,
+            task_failures: 0,
+            baseline: None,
+            landed: board.clone(),
+            board,
+            work: None,
+            tries: Vec::new(),
+            tally: Tally::default(),
+            kept: Vec::new(),
+            kept_count: 0,
+            since_progress: 0,
+            noops: 0,
+            same_error: 0,
+            notes: Vec::new(),
+            spent: Spend::default(),
+            spent_estimated: false,
+            asleep: Duration::ZERO,
+            in_turns: Duration::ZERO,
+            tickets: Vec::new(),
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn apply(&mut self, event: &Event, at: Time) {
+        self.events += 1;
+        self.updated_at = at;
+        match event {
+            // The first is the constructor's; the others change nothing here.
+            Event::LoopCreated { .. }
+            | Event::Recovered { .. }
+            | Event::Note { .. }
+            | Event::Noticed { .. }
+            | Event::Cooldown { .. }
+            | Event::Backoff { .. }
+            | Event::Frozen { .. }
+            | Event::Released { .. }
+            | Event::Woken { .. } => {}
+            Event::SpecChanged { spec } => self.change_spec(spec),
+            Event::Baselined { board, work } => self.set_baseline(board, work.as_ref(), at),
+            Event::Waiting { reason } => {
+                let since = self.leave_waiting(at);
+                self.phase = Phase::Waiting { reason: reason.clone(), since: since.unwrap_or(at) };
+            }
+            Event::TurnStarted { .. } => self.begin(event, at),
+            Event::TurnExited { turn, exit } => self.with_turn(turn, |t| {
+                t.stage = Stage::Judging;
+                t.exit = Some(exit.clone());
+            }),
+            Event::TurnJudged { turn, judgement } => self.with_turn(turn, |t| {
+                t.stage = Stage::Integrating;
+                t.judgement = Some(judgement.clone());
+            }),
+            Event::TurnReturned { turn, .. } => self.with_turn(turn, |t| {
+                t.stage = Stage::Judging;
+                t.returned += 1;
+            }),
+            Event::Stopping { turn, cause } => self.with_turn(turn, |t| t.stopping = Some(*cause)),
+            Event::TurnEnded { outcome, settled, work, integrated, .. } => {
+                self.end_turn(outcome, settled, (work.as_ref(), integrated.as_ref()), at);
+            }
+            Event::Paused { by, reason } => {
+                self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at });
+            }
+            Event::Resumed { bounds, .. } => self.resume(bounds.as_ref(), at),
+            Event::StopAsked { by, now } => self.stop = Some(StopWish { by: by.clone(), now: *now }),
+            Event::Steered { message, .. } => {
+                self.notes.push(message.clone());
+                let extra = self.notes.len().saturating_sub(NOTES_KEPT);
+                self.notes.drain(..extra);
+            }
+            Event::TicketOpened { key, .. } if self.tickets.contains(key) => {}
+            Event::TicketOpened { key, .. } => self.tickets.push(key.clone()),
+            Event::TicketClosed { key } => self.tickets.retain(|k| k != key),
+            Event::Ended { ending } => {
+                self.leave_waiting(at);
+                self.stop = None;
+                self.phase = Phase::Ended { ending: ending.clone(), at };
+            }
+        }
+    }
+
+    fn change_spec(&mut self, spec: &LoopSpec) {
+        let checks_changed = spec.checks != self.spec.checks;
+        self.spec = spec.clone();
+        if checks_changed {
+            self.board = board::unknown(&spec.checks);
+            self.landed = self.board.clone();
+            self.baseline = None;
+            if matches!(self.phase, Phase::Ready | Phase::Waiting { .. }) {
+                self.phase = Phase::New;
+            }
+        }
+    }
+
+    fn set_baseline(&mut self, board: &Board, work: Option<&String>, at: Time) {
+        self.baseline.get_or_insert_with(|| board.clone());
+        self.board = board.clone();
+        self.landed = board.clone();
+        self.work = work.cloned();
+        self.clock_from = at;
+        self.phase = Phase::Ready;
+    }
+
+    /// Counts the time asleep; returns since when the loop waits, if it does.
+    fn leave_waiting(&mut self, at: Time) -> Option<Time> {
+        let Phase::Waiting { since, .. } = &self.phase else { return None };
+        let since = *since;
+        self.asleep += at.since(since);
+        Some(at)
+    }
+
+    fn begin(&mut self, event: &Event, at: Time) {
+        let Event::TurnStarted { turn, task, fence, number, permit } = event else { return };
+        self.leave_waiting(at);
+        if self.task.as_ref() != Some(task) {
+            self.task_failures = 0;
+        }
+        if *task == TaskId::of_loop(&self.id, self.task_number + 1) {
+            self.task_number += 1;
+        }
+        self.task = Some(task.clone());
+        self.fence = *fence;
+        self.started = *number;
+        self.retry = false;
+        self.phase = Phase::Turn(Box::new(Turn {
+            id: turn.clone(),
+            task: task.clone(),
+            fence: *fence,
+            number: *number,
+            started_at: at,
+            permit: permit.clone(),
+            stage: Stage::Running,
+            stopping: None,
+            exit: None,
+            judgement: None,
+            returned: 0,
+        }));
+    }
+
+    fn with_turn(&mut self, id: &TurnId, change: impl FnOnce(&mut Turn)) {
+        if let Phase::Turn(turn) = &mut self.phase
+            && turn.id == *id
+        {
+            change(turn);
+        }
+    }
+
+    fn end_turn(
+        &mut self,
+        outcome: &Outcome,
+        settled: &Settled,
+        (work, integrated): (Option<&String>, Option<&Integrated>),
+        at: Time,
+    ) {
+        let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Ready) else { return };
+        let took = turn.exit.as_ref().map_or(at, |e| e.ended_at).since(turn.started_at);
+        self.in_turns += took;
+        self.spent = self.spent.plus(settled.spend);
+        self.spent_estimated |= settled.estimated;
+        if outcome.counts() || planted::is(Bug::CountsLostTurns) {
+            self.turns += 1;
+        }
+        self.tally.count(outcome);
+        self.retry = outcome.retries();
+        if matches!(outcome, Outcome::TaskFailed { .. }) {
+            self.task_failures += 1;
+            self.retry = self.task_failures < POISON;
+        }
+        // The messages were in this turn's prompt; one that never ran has not delivered them.
+        if outcome.counts() {
+            self.notes.clear();
+        }
+        self.take_board(&turn, work, integrated);
+        self.take_streaks(&turn, outcome, settled);
+        self.remember(&turn, outcome, took);
+    }
+
+    fn take_board(&mut self, turn: &Turn, work: Option<&String>, integrated: Option<&Integrated>) {
+        let Some(judgement) = &turn.judgement else { return };
+        let in_place = matches!(integrated, Some(Integrated::InPlace));
+        if work.is_some() || in_place {
+            self.board = judgement.board.clone();
+            self.work = work.cloned().or(self.work.take());
+        }
+        if in_place || matches!(integrated, Some(Integrated::Landed { .. })) {
+            self.landed = judgement.board.clone();
+        }
+        if judgement.changed && (work.is_some() || in_place) {
+            self.kept_count += 1;
+            self.kept.push(Kept {
+                task: turn.task.clone(),
+                commit: judgement.commit.clone(),
+                diffstat: judgement.diffstat.clone(),
+                integrated: integrated.cloned(),
+            });
+            let extra = self.kept.len().saturating_sub(KEPT_LISTED);
+            self.kept.drain(..extra);
+        }
+    }
+
+    fn take_streaks(&mut self, turn: &Turn, outcome: &Outcome, settled: &Settled) {
+        if settled.progress {
+            self.since_progress = 0;
+        } else if outcome.counts() {
+            self.since_progress += 1;
+        }
+        match outcome {
+            Outcome::NoOp => self.noops += 1,
+            Outcome::Interrupted | Outcome::Lost => {}
+            _ => self.noops = 0,
+        }
+        let Some(judgement) = &turn.judgement else { return };
+        let now = judgement.board.fingerprint();
+        match self.tries.last() {
+            Some(last) if last.fingerprint == now && now != 0 && judgement.changed => self.same_error += 1,
+            _ => self.same_error = u32::from(now != 0),
+        }
+    }
+
+    fn remember(&mut self, turn: &Turn, outcome: &Outcome, took: Duration) {
+        let judgement = turn.judgement.as_ref();
+        let board = judgement.map_or(&self.board, |j| &j.board);
+        let tail = turn.exit.as_ref().map_or("", |e| e.tail.as_str());
+        self.tries.push(Try {
+            turn: turn.id.clone(),
+            number: turn.number,
+            outcome: outcome.clone(),
+            diffstat: judgement.map_or_else(String::new, |j| j.diffstat.clone()),
+            pin: judgement.and_then(|j| j.pin.clone()),
+            passing: board.passing().into_iter().map(str::to_owned).collect(),
+            fingerprint: board.fingerprint(),
+            took,
+            exit: turn.exit.as_ref().map_or_else(|| "no record".to_owned(), Exit::describe),
+            last_line: last_line(tail),
+        });
+        let extra = self.tries.len().saturating_sub(TRIES_KEPT);
+        self.tries.drain(..extra);
+    }
+
+    fn resume(&mut self, bounds: Option<&crate::spec::Bounds>, at: Time) {
+        self.paused = None;
+        self.stop = None;
+        if let Some(bounds) = bounds {
+            self.spec.bounds = bounds.clone();
+        }
+        if let Phase::Ended { ending, .. } = &self.phase
+            && *ending != Ending::Reached
+        {
+            self.clock_from = at;
+            self.phase = if self.baseline.is_some() { Phase::Ready } else { Phase::New };
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, outcome: &Outcome) {
+        let slot = match outcome {
+            Outcome::Reached | Outcome::Progress => &mut self.progress,
+            Outcome::NotYet => &mut self.not_yet,
+            Outcome::NoOp => &mut self.no_op,
+            Outcome::Refused { .. } => &mut self.refused,
+            Outcome::Regressed { .. } => &mut self.regressed,
+            Outcome::AgentFailed { .. } => &mut self.agent_failed,
+            Outcome::TaskFailed { .. } => &mut self.task_failed,
+            Outcome::Interrupted => &mut self.interrupted,
+            Outcome::Lost => &mut self.lost,
+        };
+        *slot += 1;
+    }
+}
+
+/// The last line with something in it, at most 200 characters.
+fn last_line(tail: &str) -> String {
+    let line = tail.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("");
+    line.trim().chars().take(200).collect()
+}

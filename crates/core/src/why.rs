@@ -1,0 +1,86 @@
+//! Any state in one paragraph: the rule, its inputs, and when it will change. A read of the decision, nothing more.
+
+use crate::event::{Ending, StopCause};
+use crate::reason::Reason;
+use crate::state::{LoopState, Phase, Stage, Turn};
+use crate::time::{Time, human};
+
+/// Why the loop is as it is. `clock` prints a point in time for the reader's time zone.
+pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
+    let subject = format!("Loop {} ({})", state.id, state.name);
+    let passing = format!("{} of {} checks pass", state.board.passing().len(), state.board.0.len());
+    match &state.phase {
+        Phase::New => format!("{subject} is taking its baseline: the checks run once before the first turn."),
+        Phase::Ready => {
+            format!("{subject} is between turns and starts the next one as soon as a supervisor runs; {passing}.")
+        }
+        Phase::Waiting { reason, .. } => format!("{subject} waits: {} {passing}.", waiting(reason, now, clock)),
+        Phase::Turn(turn) => format!("{subject} {} {passing} on the work so far.", at_work(turn, now)),
+        Phase::Ended { ending, at } => {
+            format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
+        }
+    }
+}
+
+fn at_work(turn: &Turn, now: Time) -> String {
+    let age = human(now.since(turn.started_at));
+    let canary = if turn.permit.canary.is_some() { " It is a trial start during a freeze." } else { "" };
+    let stop = match turn.stopping {
+        Some(StopCause::Person) => " A person asked to stop it.",
+        Some(StopCause::Stuck) => " It is being stopped: no sign of life.",
+        Some(StopCause::Wall) => " It is being stopped: its time is up.",
+        Some(StopCause::Shutdown) => " It is being stopped: the supervisor goes down.",
+        None => "",
+    };
+    match turn.stage {
+        Stage::Running => {
+            format!("has the agent at work on turn {} ({}) for {age}.{canary}{stop}", turn.number, turn.id)
+        }
+        Stage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
+        Stage::Integrating => format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id),
+    }
+}
+
+fn ended(state: &LoopState, ending: &Ending) -> String {
+    let again = format!("`everloop resume {}` goes on.", state.id);
+    match ending {
+        Ending::Reached => "the goal is reached, all checks pass;".to_owned(),
+        Ending::Exhausted { bound } => format!("not reached, because the limit on {bound} was used up; {again}"),
+        Ending::Stopped { by } => format!("it was stopped by {by}; {again}"),
+        Ending::Failed { why } => format!("it cannot go on: {why}; {again}"),
+    }
+}
+
+/// A sentence for every rule, with its inputs.
+pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
+    let input = |name| reason.input(name);
+    let said = match reason.rule.as_str() {
+        "paused" if input("reason").is_empty() => format!("it was paused by {}", input("by")),
+        "paused" => format!("it was paused by {} ({})", input("by"), input("reason")),
+        "guard.freeze" => {
+            let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
+            format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))
+        }
+        "guard.cooldown" => {
+            format!("{} cools down (Frosty, level {}) because starts died young", input("scope"), input("level"))
+        }
+        "guard.gap" if !input("no_op_turns").is_empty() => format!(
+            "the gap between starts was stretched to {} after {} turns that changed nothing",
+            input("gap"),
+            input("no_op_turns")
+        ),
+        "guard.gap" => format!("at least {} lie between two starts", input("gap")),
+        "guard.backoff" => format!("{} ({} failures in a row)", input("why"), input("failures")),
+        "guard.cap" => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
+        "guard.bucket" => format!("the account `{}` may start once per {}", input("account"), input("every")),
+        "guard.slots" => format!("{} of {} turns already run on this machine", input("running"), input("slots")),
+        other => other.to_owned(),
+    };
+    let end = match reason.until {
+        Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
+        Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
+        None if reason.rule == "paused" => "; `everloop resume` ends it".to_owned(),
+        None => "; only a person ends it: `everloop guard release`".to_owned(),
+    };
+    format!("{said}{end} [{}].", reason.rule)
+}
