@@ -33,6 +33,8 @@ pub struct Context<'a> {
     pub lease: Duration,
     /// The supervisor goes down: start nothing.
     pub draining: bool,
+    /// The stored fence of the loop's current task; `None` when it cannot be taken again (a person ended or blocked it).
+    pub current_fence: Option<Fence>,
     /// The most urgent queued task that somebody else made for this loop.
     pub board_task: Option<(TaskId, Fence)>,
 }

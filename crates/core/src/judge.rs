@@ -23,11 +23,13 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
     if planted::is(Bug::TrustsExitCode) && exit.ok() {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
     }
+    // Checks that did not run, or that may have been tampered with, say nothing about the work, in place neither.
+    let unproven = |outcome| Assessment { outcome, keep: false, integrate: false };
     if let Some(why) = &found.error {
-        return refuse(Outcome::TaskFailed { why: why.clone() });
+        return unproven(Outcome::TaskFailed { why: why.clone() });
     }
     if !found.violations.is_empty() && !planted::is(Bug::IgnoresProtectedPaths) {
-        return refuse(Outcome::Refused { paths: found.violations.clone() });
+        return unproven(Outcome::Refused { paths: found.violations.clone() });
     }
     let board = &found.board;
     if board.all_pass() {

@@ -221,8 +221,8 @@ impl Default for GuardSpec {
         Self {
             // A model turn that ends sooner did nothing worth a second one at once.
             gap: secs(15),
-            // Above what one busy loop does in good health, far below what a runaway does.
-            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            // Above what one busy loop does in good health, far below what a runaway does; the gap rules the minute.
+            caps: Caps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
             budget: Budget::default(),
             bucket: None,
             // Two agents saturate a laptop; four leave room for turns that wait on a model.

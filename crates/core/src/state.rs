@@ -70,7 +70,7 @@ pub struct LoopState {
     pub baseline: Option<Board>,
     /// The checks on the loop's work as it stands.
     pub board: Board,
-    /// The checks on what the operator's branch holds.
+    /// The checks on what has reached the operator: his branch, or a commit left aside for him.
     pub landed: Board,
     /// The commit where the work stands; `None` without git.
     pub work: Option<String>,
@@ -177,6 +177,8 @@ pub struct Turn {
     pub judgement: Option<Judgement>,
     /// How often the target moved under it.
     pub returned: u32,
+    /// How many of the loop's messages are in its prompt.
+    pub told: usize,
 }
 
 /// How far a turn is.

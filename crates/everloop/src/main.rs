@@ -1,1 +1,43 @@
-fn main() {}
+//! everloop: keeps coding agents working on a goal until commands prove that it is reached.
+//!
+//! - `cli`: what can be typed, a file per verb
+//! - `supervisor`: the shell around the pure loop of `everloop-core`
+//! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
+//! - `home`: the state folder
+//! - `ui`: the only place that prints; `error`: the only place that knows exit codes
+
+mod cli;
+mod config;
+mod detect;
+mod error;
+mod home;
+mod supervisor;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use everloop_agents::job;
+
+fn main() -> ExitCode {
+    // A job's shim is this same binary; it must start fast and small, so nothing else comes before.
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == job::SHIM_ARG) {
+        let Some(dir) = args.next() else { return ExitCode::from(2) };
+        let code = job::run_shim(dir.as_ref());
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == cli::demo::AGENT_ARG) {
+        let played = args.next().map(|acts| cli::demo::agent::play(&acts));
+        return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let (ui, result) = cli::perform(cli::Cli::parse());
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            ui.failure(&failure);
+            failure.code.into()
+        }
+    }
+}

@@ -1,1 +1,111 @@
-//! placeholder
+//! The part of everloop that remembers. Durable and atomic; it decides nothing.
+//!
+//! - [`Ledger`] (here): the one interface, and what it answers where [`everloop_core::op`] is silent
+//! - [`model`]: in memory, for the simulation and as the yardstick of the others
+//! - [`sqlite`]: one file on this machine, the default
+//! - [`replay`]: a walk over the whole journal that trusts nothing
+//! - [`rows`]: what reads answer and how they are narrowed
+//! - [`error`]: what can go wrong
+//! - `task`, `leader`: the rules that every ledger shares, pure
+//!
+//! All ledgers give the same answers to the same operations; `tests/it/story.rs` holds them to it.
+
+pub mod error;
+mod leader;
+pub mod model;
+pub mod replay;
+pub mod rows;
+pub mod sqlite;
+mod task;
+
+use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::journal::{Record, Stored};
+use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::time::Time;
+
+pub use error::Error;
+pub use model::Model;
+pub use rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+pub use sqlite::{Mode, Sqlite};
+
+/// What everloop remembers. Synchronous: the supervisor calls it from the one task that owns it.
+///
+/// # What `transact` means, beyond the words of [`Op`]
+///
+/// - **Batch.** Operations run in order and each sees what those before it did. The first refusal undoes all of them,
+///   also the numbers they drew: ids, sequence numbers, versions and fences of a refused batch are used again.
+/// - **Time.** `now` is the caller's. A lease is over when `until <= now`; a task is due when `ready_at <= now`.
+/// - **`Enqueue`** answers `Made(false)` to a known id before it looks at anything else. Since dependencies must be
+///   there already, the only possible cycle is a task that needs itself. Dependencies keep their order and repeats.
+/// - **Ready** means due and every dependency `Done`; a dependency that is `Dead` or `Blocked` holds its dependants
+///   until a person retries it.
+/// - **`Take`** names its task, so `ready_at` does not hold it back, dependencies do (`WrongState`). It looks in this
+///   order: `Gone`, a state that is neither queued nor leased (`WrongState`), a lease that is not over (`Fenced`, also
+///   for its own holder), the fence (`Fenced`), dependencies.
+/// - **`Renew`, `Finish`, `Release`** also work after the lease is over, as long as nobody else took the task: the
+///   fence alone says who holds it.
+/// - **`Shelve`** needs a known task (`Gone`); the same result under the same fence is kept once.
+/// - **`Amend`**: `Block` needs `Queued`; `Retry` needs `Blocked`, `Dead` or `Leased`, makes the task due now and
+///   forgets failures and result; `Cancel` needs anything but `Done` and keeps the result.
+/// - **`Elect`**: the epoch starts at 1 and grows with every grant that is not the renewal of a live lease.
+/// - **`SaveGuard`, `SaveLoop`**: a row that was never written has version 0. A conflict names `guard SCOPE` or `loop ID`.
+/// - **`Consume`** refuses an id that is named twice, like one that is not there. Message ids are never used again.
+/// - **`OpenTicket`** leaves an open ticket of the same key as it is (`Made(false)`).
+/// - **`Append`** of no events answers the last sequence number, 0 for an empty journal.
+/// - Everything else answers [`Reply::Ok`].
+pub trait Ledger: Send {
+    /// Does all of `ops` in one durable transaction, or nothing. One reply per operation.
+    ///
+    /// After [`Error::Refused`] or [`Error::Full`] nothing has happened. After any other error of a remote ledger the
+    /// outcome is unknown and has to be read back.
+    fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error>;
+
+    /// All loops by id. Never reads the journal.
+    fn loops(&self) -> Result<Vec<LoopRow>, Error>;
+
+    /// One loop.
+    fn get_loop(&self, id: &LoopId) -> Result<Option<LoopRow>, Error>;
+
+    /// One task.
+    fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, Error>;
+
+    /// Tasks that fit `filter`, newest first (then by id, largest first).
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error>;
+
+    /// Results of a task that came too late, in the order in which they came.
+    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error>;
+
+    /// All nodes that ever gave a sign of life, by id.
+    fn nodes(&self) -> Result<Vec<NodeRow>, Error>;
+
+    /// The last supervisor; whether its lease is over is for the reader to see.
+    fn leader(&self) -> Result<Option<Leader>, Error>;
+
+    /// What the guard remembers about `scope`; version 0 and an empty state when it never wrote.
+    fn guard(&self, scope: &Scope) -> Result<Versioned, Error>;
+
+    /// Everything that the guard remembers.
+    fn guards(&self) -> Result<Guards, Error>;
+
+    /// The oldest `limit` messages for these recipients, oldest first.
+    fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error>;
+
+    /// Tickets by id, oldest first.
+    fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error>;
+
+    /// The first `limit` journal records after `after_seq`, of one loop or (`None`) of everybody.
+    ///
+    /// Every record is checked against the one before it in the journal, also when that one belongs to another loop. A
+    /// damaged or missing record is [`Error::Damaged`]; nothing is skipped.
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error>;
+
+    /// The last `limit` journal records, oldest first; otherwise as [`Ledger::journal`].
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error>;
+
+    /// The first `limit` journal rows after `after_seq` as they are stored, unchecked. See [`replay::replay`].
+    fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error>;
+
+    /// The sequence number of the last journal record; 0 when there is none.
+    fn last_seq(&self) -> Result<u64, Error>;
+}

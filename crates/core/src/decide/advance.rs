@@ -79,7 +79,8 @@ impl Step<'_> {
         let state = self.state();
         let (bounds, now) = (&state.spec.bounds, self.ctx.now);
         let exhausted = |bound: &str| Some(Ending::Exhausted { bound: bound.to_owned() });
-        if state.board.all_pass() {
+        // Work that passes but could not be landed (the target moved too often) is not reached yet.
+        if state.board.all_pass() && state.landed.all_pass() {
             return Some(Ending::Reached);
         }
         if let Some(stop) = &state.stop
@@ -145,8 +146,8 @@ impl Step<'_> {
     /// The task that goes on, one that somebody put on the board, or a new one of the loop's own.
     fn next_task(&mut self) -> (TaskId, Fence) {
         let state = self.state();
-        if let (true, Some(task)) = (state.retry, &state.task) {
-            let fence = if planted::is(Bug::FenceRestartsAtRetry) { Fence(1) } else { state.fence.next() };
+        if let (true, Some(task), Some(stored)) = (state.retry, &state.task, self.ctx.current_fence) {
+            let fence = if planted::is(Bug::FenceRestartsAtRetry) { Fence(1) } else { stored.next() };
             return (task.clone(), fence);
         }
         if let Some((task, fence)) = &self.ctx.board_task {

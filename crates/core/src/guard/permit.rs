@@ -59,11 +59,14 @@ pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
         Err(reason) => return Answer::Wait(reason),
         Ok(canary) => canary,
     };
-    let refused = cooldown(&scopes, canary.as_ref(), of, now)
-        .or_else(|| gap(own, request, now))
-        .or_else(|| backoff(&scopes, canary.as_ref(), of, now))
-        .or_else(|| caps(own, request.spec, now));
-    if let Some(reason) = refused {
+    // Of several waits the longest is the one that holds the loop; naming it saves a wake-up for nothing.
+    let waits = [
+        cooldown(&scopes, canary.as_ref(), of, now),
+        gap(own, request, now),
+        backoff(&scopes, canary.as_ref(), of, now),
+        caps(own, request.spec, now),
+    ];
+    if let Some(reason) = waits.into_iter().flatten().rev().max_by_key(|r| r.until) {
         return Answer::Wait(reason);
     }
     if let Some(reason) = budget(own, request) {

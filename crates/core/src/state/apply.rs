@@ -104,6 +104,9 @@ impl LoopState {
                 self.notes.push(message.clone());
                 let extra = self.notes.len().saturating_sub(NOTES_KEPT);
                 self.notes.drain(..extra);
+                if let Phase::Turn(turn) = &mut self.phase {
+                    turn.told = turn.told.saturating_sub(extra);
+                }
             }
             Event::TicketOpened { key, .. } if self.tickets.contains(key) => {}
             Event::TicketOpened { key, .. } => self.tickets.push(key.clone()),
@@ -171,6 +174,7 @@ impl LoopState {
             exit: None,
             judgement: None,
             returned: 0,
+            told: self.notes.len(),
         }));
     }
 
@@ -203,9 +207,10 @@ impl LoopState {
             self.task_failures += 1;
             self.retry = self.task_failures < POISON;
         }
-        // The messages were in this turn's prompt; one that never ran has not delivered them.
-        if outcome.counts() {
-            self.notes.clear();
+        // A turn that never ran has not delivered the messages in its prompt; later ones were not in it.
+        let ran = turn.exit.as_ref().is_some_and(|e| e.spawn_error.is_none());
+        if outcome.counts() && ran {
+            self.notes.drain(..turn.told.min(self.notes.len()));
         }
         self.take_board(&turn, work, integrated);
         self.take_streaks(&turn, outcome, settled);
@@ -219,7 +224,7 @@ impl LoopState {
             self.board = judgement.board.clone();
             self.work = work.cloned().or(self.work.take());
         }
-        if in_place || matches!(integrated, Some(Integrated::Landed { .. })) {
+        if integrated.is_some() {
             self.landed = judgement.board.clone();
         }
         if judgement.changed && (work.is_some() || in_place) {

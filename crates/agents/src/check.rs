@@ -1,0 +1,208 @@
+//! Runs the checks of a loop and says what they say. Owns how one run of a command becomes a verdict; when a verdict is
+//! surprising enough to be tried again is the core's rule.
+//!
+//! A check is the operator's command, but what it runs is the agent's work: it may hang, flood, leave processes behind or
+//! edit the check itself. So each run is a job like a turn, in its own folder, contained and capped.
+
+mod output;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_core::board::{self, Board, CheckResult, Run, Verdict};
+use everloop_core::event::{Exit, StopCause};
+use everloop_core::spec::CheckSpec;
+use everloop_core::time::human;
+
+use crate::environment::Environment;
+use crate::job::{self, Caps, Ended, Found, Shim, Spec, Stream};
+use crate::protect;
+
+/// Both ends of what a check wrote; a person and a prompt see the last 4 KB of it.
+const CAPS: Caps = Caps { head_bytes: 256 << 10, tail_bytes: 256 << 10 };
+
+/// As much as is kept.
+const READ_BYTES: u64 = CAPS.head_bytes + CAPS.tail_bytes;
+
+/// A check has nothing to save; it is asked to end and soon killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Exit codes with which a shell says that it found no program, or could not run it.
+const CANNOT_START: [i32; 2] = [126, 127];
+
+/// A check could not be run for a reason that says nothing about the check.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The job runner failed.
+    #[error("could not run the check `{name}`")]
+    Job {
+        /// Which check.
+        name: String,
+        /// Why.
+        source: job::Error,
+    },
+    /// The folder for jobs cannot be used.
+    #[error("could not clear `{}`", .path.display())]
+    Files {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Runs checks.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    /// The program that becomes a shim.
+    pub shim: Shim,
+    /// A folder for this loop's check jobs alone; cleared before every use.
+    pub jobs: PathBuf,
+    /// Names of variables that checks may see besides the allow list. Their values are kept out of the output.
+    pub pass_env: Vec<String>,
+}
+
+/// What is to be checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The checks, in order.
+    pub checks: &'a [CheckSpec],
+    /// Where they run.
+    pub cwd: &'a Path,
+    /// What they said before.
+    pub before: Option<&'a Board>,
+    /// Whether the tree differs from the one they said it about.
+    pub changed: bool,
+}
+
+/// One run, with what it left.
+struct Attempt {
+    run: Run,
+    output: String,
+    took: Duration,
+}
+
+impl Checker {
+    /// Runs all checks, one after the other.
+    pub async fn run(&self, question: Question<'_>) -> Result<Board, Error> {
+        self.clear().await?;
+        let mut rows = Vec::new();
+        for (number, check) in question.checks.iter().enumerate() {
+            rows.push(self.judge(check, number, question).await?);
+        }
+        self.clear().await?;
+        Ok(Board(rows))
+    }
+
+    /// Ends check jobs that a former supervisor left, and removes their folders.
+    pub async fn clear(&self) -> Result<(), Error> {
+        let checker = self.clone();
+        let cleared = tokio::task::spawn_blocking(move || checker.clear_now()).await;
+        cleared.unwrap_or_else(|e| Err(Error::Files { path: self.jobs.clone(), source: io::Error::other(e) }))
+    }
+
+    fn clear_now(&self) -> Result<(), Error> {
+        let failed = |source| Error::Files { path: self.jobs.clone(), source };
+        let entries = match fs::read_dir(&self.jobs) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        for dir in entries.flatten().map(|e| e.path()) {
+            end(&dir).map_err(|source| Error::Job { name: dir.display().to_string(), source })?;
+            fs::remove_dir_all(&dir).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Runs one check as often as the evidence asks for.
+    async fn judge(&self, check: &CheckSpec, number: usize, question: Question<'_>) -> Result<CheckResult, Error> {
+        let before = question.before.and_then(|b| b.0.iter().find(|r| r.name == check.name)).map(|r| &r.verdict);
+        let mut runs = Vec::new();
+        let mut shown = String::new();
+        let mut took = Duration::ZERO;
+        while board::run_again(before, question.changed, &runs) {
+            let dir = self.jobs.join(format!("{number}-{}", runs.len()));
+            let attempt = self.attempt(check, question.cwd, &dir).await?;
+            took += attempt.took;
+            // Of several runs, one that did not pass tells more.
+            if attempt.run != Run::Passed || runs.iter().all(|run| *run == Run::Passed) {
+                shown = attempt.output;
+            }
+            runs.push(attempt.run);
+        }
+        let verdict = board::verdict(&runs);
+        let fingerprint = match &verdict {
+            Verdict::Pass => 0,
+            Verdict::Fail | Verdict::Flaky { .. } => output::fingerprint(&shown, question.cwd),
+            Verdict::Broken { why } => output::fingerprint(why, question.cwd),
+        };
+        Ok(CheckResult {
+            name: check.name.clone(),
+            verdict,
+            weight: check.weight,
+            millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            output: output::tail(&shown),
+            fingerprint,
+        })
+    }
+
+    /// One run. The pin is looked at before it, and after it: a check that edits itself proves nothing.
+    async fn attempt(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Attempt, Error> {
+        if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
+            return Ok(Attempt { run: Run::Broken(why), output: String::new(), took: Duration::ZERO });
+        }
+        let failed = |source| Error::Job { name: check.name.clone(), source };
+        let ended = self.execute(check, cwd, dir).await.map_err(failed)?;
+        let output = job::both_ends(dir, Stream::Out, READ_BYTES).map_err(failed)?;
+        let (run, took) = match ended {
+            Ended::Gone => (Run::Broken("its process vanished".to_owned()), Duration::ZERO),
+            Ended::Exited(exit) => (reading(&exit, check, &output), exit.ended_at.since(exit.started_at)),
+        };
+        let run = match protect::pin_holds(&check.pin, &check.run, cwd) {
+            Err(why) if !matches!(run, Run::Broken(_)) => Run::Broken(why),
+            _ => run,
+        };
+        Ok(Attempt { run, output, took })
+    }
+
+    async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Ended, job::Error> {
+        // Both streams in the order they were written; the command itself stays a word of its own.
+        let argv = ["sh", "-c", "exec sh -c \"$1\" 2>&1", "sh", &check.run].map(str::to_owned).to_vec();
+        let spec = Spec {
+            wall: check.timeout,
+            grace: GRACE,
+            caps: CAPS,
+            secrets: self.pass_env.clone(),
+            backoff_word: None,
+            ..Spec::new(argv, cwd)
+        };
+        job::prepare(dir, &spec)?;
+        let env = Environment::from_ours(&self.pass_env).into_vars();
+        job::start(&self.shim, dir, env)?.wait().await
+    }
+}
+
+/// What one run says.
+fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> Run {
+    match (&exit.spawn_error, exit.stopped, exit.code) {
+        (Some(why), _, _) => Run::Broken(format!("cannot start: {why}")),
+        (None, Some(StopCause::Wall), _) => Run::Broken(format!("timed out after {}", human(check.timeout))),
+        (None, Some(cause), _) => Run::Broken(format!("stopped: {}", cause.describe())),
+        (None, None, Some(0)) => Run::Passed,
+        (None, None, Some(code)) if CANNOT_START.contains(&code) => {
+            Run::Broken(format!("cannot start: {}", output::last_line(output).unwrap_or("the shell does not say why")))
+        }
+        (None, None, _) => Run::Failed,
+    }
+}
+
+/// Ends whatever runs in the job folder `dir`.
+fn end(dir: &Path) -> Result<(), job::Error> {
+    match job::inspect(dir)? {
+        Found::Alive { .. } => job::kill(dir).map(drop),
+        Found::Exited(_) | Found::Gone => Ok(()),
+    }
+}

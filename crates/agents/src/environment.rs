@@ -1,0 +1,85 @@
+//! The environment of an agent or a check: built from an allow list, never inherited.
+//!
+//! Hub addresses, dashboard tokens and other accounts' keys stay outside because nobody names them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// What every command may see: where it is, who it is for, which language it speaks.
+const ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "LANG",
+    "TERM",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NO_COLOR",
+];
+
+/// Families of names that are allowed as well.
+const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
+
+/// Our own names: an outer everloop's settings and marks must not reach an inner command.
+const OWN_PREFIX: &str = "EVERLOOP_";
+
+/// The variables of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    vars: BTreeMap<OsString, OsString>,
+}
+
+impl Environment {
+    /// Takes from `outside` what the allow list or `extra` names; nothing that begins with `EVERLOOP_`.
+    pub fn allowed(outside: impl IntoIterator<Item = (OsString, OsString)>, extra: &[String]) -> Self {
+        let vars = outside.into_iter().filter(|(name, _)| is_allowed(name, extra)).collect();
+        Self { vars }
+    }
+
+    /// The same from the environment of this process.
+    pub fn from_ours(extra: &[String]) -> Self {
+        Self::allowed(std::env::vars_os(), extra)
+    }
+
+    /// Sets one variable; this is how `EVERLOOP_TURN` gets in.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.vars.insert(name.into(), value.into());
+        self
+    }
+
+    /// The variables, sorted by name.
+    pub fn into_vars(self) -> Vec<(OsString, OsString)> {
+        self.vars.into_iter().collect()
+    }
+}
+
+fn is_allowed(name: &OsStr, extra: &[String]) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    if name.starts_with(OWN_PREFIX) {
+        return false;
+    }
+    ALLOWED.contains(&name)
+        || ALLOWED_PREFIXES.iter().any(|p| name.starts_with(p))
+        || extra.iter().any(|wanted| wanted == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_gets_through() {
+        let outside = ["PATH", "LC_ALL", "XDG_RUNTIME_DIR", "AWS_SECRET", "MY_KEY", "EVERLOOP_HUB", "EVERLOOP_TURN"]
+            .map(|n| (OsString::from(n), OsString::from("x")));
+        let extra = ["MY_KEY".to_owned(), "EVERLOOP_HUB".to_owned(), "NOT_SET".to_owned()];
+        let vars = Environment::allowed(outside, &extra).with("EVERLOOP_TURN", "t.1").into_vars();
+        let names: Vec<_> = vars.iter().map(|(n, _)| n.to_str().unwrap()).collect();
+        assert_eq!(names, ["EVERLOOP_TURN", "LC_ALL", "MY_KEY", "PATH", "XDG_RUNTIME_DIR"]);
+        assert_eq!(vars[0].1, "t.1");
+    }
+}

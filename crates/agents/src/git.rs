@@ -1,0 +1,338 @@
+//! Runs git: one process per call, with a deadline, capped output and nothing of the environment that could change what
+//! it does. Owns how git is called; what is asked of it is the workspace's business.
+//!
+//! A repository is data that an agent may have written to. So no call runs hooks, a file system monitor, an external
+//! diff, an editor, a pager or a transport helper, and none waits for a prompt. The operator's own configuration stays
+//! readable: `safe.directory`, `core.excludesFile` and the filters of large file stores are theirs to set.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use everloop_core::time::human;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// Most calls answer in milliseconds; a minute means a dead disk or a lock.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// For calls that write a whole tree: a large repository on a slow disk with filters needs minutes.
+pub const LONG_DEADLINE: Duration = Duration::from_secs(600);
+
+/// A list of a million paths fits; more is not a repository that a turn works in.
+const STDOUT_CAP_BYTES: u64 = 128 << 20;
+
+/// Enough for every message of git; the rest is read and dropped.
+const STDERR_CAP_BYTES: u64 = 64 << 10;
+
+/// git removes its lock files when it is asked to end, so it is asked before it is killed.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// Settings that hold for every call, over all configuration files.
+const SETTINGS: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.sshCommand=false",
+    "core.editor=true",
+    "core.pager=cat",
+    "sequence.editor=true",
+    "protocol.ext.allow=never",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "commit.gpgSign=false",
+    "core.safecrlf=false",
+    "submodule.recurse=false",
+    "merge.autoStash=false",
+    "worktree.useRelativePaths=false",
+];
+
+/// Why a call did not give an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no git, or no folder to run it in.
+    #[error("could not start git in `{dir}`")]
+    Start {
+        /// Where.
+        dir: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its output could not be read.
+    #[error("could not read the answer of `git {command}`")]
+    Read {
+        /// What was asked.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It was stopped at its deadline.
+    #[error("`git {command}` took longer than {}", human(*.after))]
+    Late {
+        /// What was asked.
+        command: String,
+        /// The deadline.
+        after: Duration,
+    },
+    /// It wrote more than we hold in memory.
+    #[error("`git {command}` wrote more than {STDOUT_CAP_BYTES} bytes")]
+    Flood {
+        /// What was asked.
+        command: String,
+    },
+    /// It said no.
+    #[error("`git {command}` failed ({code}): {stderr}")]
+    Failed {
+        /// What was asked.
+        command: String,
+        /// Exit code; -1 after a signal.
+        code: i32,
+        /// What it said, in one line.
+        stderr: String,
+    },
+}
+
+/// What a call answered.
+#[derive(Debug)]
+pub struct Output {
+    command: String,
+    /// Exit code; -1 after a signal.
+    pub code: i32,
+    /// Whole standard output.
+    pub stdout: Vec<u8>,
+    /// Start of standard error, in one line.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The output of a call that must succeed.
+    pub fn success(self) -> Result<Vec<u8>, Error> {
+        match self.code {
+            0 => Ok(self.stdout),
+            _ => Err(self.failure()),
+        }
+    }
+
+    /// This answer as an error.
+    pub fn failure(self) -> Error {
+        Error::Failed { command: self.command, code: self.code, stderr: self.stderr }
+    }
+}
+
+/// A place where git is run.
+#[derive(Clone, Debug)]
+pub struct Git {
+    dir: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+    deadline: Duration,
+}
+
+impl Git {
+    /// In the operator's repository: looking takes no locks and rewrites no index.
+    pub fn operators(dir: &Path) -> Self {
+        Self::at(dir).with("GIT_OPTIONAL_LOCKS", "0")
+    }
+
+    /// In the git folder `common` that all worktrees of a repository share, for what concerns no worktree.
+    pub fn shared(common: &Path) -> Self {
+        Self::operators(common).with("GIT_DIR", common)
+    }
+
+    /// In a worktree of our own. Its git folder is named, never discovered: the `.git` file in there belongs to the
+    /// agent, who may have removed it or pointed it elsewhere.
+    pub fn ours(worktree: &Path, git_dir: &Path) -> Self {
+        Self::at(worktree).with("GIT_DIR", git_dir).with("GIT_WORK_TREE", worktree)
+    }
+
+    fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), variables: Vec::new(), deadline: DEADLINE }
+    }
+
+    /// With another deadline.
+    #[must_use]
+    pub fn within(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// With one more variable in its environment.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// With all commits dated `seconds` after 1970, so that the same content gives the same commit.
+    #[must_use]
+    pub fn dated(self, seconds: u64) -> Self {
+        let date = format!("@{seconds} +0000");
+        self.with("GIT_AUTHOR_DATE", &date).with("GIT_COMMITTER_DATE", &date)
+    }
+
+    /// Runs `git args` and gives its answer, whatever the exit code.
+    pub async fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Output, Error> {
+        let command = describe(args);
+        let mut child = self
+            .command(args)
+            .spawn()
+            .map_err(|source| Error::Start { dir: self.dir.display().to_string(), source })?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let talk = async {
+            tokio::join!(read_capped(out, STDOUT_CAP_BYTES), read_capped(err, STDERR_CAP_BYTES), child.wait())
+        };
+        let Ok((out, err, status)) = timeout(self.deadline, talk).await else {
+            stop(&mut child).await;
+            return Err(Error::Late { command, after: self.deadline });
+        };
+        let unreadable = |source| Error::Read { command: command.clone(), source };
+        let (out, err, status) = (out.map_err(unreadable)?, err.map_err(unreadable)?, status.map_err(unreadable)?);
+        if out.flooded {
+            return Err(Error::Flood { command });
+        }
+        Ok(Output { command, code: status.code().unwrap_or(-1), stdout: out.bytes, stderr: one_line(&err.bytes) })
+    }
+
+    /// Runs `git args`, which must succeed, and gives its output.
+    pub async fn bytes<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, Error> {
+        self.run(args).await?.success()
+    }
+
+    /// Like [`Git::bytes`], for answers of one line.
+    pub async fn line<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, Error> {
+        let mut out = self.bytes(args).await?;
+        if out.last() == Some(&b'\n') {
+            out.pop();
+        }
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+
+    /// Like [`Git::line`], for answers that are a path.
+    pub async fn path<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<PathBuf, Error> {
+        let out = self.bytes(args).await?;
+        Ok(path_from(out.strip_suffix(b"\n").unwrap_or(&out)))
+    }
+
+    /// Runs a question: exit code 0 is yes, 1 is no, all else an error.
+    pub async fn asks<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<bool, Error> {
+        let output = self.run(args).await?;
+        match output.code {
+            0 => Ok(true),
+            1 => Ok(false),
+            _ => Err(output.failure()),
+        }
+    }
+
+    /// The commit that `name` stands for, if there is one.
+    pub async fn commit(&self, name: &str) -> Result<Option<String>, Error> {
+        let output = self.run(&["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]).await?;
+        match output.code {
+            0 => Ok(Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())),
+            1 => Ok(None),
+            _ => Err(output.failure()),
+        }
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
+        let mut command = Command::new("git");
+        command.env_clear();
+        for name in ["PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.env("LANG", "C").env("GIT_TERMINAL_PROMPT", "0");
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "everloop").env(format!("GIT_{who}_EMAIL"), "everloop@localhost");
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        for setting in SETTINGS {
+            command.arg("-c").arg(setting);
+        }
+        command.args(args).current_dir(&self.dir);
+        // Its own group: an interrupt at the terminal is for everloop, and must not cut a merge in half.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+    }
+}
+
+struct Capped {
+    bytes: Vec<u8>,
+    flooded: bool,
+}
+
+/// Reads to the end, keeps the first `cap` bytes.
+async fn read_capped(pipe: Option<impl AsyncRead + Unpin>, cap: u64) -> io::Result<Capped> {
+    let mut bytes = Vec::new();
+    let Some(mut pipe) = pipe else { return Ok(Capped { bytes, flooded: false }) };
+    (&mut pipe).take(cap).read_to_end(&mut bytes).await?;
+    let beyond = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    Ok(Capped { bytes, flooded: beyond > 0 })
+}
+
+/// Ends git and the filters it started.
+async fn stop(child: &mut Child) {
+    let Some(group) = child.id().map(|id| Pid::from_raw(id.cast_signed())) else { return };
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        // The group is gone already: then the wait returns at once.
+        killpg(group, signal).ok();
+        if timeout(TERM_GRACE, child.wait()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// A path as git prints it with `-z`.
+pub fn path_from(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// The parts of an answer with `-z`.
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|b| *b == 0).filter(|part| !part.is_empty())
+}
+
+/// What was asked, short enough for a message.
+fn describe<A: AsRef<OsStr>>(args: &[A]) -> String {
+    const SHOWN_CHARS: usize = 120;
+    let words: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy()).collect();
+    words.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect()
+}
+
+/// Several lines of a message as one, without control characters.
+fn one_line(bytes: &[u8]) -> String {
+    const SHOWN_CHARS: usize = 600;
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("hint:")).collect();
+    lines.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_one_line_without_hints() {
+        assert_eq!(one_line(b"error: a\x1b[31m\nhint: b\n\nfatal: c\n"), "error: a [31m; fatal: c");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_is_stopped_at_its_deadline() {
+        let git = Git::operators(Path::new("/")).within(Duration::from_millis(200));
+        let started = std::time::Instant::now();
+        let result = git.run(&["-c", "alias.nap=!sleep 60", "nap"]).await;
+        assert!(matches!(result, Err(Error::Late { .. })), "{result:?}");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_failing_call_says_what_was_tried() {
+        let error = Git::operators(Path::new("/")).bytes(&["no-such-verb"]).await.expect_err("there is no such verb");
+        assert!(error.to_string().contains("git no-such-verb"), "{error}");
+    }
+}

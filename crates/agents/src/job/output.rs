@@ -1,0 +1,135 @@
+//! Reads back what `super::capture` kept, while the job runs or later.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::capture::{Stream, segment_bytes};
+use super::error::Error;
+use super::files;
+use super::spec::Spec;
+use super::text::plain;
+
+/// What there is of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    head: Option<(PathBuf, u64)>,
+    segments: Vec<(PathBuf, u64)>,
+    /// Bytes that were dropped between head and segments.
+    dropped: u64,
+}
+
+impl Kept {
+    /// Looks which files there are.
+    pub(super) fn find(dir: &Path, stream: Stream) -> Result<Self, Error> {
+        let head_path = stream.head_path(dir);
+        let head = size(&head_path).map(|len| (head_path, len));
+        let entries = fs::read_dir(dir).map_err(Error::io("read", dir))?;
+        let mut numbers: Vec<u64> =
+            entries.flatten().filter_map(|e| stream.segment_number(e.file_name().to_str()?)).collect();
+        numbers.sort_unstable();
+        let dropped = match numbers.first() {
+            // Every segment before the first one that is left was full when it was removed.
+            Some(first) if *first > 0 => {
+                let spec: Option<Spec> = files::read_json(dir, files::JOB)?;
+                spec.map_or(0, |s| segment_bytes(s.caps)) * first
+            }
+            _ => 0,
+        };
+        let segments = numbers
+            .into_iter()
+            .map(|n| stream.segment_path(dir, n))
+            .filter_map(|path| size(&path).map(|len| (path, len)))
+            .collect();
+        Ok(Self { head, segments, dropped })
+    }
+
+    /// Everything the stream ever held, kept or not.
+    pub(super) fn total(&self) -> u64 {
+        self.head.iter().chain(&self.segments).map(|(_, len)| len).sum::<u64>() + self.dropped
+    }
+
+    fn first(&self, max_bytes: u64) -> Vec<u8> {
+        match &self.head {
+            Some((path, len)) => read_part(path, 0, max_bytes.min(*len)),
+            None => Vec::new(),
+        }
+    }
+
+    /// The end, without reaching over a gap into the head.
+    fn last(&self, max_bytes: u64) -> Vec<u8> {
+        let whole = if self.dropped == 0 { self.head.as_slice() } else { &[] };
+        let mut parts = Vec::new();
+        let mut left = max_bytes;
+        for (path, len) in whole.iter().chain(&self.segments).rev() {
+            let take = left.min(*len);
+            parts.push(read_part(path, len - take, take));
+            left -= take;
+            if left == 0 {
+                break;
+            }
+        }
+        parts.reverse();
+        parts.concat()
+    }
+}
+
+/// The end of a stream as text that is safe to show.
+pub fn output(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, Error> {
+    Ok(plain(&Kept::find(dir, stream)?.last(max_bytes)))
+}
+
+/// The beginning and the end of a stream, half of `max_bytes` each, with a line that says how much is not there.
+pub fn both_ends(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, Error> {
+    let kept = Kept::find(dir, stream)?;
+    if kept.dropped == 0 && kept.total() <= max_bytes {
+        return Ok(plain(&kept.last(max_bytes)));
+    }
+    let (first, last) = (kept.first(max_bytes / 2), kept.last(max_bytes - max_bytes / 2));
+    let missing = kept.total().saturating_sub((first.len() + last.len()) as u64);
+    Ok(format!("{}\n… {missing} bytes not kept …\n{}", plain(&first), plain(&last)))
+}
+
+fn size(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|m| m.len())
+}
+
+/// A segment that was removed meanwhile reads as nothing.
+fn read_part(path: &Path, from: u64, len: u64) -> Vec<u8> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::capture::Capture;
+    use super::super::spec::{Caps, prepare};
+    use super::*;
+
+    fn kept(text: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let caps = Caps { head_bytes: 4, tail_bytes: 8 };
+        prepare(dir.path(), &Spec { caps, ..Spec::new(vec!["true".to_owned()], "/") }).unwrap();
+        Capture::new(dir.path(), Stream::Out, caps).push(text.as_bytes(), &mut 4);
+        dir
+    }
+
+    #[test]
+    fn ends_are_read_and_gaps_are_told() {
+        let small = kept("abcdefg");
+        assert_eq!(output(small.path(), Stream::Out, 5).unwrap(), "cdefg");
+        assert_eq!(both_ends(small.path(), Stream::Out, 7).unwrap(), "abcdefg");
+        assert_eq!(both_ends(small.path(), Stream::Out, 4).unwrap(), "ab\n… 3 bytes not kept …\nfg");
+        let big = kept("abcdefghijklmnopqrstuvwxyz");
+        assert_eq!(Kept::find(big.path(), Stream::Out).unwrap().total(), 26);
+        assert_eq!(output(big.path(), Stream::Out, 100).unwrap(), "uvwxyz");
+        assert_eq!(both_ends(big.path(), Stream::Out, 100).unwrap(), "abcd\n… 16 bytes not kept …\nuvwxyz");
+        assert_eq!(output(big.path(), Stream::Err, 100).unwrap(), "");
+    }
+}

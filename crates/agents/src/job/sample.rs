@@ -1,0 +1,50 @@
+//! Signs of life of a running job, cheap enough to look at every few seconds. What they mean is decided in the core.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::capture::Stream;
+use super::cgroup::Cgroup;
+use super::error::Error;
+use super::files::{self, Started};
+use super::output::Kept;
+use super::tree::Tree;
+use crate::process::{self, Identity};
+
+/// What was seen of a job. Any change between two looks is a sign of life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Bytes written so far, after redaction.
+    pub out_bytes: u64,
+    /// CPU used so far by the command and all it started.
+    pub cpu_ms: u64,
+    /// How many processes it has.
+    pub processes: u32,
+    /// The shim, if it is alive.
+    pub identity: Option<Identity>,
+}
+
+/// Looks at a job. Reads sizes and counters only, never the output.
+pub fn sample(dir: &Path) -> Result<Evidence, Error> {
+    let started = files::started(dir)?;
+    let out_bytes = Kept::find(dir, Stream::Out)?.total() + Kept::find(dir, Stream::Err)?.total();
+    let Some(Started { shim, cgroup, .. }) = started.filter(|s| s.shim.is_alive()) else {
+        return Ok(Evidence { out_bytes, ..Evidence::default() });
+    };
+    let cgroup = cgroup.as_deref().and_then(Cgroup::recorded);
+    let tree = Tree { root: shim.pid, cgroup };
+    let alive = tree.alive();
+    let grouped = tree.cgroup.as_ref().and_then(Cgroup::cpu_ms);
+    let cpu_ms = grouped.unwrap_or_else(|| {
+        // What the shim has waited for belongs to the command as well, or the sum would fall when a child ends.
+        let waited = process::stat(shim.pid).map_or(0, |s| s.waited_ticks);
+        ticks_to_ms(waited + alive.iter().map(|s| s.own_ticks + s.waited_ticks).sum::<u64>())
+    });
+    Ok(Evidence { out_bytes, cpu_ms, processes: alive.len() as u32, identity: Some(shim) })
+}
+
+/// `/proc` counts in hundredths of a second on every Linux that is still in use (USER_HZ).
+fn ticks_to_ms(ticks: u64) -> u64 {
+    ticks * 10
+}

@@ -1,0 +1,174 @@
+//! The shim: a small process between supervisor and command that outlives the supervisor. Single-threaded.
+//!
+//! Owns the order of things: lock, isolate, say who we are, launch, watch, sweep, write the record.
+//! - [`isolate`]: what a fresh process has to undo and take; [`launch`]: the command itself
+//! - [`watch`]: the loop while it runs; [`pump`]: what happens to output; [`sweep`]: what it leaves behind
+
+mod isolate;
+mod launch;
+mod pump;
+mod sweep;
+mod watch;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use everloop_core::event::{Exit, StopCause};
+use everloop_core::time::Time;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::sys::wait::WaitStatus;
+
+use self::isolate::Signals;
+use self::pump::Pump;
+use self::sweep::Swept;
+use self::watch::Watch;
+use super::cgroup::Cgroup;
+use super::control::stop_cause;
+use super::error::Error;
+use super::files::{self, Record, Started};
+use super::spec::{Confine, Spec};
+use super::tree::Tree;
+use crate::clock;
+use crate::process::Identity;
+
+/// The job was run (whatever came of it) and its record is written.
+const DONE: i32 = 0;
+/// The job could not be attended to; nothing was run, or the record could not be written.
+const FAILED: i32 = 1;
+/// Somebody else runs the job, or it was cancelled, or it is over.
+const REFUSED: i32 = 3;
+
+/// What the main binary does for `__job <dir>`: runs the job in `dir`; returns the exit code of the shim.
+pub fn run_shim(dir: &Path) -> i32 {
+    match attend(dir) {
+        Ok(code) => code,
+        // There is nobody to tell: the supervisor finds no record and knows that the job is gone.
+        Err(_) => FAILED,
+    }
+}
+
+fn attend(dir: &Path) -> Result<i32, Error> {
+    isolate::own_session();
+    isolate::close_inherited_on_exec();
+    let Some(_lock) = files::try_lock(dir)? else { return Ok(REFUSED) };
+    if dir.join(files::CANCELLED).exists() || dir.join(files::EXIT).exists() {
+        return Ok(REFUSED);
+    }
+    let started_at = clock::now();
+    let mut pump = None;
+    let record = match run(dir, started_at, &mut pump) {
+        Ok(record) => record,
+        Err(why) => never_ran(started_at, Some(why), None),
+    };
+    if files::write_json(dir, files::EXIT, &record).is_err() {
+        // A full disk: the record is worth more than the end of the output.
+        if let Some(pump) = &mut pump {
+            pump.drop_tails();
+        }
+        files::write_json(dir, files::EXIT, &record)?;
+    }
+    Ok(DONE)
+}
+
+/// From who we are to how it ended. An error means that the command was never started.
+fn run(dir: &Path, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, String> {
+    let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
+    isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
+    let spec: Spec = match files::read_json(dir, files::JOB) {
+        Ok(spec) => spec.ok_or("there is no job here")?,
+        Err(e) => return Err(e.to_string()),
+    };
+    let shim = Identity::current().map_err(|e| e.to_string())?;
+    let cgroup = match spec.confine {
+        Confine::Cgroup => Cgroup::create(&format!("{}-{}", shim.pid, shim.start_ticks)),
+        Confine::Tree => None,
+    };
+    let mut tree = Tree { root: shim.pid, cgroup };
+    say_started(dir, &Started { shim, cgroup: cgroup_path(&tree), started_at })?;
+    // Whoever wants to stop us writes the file and then looks for us; we say who we are and then look for the
+    // file. One of the two sees the other.
+    if let Some(cause) = stop_cause(dir) {
+        leave(&tree);
+        return Ok(never_ran(started_at, None, Some(cause)));
+    }
+    let launched = match launch::launch(&spec, tree.cgroup.as_ref()) {
+        Ok(launched) => launched,
+        Err(e) => {
+            leave(&tree);
+            return Err(e);
+        }
+    };
+    if tree.cgroup.is_some() && !launched.grouped {
+        leave(&tree);
+        tree.cgroup = None;
+        let shim = Identity::current().map_err(|e| e.to_string())?;
+        say_started(dir, &Started { shim, cgroup: None, started_at }).ok();
+    }
+    let pump = kept.insert(Pump::new(dir, &spec, launched.out, launched.err));
+    let mut watch = Watch::new(dir, &spec, (&signals, &tree), launched.pid);
+    watch.run(pump);
+    let gentle = if watch.is_killing() { Duration::ZERO } else { sweep::GENTLE };
+    let swept = sweep::sweep(&tree, &signals, pump, gentle);
+    pump.finish();
+    let record = describe(&watch, pump, swept, started_at);
+    leave(&tree);
+    Ok(record)
+}
+
+fn say_started(dir: &Path, started: &Started) -> Result<(), String> {
+    files::write_json(dir, files::STARTED, started).map_err(|e| e.to_string())
+}
+
+fn cgroup_path(tree: &Tree) -> Option<std::path::PathBuf> {
+    tree.cgroup.as_ref().map(|c| c.path().to_owned())
+}
+
+/// Removes the control group, which holds nobody any more.
+fn leave(tree: &Tree) {
+    if let Some(cgroup) = &tree.cgroup {
+        // A process that is being killed leaves the group a moment after it stopped running.
+        let end = Instant::now() + Duration::from_millis(200);
+        while !cgroup.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        cgroup.remove();
+    }
+}
+
+fn never_ran(started_at: Time, spawn_error: Option<String>, stopped: Option<StopCause>) -> Record {
+    let exit = Exit { spawn_error, stopped, started_at, ended_at: clock::now(), ..Exit::default() };
+    Record { exit, ..Record::default() }
+}
+
+fn describe(watch: &Watch<'_>, pump: &Pump, swept: Swept, started_at: Time) -> Record {
+    let (code, signal) = match watch.status() {
+        Some(WaitStatus::Exited(_, code)) => (Some(code), None),
+        Some(WaitStatus::Signaled(_, signal, _)) => (None, Some(signal as i32)),
+        _ => (None, None),
+    };
+    let exit = Exit {
+        code,
+        signal,
+        spawn_error: None,
+        started_at,
+        ended_at: watch.ended_at().unwrap_or_else(clock::now),
+        out_bytes: pump.bytes(),
+        tail: pump.last_text(),
+        backoff_ms: pump.backoff().map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        stopped: watch.cause(),
+        leftovers: swept.leftovers,
+    };
+    let (cpu_ms, max_rss_kb) = getrusage(UsageWho::RUSAGE_CHILDREN).map_or((0, 0), |u| {
+        let cpu = u.user_time().num_milliseconds() + u.system_time().num_milliseconds();
+        (u64::try_from(cpu).unwrap_or(0), u64::try_from(u.max_rss()).unwrap_or(0))
+    });
+    Record {
+        exit,
+        cpu_ms,
+        max_rss_kb,
+        shim_rss_kb: isolate::peak_memory_kb(),
+        survivors: swept.survivors,
+        capture_error: pump.capture_error(),
+    }
+}

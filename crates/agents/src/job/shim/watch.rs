@@ -1,0 +1,207 @@
+//! The loop of a shim while its command runs: output, signals, deadlines. Ends soon after the command ended.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use everloop_core::event::StopCause;
+use everloop_core::time::Time;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use super::super::control::stop_cause;
+use super::super::spec::Spec;
+use super::super::tree::Tree;
+use super::isolate::Signals;
+use super::pump::Pump;
+use super::sweep::reap;
+use crate::clock;
+
+/// A grandchild that holds the pipe open must not delay the end; what was in the pipe is read long before.
+const DRAIN: Duration = Duration::from_millis(300);
+/// How often a kill is repeated: new processes may have been forked meanwhile.
+const KILL_AGAIN: Duration = Duration::from_millis(20);
+/// A process that SIGKILL does not end sits in the kernel (dead disk, dead network file system); nobody can help.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+/// How far the stopping of a command has come.
+#[derive(Clone, Copy, Debug)]
+enum Ladder {
+    /// Nobody wants to stop it.
+    Running,
+    /// It was told to end.
+    Asked { kill_at: Instant },
+    /// It is being killed.
+    Killing { again_at: Instant, give_up_at: Instant },
+}
+
+/// A command under watch.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    dir: &'a Path,
+    spec: &'a Spec,
+    signals: &'a Signals,
+    tree: &'a Tree,
+    command: Pid,
+    /// Counted with the monotonic clock: a laptop that sleeps does not use up a turn.
+    wall_at: Option<Instant>,
+    ladder: Ladder,
+    cause: Option<StopCause>,
+    ended: Option<(WaitStatus, Time, Instant)>,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches the process `command`, which leads its process group.
+    pub(super) fn new(dir: &'a Path, spec: &'a Spec, job: (&'a Signals, &'a Tree), command: i32) -> Self {
+        Self {
+            dir,
+            spec,
+            signals: job.0,
+            tree: job.1,
+            command: Pid::from_raw(command),
+            wall_at: Instant::now().checked_add(spec.wall),
+            ladder: Ladder::Running,
+            cause: None,
+            ended: None,
+        }
+    }
+
+    /// How the command ended.
+    pub(super) fn status(&self) -> Option<WaitStatus> {
+        self.ended.map(|(status, _, _)| status)
+    }
+
+    /// When the command ended.
+    pub(super) fn ended_at(&self) -> Option<Time> {
+        self.ended.map(|(_, at, _)| at)
+    }
+
+    /// Why we stopped it, if we did.
+    pub(super) fn cause(&self) -> Option<StopCause> {
+        self.cause
+    }
+
+    /// Its patience is used up: what is left may be killed without being asked.
+    pub(super) fn is_killing(&self) -> bool {
+        matches!(self.ladder, Ladder::Killing { .. })
+    }
+
+    /// Returns when the command has ended and its output was read, or cannot be ended. The pipes stay open.
+    pub(super) fn run(&mut self, pump: &mut Pump) {
+        // The command may have ended before the first signal was waited for.
+        self.reap();
+        loop {
+            let now = Instant::now();
+            self.keep_time(now);
+            if self.is_over(now, pump) {
+                return;
+            }
+            let patience = self.next_deadline().map(|at| at.saturating_duration_since(now));
+            if self.sleep(patience, pump) {
+                self.read_signals();
+            }
+            pump.read();
+        }
+    }
+
+    /// Until something can be read or the time is up; tells whether a signal came.
+    fn sleep(&self, patience: Option<Duration>, pump: &Pump) -> bool {
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(pump.open().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        // Rounded up, or the last fraction of a millisecond would be spent spinning.
+        let timeout = patience.map_or(PollTimeout::NONE, |d| {
+            PollTimeout::try_from(d + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        // An interrupted wait is harmless: everything is looked at again.
+        poll(&mut fds, timeout).is_ok() && fds[0].any().unwrap_or(false)
+    }
+
+    fn read_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                Signal::SIGCHLD => self.reap(),
+                Signal::SIGINT if self.ended.is_none() => self.to_group(Signal::SIGINT),
+                Signal::SIGTERM if self.ended.is_none() => self.asked_to_stop(),
+                // SIGHUP: the terminal of whoever started us is none of our business.
+                _ => {}
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        let command = self.command;
+        let mut ended = None;
+        reap(|status| {
+            if status.pid() == Some(command) {
+                ended = Some(status);
+            }
+        });
+        if let Some(status) = ended {
+            self.ended = Some((status, clock::now(), Instant::now()));
+        }
+    }
+
+    fn asked_to_stop(&mut self) {
+        match self.ladder {
+            Ladder::Running => self.terminate(stop_cause(self.dir).unwrap_or(StopCause::Shutdown)),
+            // Asked again: no more patience.
+            Ladder::Asked { .. } => self.kill(Instant::now()),
+            Ladder::Killing { .. } => {}
+        }
+    }
+
+    fn terminate(&mut self, cause: StopCause) {
+        self.cause = Some(cause);
+        self.to_group(Signal::SIGTERM);
+        // Those in other groups as well; nobody twice, a second SIGTERM means something else to many programs.
+        self.tree.terminate(|s| s.group != self.command.as_raw());
+        self.ladder = Ladder::Asked { kill_at: Instant::now() + self.spec.grace };
+    }
+
+    fn kill(&mut self, now: Instant) {
+        self.tree.kill();
+        let give_up_at = match self.ladder {
+            Ladder::Killing { give_up_at, .. } => give_up_at,
+            Ladder::Running | Ladder::Asked { .. } => now + GIVE_UP,
+        };
+        self.ladder = Ladder::Killing { again_at: now + KILL_AGAIN, give_up_at };
+    }
+
+    fn to_group(&self, signal: Signal) {
+        // The group is gone when the command just ended; then there is nobody to tell.
+        killpg(self.command, signal).ok();
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        if self.ended.is_some() {
+            return;
+        }
+        match self.ladder {
+            Ladder::Running if self.wall_at.is_some_and(|at| now >= at) => self.terminate(StopCause::Wall),
+            Ladder::Asked { kill_at } if now >= kill_at => self.kill(now),
+            Ladder::Killing { again_at, .. } if now >= again_at => self.kill(now),
+            Ladder::Running | Ladder::Asked { .. } | Ladder::Killing { .. } => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        if let Some((_, _, at)) = self.ended {
+            return Some(at + DRAIN);
+        }
+        match self.ladder {
+            Ladder::Running => self.wall_at,
+            Ladder::Asked { kill_at } => Some(kill_at),
+            Ladder::Killing { again_at, .. } => Some(again_at),
+        }
+    }
+
+    fn is_over(&self, now: Instant, pump: &Pump) -> bool {
+        match (self.ended, self.ladder) {
+            (Some((_, _, at)), _) => pump.open().next().is_none() || now >= at + DRAIN,
+            (None, Ladder::Killing { give_up_at, .. }) => now >= give_up_at,
+            (None, Ladder::Running | Ladder::Asked { .. }) => false,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Turns what a command wrote into text that is safe to show: no control characters, no terminal sequences.
+
+/// An unfinished sequence longer than this is no sequence; nothing more is swallowed.
+const LONGEST_SEQUENCE: usize = 256;
+
+/// Lossy UTF-8 without control characters (except line feed and tab), terminal sequences and direction marks.
+pub fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        rest = match c {
+            '\u{1b}' => after_sequence(after),
+            '\r' if after.starts_with('\n') => after,
+            // A progress line that overwrites itself becomes lines.
+            '\r' => {
+                out.push('\n');
+                after
+            }
+            '\n' | '\t' => {
+                out.push(c);
+                after
+            }
+            c if c.is_control() || turns_text(c) => after,
+            c => {
+                out.push(c);
+                after
+            }
+        };
+    }
+    out
+}
+
+/// Marks that make text read in another order than it is written.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// What follows the sequence that an escape character began.
+fn after_sequence(rest: &str) -> &str {
+    let mut chars = rest.char_indices();
+    match chars.next() {
+        Some((_, '[')) => match chars.take(LONGEST_SEQUENCE).find(|(_, c)| !(' '..='?').contains(c)) {
+            Some((i, c)) if ('@'..='~').contains(&c) => &rest[i + 1..],
+            Some((i, _)) => &rest[i..],
+            None => &rest[1..],
+        },
+        // Titles, links, device strings: up to BEL or the string terminator, on the same line.
+        Some((_, ']' | 'P' | '^' | '_' | 'X')) => {
+            match chars.take(LONGEST_SEQUENCE).find(|(_, c)| matches!(c, '\u{7}' | '\u{1b}' | '\n')) {
+                Some((i, '\u{1b}')) => rest[i + 1..].strip_prefix('\\').unwrap_or(&rest[i..]),
+                Some((i, '\u{7}')) => &rest[i + 1..],
+                Some((i, _)) => &rest[i..],
+                None => &rest[1..],
+            }
+        }
+        Some((_, c)) if c.is_ascii() && !c.is_ascii_control() => &rest[1..],
+        _ => rest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_moves_a_terminal_gets_through() {
+        for (raw, shown) in [
+            ("\x1b[31mred\x1b[0m\n", "red\n"),
+            ("a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"),
+            ("10%\r20%\r\nend\0\x08\t.", "10%\n20%\nend\t."),
+            ("\x1b]0;never ends\nnext", "\nnext"),
+            ("\u{9b}31m\u{202e}abc", "31mabc"),
+            ("\x1b", ""),
+            ("\x1b\x1b[1mx", "x"),
+        ] {
+            assert_eq!(plain(raw.as_bytes()), shown, "{raw:?}");
+        }
+        assert_eq!(plain(b"ok \xff\xfe"), "ok \u{fffd}\u{fffd}");
+        let long = format!("\x1b]{}", "x".repeat(1000));
+        assert!(plain(long.as_bytes()).len() > 900);
+    }
+}

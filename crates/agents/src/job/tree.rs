@@ -1,0 +1,65 @@
+//! Signals to everything that belongs to a job: the tree below its shim and its control group.
+//!
+//! Owns *how* to reach all of them; the shim and [`super::control`] decide when.
+
+use std::collections::BTreeSet;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::cgroup::Cgroup;
+use crate::process::{self, Stat};
+
+/// The processes of a job: everything below `root` and everything in its group.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    /// The shim. Never signalled from here.
+    pub(super) root: i32,
+    /// Where the command lives, if there is such a group.
+    pub(super) cgroup: Option<Cgroup>,
+}
+
+impl Tree {
+    /// All of them that are alive.
+    pub(super) fn alive(&self) -> Vec<Stat> {
+        let mut found = process::descendants(self.root);
+        let known: BTreeSet<i32> = found.iter().map(|s| s.pid).collect();
+        let grouped = self.cgroup.as_ref().map(Cgroup::pids).unwrap_or_default();
+        found.extend(
+            grouped.into_iter().filter(|pid| *pid != self.root && !known.contains(pid)).filter_map(process::stat),
+        );
+        found.retain(Stat::is_alive);
+        found
+    }
+
+    /// SIGTERM to each that `chosen` picks.
+    pub(super) fn terminate(&self, mut chosen: impl FnMut(&Stat) -> bool) {
+        for stat in self.alive().iter().filter(|s| chosen(s)) {
+            // Best effort: whoever does not hear it is killed later.
+            stat.identity().signal(Signal::SIGTERM).ok();
+        }
+    }
+
+    /// SIGKILL to all; returns those it was sent to. Has to be repeated until none is left.
+    pub(super) fn kill(&self) -> Vec<Stat> {
+        let alive = self.alive();
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        // A process group is killed in one step, so that members cannot fork away between two signals.
+        let groups: BTreeSet<i32> = alive.iter().map(|s| s.group).collect();
+        for group in groups.difference(&self.forbidden_groups()) {
+            killpg(Pid::from_raw(*group), Signal::SIGKILL).ok();
+        }
+        for stat in &alive {
+            stat.identity().signal(Signal::SIGKILL).ok();
+        }
+        alive
+    }
+
+    /// Groups that hold others than the job's processes: our own, the shim's.
+    fn forbidden_groups(&self) -> BTreeSet<i32> {
+        let of = |pid| process::stat(pid).map(|s| s.group);
+        [of(self.root), of(std::process::id() as i32), Some(0), Some(1)].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,266 @@
+//! What a turn that wants to count may not change: tests, CI, and the files that a check itself is made of. Owns the
+//! globs, and the pin that says whether a check is still the one that the operator wrote.
+
+mod command;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use sha2::{Digest, Sha256};
+
+use crate::workspace::{Change, ChangeKind};
+
+/// A glob that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("`{glob}` is not a glob: {why}")]
+pub struct Error {
+    glob: String,
+    why: String,
+}
+
+/// Globs for protected files.
+#[derive(Clone, Debug)]
+pub struct Globs {
+    set: GlobSet,
+    except: GlobSet,
+    below: PathBuf,
+}
+
+impl Globs {
+    /// From what the operator wrote. The name of a folder stands for everything in it; `!glob` is an exception.
+    pub fn new(globs: &[String]) -> Result<Self, Error> {
+        let (mut set, mut except) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        for glob in globs {
+            let wrong = |e: globset::Error| Error { glob: glob.clone(), why: e.kind().to_string() };
+            let (plain, builder) = match glob.strip_prefix('!') {
+                Some(rest) => (rest, &mut except),
+                None => (glob.as_str(), &mut set),
+            };
+            let plain = plain.trim_end_matches('/').trim_start_matches("./");
+            for glob in [plain.to_owned(), format!("{plain}/**")] {
+                builder.add(GlobBuilder::new(&glob).literal_separator(true).build().map_err(wrong)?);
+            }
+        }
+        let built =
+            |set: GlobSetBuilder| set.build().map_err(|e| Error { glob: globs.join(", "), why: e.kind().to_string() });
+        Ok(Self { set: built(set)?, except: built(except)?, below: PathBuf::new() })
+    }
+
+    /// For a loop in a folder below the root of its repository: globs hold from both.
+    #[must_use]
+    pub fn below(mut self, folder: &Path) -> Self {
+        folder.clone_into(&mut self.below);
+        self
+    }
+
+    /// Whether a path (relative to the root) is protected.
+    pub fn protects(&self, path: &Path) -> bool {
+        let inner = if self.below.as_os_str().is_empty() { None } else { path.strip_prefix(&self.below).ok() };
+        let matches = |set: &GlobSet| set.is_match(path) || inner.is_some_and(|p| set.is_match(p));
+        matches(&self.set) && !matches(&self.except)
+    }
+}
+
+/// Globs for the files that check commands run. `root` is a clean checkout of the
+/// repository (or the folder without git), `below` the folder in it where the commands run.
+pub fn files_of_checks<'a>(runs: impl IntoIterator<Item = &'a str>, root: &Path, below: &Path) -> Vec<String> {
+    let mut globs = Vec::new();
+    for run in runs {
+        for file in command::files_run(run, &root.join(below)) {
+            if let Some(inside) = lexical(&below.join(file)) {
+                globs.push(globset::escape(&inside.to_string_lossy()));
+            }
+        }
+    }
+    globs.sort();
+    globs.dedup();
+    globs
+}
+
+/// The path without `.` and `..`; `None` when it leaves the root.
+fn lexical(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => out.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if out.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(out)
+}
+
+/// Protected files among `changes` that had `existed` and were modified, removed, renamed away or became something else.
+pub fn violations(changes: &[Change], existed: impl Fn(&Path) -> bool, globs: &Globs) -> Vec<String> {
+    let broken = |change: &&Change| match change.kind {
+        ChangeKind::Added => false,
+        ChangeKind::Modified | ChangeKind::Removed | ChangeKind::Retyped => {
+            globs.protects(&change.path) && existed(&change.path)
+        }
+    };
+    changes.iter().filter(broken).map(|c| c.path.to_string_lossy().into_owned()).collect()
+}
+
+/// Pins a check: a hash of the command and of the files that it runs and that are in `cwd` now. What the command only
+/// builds later is no part of it, so take the pin in a clean checkout.
+pub fn pin(run: &str, cwd: &Path) -> io::Result<String> {
+    let candidates = command::candidates(run, cwd);
+    let there: Vec<usize> =
+        (0..candidates.len()).filter(|&i| command::is_text_file(&cwd.join(&candidates[i]))).collect();
+    let files: Vec<&PathBuf> = there.iter().map(|&i| &candidates[i]).collect();
+    let numbers: Vec<String> = there.iter().map(usize::to_string).collect();
+    Ok(format!("{}:{}", hash(run, cwd, &files)?, numbers.join(".")))
+}
+
+/// Whether a check is still the one that was pinned; if not, why. An empty pin holds always.
+pub fn pin_holds(pin: &str, run: &str, cwd: &Path) -> Result<(), String> {
+    if pin.is_empty() {
+        return Ok(());
+    }
+    let candidates = command::candidates(run, cwd);
+    let (wanted, numbers) = pin.split_once(':').unwrap_or((pin, ""));
+    let files: Option<Vec<&PathBuf>> =
+        numbers.split('.').filter(|n| !n.is_empty()).map(|n| candidates.get(n.parse::<usize>().ok()?)).collect();
+    let files = files.ok_or("the command is not the one that was pinned")?;
+    let names: Vec<String> = files.iter().map(|f| format!("`{}`", f.display())).collect();
+    if let Some(gone) = files.iter().find(|f| !cwd.join(f).is_file()) {
+        return Err(format!("`{}`, which it runs, is gone", gone.display()));
+    }
+    match hash(run, cwd, &files) {
+        Ok(now) if now == wanted => Ok(()),
+        Ok(_) if names.is_empty() => Err("the command is not the one that was pinned".to_owned()),
+        Ok(_) => Err(format!("what it runs was changed since the loop was made: {}", names.join(", "))),
+        Err(error) => Err(format!("what it runs cannot be read: {error}")),
+    }
+}
+
+fn hash(run: &str, cwd: &Path, files: &[&PathBuf]) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    hash.update(b"everloop check 1\0");
+    hash.update(run.as_bytes());
+    for file in files {
+        hash.update(b"\0");
+        hash.update(file.as_os_str().as_encoded_bytes());
+        hash.update(b"\0");
+        hash.update(hash_file(&cwd.join(file))?);
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+/// SHA-256 of a file's content.
+pub(crate) fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(hash.finalize().into());
+        }
+        hash.update(&buffer[..n]);
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        write!(out, "{byte:02x}").expect("a string takes everything");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(list: &[&str]) -> Globs {
+        Globs::new(&list.iter().map(|&g| g.to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn change(kind: ChangeKind, path: &str) -> Change {
+        Change { kind, path: path.into() }
+    }
+
+    #[test]
+    fn existing_tests_are_protected_and_new_ones_are_not() {
+        use ChangeKind::{Added, Modified, Removed, Retyped};
+        let changes = [
+            change(Modified, "tests/a.rs"),
+            change(Removed, "src/deep/x_test.go"),
+            change(Retyped, "web/__tests__/b.js"),
+            change(Added, "tests/new.rs"),
+            change(Modified, "src/lib.rs"),
+            change(Modified, "tests/made_by_us.rs"),
+            change(Modified, "src/tests.rs"),
+        ];
+        let found = violations(
+            &changes,
+            |p| p != Path::new("tests/made_by_us.rs"),
+            &globs(&[
+                "tests/**",
+                "**/*_test.*",
+                ".ci/**",
+                ".github/workflows/**",
+                "everloop.toml",
+                "**/*.spec.*",
+                "**/*.test.*",
+                "**/__tests__/**",
+                "test/**",
+                "**/test_*.*",
+                ".gitlab-ci.yml",
+            ]),
+        );
+        assert_eq!(found, ["tests/a.rs", "src/deep/x_test.go", "web/__tests__/b.js"]);
+    }
+
+    #[test]
+    fn globs_hold_from_the_root_and_from_the_folder_below_it() {
+        let globs = globs(&["tests/", "everloop.toml"]).below(Path::new("sub"));
+        for path in ["tests/a", "sub/tests/a/b", "sub/everloop.toml"] {
+            assert!(globs.protects(Path::new(path)), "{path}");
+        }
+        assert!(!globs.protects(Path::new("other/tests/a")));
+        assert!(Globs::new(&["a[".to_owned()]).unwrap_err().to_string().starts_with("`a[` is not a glob"));
+    }
+
+    #[test]
+    fn an_exception_is_not_protected() {
+        let globs = globs(&["tests/**", "!tests/data/**"]);
+        assert!(globs.protects(Path::new("tests/a.rs")) && !globs.protects(Path::new("tests/data/x.json")));
+    }
+
+    #[test]
+    fn a_pin_sees_changed_and_missing_files_but_not_later_builds() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cwd, run) = (dir.path(), "make app && ./build/app | sh check.sh");
+        std::fs::write(cwd.join("check.sh"), "exit 1\n").unwrap();
+        let taken = pin(run, cwd).unwrap();
+        std::fs::create_dir(cwd.join("build")).unwrap();
+        std::fs::write(cwd.join("build/app"), "#!/bin/sh\n").unwrap();
+        assert_eq!(pin_holds(&taken, run, cwd), Ok(()));
+        assert!(pin_holds(&taken, "make app", cwd).is_err());
+        std::fs::write(cwd.join("check.sh"), "exit 0\n").unwrap();
+        assert!(pin_holds(&taken, run, cwd).unwrap_err().contains("`check.sh`"));
+        std::fs::remove_file(cwd.join("check.sh")).unwrap();
+        assert!(pin_holds(&taken, run, cwd).unwrap_err().ends_with("is gone"));
+        assert_eq!(pin_holds("", run, cwd), Ok(()));
+    }
+
+    #[test]
+    fn the_files_that_checks_run_become_globs_from_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("sub")).unwrap();
+        for file in ["verify[1].py", "sub/run.sh", "sub/notes.txt"] {
+            std::fs::write(dir.path().join(file), "text\n").unwrap();
+        }
+        let runs = ["python3 '../verify[1].py'", "./run.sh", "grep -q done notes.txt"];
+        let globs = files_of_checks(runs, dir.path(), Path::new("sub"));
+        let set = Globs::new(&globs).unwrap();
+        assert!(set.protects(Path::new("verify[1].py")) && set.protects(Path::new("sub/run.sh")));
+        assert!(!set.protects(Path::new("sub/notes.txt")), "what a check reads is the work itself");
+    }
+}

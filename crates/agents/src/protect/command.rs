@@ -1,0 +1,212 @@
+//! Which files a shell command runs. Reads enough of the shell's grammar for the commands people write as checks, and
+//! rather misses a file than takes one that the agent is meant to work on.
+//!
+//! `sh check.sh`, `./tests/run.sh`, `timeout 60 python3 tools/verify.py`, `pytest tests/test_a.py` run files of the
+//! operator's. `grep -q done notes.txt` and `test -f out.bin` only read the result of the work: those stay editable.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Words before the program itself.
+const PREFIXES: &[&str] = &[
+    "env", "exec", "command", "time", "timeout", "nice", "nohup", "stdbuf", "xvfb-run", "if", "then", "else", "elif",
+    "while", "until", "do", "!", "{",
+];
+
+/// Programs that run the file named by their first argument.
+const INTERPRETERS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "python", "pypy", "node", "deno", "bun", "ruby", "perl", "php", "lua",
+    "Rscript", "awk", "tclsh", "expect",
+];
+
+/// Programs that run every file they are given.
+const RUNNERS: &[&str] = &[
+    "pytest",
+    "py.test",
+    "jest",
+    "vitest",
+    "mocha",
+    "ava",
+    "bats",
+    "prove",
+    "rspec",
+    "phpunit",
+    "busted",
+    "shellspec",
+];
+
+/// Deeper nesting of `sh -c` than this is not written by a person.
+const DEEPEST: u32 = 4;
+
+/// The files that `run` runs, as it names them, of those that are text and are there.
+pub(super) fn files_run(run: &str, cwd: &Path) -> Vec<PathBuf> {
+    candidates(run, cwd).into_iter().filter(|f| is_text_file(&cwd.join(f))).collect()
+}
+
+/// The files that `run` would run, there or not, in the order it names them.
+pub(super) fn candidates(run: &str, cwd: &Path) -> Vec<PathBuf> {
+    let mut found = Found { cwd, folder: PathBuf::new(), files: Vec::new() };
+    found.script(run, DEEPEST);
+    found.files
+}
+
+/// A file with text in it. What a compiler makes is not part of a check, and changes with the work.
+pub(super) fn is_text_file(path: &Path) -> bool {
+    const LOOKED_AT_BYTES: u64 = 8 << 10;
+    let mut start = Vec::new();
+    path.is_file()
+        && File::open(path).and_then(|f| f.take(LOOKED_AT_BYTES).read_to_end(&mut start)).is_ok()
+        && !start.contains(&0)
+}
+
+struct Found<'a> {
+    cwd: &'a Path,
+    /// Where `cd` has led, relative to `cwd`.
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Found<'_> {
+    fn script(&mut self, text: &str, depth: u32) {
+        for words in simple_commands(text) {
+            self.simple(&words, depth);
+        }
+    }
+
+    fn simple(&mut self, words: &[String], depth: u32) {
+        let mut words = words.iter().map(String::as_str);
+        let Some(program) = words.find(|word| !is_prefix(word)) else { return };
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        if program.contains('/') {
+            self.add(program);
+        }
+        match name {
+            "cd" => {
+                if let Some(to) = words.next().filter(|to| self.cwd.join(&self.folder).join(to).is_dir()) {
+                    self.folder.push(to);
+                }
+            }
+            "." | "source" => words.take(1).for_each(|file| self.add(file)),
+            _ if RUNNERS.contains(&name) => words.for_each(|word| self.add(word)),
+            _ if INTERPRETERS.contains(&bare) => self.interpreter(words, depth),
+            _ => {}
+        }
+    }
+
+    fn interpreter<'w>(&mut self, mut arguments: impl Iterator<Item = &'w str>, depth: u32) {
+        while let Some(argument) = arguments.next() {
+            match argument {
+                "-m" | "--test" => return arguments.for_each(|word| self.add(word)),
+                "-e" | "--eval" => return,
+                // `sh -c`, `bash -ec`: a script in a word.
+                flags if flags.starts_with('-') && !flags.starts_with("--") && flags.ends_with('c') => {
+                    if let (Some(script), 1..) = (arguments.next(), depth) {
+                        self.script(script, depth - 1);
+                    }
+                    return;
+                }
+                "run" | "test" => {}
+                option if option.starts_with('-') => {}
+                file => return self.add(file),
+            }
+        }
+    }
+
+    fn add(&mut self, word: &str) {
+        // `tests/test_a.py::test_b` names a test inside of a file.
+        let file = word.split("::").next().unwrap_or(word);
+        let file = self.folder.join(file.strip_prefix("./").unwrap_or(file));
+        // Absolute paths are outside of the repository, and so out of the agent's reach or not ours to judge.
+        if !word.is_empty() && !word.starts_with('-') && file.is_relative() && !self.files.contains(&file) {
+            self.files.push(file);
+        }
+    }
+}
+
+/// Variables, wrappers with their options and numbers, keywords.
+fn is_prefix(word: &str) -> bool {
+    let assignment = word
+        .split_once('=')
+        .is_some_and(|(name, _)| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+    assignment || word.starts_with('-') || word.starts_with(|c: char| c.is_ascii_digit()) || PREFIXES.contains(&word)
+}
+
+/// The words of every simple command in `text`, without redirections and quotes.
+fn simple_commands(text: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut redirected = false;
+    let mut chars = text.chars().peekable();
+    let finish = |word: &mut Option<String>, redirected: &mut bool, commands: &mut Vec<Vec<String>>| {
+        if let (Some(done), Some(command)) = (word.take(), commands.last_mut())
+            && !std::mem::take(redirected)
+        {
+            command.push(done);
+        }
+    };
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' | '"' => {
+                let open = word.get_or_insert_default();
+                while let Some(inner) = chars.next().filter(|&inner| inner != c) {
+                    match inner {
+                        '\\' if c == '"' => open.extend(chars.next()),
+                        _ => open.push(inner),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            '#' if word.is_none() => while chars.next_if(|&c| c != '\n').is_some() {},
+            ' ' | '\t' => finish(&mut word, &mut redirected, &mut commands),
+            '>' | '<' => {
+                // `2>` belongs to the redirection.
+                if word.as_ref().is_some_and(|w| w.chars().all(|c| c.is_ascii_digit())) {
+                    word = None;
+                }
+                finish(&mut word, &mut redirected, &mut commands);
+                while chars.next_if(|&c| c == '>' || c == '&' || c == '<').is_some() {}
+                redirected = true;
+            }
+            ';' | '&' | '|' | '(' | ')' | '\n' | '`' => {
+                finish(&mut word, &mut redirected, &mut commands);
+                redirected = false;
+                commands.push(Vec::new());
+            }
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    finish(&mut word, &mut redirected, &mut commands);
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(run: &str) -> Vec<String> {
+        let cwd = Path::new("/nowhere");
+        candidates(run, cwd).iter().map(|f| f.display().to_string()).collect()
+    }
+
+    #[test]
+    fn what_a_command_runs_is_found() {
+        for (run, files) in [
+            ("sh check.sh", &["check.sh"][..]),
+            ("./tests/run.sh -v x.txt", &["tests/run.sh"]),
+            ("timeout -k 5 60 python3.11 -u tools/verify.py out.json", &["tools/verify.py"]),
+            ("RUST_LOG=debug env A=1 bash -eu 'my check.sh' 2>&1 >log.txt", &["my check.sh"]),
+            ("cargo test && ! grep -q TODO src/lib.rs", &[]),
+            ("python3 -m pytest tests/test_a.py::test_b -k c", &["pytest", "tests/test_a.py", "c"]),
+            ("sh -c './a.sh; sh b.sh'", &["a.sh", "b.sh"]),
+            ("if ./a; then ./b; fi # ./c", &["a", "b"]),
+            ("test -f out.bin && diff -u a.txt b.txt", &[]),
+            ("x=$(./gen.sh) && [ -n \"$x\" ]", &["gen.sh"]),
+            ("/usr/local/bin/check .", &[]),
+            ("node -e 'require(\"./x\")'", &[]),
+        ] {
+            assert_eq!(named(run), files, "{run}");
+        }
+    }
+}

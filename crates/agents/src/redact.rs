@@ -1,0 +1,164 @@
+//! Takes secrets out of a stream of bytes, also when a secret arrives in pieces. Does not decide what is a secret.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+/// Shorter values are words that occur by chance (`true`, `1234`); hiding them would only make output unreadable.
+pub const SHORTEST_SECRET: usize = 6;
+
+/// A value that must not appear.
+#[derive(Clone, Debug)]
+pub struct Secret {
+    /// What stands in its place: `[redacted:NAME]`.
+    pub name: String,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// Replaces secrets in a stream. Bytes that may be the beginning of one are kept back until the next piece.
+#[derive(Debug)]
+pub struct Redactor {
+    search: Option<AhoCorasick>,
+    patterns: Vec<Vec<u8>>,
+    labels: Vec<Vec<u8>>,
+    held: Vec<u8>,
+}
+
+impl Redactor {
+    /// A redactor for these secrets; too short ones are left out.
+    pub fn new(secrets: &[Secret]) -> Self {
+        let mut patterns = Vec::new();
+        let mut labels = Vec::new();
+        for secret in secrets {
+            for form in forms(&secret.value) {
+                patterns.push(form);
+                labels.push(format!("[redacted:{}]", secret.name).into_bytes());
+            }
+        }
+        let search = (!patterns.is_empty())
+            .then(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok())
+            .flatten();
+        // A set of patterns too big for the automaton cannot be searched for: then nothing may pass.
+        Self { search, patterns, labels, held: Vec::new() }
+    }
+
+    /// Takes the next piece and hands on what is sure.
+    pub fn push(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8])) {
+        let Some(search) = &self.search else {
+            if self.patterns.is_empty() {
+                sink(piece);
+            }
+            return;
+        };
+        if self.held.is_empty() {
+            let kept_from = pass(search, &self.labels, (piece, beginning(&self.patterns, piece)), sink);
+            self.held.extend_from_slice(&piece[kept_from..]);
+            return;
+        }
+        let mut text = std::mem::take(&mut self.held);
+        text.extend_from_slice(piece);
+        let kept_from = pass(search, &self.labels, (&text, beginning(&self.patterns, &text)), sink);
+        text.drain(..kept_from);
+        self.held = text;
+    }
+
+    /// The stream is over: hands on what was kept back.
+    pub fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
+        let text = std::mem::take(&mut self.held);
+        if let Some(search) = &self.search {
+            let done = pass(search, &self.labels, (&text, text.len()), sink);
+            debug_assert_eq!(done, text.len(), "at the end nothing is kept back");
+        }
+    }
+}
+
+/// A whole text at once.
+pub fn redact(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
+    let mut redactor = Redactor::new(secrets);
+    let mut out = Vec::with_capacity(text.len());
+    redactor.push(text, &mut |bytes| out.extend_from_slice(bytes));
+    redactor.finish(&mut |bytes| out.extend_from_slice(bytes));
+    out
+}
+
+/// The value as it is, and as it looks inside a JSON string.
+fn forms(value: &[u8]) -> Vec<Vec<u8>> {
+    let value = value.trim_ascii();
+    if value.len() < SHORTEST_SECRET {
+        return Vec::new();
+    }
+    let mut forms = vec![value.to_vec()];
+    if let Ok(text) = std::str::from_utf8(value)
+        && let Ok(quoted) = serde_json::to_string(text)
+        && quoted.len() != value.len() + 2
+    {
+        forms.push(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
+    }
+    forms
+}
+
+/// Where the longest ending of `text` begins that could grow into a secret.
+fn beginning(patterns: &[Vec<u8>], text: &[u8]) -> usize {
+    let held =
+        patterns.iter().filter_map(|p| (1..p.len().min(text.len() + 1)).rev().find(|&k| text.ends_with(&p[..k]))).max();
+    text.len() - held.unwrap_or(0)
+}
+
+/// Hands on `text` up to `sure` without its secrets; returns where the rest begins.
+fn pass(search: &AhoCorasick, labels: &[Vec<u8>], part: (&[u8], usize), sink: &mut impl FnMut(&[u8])) -> usize {
+    let (text, sure) = part;
+    let mut done = 0;
+    for found in search.find_iter(text).take_while(|m| m.start() < sure) {
+        if found.start() > done {
+            sink(&text[done..found.start()]);
+        }
+        sink(&labels[found.pattern().as_usize()]);
+        done = found.end();
+    }
+    if done < sure {
+        sink(&text[done..sure]);
+        done = sure;
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(name: &str, value: &str) -> Secret {
+        Secret { name: name.to_owned(), value: value.as_bytes().to_vec() }
+    }
+
+    fn stream(secrets: &[Secret], pieces: &[&[u8]]) -> String {
+        let mut redactor = Redactor::new(secrets);
+        let mut out = Vec::new();
+        for piece in pieces {
+            redactor.push(piece, &mut |b| out.extend_from_slice(b));
+        }
+        redactor.finish(&mut |b| out.extend_from_slice(b));
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn a_secret_is_found_wherever_it_is_cut() {
+        let secrets = [secret("KEY", "sk-abcabcd"), secret("LONG", "sk-abcabcd-and-more")];
+        let text = b"x sk-abcabc sk-abcabcd y sk-abcabcd-and-more zsk-abcabcd-and-mor";
+        let whole = "x sk-abcabc [redacted:KEY] y [redacted:LONG] z[redacted:KEY]-and-mor";
+        for a in 0..text.len() {
+            for b in a..text.len() {
+                assert_eq!(stream(&secrets, &[&text[..a], &text[a..b], &text[b..]]), whole, "cut at {a} and {b}");
+            }
+        }
+        let single: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(stream(&secrets, &single), whole);
+    }
+
+    #[test]
+    fn short_values_stay_and_quoted_ones_go() {
+        let secrets = [secret("SHORT", "12345"), secret("PEM", "line \"one\"\nline two\n")];
+        assert_eq!(redact(&secrets, b"12345"), b"12345");
+        let json = br#"{"x":"line \"one\"\nline two"}"#;
+        assert_eq!(redact(&secrets, json), br#"{"x":"[redacted:PEM]"}"#);
+        assert_eq!(redact(&[], b"\0\xff"), b"\0\xff");
+    }
+}

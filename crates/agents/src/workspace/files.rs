@@ -1,0 +1,101 @@
+//! Small deeds on files that the workspace needs in more than one place: remove whatever is there, move it out of the
+//! way, write a note whole or not at all.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Error;
+
+/// Runs `deed`, which may take long, where it holds up nobody.
+pub(super) async fn apart<T: Send + 'static>(
+    deed: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(deed).await {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// Removes a file, link or folder, also one without write permission; nothing there is fine. Links are not followed.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let gone_is_fine = |result: io::Result<()>| match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+        Ok(meta) if !meta.is_dir() => gone_is_fine(fs::remove_file(path)),
+        Ok(_) => fs::remove_dir_all(path).or_else(|_| {
+            open_folders(path)?;
+            gone_is_fine(fs::remove_dir_all(path))
+        }),
+    }
+}
+
+/// Makes a folder and all below it ours to change again.
+fn open_folders(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_folders(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a folder that only its owner can look into.
+pub(super) fn make_private(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Moves what is at `path`, if anything, into `folder` under a free name, and says where it is now.
+pub(super) fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(None);
+    }
+    fs::create_dir_all(folder)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut place = folder.join(&name);
+    for number in 1u32.. {
+        if fs::symlink_metadata(&place).is_err() {
+            break;
+        }
+        place = folder.join(format!("{name}.{number}"));
+    }
+    fs::rename(path, &place)?;
+    Ok(Some(place))
+}
+
+/// Writes `value` to `path`: whole, or not at all, also over a power cut.
+pub(super) fn write_note(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    write_whole(path, &serde_json::to_vec(value)?)
+}
+
+/// Writes `bytes` to `path`: whole, or not at all, also over a power cut.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = folder.join(name);
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Reads what [`write_note`] wrote; `None` when there is nothing.
+pub(super) fn read_note<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}

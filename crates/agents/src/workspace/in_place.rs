@@ -1,0 +1,282 @@
+//! Turns that work in the operator's folder itself, because there is no git or because they asked for it. There is no
+//! going back here, so the one thing that must not change, the protected files, is copied before a turn and put back
+//! after it; what the turn had made of them is kept on the shelf.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use everloop_core::ids::TurnId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::worktrees::{record_setup, setup_recorded};
+use super::{Collected, Error, files};
+use crate::protect::{self, Globs};
+
+/// A folder with more entries than this is looked at in part; a turn that changes only the rest looks like none.
+const MOST_ENTRIES: usize = 50_000;
+
+/// Protected files are tests and scripts; whoever has more needs git.
+const MOST_PROTECTED_MB: u64 = 256;
+
+const NOTE_VERSION: u32 = 1;
+
+/// The operator's folder.
+#[derive(Clone, Debug)]
+pub(super) struct InPlace {
+    dir: PathBuf,
+    root: PathBuf,
+    globs: Globs,
+}
+
+/// What the folder was before a turn, and what came of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    version: u32,
+    turn: TurnId,
+    fingerprint: String,
+    files: BTreeMap<String, Kept>,
+    collected: Option<Collected>,
+}
+
+/// A protected file as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+enum Kept {
+    File { hash: String, mode: u32, modified_ns: u64, bytes: u64 },
+    Link { to: PathBuf },
+}
+
+impl InPlace {
+    /// Nothing is looked at yet.
+    pub fn new(dir: &Path, root: &Path, globs: Globs) -> Result<Self, Error> {
+        let dir = dir.canonicalize().map_err(Error::files("find the folder", dir))?;
+        let root = root.canonicalize().map_err(Error::files("find", root))?;
+        Ok(Self { dir, root, globs })
+    }
+
+    /// The operator's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the setup command has not yet run here.
+    pub fn needs_setup(&self, command: &str) -> bool {
+        !setup_recorded(&self.root.join("folder.setup"), command)
+    }
+
+    /// Records that it has.
+    pub fn set_up(&self, command: &str) -> Result<(), Error> {
+        record_setup(&self.root.join("folder.setup"), command)
+    }
+
+    /// Copies the protected files and remembers what the folder looks like. Asked again for the same turn it does nothing:
+    /// the turn may have begun.
+    pub fn prepare(&self, turn: &TurnId) -> Result<(), Error> {
+        let before = self.note()?;
+        if before.as_ref().is_some_and(|note| note.turn == *turn) {
+            return Ok(());
+        }
+        let known = before.map(|note| note.files).unwrap_or_default();
+        files::make_private(&self.copies()).map_err(Error::files("make", &self.copies()))?;
+        let (mut kept, mut bytes) = (BTreeMap::new(), 0);
+        for (path, meta) in walk(&self.dir, &self.root)? {
+            let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.protects(&path)) else { continue };
+            bytes += meta.len();
+            if bytes > MOST_PROTECTED_MB << 20 {
+                return Err(Error::TooMuchToProtect { dir: self.dir.clone(), limit_mb: MOST_PROTECTED_MB });
+            }
+            let file = self.keep(&path, &meta, known.get(name)).map_err(Error::files("copy", &path))?;
+            kept.extend(file.map(|file| (name.to_owned(), file)));
+        }
+        let fingerprint = self.fingerprint()?;
+        let note = Note { version: NOTE_VERSION, turn: turn.clone(), fingerprint, files: kept, collected: None };
+        self.write_note(&note)
+    }
+
+    /// Copies one file, named by its content, unless `known` says that the copy is there.
+    fn keep(&self, path: &Path, meta: &Metadata, known: Option<&Kept>) -> std::io::Result<Option<Kept>> {
+        let full = self.dir.join(path);
+        if meta.is_symlink() {
+            return Ok(Some(Kept::Link { to: fs::read_link(full)? }));
+        }
+        if !meta.is_file() {
+            return Ok(None);
+        }
+        let now = (meta.mode(), modified_ns(meta), meta.len());
+        if let Some(Kept::File { hash, mode, modified_ns, bytes }) = known
+            && (*mode, *modified_ns, *bytes) == now
+            && self.copies().join(hash).exists()
+        {
+            return Ok(known.cloned());
+        }
+        let content = fs::read(&full)?;
+        let hash = protect::hex(&Sha256::digest(&content));
+        let copy = self.copies().join(&hash);
+        if !copy.exists() {
+            files::write_whole(&copy, &content)?;
+        }
+        Ok(Some(Kept::File { hash, mode: now.0, modified_ns: now.1, bytes: now.2 }))
+    }
+
+    /// Says whether the turn changed anything, and puts protected files back. What it says is written down before
+    /// anything is put back, so a crash in between changes neither.
+    pub fn collect(&self, turn: &TurnId) -> Result<Collected, Error> {
+        let note = self.note()?.filter(|note| note.turn == *turn);
+        let mut note = note.ok_or_else(|| Error::Unprepared { turn: turn.clone() })?;
+        let broken: Vec<String> =
+            note.files.iter().filter(|(path, kept)| !self.is_still(path, kept)).map(|(path, _)| path.clone()).collect();
+        let collected = match note.collected.take() {
+            Some(collected) => collected,
+            None => self.seen(&note, &broken)?,
+        };
+        note.collected = Some(collected.clone());
+        self.write_note(&note)?;
+        for path in &broken {
+            self.put_back(path, &note.files[path], &self.shelf(turn))
+                .map_err(Error::files("put back", path.as_ref()))?;
+        }
+        Ok(collected)
+    }
+
+    /// What there is to say about a turn after which the protected files `broken` are not what they were.
+    fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, Error> {
+        let shelf = self.shelf(&note.turn);
+        let told = |path: &String| format!("`{path}` was put back; the turn's version is in `{}`", shelf.display());
+        Ok(Collected {
+            changed: !broken.is_empty() || self.fingerprint()? != note.fingerprint,
+            violations: broken.to_vec(),
+            notes: broken.iter().map(told).collect(),
+            ..Collected::default()
+        })
+    }
+
+    fn is_still(&self, path: &str, kept: &Kept) -> bool {
+        let full = self.dir.join(path);
+        let Ok(meta) = fs::symlink_metadata(&full) else { return false };
+        match kept {
+            Kept::Link { to } => fs::read_link(&full).is_ok_and(|now| now == *to),
+            // The content is read: size and time can be forged.
+            Kept::File { hash, mode, bytes, .. } => {
+                meta.is_file()
+                    && (meta.mode(), meta.len()) == (*mode, *bytes)
+                    && self.folders_are_real(path)
+                    && protect::hash_file(&full).is_ok_and(|now| protect::hex(&now) == *hash)
+            }
+        }
+    }
+
+    /// Whether no folder on the way to `path` was replaced by a link.
+    fn folders_are_real(&self, path: &str) -> bool {
+        let above = Path::new(path).ancestors().skip(1).filter(|p| !p.as_os_str().is_empty());
+        above.into_iter().all(|p| fs::symlink_metadata(self.dir.join(p)).is_ok_and(|m| m.is_dir()))
+    }
+
+    fn put_back(&self, path: &str, kept: &Kept, shelf: &Path) -> std::io::Result<()> {
+        let mut full = self.dir.clone();
+        let parts: Vec<Component<'_>> = Path::new(path).components().collect();
+        for (i, part) in parts.iter().enumerate() {
+            full.push(part);
+            let last = i + 1 == parts.len();
+            if !last && fs::symlink_metadata(&full).is_ok_and(|m| m.is_dir()) {
+                continue;
+            }
+            let relative = full.strip_prefix(&self.dir).unwrap_or(&full).parent().unwrap_or(Path::new(""));
+            files::set_aside(&full, &shelf.join(relative))?;
+            if !last {
+                fs::create_dir(&full)?;
+            }
+        }
+        match kept {
+            Kept::Link { to } => symlink(to, &full),
+            Kept::File { hash, mode, modified_ns, .. } => {
+                fs::copy(self.copies().join(hash), &full)?;
+                fs::set_permissions(&full, Permissions::from_mode(*mode))?;
+                let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(*modified_ns);
+                fs::File::open(&full)?.set_modified(modified)
+            }
+        }
+    }
+
+    fn fingerprint(&self) -> Result<String, Error> {
+        Ok(hash_entries(&walk(&self.dir, &self.root)?))
+    }
+
+    fn note(&self) -> Result<Option<Note>, Error> {
+        let path = self.root.join("folder.json");
+        files::read_note(&path).map_err(Error::files("read", &path))
+    }
+
+    fn write_note(&self, note: &Note) -> Result<(), Error> {
+        let path = self.root.join("folder.json");
+        files::write_note(&path, note).map_err(Error::files("write", &path))
+    }
+
+    fn copies(&self) -> PathBuf {
+        self.root.join("protected")
+    }
+
+    fn shelf(&self, turn: &TurnId) -> PathBuf {
+        self.root.join("shelf").join(turn.as_str().replace('/', "_"))
+    }
+}
+
+/// A hash over names, sizes, times and modes in `dir`, to see whether anything was changed. Skips `.git`.
+pub fn fingerprint(dir: &Path) -> Result<String, Error> {
+    Ok(hash_entries(&walk(dir, Path::new("\0"))?))
+}
+
+fn hash_entries(entries: &[(PathBuf, Metadata)]) -> String {
+    let mut hash = Sha256::new();
+    for (path, meta) in entries {
+        hash.update(path.as_os_str().as_bytes());
+        // The time of a folder changes with caches that come and go in it; what is in it is looked at itself.
+        let (bytes, modified) = if meta.is_dir() { (0, 0) } else { (meta.len(), modified_ns(meta)) };
+        hash.update([0]);
+        hash.update(bytes.to_le_bytes());
+        hash.update(modified.to_le_bytes());
+        hash.update(meta.mode().to_le_bytes());
+    }
+    protect::hex(&hash.finalize())
+}
+
+fn modified_ns(meta: &Metadata) -> u64 {
+    u64::try_from(meta.mtime()).unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
+}
+
+/// Everything in `dir` in a fixed order, without git's folder and without `skip`. Links are not followed, and what
+/// vanishes meanwhile is not there.
+fn walk(dir: &Path, skip: &Path) -> Result<Vec<(PathBuf, Metadata)>, Error> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let full = dir.join(&folder);
+        let entries = match fs::read_dir(&full) {
+            Ok(entries) => entries,
+            Err(error) if folder.as_os_str().is_empty() => return Err(Error::files("read", &full)(error)),
+            Err(_) => continue,
+        };
+        let mut names: Vec<_> = entries.flatten().map(|e| e.file_name()).filter(|name| name != ".git").collect();
+        names.sort();
+        for name in names {
+            let path = folder.join(name);
+            let full = dir.join(&path);
+            let Ok(meta) = fs::symlink_metadata(&full) else { continue };
+            if full == skip {
+                continue;
+            }
+            if meta.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, meta));
+            if found.len() >= MOST_ENTRIES {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,76 @@
+//! Locks: the one that keeps two loops from making worktrees at once, and those that a killed git left in a worktree of
+//! ours. Locks in the operator's own worktree are reported elsewhere and never removed.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep};
+
+use super::Error;
+
+/// A live git holds its lock for moments; after this long without a git process its owner is dead.
+const STALE_AFTER: Duration = Duration::from_secs(10);
+
+/// How long to wait for a lock whose owner is alive.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Making a worktree of a large repository takes minutes, and others queue behind it.
+const SHARED_PATIENCE: Duration = Duration::from_secs(900);
+
+/// Short enough not to be felt, long enough not to spin.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A lock between all loops that keep their worktrees in the same folder.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(PathBuf);
+
+impl Shared {
+    /// The lock file; made when it is first held.
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Waits for the lock; it is held until the file is dropped, also when this process is killed.
+    pub async fn hold(&self) -> Result<File, Error> {
+        let file = File::options().create(true).append(true).open(&self.0).map_err(Error::files("open", &self.0))?;
+        let until = Instant::now() + SHARED_PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOOK_EVERY).await,
+                Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: self.0.clone() }),
+                Err(TryLockError::Error(source)) => return Err(Error::files("lock", &self.0)(source)),
+            }
+        }
+    }
+}
+
+/// Removes locks in the git folder `admin` of our worktree `tree` whose owner is dead; waits for one that is alive.
+pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), Error> {
+    let until = Instant::now() + PATIENCE;
+    for name in ["index.lock", "HEAD.lock"] {
+        let lock = admin.join(name);
+        while let Ok(meta) = fs::symlink_metadata(&lock) {
+            let touched = meta.modified().map_err(Error::files("look at", &lock))?;
+            let age = SystemTime::now().duration_since(touched).unwrap_or_default();
+            if age >= STALE_AFTER && !git_runs_in(tree) {
+                fs::remove_file(&lock).map_err(Error::files("remove", &lock))?;
+            } else if Instant::now() >= until {
+                return Err(Error::Locked { path: lock });
+            } else {
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a git process works in `tree`. Where there is no `/proc`, age alone decides.
+fn git_runs_in(tree: &Path) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    processes.flatten().map(|p| p.path()).any(|process| {
+        fs::read_to_string(process.join("comm")).is_ok_and(|name| name.starts_with("git"))
+            && fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(tree))
+    })
+}

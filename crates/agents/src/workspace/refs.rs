@@ -1,0 +1,62 @@
+//! Names of the refs that a loop owns. Everything is under `refs/everloop/<loop>/`, nothing under `refs/heads/`.
+
+use everloop_core::ids::{Fence, LoopId, TaskId};
+
+/// The line that the next turn starts from.
+pub fn work(owner: &LoopId) -> String {
+    format!("refs/everloop/{}/work", part(owner.as_str()))
+}
+
+/// The target of a loop that found no branch checked out.
+pub fn result(owner: &LoopId) -> String {
+    format!("refs/everloop/{}/result", part(owner.as_str()))
+}
+
+/// Where the loop began; says which files existed then.
+pub fn start(owner: &LoopId) -> String {
+    format!("refs/everloop/{}/start", part(owner.as_str()))
+}
+
+/// The work of one attempt, for ever.
+pub fn pin(owner: &LoopId, task: &TaskId, fence: Fence) -> String {
+    format!("refs/everloop/{}/{}/{fence}", part(owner.as_str()), task_part(task))
+}
+
+/// The same work merged with a target that had moved.
+pub fn merged(owner: &LoopId, task: &TaskId, commit: &str) -> String {
+    format!("refs/everloop/{}/{}/merged-{}", part(owner.as_str()), task_part(task), part(commit))
+}
+
+/// A task may be called `work`, but its ref must not stand in the way of the loop's own.
+fn task_part(task: &TaskId) -> String {
+    match task.as_str() {
+        own @ ("work" | "result" | "start") => format!("task-{own}"),
+        other => part(other),
+    }
+}
+
+/// Text as one component of a ref name. Ids that everloop draws stay as they are; tasks of others may be called anything.
+fn part(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
+            _ => write!(out, "={byte:02x}").expect("a string takes everything"),
+        }
+    }
+    if out.is_empty() { "=".to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_and_plain_ids_stay_readable() {
+        let owner = LoopId::new("k3f9");
+        assert_eq!(pin(&owner, &TaskId::new("k3f9-1"), Fence(2)), "refs/everloop/k3f9/k3f9-1/2");
+        assert_eq!(pin(&owner, &TaskId::new("../a b.lock"), Fence(1)), "refs/everloop/k3f9/=2e=2e=2fa=20b=2elock/1");
+        assert_eq!(pin(&owner, &TaskId::new("work"), Fence(1)), "refs/everloop/k3f9/task-work/1");
+    }
+}

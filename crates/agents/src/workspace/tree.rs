@@ -1,0 +1,220 @@
+//! A private worktree of the operator's repository: made once, brought to a commit again and again, removed at the end.
+//! Owns everything in its folder and in its part of the git folder; never touches another worktree.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::locks::{self, Shared};
+use super::{Error, files};
+use crate::git::{self, Git, LONG_DEADLINE};
+
+/// What git keeps of operations that were not finished; an agent may leave any of them behind.
+const UNFINISHED: &[&str] = &[
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "MERGE_MODE",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "BISECT_START",
+];
+
+/// A private worktree.
+#[derive(Debug)]
+pub(super) struct Tree {
+    path: PathBuf,
+    common: PathBuf,
+    operators: Git,
+    shared: Shared,
+}
+
+/// What `git status` sees in a worktree.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// The commit checked out.
+    pub head: Option<String>,
+    /// The branch checked out, unless detached.
+    pub branch: Option<String>,
+    /// Nothing differs from `head`, nothing is untracked.
+    pub clean: bool,
+    /// Untracked repositories in the tree.
+    pub nested: Vec<PathBuf>,
+}
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Whether anything is untracked.
+    Folders,
+    /// Every untracked file, so that repositories among them are seen.
+    Files,
+    /// Nothing untracked.
+    Tracked,
+}
+
+impl Tree {
+    /// The worktree at `path` (absolute, without links) of the repository with the git folder `common`. Nothing is made
+    /// before [`Tree::bring_to`].
+    pub fn new(path: PathBuf, common: &Path, shared: Shared) -> Self {
+        Self { path, common: common.to_owned(), operators: Git::shared(common), shared }
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// git, run in this worktree; an error when the worktree is not there.
+    pub fn git(&self) -> Result<Git, Error> {
+        Ok(Git::ours(&self.path, &self.admin_of_present()?))
+    }
+
+    /// Puts the worktree on exactly `commit`: detached, no changes, nothing untracked; ignored files stay. Leftovers of
+    /// a crash or of an agent are cleared, and what cannot be cleared is made again from nothing.
+    pub async fn bring_to(&self, commit: &str) -> Result<Brought, Error> {
+        if self.git().is_ok() {
+            match self.clear_to(commit).await {
+                Ok(()) => return Ok(Brought::Kept),
+                // A live owner of a lock, a dead disk, a missing git: making it again would not help.
+                Err(
+                    error @ (Error::Locked { .. } | Error::Git(git::Error::Start { .. } | git::Error::Late { .. })),
+                ) => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+        let _held = self.shared.hold().await?;
+        self.erase().await?;
+        let add = self.operators.clone().within(LONG_DEADLINE);
+        let verb = ["worktree", "add", "--quiet", "--detach", "--"].map(OsStr::new);
+        add.bytes(&[&verb[..], &[self.path.as_os_str(), OsStr::new(commit)]].concat()).await?;
+        Ok(Brought::Made)
+    }
+
+    async fn clear_to(&self, commit: &str) -> Result<(), Error> {
+        self.repair().await?;
+        let look = self.look(Detail::Folders).await?;
+        if look.clean && look.branch.is_none() && look.head.as_deref() == Some(commit) {
+            return Ok(());
+        }
+        let git = self.git()?.within(LONG_DEADLINE);
+        git.bytes(&["checkout", "--quiet", "--force", "--detach", commit, "--"]).await?;
+        // Twice the force: repositories that an agent made in here go too.
+        git.bytes(&["clean", "--quiet", "-ffd"]).await?;
+        Ok(())
+    }
+
+    /// Puts right what an agent or a crash may have left: stale locks, half a rebase, a lost link to the repository.
+    pub async fn repair(&self) -> Result<(), Error> {
+        let admin = self.admin_of_present()?;
+        locks::clear_stale(&admin, &self.path).await?;
+        for name in UNFINISHED {
+            files::remove(&admin.join(name)).map_err(Error::files("remove", &admin.join(name)))?;
+        }
+        let link = self.path.join(".git");
+        let wanted = [b"gitdir: ", admin.as_os_str().as_bytes(), b"\n"].concat();
+        if !fs::symlink_metadata(&link).is_ok_and(|m| m.is_file()) || fs::read(&link).ok().as_ref() != Some(&wanted) {
+            // A repository of the agent's own in its place is kept, out of the way.
+            files::set_aside(&link, &self.strays()).map_err(Error::files("move", &link))?;
+            fs::write(&link, wanted).map_err(Error::files("write", &link))?;
+        }
+        Ok(())
+    }
+
+    /// One `git status`.
+    pub async fn look(&self, detail: Detail) -> Result<Look, Error> {
+        status(&self.git()?.within(LONG_DEADLINE), detail).await
+    }
+
+    /// Folder for things that were found where they do not belong.
+    pub fn strays(&self) -> PathBuf {
+        self.path.with_extension("strays")
+    }
+
+    /// Removes the worktree and what git knows of it.
+    pub async fn remove(&self) -> Result<(), Error> {
+        let _held = self.shared.hold().await?;
+        self.erase().await?;
+        // git does the same when its last worktree goes; others may still be there.
+        match fs::remove_dir(self.common.join("worktrees")) {
+            Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
+                Err(Error::files("remove", &self.common.join("worktrees"))(e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn erase(&self) -> Result<(), Error> {
+        for path in [Some(self.path.clone()), self.admin()].into_iter().flatten() {
+            // Dependencies in a worktree can be a million files.
+            files::apart(move || files::remove(&path).map_err(Error::files("remove", &path))).await?;
+        }
+        Ok(())
+    }
+
+    /// The part of the git folder that belongs to this worktree: the one that points back at it. Names are git's choice
+    /// and the link in the worktree is the agent's, so neither is trusted.
+    fn admin(&self) -> Option<PathBuf> {
+        let link = self.path.join(".git");
+        let points_here = |admin: &PathBuf| {
+            fs::read(admin.join("gitdir")).is_ok_and(|text| git::path_from(text.trim_ascii_end()) == link)
+        };
+        fs::read_dir(self.common.join("worktrees")).ok()?.flatten().map(|e| e.path()).find(points_here)
+    }
+
+    /// The same, when the worktree is there at all.
+    fn admin_of_present(&self) -> Result<PathBuf, Error> {
+        let broken = |why: &str| Error::Broken { path: self.path.clone(), why: why.to_owned() };
+        if !self.path.is_dir() {
+            return Err(broken("its folder is gone"));
+        }
+        self.admin().ok_or_else(|| broken("git does not know it any more"))
+    }
+
+    /// git, run in the git folder that all worktrees share.
+    pub fn shared_git(&self) -> &Git {
+        &self.operators
+    }
+}
+
+/// What bringing a worktree to a commit took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brought {
+    /// It was there; ignored files are still in it.
+    Kept,
+    /// It was made; its setup has to be run.
+    Made,
+}
+
+/// One `git status` in the worktree where `git` runs.
+pub(super) async fn status(git: &Git, detail: Detail) -> Result<Look, Error> {
+    let untracked = match detail {
+        Detail::Folders => "--untracked-files=normal",
+        Detail::Files => "--untracked-files=all",
+        Detail::Tracked => "--untracked-files=no",
+    };
+    let args = ["status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--ignore-submodules=dirty", untracked];
+    let out = git.bytes(&args).await?;
+    let mut look = Look { clean: true, ..Look::default() };
+    for record in git::records(&out) {
+        let text = String::from_utf8_lossy(record);
+        if let Some(oid) = text.strip_prefix("# branch.oid ") {
+            look.head = (oid != "(initial)").then(|| oid.to_owned());
+        } else if let Some(name) = text.strip_prefix("# branch.head ") {
+            look.branch = (name != "(detached)").then(|| name.to_owned());
+        } else if !text.starts_with("# ") {
+            look.clean = false;
+            if let (Detail::Files, Some(path)) = (detail, record.strip_prefix(b"? ").and_then(|p| p.strip_suffix(b"/")))
+            {
+                look.nested.push(git::path_from(path));
+            }
+        }
+    }
+    Ok(look)
+}

@@ -1,0 +1,197 @@
+//! The pair of private worktrees of a loop and the refs around them: opening, setup markers, verifying, removing. What a
+//! turn does in them is in `turn`, how work gets out of them in `merge` and `land`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everloop_core::ids::LoopId;
+use sha2::{Digest, Sha256};
+
+use super::locks::Shared;
+use super::place::Repository;
+use super::tree::{Brought, Tree};
+use super::{Base, Error, Options, Side, files, refs, snapshot};
+use crate::git::Git;
+use crate::protect::Globs;
+
+/// Worktrees and refs of a loop.
+#[derive(Debug)]
+pub(super) struct Worktrees {
+    pub owner: LoopId,
+    /// The loop's own folder.
+    pub root: PathBuf,
+    /// Full name of the ref that finished work moves.
+    pub target: String,
+    /// Where the loop began.
+    pub start: String,
+    /// The commit without files from which a repository without commits starts; no work has it as its parent.
+    pub empty: Option<String>,
+    /// Turns go on from `start` even when the target is elsewhere: it holds the operator's uncommitted state.
+    pub include_dirty: bool,
+    pub globs: Globs,
+    pub place: Repository,
+    pub turn: Tree,
+    pub verify: Tree,
+    /// The last choice of a base and what it was made from, to save the question when nothing moved.
+    pub chosen: Option<Choice>,
+}
+
+/// A base and what it was chosen from.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub target: Option<String>,
+    pub line: Option<String>,
+    pub base: Base,
+}
+
+impl Worktrees {
+    /// Opens them; makes refs that are missing, no worktrees yet.
+    pub async fn open(options: Options, place: Repository, target: String, globs: Globs) -> Result<Self, Error> {
+        let mut options = options;
+        options.root = options.root.canonicalize().map_err(Error::files("find", &options.root))?;
+        let root = options.root.clone();
+        // Next to the folders of all loops, so that no two of them make worktrees at once.
+        let shared = Shared::new(root.parent().unwrap_or(&root).join("worktrees.lock"));
+        let turn = Tree::new(root.join("turn"), &place.common, shared.clone());
+        let verify = Tree::new(root.join("verify"), &place.common, shared);
+        let git = Git::shared(&place.common);
+        if target.starts_with("refs/everloop/") && git.commit(&target).await?.is_none() {
+            // No branch was checked out: the loop's own line begins where the operator stands.
+            let head = place.head.commit().ok_or_else(|| Error::NotGit { dir: place.root.clone() })?;
+            git.bytes(&["update-ref", &target, head, ""]).await?;
+        }
+        let start = match git.commit(&refs::start(&options.owner)).await? {
+            Some(start) => start,
+            None => first_start(&git, &options, &place, &target).await?,
+        };
+        let empty = match git.commit(&target).await? {
+            Some(_) => None,
+            None => Some(empty_commit(&git).await?),
+        };
+        let include_dirty = options.spec.include_dirty;
+        Ok(Self {
+            owner: options.owner,
+            root,
+            target,
+            start,
+            empty,
+            include_dirty,
+            globs: globs.below(&place.below),
+            place,
+            turn,
+            verify,
+            chosen: None,
+        })
+    }
+
+    /// git for what concerns no worktree.
+    pub fn git(&self) -> &Git {
+        self.turn.shared_git()
+    }
+
+    /// The folder in a worktree that is the operator's folder in theirs.
+    pub fn dir(&self, side: Side) -> PathBuf {
+        self.tree(side).path().join(&self.place.below)
+    }
+
+    fn tree(&self, side: Side) -> &Tree {
+        match side {
+            Side::Turn => &self.turn,
+            Side::Verify => &self.verify,
+        }
+    }
+
+    /// Brings a worktree to a commit; a new one needs its setup again.
+    pub async fn bring(&self, side: Side, commit: &str) -> Result<(), Error> {
+        if self.tree(side).bring_to(commit).await? == Brought::Made {
+            let marker = self.marker(side);
+            files::remove(&marker).map_err(Error::files("remove", &marker))?;
+        }
+        // The operator's folder may hold nothing that git knows.
+        let dir = self.dir(side);
+        fs::create_dir_all(&dir).map_err(Error::files("make", &dir))
+    }
+
+    /// Where a loop without work starts.
+    pub async fn first_base(&self) -> Result<String, Error> {
+        match self.git().commit(&self.target).await? {
+            Some(target) if !self.include_dirty => Ok(target),
+            _ => Ok(self.start.clone()),
+        }
+    }
+
+    /// Puts the checks' worktree on `commit`.
+    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, Error> {
+        let commit = match commit {
+            Some(commit) => commit.to_owned(),
+            None => self.first_base().await?,
+        };
+        self.bring(Side::Verify, &commit).await?;
+        Ok(self.dir(Side::Verify))
+    }
+
+    /// Moves the work line.
+    pub async fn set_work(&self, commit: &str) -> Result<(), Error> {
+        self.git().bytes(&["update-ref", &refs::work(&self.owner), commit]).await?;
+        Ok(())
+    }
+
+    /// Whether the setup command has not yet run in this worktree.
+    pub fn needs_setup(&self, side: Side, command: &str) -> bool {
+        !setup_recorded(&self.marker(side), command)
+    }
+
+    /// Records that it has.
+    pub fn set_up(&self, side: Side, command: &str) -> Result<(), Error> {
+        record_setup(&self.marker(side), command)
+    }
+
+    fn marker(&self, side: Side) -> PathBuf {
+        self.root.join(match side {
+            Side::Turn => "turn.setup",
+            Side::Verify => "verify.setup",
+        })
+    }
+
+    /// Removes both worktrees.
+    pub async fn remove(&mut self) -> Result<(), Error> {
+        self.chosen = None;
+        self.turn.remove().await?;
+        self.verify.remove().await
+    }
+}
+
+/// Whether `marker` says that `command` ran.
+pub(super) fn setup_recorded(marker: &Path, command: &str) -> bool {
+    fs::read_to_string(marker).is_ok_and(|text| text == hash(command))
+}
+
+/// Writes into `marker` that `command` ran.
+pub(super) fn record_setup(marker: &Path, command: &str) -> Result<(), Error> {
+    files::write_whole(marker, hash(command).as_bytes()).map_err(Error::files("write", marker))
+}
+
+fn hash(command: &str) -> String {
+    crate::protect::hex(&Sha256::digest(command.as_bytes()))
+}
+
+/// Decides where a new loop begins and pins it: the operator's uncommitted state, the target, or nothing at all.
+async fn first_start(git: &Git, options: &Options, place: &Repository, target: &str) -> Result<String, Error> {
+    let target = git.commit(target).await?;
+    let start = if options.spec.include_dirty {
+        snapshot::take(place, &options.root, target.as_deref()).await?
+    } else {
+        match target {
+            Some(target) => target,
+            None => empty_commit(git).await?,
+        }
+    };
+    git.bytes(&["update-ref", &refs::start(&options.owner), &start]).await?;
+    Ok(start)
+}
+
+/// A commit without files, for a repository without commits. Its date is fixed, so it is the same one every time.
+pub(super) async fn empty_commit(git: &Git) -> Result<String, Error> {
+    let tree = git.line(&["mktree"]).await?;
+    Ok(git.clone().dated(0).line(&["commit-tree", &tree, "-m", "everloop: an empty start"]).await?)
+}

@@ -1,0 +1,274 @@
+//! Where a loop can be at home, and what opening and a turn that changes nothing cost.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use everloop_agents::protect;
+use everloop_agents::workspace::{Effort, Error, Head, Options, Place, Side, Workspace, discover};
+use everloop_core::ids::{Fence, LoopId, TaskId};
+use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
+use libtest_mimic::Failed;
+
+use super::Case;
+use super::world::{Done, World, ensure, git_in, land, landed, put, turn, wait};
+
+pub const CASES: &[Case] = &[
+    ("a_folder_without_git_is_used_in_place", || wait(no_git())),
+    ("a_bare_repository_and_a_git_folder_are_refused", || wait(bare())),
+    ("a_repository_with_one_commit_takes_work", || wait(one_commit())),
+    ("a_repository_without_commits_takes_work", || wait(no_commit())),
+    ("an_unborn_branch_keeps_ignored_files", || wait(unborn_ignored())),
+    ("a_detached_head_gets_a_line_of_its_own", || wait(detached())),
+    ("a_subfolder_stays_the_folder_in_which_commands_run", || wait(subfolder())),
+    ("include_dirty_starts_from_the_uncommitted_state", || wait(include_dirty())),
+    ("pins_and_globs_see_only_what_is_committed", || wait(checks_own_files())),
+    ("setup_is_asked_for_once_per_worktree_and_command", || wait(setup())),
+    ("cleanup_removes_worktrees_and_keeps_refs", || wait(cleanup())),
+    ("opening_and_working_leave_the_operators_side_alone", || wait(untouched())),
+    ("a_turn_that_changes_nothing_takes_three_git_processes", no_op_cost),
+];
+
+async fn no_git() -> Done {
+    let world = World::plain();
+    ensure!(discover(&world.dir).await? == Place::Folder(world.dir.clone()));
+    ensure!(world.spec("").await.mode == WorkspaceMode::InPlace);
+    Ok(())
+}
+
+async fn bare() -> Done {
+    let world = World::plain();
+    world.git("init -q --bare x.git");
+    ensure!(matches!(discover(&world.dir.join("x.git")).await, Err(Error::Bare { .. })));
+    let world = World::new();
+    ensure!(matches!(discover(&world.dir.join(".git")).await, Err(Error::InsideGitFolder { .. })));
+    fs::write(world.dir.join("sub/.git"), "gitdir: /nowhere\n")?;
+    ensure!(matches!(discover(&world.dir.join("sub")).await, Err(Error::Git(_))));
+    Ok(())
+}
+
+async fn one_commit() -> Done {
+    let world = World::new();
+    let first = world.git("rev-parse HEAD");
+    let mut workspace = world.open().await;
+    let (base, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "new.txt", "new\n")).await?;
+    ensure!(base.commit.as_ref() == Some(&first) && made.changed);
+    ensure!(made.diffstat == "1 file, 1 insertion, 0 deletions", "{}", made.diffstat);
+    let commit = made.commit.ok_or("a commit")?;
+    ensure!(made.pin.as_deref() == Some("refs/everloop/k3f9/k3f9-1/1"));
+    ensure!(world.git("rev-parse refs/everloop/k3f9/k3f9-1/1") == commit);
+    let verify = workspace.check_out_verify(Some(&commit)).await?;
+    ensure!(fs::read_to_string(verify.join("new.txt"))? == "new\n");
+    let how = workspace.integrate(&world.task(1), &commit).await?;
+    ensure!(landed(&how, &commit), "{how:?}");
+    ensure!(world.read("new.txt").as_deref() == Some("new\n") && world.git("status --porcelain").is_empty());
+    ensure!(world.git("log -1 --format=%an,%ae,%cn") == "everloop,everloop@localhost,everloop");
+    ensure!(world.git("for-each-ref --format=%(refname) refs/heads") == "refs/heads/main");
+    Ok(())
+}
+
+async fn no_commit() -> Done {
+    let world = World::unborn();
+    let Place::Git(place) = discover(&world.dir).await? else { return Err("a repository".into()) };
+    ensure!(place.head == Head::Branch { name: "refs/heads/main".to_owned(), commit: None });
+    let mut workspace = world.open().await;
+    let empty = workspace.check_out_verify(None).await?;
+    ensure!(fs::read_dir(empty)?.count() == 1, "only .git");
+    let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "a/first.txt", "1\n")).await?;
+    let first = made.commit.ok_or("a commit")?;
+    ensure!(world.git(&format!("rev-list --count {first}")) == "1", "the first commit has no parent");
+    let (_, made) = turn(&world, &mut workspace, (2, Some(&first)), |dir| put(dir, "second.txt", "2\n")).await?;
+    let commit = made.commit.ok_or("a commit")?;
+    let how = workspace.integrate(&world.task(2), &commit).await?;
+    ensure!(landed(&how, &commit), "{how:?}");
+    ensure!(world.git("rev-parse refs/heads/main") == commit && world.git("status --porcelain").is_empty());
+    ensure!(world.read("a/first.txt").as_deref() == Some("1\n"));
+    Ok(())
+}
+
+async fn unborn_ignored() -> Done {
+    let world = World::unborn();
+    world.write(".git/info/exclude", "secret.txt\n").write("secret.txt", "mine\n");
+    let mut workspace = world.open().await;
+    let before = world.operators_side();
+    let (_, how) = land(&world, &mut workspace, 1, |dir| {
+        put(dir, "x.txt", "x\n");
+        put(dir, "secret.txt", "theirs\n");
+        git_in(dir, &["add", "-f", "secret.txt"]);
+    })
+    .await?;
+    let (why, _) = super::world::aside(how)?;
+    ensure!(why.contains("secret.txt"), "{why}");
+    ensure!(world.operators_side() == before);
+    Ok(())
+}
+
+async fn detached() -> Done {
+    let world = World::new();
+    let head = world.git("rev-parse HEAD");
+    world.git("checkout -q --detach");
+    let spec = world.spec("").await;
+    ensure!(spec.mode == WorkspaceMode::Git { target: "refs/everloop/k3f9/result".to_owned() });
+    let mut workspace = world.open_as(spec).await;
+    let before = world.operators_side();
+    let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    ensure!(landed(&how, &commit), "{how:?}");
+    ensure!(world.git("rev-parse refs/everloop/k3f9/result") == commit && world.git("rev-parse HEAD") == head);
+    ensure!(world.operators_side() == before);
+    Ok(())
+}
+
+async fn subfolder() -> Done {
+    let world = World::new();
+    fs::create_dir(world.dir.join("unknown"))?;
+    let mut workspace = world.open_as(world.spec("sub").await).await;
+    let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "c.txt", "c\n")).await?;
+    ensure!(made.changes[0].path == Path::new("sub/c.txt"), "{made:?}");
+    ensure!(workspace.check_out_verify(made.commit.as_deref()).await?.ends_with("verify/sub"));
+    let world = World::new();
+    fs::create_dir(world.dir.join("unknown"))?;
+    let mut workspace = world.open_as(world.spec("unknown").await).await;
+    let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "c.txt", "c\n")).await?;
+    ensure!(made.changes[0].path == Path::new("unknown/c.txt"), "{made:?}");
+    Ok(())
+}
+
+async fn include_dirty() -> Done {
+    let world = World::new();
+    world.write("a.txt", "changed\n").write("untracked.txt", "u\n").write("big.log", "ignored\n");
+    world.write("staged.txt", "s\n").git("add staged.txt");
+    world.git("init -q inner");
+    let before = world.operators_side();
+    let spec = WorkspaceSpec { include_dirty: true, ..world.spec("").await };
+    let mut workspace = world.open_as(spec.clone()).await;
+    let (base, made) = turn(&world, &mut workspace, (1, None), |dir| {
+        let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
+        assert_eq!(read("a.txt").as_deref(), Some("changed\n"));
+        assert_eq!(read("untracked.txt").as_deref(), Some("u\n"));
+        assert_eq!(read("staged.txt").as_deref(), Some("s\n"));
+        assert_eq!(read("big.log"), None);
+        put(dir, "made.txt", "m\n");
+    })
+    .await?;
+    ensure!(made.changes.len() == 1, "{made:?}");
+    let how = workspace.integrate(&world.task(1), &made.commit.ok_or("a commit")?).await?;
+    super::world::aside(how)?;
+    ensure!(world.operators_side() == before);
+    let mut again = world.open_as(spec).await;
+    let (second, _) = turn(&world, &mut again, (2, None), |_| {}).await?;
+    ensure!(second == base, "the state is taken once");
+    Ok(())
+}
+
+async fn checks_own_files() -> Done {
+    let world = World::new();
+    world.write("sub/check.sh", "exit 1\n").commit("with a check");
+    world.write("sub/check.sh", "exit 2\n").write("sub/build.sh", "not committed");
+    let spec = world.spec("sub").await;
+    let runs = ["sh check.sh", "./build.sh"];
+    let cwd = world.open_as(spec.clone()).await.check_out_verify(None).await?;
+    let root = cwd.parent().ok_or("the root of the checkout")?;
+    let globs = protect::files_of_checks(runs, root, Path::new("sub"));
+    ensure!(globs == ["sub/check.sh"], "{globs:?}");
+    let pins = [protect::pin(runs[0], &cwd)?, protect::pin(runs[1], &cwd)?];
+    let mut workspace = world.open_as(WorkspaceSpec { protect: globs, ..spec }).await;
+    let (_, made) = turn(&world, &mut workspace, (1, None), |dir| {
+        put(dir, "check.sh", "exit 0\n");
+        put(dir, "build.sh", "made by the agent");
+    })
+    .await?;
+    ensure!(made.violations == ["sub/check.sh"], "{made:?}");
+    let cwd = workspace.check_out_verify(made.commit.as_deref()).await?;
+    ensure!(protect::pin_holds(&pins[0], runs[0], &cwd).is_err());
+    ensure!(protect::pin_holds(&pins[1], runs[1], &cwd).is_ok());
+    Ok(())
+}
+
+async fn setup() -> Done {
+    let world = World::new();
+    let mut workspace = world.open().await;
+    turn(&world, &mut workspace, (1, None), |_| {}).await?;
+    ensure!(workspace.needs_setup(Side::Turn, "npm ci"));
+    workspace.set_up(Side::Turn, "npm ci")?;
+    ensure!(!workspace.needs_setup(Side::Turn, "npm ci") && workspace.needs_setup(Side::Turn, "npm i"));
+    ensure!(workspace.needs_setup(Side::Verify, "npm ci"));
+    fs::remove_dir_all(world.root.join("turn"))?;
+    turn(&world, &mut workspace, (2, None), |_| {}).await?;
+    ensure!(workspace.needs_setup(Side::Turn, "npm ci"), "a worktree made again needs it again");
+    Ok(())
+}
+
+async fn cleanup() -> Done {
+    let world = World::new();
+    git_in(&world.dir, &["worktree", "add", "-q", "../other", "-b", "other"]);
+    let before = world.git("worktree list");
+    let mut workspace = world.open().await;
+    let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "x", "x")).await?;
+    workspace.check_out_verify(None).await?;
+    workspace.set_work(&made.commit.clone().ok_or("a commit")?).await?;
+    workspace.cleanup().await?;
+    workspace.cleanup().await?;
+    ensure!(world.git("worktree list") == before);
+    ensure!(!world.root.join("turn").exists() && !world.root.join("verify").exists());
+    ensure!(Some(world.git("rev-parse refs/everloop/k3f9/work")) == made.commit);
+    Ok(())
+}
+
+async fn untouched() -> Done {
+    let world = World::new();
+    world.write("a.txt", "stashed\n").git("stash -q");
+    world.write("a.txt", "dirty\n").write("staged", "s").git("add staged");
+    let before = world.operators_side();
+    let mut workspace = world.open().await;
+    workspace.check_out_verify(None).await?;
+    let (_, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    let (why, command) = super::world::aside(how)?;
+    ensure!(why.contains("uncommitted changes"), "{why}");
+    ensure!(command.ends_with("merge --ff-only refs/everloop/k3f9/work"), "{command}");
+    workspace.cleanup().await?;
+    ensure!(world.operators_side() == before);
+    world.git("stash -q");
+    let done = Command::new("sh").arg("-c").arg(&command).output()?;
+    ensure!(done.status.success() && world.read("x").as_deref() == Some("x"), "the printed command works");
+    Ok(())
+}
+
+/// Run by this binary for [`no_op_cost`]: a turn to get everything ready, then five that change nothing.
+pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<(), Failed> {
+    let owner = LoopId::new("k3f9");
+    let spec = WorkspaceSpec {
+        dir: repo.display().to_string(),
+        mode: discover(repo).await?.mode(&owner),
+        integrate: everloop_core::spec::Integrate::Progress,
+        setup: None,
+        include_dirty: false,
+        protect: Vec::new(),
+    };
+    let mut workspace = Workspace::open(Options { owner: owner.clone(), root: root.to_owned(), spec }).await?;
+    for number in 1..=6 {
+        let task = TaskId::of_loop(&owner, number);
+        let effort = Effort { task: &task, fence: Fence(1), subject: "nothing" };
+        workspace.prepare_turn(&effort.turn(), None).await?;
+        workspace.collect(&effort).await?;
+        if number == 1 {
+            fs::remove_file(root.join("count")).ok();
+        }
+    }
+    Ok(())
+}
+
+fn no_op_cost() -> Done {
+    let world = World::new();
+    let bin = world.dir.with_file_name("bin");
+    let count = world.root.join("count");
+    put(&bin, "git", &format!("#!/bin/sh\necho x >>'{}'\nPATH=${{PATH#*:}} exec git \"$@\"\n", count.display()));
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755))?;
+    fs::create_dir_all(&world.root)?;
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
+    let mut inner = Command::new(std::env::current_exe()?);
+    let status = inner.arg("__noop").arg(&world.dir).arg(&world.root).env("PATH", path).status()?;
+    let calls = fs::read_to_string(count)?.lines().count();
+    ensure!(status.success() && calls == 15, "{calls} calls for 5 turns");
+    Ok(())
+}

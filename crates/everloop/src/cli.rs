@@ -1,0 +1,252 @@
+//! The command line: what can be typed and which file does it. Doc comments here are the help text.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+use everloop_agents::clock;
+use everloop_core::ids::LoopId;
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, LoopRow, Mode, Sqlite};
+
+use crate::error::{Code, Failure};
+use crate::home::Home;
+use crate::supervisor::read_state;
+use crate::ui::{Format, Ui};
+
+mod check;
+mod completions;
+mod config;
+pub mod demo;
+mod doctor;
+mod down;
+mod guard;
+mod init;
+mod logs;
+mod man;
+mod pause;
+mod prompt;
+mod replay;
+mod resume;
+mod run;
+mod send;
+mod show;
+mod status;
+mod steer;
+mod stop;
+mod task;
+mod up;
+mod wake;
+mod why;
+
+/// Keeps coding agents working on a goal until commands prove that it is reached.
+#[derive(Debug, Parser)]
+#[command(name = "everloop", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// Where everloop keeps its state [default: $XDG_STATE_HOME/everloop or ~/.local/state/everloop]
+    #[arg(long, global = true, env = "EVERLOOP_STATE_DIR", value_name = "DIR", hide_env_values = true)]
+    pub state_dir: Option<PathBuf>,
+
+    /// Print JSON (with `schema_version`) instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Do as if started in this folder
+    #[arg(short = 'C', long = "dir", global = true, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 reached or done · 1 failed · 2 usage · 3 not reached · 4 waiting for a person · \
+5 held by the guard · 6 daemon away · 7 bad config · 130/143 signals";
+
+/// Everything everloop can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Work on a goal until its checks pass
+    Run(Box<run::Args>),
+    /// Run the supervisor for all loops, in the foreground
+    Up(up::Args),
+    /// Stop the supervisor; loops stay resumable
+    Down(down::Args),
+    /// Show loops and what they are doing
+    Status(status::Args),
+    /// Explain in one paragraph why a loop is as it is
+    Why(why::Args),
+    /// Show the journal
+    Logs(logs::Args),
+    /// Show a loop, a task or a turn
+    Show(show::Args),
+    /// Start no further turn until `resume`
+    Pause(pause::Args),
+    /// Go on with a paused, stopped or exhausted loop
+    Resume(resume::Args),
+    /// End a loop after its turn, or now
+    Stop(stop::Args),
+    /// Tell the next turn something
+    Steer(steer::Args),
+    /// Make a waiting loop look again now
+    Wake(wake::Args),
+    /// The board: add, list and change tasks
+    Task(task::Args),
+    /// What the guard remembers; hold everything, release a hold
+    Guard(guard::Args),
+    /// Run a loop's checks now and show the scoreboard
+    Check(check::Args),
+    /// Show the prompt that the next turn would get
+    Prompt(prompt::Args),
+    /// Rebuild every state from the journal and compare
+    Replay(replay::Args),
+    /// Write an everloop.toml with the checks this project seems to have
+    Init(init::Args),
+    /// Show, check or describe the configuration
+    Config(config::Args),
+    /// Look for what could go wrong on this machine
+    Doctor(doctor::Args),
+    /// A real loop with a scripted agent in half a minute: no key, no network
+    Demo(demo::Args),
+    /// Print shell completions
+    Completions(completions::Args),
+    /// Print the manual page
+    Man(man::Args),
+}
+
+/// What every verb gets.
+pub struct Session {
+    /// The state folder the user named.
+    pub state_dir: Option<PathBuf>,
+    /// The folder the user is in.
+    pub dir: PathBuf,
+    /// The printer.
+    pub ui: Ui,
+}
+
+impl Session {
+    /// The state folder; made if it is not there.
+    pub fn home(&self) -> Result<Home, Failure> {
+        Home::open(self.state_dir.as_deref())
+    }
+
+    /// The time.
+    #[expect(clippy::unused_self, reason = "verbs take everything from the outside world through the session")]
+    pub fn now(&self) -> Time {
+        clock::now()
+    }
+
+    /// The ledger, to read only; `None` when nothing was ever written.
+    pub fn reader(&self, home: &Home) -> Result<Option<Sqlite>, Failure> {
+        match Sqlite::open(&home.database(), Mode::ReadOnly) {
+            Ok(ledger) => Ok(Some(ledger)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The ledger, to write.
+    pub fn writer(&self, home: &Home) -> Result<Sqlite, Failure> {
+        Ok(Sqlite::open(&home.database(), Mode::ReadWrite)?)
+    }
+
+    /// The loop that the user means: by id, by name, by the beginning of the id; without a word the one that works in
+    /// this folder, or the only one there is.
+    pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
+        let mut all = Vec::new();
+        for row in ledger.loops()? {
+            let state = read_state(&row)?;
+            all.push((row, state));
+        }
+        all.sort_by_key(|(_, s)| std::cmp::Reverse((!is_over(s), s.created_at)));
+        match word {
+            Some(word) => named(all, word),
+            None => nearest(all, &self.dir),
+        }
+    }
+}
+
+fn is_over(state: &LoopState) -> bool {
+    matches!(state.phase, Phase::Ended { .. })
+}
+
+fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopState), Failure> {
+    let exact = all.iter().position(|(r, s)| r.id == LoopId::new(word) || s.name == word);
+    let begins: Vec<usize> =
+        all.iter().enumerate().filter(|(_, (r, _))| r.id.as_str().starts_with(word)).map(|(i, _)| i).collect();
+    let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
+    match (exact, begins.as_slice()) {
+        (Some(i), _) | (None, &[i]) => Ok(all.into_iter().nth(i).expect("the position was just found")),
+        (None, []) if ids.is_empty() => Err(no_loops()),
+        (None, []) => Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", ")))),
+        (None, _) => Err(Failure::usage(format!("`{word}` fits several loops")).hint(format!("there are: {}", ids.join(", ")))),
+    }
+}
+
+fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, LoopState), Failure> {
+    if all.is_empty() {
+        return Err(no_loops());
+    }
+    let here = all.iter().position(|(_, s)| dir.starts_with(&s.spec.workspace.dir));
+    let active = all.iter().filter(|(_, s)| !is_over(s)).count();
+    match here {
+        Some(i) => Ok(all.swap_remove(i)),
+        None if all.len() == 1 || active == 1 => Ok(all.swap_remove(0)),
+        None => {
+            let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
+            Err(Failure::usage("no loop works in this folder, and there are several others")
+                .hint(format!("name one: {}", ids.join(", "))))
+        }
+    }
+}
+
+fn no_loops() -> Failure {
+    Failure::usage("there is no loop yet").hint("start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'")
+}
+
+/// Does what was typed.
+pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
+    let ui = Ui::new(if cli.json { Format::Json } else { Format::Text });
+    let dir = match &cli.dir {
+        Some(dir) => dir.canonicalize(),
+        None => std::env::current_dir(),
+    };
+    let dir = match dir {
+        Ok(dir) => dir,
+        Err(e) => {
+            let name = cli.dir.as_deref().unwrap_or(Path::new(".")).display().to_string();
+            return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
+        }
+    };
+    let mut session = Session { state_dir: cli.state_dir, dir, ui };
+    let result = dispatch(cli.verb, &mut session);
+    (session.ui, result)
+}
+
+fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
+    match verb {
+        Verb::Run(args) => run::run(*args, session),
+        Verb::Up(args) => up::up(&args, session),
+        Verb::Down(args) => down::down(&args, session),
+        Verb::Status(args) => status::status(&args, session),
+        Verb::Why(args) => why::why(&args, session),
+        Verb::Logs(args) => logs::logs(&args, session),
+        Verb::Show(args) => show::show(&args, session),
+        Verb::Pause(args) => pause::pause(args, session),
+        Verb::Resume(args) => resume::resume(args, session),
+        Verb::Stop(args) => stop::stop(&args, session),
+        Verb::Steer(args) => steer::steer(args, session),
+        Verb::Wake(args) => wake::wake(&args, session),
+        Verb::Task(args) => task::task(args, session),
+        Verb::Guard(args) => guard::guard(args, session),
+        Verb::Check(args) => check::check(&args, session),
+        Verb::Prompt(args) => prompt::prompt(&args, session),
+        Verb::Replay(args) => replay::replay(&args, session),
+        Verb::Init(args) => init::init(&args, session),
+        Verb::Config(args) => config::config(args, session),
+        Verb::Doctor(args) => doctor::doctor(&args, session),
+        Verb::Demo(args) => demo::demo(&args, session),
+        Verb::Completions(args) => completions::completions(&args, session),
+        Verb::Man(args) => man::man(&args, session),
+    }
+}

@@ -1,0 +1,194 @@
+//! `everloop check`: run checks now, in the operator's folder, and say what they say. No loop takes notice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_agents::check::{Checker, Question};
+use everloop_core::board::{Board, Verdict};
+use everloop_core::ids::LoopId;
+use everloop_core::spec::CheckSpec;
+use everloop_store::Ledger;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Session, config as config_verb, up};
+use crate::config;
+use crate::error::{Code, Failure};
+use crate::supervisor::read_state;
+use crate::ui::board::{score, scoreboard};
+use crate::ui::text::{clean, clean_lines};
+
+const HELP: &str = "Examples:
+  everloop check
+  everloop check k3f9
+  everloop check --check 'cargo test' --check 'cargo clippy -- -D warnings'
+
+Exits with 0 when all pass, with 3 otherwise.";
+
+/// Lines shown of what a check that does not pass wrote; `--json` has all that was kept.
+const OUTPUT_LINES: usize = 40;
+/// As in everloop.toml: a check that takes longer hangs more often than it works.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// A name made from a command is cut here.
+const NAME_MAX_CHARS: usize = 32;
+
+/// Runs checks in your folder as it is, uncommitted changes included: of a loop, of everloop.toml, or the given ones.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Loop id or name, also of a loop that only stands in everloop.toml [default: what is in this folder]
+    id: Option<String>,
+    /// Run this command instead; repeat for several
+    #[arg(long = "check", short = 'c', value_name = "CMD", conflicts_with = "id")]
+    checks: Vec<String>,
+}
+
+/// Checks that belong together.
+struct Set {
+    name: String,
+    dir: PathBuf,
+    checks: Vec<CheckSpec>,
+    pass_env: Vec<String>,
+}
+
+pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let sets = if args.checks.is_empty() {
+        chosen(args.id.as_deref(), session)?
+    } else {
+        vec![given(&args.checks, &session.dir)]
+    };
+    let Some(boards) = up::block_on(run_all(&sets, session))?? else { return Ok(Code::Interrupted) };
+    let mut lines = Vec::new();
+    for (set, board) in sets.iter().zip(&boards) {
+        lines.extend(report(set, board, session));
+    }
+    let passed = boards.iter().all(Board::all_pass);
+    let content: Vec<Value> = sets
+        .iter()
+        .zip(&boards)
+        .map(|(set, board)| json!({ "name": set.name, "dir": set.dir, "checks": board }))
+        .collect();
+    session.ui.answer(&lines, &json!({ "passed": passed, "loops": content }))?;
+    Ok(if passed { Code::Ok } else { Code::NotReached })
+}
+
+/// Commands from the command line.
+fn given(commands: &[String], dir: &Path) -> Set {
+    let mut checks: Vec<CheckSpec> = Vec::new();
+    for run in commands {
+        let short: String = run.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(NAME_MAX_CHARS).collect();
+        let same = checks.iter().filter(|c| c.name.starts_with(&short)).count();
+        let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
+        checks.push(CheckSpec { name, run: run.clone(), timeout: TIMEOUT, weight: 1, pin: String::new() });
+    }
+    Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new() }
+}
+
+/// The loop that is meant: one that exists, or one that only stands in the file.
+fn chosen(word: Option<&str>, session: &Session) -> Result<Vec<Set>, Failure> {
+    let configured = || -> Result<Vec<Set>, Failure> {
+        let loops = config_verb::load(session)?.check(&config_verb::this_moment(session))?;
+        let wanted = loops.into_iter().filter(|l| word.is_none_or(|w| w == l.name));
+        Ok(wanted
+            .map(|l| Set { name: l.name, dir: l.workspace.dir, checks: l.checks, pass_env: l.agent.pass_env })
+            .collect())
+    };
+    if let Some(set) = existing(word, session)? {
+        return Ok(vec![set]);
+    }
+    let sets = if config::find(&session.dir).is_some() { configured()? } else { Vec::new() };
+    match (sets.is_empty(), word) {
+        (false, _) => Ok(sets),
+        (true, Some(word)) => {
+            Err(Failure::usage(format!("there is no loop `{word}`, neither started nor in everloop.toml here"))
+                .hint("`everloop status` shows the loops; --check 'CMD' runs a command without any"))
+        }
+        (true, None) => Err(Failure::usage("there is nothing to check here").hint("everloop check --check 'CMD'")),
+    }
+}
+
+fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else { return Ok(None) };
+    let state = if let Some(word) = word {
+        session.find_loop(&ledger, Some(word)).ok().map(|(_, state)| state)
+    } else {
+        let states = ledger.loops()?.iter().map(read_state).collect::<Result<Vec<_>, _>>()?;
+        let here = states.into_iter().filter(|s| session.dir.starts_with(&s.spec.workspace.dir));
+        here.max_by_key(|s| (!super::is_over(s), s.created_at))
+    };
+    Ok(state.map(|state| Set {
+        name: state.name,
+        dir: PathBuf::from(state.spec.workspace.dir),
+        checks: state.spec.checks,
+        pass_env: state.spec.agent.pass_env,
+    }))
+}
+
+/// The scoreboards in the order of `sets`; `None` when the user interrupted it.
+async fn run_all(sets: &[Set], session: &Session) -> Result<Option<Vec<Board>>, Failure> {
+    let home = session.home()?;
+    let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
+    let (mut int, mut term) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    // A folder of our own: a loop's folder is its supervisor's.
+    let jobs = home.checks(&LoopId::new(format!("by-hand-{}", std::process::id())));
+    let mut boards = Vec::new();
+    let mut interrupted = false;
+    for set in sets {
+        let checker = Checker { shim: up::own_shim()?, jobs: jobs.clone(), pass_env: set.pass_env.clone() };
+        let question = Question { checks: &set.checks, cwd: &set.dir, before: None, changed: true };
+        let board = tokio::select! {
+            board = checker.run(question) => Some(board),
+            _ = int.recv() => None,
+            _ = term.recv() => None,
+        };
+        // What still runs belongs to nobody once we are gone.
+        checker.clear().await.map_err(|e| Failure::failed("cannot end the checks").because(&e))?;
+        match board {
+            Some(board) => boards.push(board.map_err(|e| Failure::failed("cannot run the checks").because(&e))?),
+            None => interrupted = true,
+        }
+        if interrupted {
+            break;
+        }
+    }
+    match std::fs::remove_dir_all(&jobs) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+        _ if interrupted => Ok(None),
+        _ => Ok(Some(boards)),
+    }
+}
+
+fn report(set: &Set, board: &Board, session: &Session) -> Vec<String> {
+    let paint = session.ui.paint();
+    let mut lines = vec![paint.strong(&format!("{}: {} (in {})", clean(&set.name), score(board), set.dir.display()))];
+    lines.extend(scoreboard(board, None, paint));
+    for row in board.failing() {
+        let run = set.checks.iter().find(|c| c.name == row.name).map_or("", |c| c.run.as_str());
+        lines.push(format!("--- {}: {} ---", clean(&row.name), clean(run)));
+        if let Verdict::Broken { why } = &row.verdict {
+            lines.push(clean(why));
+        }
+        let output = row.output.trim_end();
+        let skipped = output.lines().count().saturating_sub(OUTPUT_LINES);
+        if skipped > 0 {
+            lines.push(format!("… {skipped} lines before these"));
+        }
+        let end: Vec<&str> = output.lines().skip(skipped).collect();
+        lines.extend(clean_lines(&end.join("\n"), OUTPUT_LINES));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_commands_get_names_that_differ() {
+        let set = given(&["make   test".to_owned(), "make test".to_owned(), "x".repeat(100)], Path::new("/"));
+        let names: Vec<&str> = set.checks.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["make test", "make test #2", &"x".repeat(NAME_MAX_CHARS)]);
+        assert_eq!(set.checks[0].run, "make   test");
+    }
+}

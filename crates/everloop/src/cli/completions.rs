@@ -1,0 +1,47 @@
+//! `everloop completions`: completions for the user's shell.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use serde_json::json;
+
+use super::{Cli, Session};
+use crate::error::{Code, Failure};
+
+const HELP: &str = "Examples:
+  everloop completions bash > ~/.local/share/bash-completion/completions/everloop
+  everloop completions zsh > ~/.zfunc/_everloop
+  everloop completions fish > ~/.config/fish/completions/everloop.fish";
+
+/// Prints a script that teaches a shell what can be typed after `everloop`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Which shell
+    shell: Shell,
+}
+
+pub fn completions(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "everloop", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let content = json!({ "shell": args.shell.to_string(), "script": script });
+    session.ui.answer(&[script.trim_end().to_owned()], &content)?;
+    Ok(Code::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_completes_in_every_shell() {
+        Cli::command().debug_assert();
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "everloop", &mut script);
+            assert!(String::from_utf8_lossy(&script).contains("guard"), "{shell}");
+        }
+    }
+}

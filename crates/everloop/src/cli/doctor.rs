@@ -1,0 +1,176 @@
+//! `everloop doctor`: looks for what could go wrong on this machine, and mends what is safe to mend.
+//!
+//! - `machine`: git, containment, disk, clock; `state`: folder, database, journal, supervisor
+//! - `work`: agents, leftovers of loops, processes without owner; the configuration here
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Session, config as config_verb, up};
+use crate::config;
+use crate::error::{Code, Failure};
+use crate::home::{Home, Ownership};
+use crate::ui::text::{clean, count};
+
+mod machine;
+mod state;
+mod work;
+
+const HELP: &str = "Examples:
+  everloop doctor
+  everloop doctor --fix
+
+Exits with 1 when something fails; warnings alone exit with 0.";
+
+/// Looks at the machine, the state folder, the loops' leftovers and the configuration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Mend what is safe to mend: leftovers of ended loops, processes without owner, a stale bell
+    #[arg(long)]
+    fix: bool,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Ok,
+    /// Was bad, is good now.
+    Fixed,
+    Warn,
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize)]
+struct Finding {
+    area: &'static str,
+    level: Level,
+    text: String,
+    hint: Option<String>,
+}
+
+/// Collects findings of one area.
+struct Chart {
+    area: &'static str,
+    findings: Vec<Finding>,
+}
+
+impl Chart {
+    fn new(area: &'static str) -> Self {
+        Self { area, findings: Vec::new() }
+    }
+
+    fn note(&mut self, level: Level, text: impl Into<String>) -> &mut Finding {
+        self.findings.push(Finding { area: self.area, level, text: text.into(), hint: None });
+        self.findings.last_mut().expect("it was just pushed")
+    }
+
+    fn ok(&mut self, text: impl Into<String>) {
+        self.note(Level::Ok, text);
+    }
+
+    fn warn(&mut self, text: impl Into<String>, hint: impl Into<String>) {
+        self.note(Level::Warn, text).hint = Some(hint.into());
+    }
+
+    fn fail(&mut self, text: impl Into<String>, hint: impl Into<String>) {
+        self.note(Level::Fail, text).hint = Some(hint.into());
+    }
+
+    fn fixed(&mut self, text: impl Into<String>) {
+        self.note(Level::Fixed, text);
+    }
+}
+
+/// Whether leftovers may be mended.
+enum Remedy {
+    /// Only look.
+    Look,
+    /// Nobody supervises while we mend.
+    Mend { _ownership: Ownership },
+    /// Wanted, but a supervisor is at work.
+    Busy,
+}
+
+impl Remedy {
+    fn new(fix: bool, home: &Home, session: &Session) -> Result<Self, Failure> {
+        if !fix {
+            return Ok(Remedy::Look);
+        }
+        Ok(match home.own("doctor", session.now())? {
+            Ok(ownership) => Remedy::Mend { _ownership: ownership },
+            Err(_) => Remedy::Busy,
+        })
+    }
+
+    fn mends(&self) -> bool {
+        matches!(self, Remedy::Mend { .. })
+    }
+
+    /// What to type when something can be mended.
+    fn hint(&self) -> &'static str {
+        match self {
+            Remedy::Look | Remedy::Mend { .. } => "everloop doctor --fix",
+            Remedy::Busy => "a supervisor is at work: everloop down, then everloop doctor --fix",
+        }
+    }
+}
+
+pub fn doctor(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    // Before the lock is taken for mending, or we would find ourselves.
+    let supervisor = home.owner();
+    let remedy = Remedy::new(args.fix, &home, session)?;
+    let mut findings = up::block_on(machine::look(&home, session))??;
+    let (about_state, ledger) = state::look(&home, supervisor.as_ref(), &remedy, session);
+    findings.extend(about_state);
+    findings.extend(up::block_on(work::look(&home, ledger.as_ref(), &remedy, session))??);
+    findings.extend(configuration(session));
+    let failed = findings.iter().any(|f| f.level == Level::Fail);
+    session.ui.answer(&lines(&findings, session), &json!({ "ok": !failed, "findings": findings }))?;
+    Ok(if failed { Code::Failed } else { Code::Ok })
+}
+
+fn configuration(session: &Session) -> Vec<Finding> {
+    let mut chart = Chart::new("config");
+    let Some(dir) = config::find(&session.dir) else { return Vec::new() };
+    let checked = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?));
+    match checked {
+        Ok(loops) => {
+            chart.ok(format!("{} in {}", count(loops.len() as u64, "loop"), dir.join(config::PROJECT_FILE).display()));
+            for warning in loops.iter().flat_map(|l| &l.warnings) {
+                chart.warn(warning.clone(), "everloop config check");
+            }
+        }
+        Err(failure) => chart.fail(failure.message, "everloop config check"),
+    }
+    chart.findings
+}
+
+fn lines(findings: &[Finding], session: &Session) -> Vec<String> {
+    let paint = session.ui.paint();
+    let mut lines = Vec::new();
+    let mut area = "";
+    for finding in findings {
+        if finding.area != area {
+            area = finding.area;
+            lines.push(paint.strong(area));
+        }
+        let mark = match finding.level {
+            Level::Ok => paint.good("ok   "),
+            Level::Fixed => paint.good("fixed"),
+            Level::Warn => paint.warn("warn "),
+            Level::Fail => paint.bad("fail "),
+        };
+        lines.push(format!("  {mark} {}", clean(&finding.text)));
+        if let Some(hint) = &finding.hint {
+            lines.push(format!("        hint: {}", clean(hint)));
+        }
+    }
+    let of = |level| findings.iter().filter(|f| f.level == level).count() as u64;
+    let sum = [count(of(Level::Warn), "warning"), count(of(Level::Fail), "failure")].join(", ");
+    lines.push(if of(Level::Warn) + of(Level::Fail) == 0 { "all is well".to_owned() } else { sum });
+    lines
+}

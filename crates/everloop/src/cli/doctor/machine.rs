@@ -1,0 +1,125 @@
+//! The machine: git, containment of jobs, room on the disk, the clock.
+
+use std::path::Path;
+use std::time::Duration;
+
+use everloop_agents::environment::Environment;
+use everloop_agents::git::Git;
+use everloop_agents::job::{self, Ended, Spec};
+use everloop_core::ids::LoopId;
+use everloop_core::time::Time;
+use nix::sys::statvfs::statvfs;
+
+use super::{Chart, Finding};
+use crate::cli::{Session, up};
+use crate::error::Failure;
+use crate::home::Home;
+
+/// `git merge-tree` in worktrees and all we ask of it works from here on.
+const GIT_LEAST: (u32, u32) = (2, 34);
+/// Below this even a journal record may not fit.
+const DISK_LEAST_MB: u64 = 100;
+/// A turn may keep 64 MB of output, and builds in worktrees need more.
+const DISK_GOOD_MB: u64 = 1024;
+/// This program was not there before; a clock that says so is wrong.
+const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
+/// A trial job that takes longer says that the machine is stuck.
+const TRIAL: Duration = Duration::from_secs(20);
+
+pub async fn look(home: &Home, session: &Session) -> Result<Vec<Finding>, Failure> {
+    let mut chart = Chart::new("machine");
+    git(&mut chart, home.root()).await;
+    containment(&mut chart, home).await?;
+    disk(&mut chart, home.root());
+    clock(&mut chart, session.now());
+    Ok(chart.findings)
+}
+
+async fn git(chart: &mut Chart, dir: &Path) {
+    let install = "install git 2.34 or newer; without it loops only work in place";
+    match Git::operators(dir).line(&["version"]).await {
+        Err(e) => chart.fail(format!("git cannot be run: {e}"), install),
+        Ok(line) => match version(&line) {
+            Some(found) if found < GIT_LEAST => {
+                chart.fail(format!("{line} is older than {}.{}", GIT_LEAST.0, GIT_LEAST.1), install)
+            }
+            Some(_) => chart.ok(line),
+            None => chart.warn(format!("`{line}` does not tell git's version"), install),
+        },
+    }
+}
+
+/// The first two numbers of `git version 2.43.0 (Apple Git-1)`.
+fn version(line: &str) -> Option<(u32, u32)> {
+    let mut numbers = line.strip_prefix("git version ")?.split(['.', ' ', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Runs a real job, as a turn is run, and looks how it was held together.
+async fn containment(chart: &mut Chart, home: &Home) -> Result<(), Failure> {
+    let dir = home.checks(&LoopId::new(format!("doctor-{}", std::process::id())));
+    let spec = Spec { wall: TRIAL, ..Spec::new(vec!["true".to_owned()], "/") };
+    let shim = up::own_shim()?;
+    let trial = async {
+        job::prepare(&dir, &spec)?;
+        let mut running = job::start(&shim, &dir, Environment::from_ours(&[]).into_vars())?;
+        let ended = running.wait().await?;
+        Ok::<_, job::Error>((ended, job::started(&dir)?))
+    };
+    match trial.await {
+        Ok((Ended::Exited(exit), started)) if exit.ok() => match started.and_then(|s| s.cgroup) {
+            Some(_) => chart.ok("jobs run in control groups of their own"),
+            None => chart.ok("jobs are held together by their process tree (no control group may be made here)"),
+        },
+        Ok((Ended::Exited(exit), _)) => {
+            chart.fail(format!("a trial job did not work: {}", exit.describe()), "is `true` in PATH?")
+        }
+        Ok((Ended::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
+        Err(e) => {
+            chart.fail(format!("a trial job could not be run: {e}"), "is the state folder on a disk that allows locks?")
+        }
+    }
+    match std::fs::remove_dir_all(&dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+fn disk(chart: &mut Chart, dir: &Path) {
+    match statvfs(dir) {
+        Err(e) => chart.warn(format!("the room on the disk cannot be told: {e}"), "df -h"),
+        Ok(stat) => {
+            let free_mb = stat.blocks_available().saturating_mul(stat.fragment_size()) >> 20;
+            let text = format!("{free_mb} MB free for {}", dir.display());
+            match free_mb {
+                0..DISK_LEAST_MB => chart.fail(text, "free some room; finished work waits for it and is not lost"),
+                DISK_LEAST_MB..DISK_GOOD_MB => chart.warn(text, "a single turn may need more: free some room"),
+                _ => chart.ok(text),
+            }
+        }
+    }
+}
+
+fn clock(chart: &mut Chart, now: Time) {
+    if now < CLOCK_LEAST {
+        chart.fail(
+            "the clock is wrong: it shows a time before 2025",
+            "set the clock; waits and leases are counted with it",
+        );
+    } else {
+        chart.ok("the clock shows a plausible time");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git_are_read() {
+        assert_eq!(version("git version 2.43.0"), Some((2, 43)));
+        assert_eq!(version("git version 2.39.3 (Apple Git-145)"), Some((2, 39)));
+        assert_eq!(version("git version 2.50-rc1"), Some((2, 50)));
+        assert_eq!(version("gitt"), None);
+    }
+}

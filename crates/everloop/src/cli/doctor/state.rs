@@ -1,0 +1,128 @@
+//! The state folder: who may read it, whether the database and the journal are whole, who supervises.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use everloop_core::time::{Time, human};
+use everloop_store::{Ledger, Sqlite, replay};
+
+use super::{Chart, Finding, Remedy};
+use crate::cli::{Session, is_over};
+use crate::home::{Home, Owner};
+use crate::supervisor::read_state;
+use crate::ui::figures::here;
+use crate::ui::text::count;
+
+/// A last record later than now by more than this says that the clock was set back.
+const CLOCK_SLACK_MS: i64 = 60_000;
+
+/// The findings, and the ledger if it can be used.
+pub fn look(
+    home: &Home,
+    supervisor: Option<&Owner>,
+    remedy: &Remedy,
+    session: &Session,
+) -> (Vec<Finding>, Option<Sqlite>) {
+    let mut chart = Chart::new("state");
+    folder(&mut chart, home);
+    bell(&mut chart, home, remedy);
+    let ledger = match session.reader(home) {
+        Ok(Some(ledger)) => Some(ledger),
+        Ok(None) => {
+            chart.ok("nothing was ever written: no loops yet");
+            None
+        }
+        Err(failure) => {
+            let hint = "move it away to begin afresh; loops and journal are in it, so keep a copy";
+            chart.fail(failure.message, failure.hint.unwrap_or_else(|| hint.to_owned()));
+            None
+        }
+    };
+    if let Some(ledger) = &ledger {
+        database(&mut chart, ledger);
+        journal(&mut chart, ledger, session.now());
+    }
+    let usable = ledger.filter(|ledger| loops(&mut chart, ledger, supervisor));
+    (chart.findings, usable)
+}
+
+fn folder(chart: &mut Chart, home: &Home) {
+    let root = home.root();
+    let me = std::fs::metadata("/proc/self").map(|meta| meta.uid());
+    match std::fs::metadata(root) {
+        Err(e) => chart.fail(format!("`{}` cannot be read: {e}", root.display()), "name another one with --state-dir"),
+        Ok(meta) if me.is_ok_and(|me| me != meta.uid()) => {
+            chart.fail(
+                format!("`{}` belongs to somebody else", root.display()),
+                "name one of your own with --state-dir",
+            );
+        }
+        Ok(meta) if meta.mode() & 0o077 != 0 => {
+            chart.fail(format!("`{}` can be read by others", root.display()), format!("chmod 700 {}", root.display()));
+        }
+        Ok(_) => chart.ok(format!("{} is private", root.display())),
+    }
+}
+
+/// A supervisor listens on a pipe; anything else of that name only swallows knocks.
+fn bell(chart: &mut Chart, home: &Home, remedy: &Remedy) {
+    let Ok(meta) = std::fs::symlink_metadata(home.bell()) else { return };
+    if meta.file_type().is_fifo() {
+        return;
+    }
+    let text = format!("`{}` is not the pipe it should be", home.bell().display());
+    if remedy.mends() && std::fs::remove_file(home.bell()).is_ok() {
+        chart.fixed(text);
+    } else {
+        chart.warn(text, remedy.hint());
+    }
+}
+
+fn database(chart: &mut Chart, ledger: &Sqlite) {
+    let copy = "keep a copy of the folder; then `everloop replay` tells how far the journal can be trusted";
+    match ledger.check_integrity() {
+        Ok(wrong) if wrong.is_empty() => chart.ok("the database is sound"),
+        Ok(wrong) => chart.fail(format!("the database is damaged: {}", wrong.join("; ")), copy),
+        Err(e) => chart.fail(format!("the database cannot be checked: {e}"), copy),
+    }
+}
+
+fn journal(chart: &mut Chart, ledger: &Sqlite, now: Time) {
+    let mut last = None;
+    match replay::replay(ledger, |record| last = Some(record.at)) {
+        Ok(events) => chart.ok(format!("the journal is whole: {}", count(events, "record"))),
+        Err(e) => chart.fail(e.to_string(), "records before it can be trusted; keep a copy of the folder"),
+    }
+    if let Some(last) = last.filter(|last| last.0 > now.0 + CLOCK_SLACK_MS) {
+        let ahead = human(last.since(now));
+        chart.warn(
+            format!("the journal's last record is {ahead} in the future: the clock was set back"),
+            "set the clock",
+        );
+    }
+}
+
+/// Whether the states of all loops can be read.
+fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&Owner>) -> bool {
+    let states = ledger
+        .loops()
+        .map_err(crate::error::Failure::from)
+        .and_then(|rows| rows.iter().map(read_state).collect::<Result<Vec<_>, _>>());
+    let states = match states {
+        Ok(states) => states,
+        Err(failure) => {
+            chart.fail(failure.message, failure.hint.unwrap_or_else(|| "everloop replay".to_owned()));
+            return false;
+        }
+    };
+    let open = states.iter().filter(|s| !is_over(s)).count() as u64;
+    match supervisor {
+        Some(o) => {
+            chart.ok(format!("`everloop {}` supervises since {} (process {})", o.role, here(o.since), o.process.pid))
+        }
+        None if open > 0 => {
+            chart.warn(format!("{} not over and no supervisor runs", count(open, "loop")), "everloop up");
+        }
+        None => chart.ok("no supervisor runs, and no loop needs one"),
+    }
+    true
+}

@@ -1,0 +1,204 @@
+//! Loops and what they leave behind: agents that cannot be found, worktrees and turn folders of ended loops, processes
+//! without owner.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_agents::job;
+use everloop_agents::process;
+use everloop_agents::workspace::{Options, Workspace};
+use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_store::{Ledger, Sqlite};
+
+use super::{Chart, Finding, Remedy};
+use crate::cli::{Session, is_over};
+use crate::error::Failure;
+use crate::home::Home;
+use crate::supervisor::read_state;
+use crate::ui::text::count;
+
+/// The output of an ended loop's turns is worth something as long as somebody may ask what happened.
+const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+pub async fn look(
+    home: &Home,
+    ledger: Option<&Sqlite>,
+    remedy: &Remedy,
+    session: &Session,
+) -> Result<Vec<Finding>, Failure> {
+    let mut chart = Chart::new("work");
+    processes(&mut chart, home, remedy);
+    let Some(ledger) = ledger else { return Ok(chart.findings) };
+    let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    agents(&mut chart, &states);
+    worktrees(&mut chart, home, &states, remedy).await;
+    turn_folders(&mut chart, home, &states, remedy, session.now());
+    Ok(chart.findings)
+}
+
+fn agents(chart: &mut Chart, states: &[LoopState]) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for state in states.iter().filter(|s| !is_over(s)) {
+        let Some(program) = state.spec.agent.argv.first() else { continue };
+        let dir = Path::new(&state.spec.workspace.dir);
+        let subject = format!("agent `{program}` of loop {} ({})", state.id, state.name);
+        match find_program(program, &path, dir) {
+            Some(_) => chart.ok(format!("{subject} is there")),
+            None => chart
+                .fail(format!("{subject} is not there"), "install it, or give the loop another one in everloop.toml"),
+        }
+        if !dir.is_dir() {
+            chart.fail(
+                format!("the folder of loop {} is gone: {}", state.id, dir.display()),
+                format!("everloop stop {}", state.id),
+            );
+        }
+    }
+}
+
+/// Where a command would be found, as the shell does it.
+fn find_program(program: &str, path: &OsString, dir: &Path) -> Option<PathBuf> {
+    let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    if program.contains('/') {
+        return Some(dir.join(program)).filter(runs);
+    }
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(runs)
+}
+
+fn folders(dir: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+        .filter_map(|e| Some((e.file_name().into_string().ok()?, e.path())))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Worktrees are made again when they are needed, and all work is under refs: those of an ended loop are only in the way.
+async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy: &Remedy) {
+    let Some(parent) = home.work(&LoopId::new("x")).parent().map(Path::to_owned) else { return };
+    for (name, path) in folders(&parent) {
+        let id = LoopId::new(name);
+        let Some(state) = states.iter().find(|s| s.id == id) else {
+            let hint = "no loop of this name is known; look into it and remove it by hand";
+            chart.warn(format!("a folder of an unknown loop: {}", path.display()), hint);
+            continue;
+        };
+        if !is_over(state) || !(path.join("turn").exists() || path.join("verify").exists()) {
+            continue;
+        }
+        let text = format!("worktrees of the ended loop {id}: {}", path.display());
+        if !remedy.mends() {
+            chart.warn(text, remedy.hint());
+            continue;
+        }
+        let options = Options { owner: id.clone(), root: path.clone(), spec: state.spec.workspace.clone() };
+        let cleaned = match Workspace::open(options).await {
+            Ok(mut workspace) => workspace.cleanup().await,
+            Err(e) => Err(e),
+        };
+        match cleaned {
+            Ok(()) => chart.fixed(text),
+            Err(e) => {
+                chart.warn(format!("{text}: {e}"), "is its repository still there? if not, remove the folder by hand")
+            }
+        }
+    }
+}
+
+fn turn_folders(chart: &mut Chart, home: &Home, states: &[LoopState], remedy: &Remedy, now: Time) {
+    let Some(parent) = home.turn(&TurnId::new("x")).parent().map(Path::to_owned) else { return };
+    let old = |state: &LoopState| match &state.phase {
+        Phase::Ended { at, .. } => now.since(*at) > OUTPUT_KEPT,
+        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) => false,
+    };
+    let prefixes: Vec<String> = states.iter().filter(|s| old(s)).map(|s| format!("{}-", s.id)).collect();
+    let stale: Vec<PathBuf> = folders(&parent)
+        .into_iter()
+        .filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|(_, path)| path)
+        .collect();
+    if stale.is_empty() {
+        return;
+    }
+    let text = format!("{} of loops that ended more than a week ago", count(stale.len() as u64, "turn folder"));
+    if !remedy.mends() {
+        return chart.warn(text, remedy.hint());
+    }
+    match stale.iter().try_for_each(std::fs::remove_dir_all) {
+        Ok(()) => chart.fixed(text),
+        Err(e) => chart.warn(format!("{text}: {e}"), "remove them by hand"),
+    }
+}
+
+/// Processes that carry a job's mark although nobody looks after that job.
+fn processes(chart: &mut Chart, home: &Home, remedy: &Remedy) {
+    let root = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
+    let mut orphans: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    let spared = process::with_ancestors(std::process::id().cast_signed());
+    for pid in process::all().into_iter().filter(|pid| !spared.contains(pid)) {
+        let Some(job) = job_of(pid).filter(|job| job.starts_with(&root)) else { continue };
+        if !is_looked_after(&job) {
+            *orphans.entry(job).or_default() += 1;
+        }
+    }
+    if orphans.is_empty() {
+        return chart.ok("no process is left without owner");
+    }
+    for (job, number) in orphans {
+        let text = format!(
+            "{} of a job that is over: {}",
+            count(number as u64, "process").replace("processs", "processes"),
+            job.display()
+        );
+        if remedy.mends() {
+            job::reap_marked(job::JOB_VAR, job.as_os_str());
+            chart.fixed(text);
+        } else {
+            chart.warn(text, remedy.hint());
+        }
+    }
+}
+
+/// The job whose mark a process carries.
+fn job_of(pid: i32) -> Option<PathBuf> {
+    process::stat(pid).filter(process::Stat::is_alive)?;
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mark = format!("{}=", job::JOB_VAR);
+    let value = environment.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(mark.as_bytes()))?;
+    Some(PathBuf::from(OsString::from_vec(value.to_vec())))
+}
+
+/// Its shim lives, or is so young that it has not said who it is.
+fn is_looked_after(job: &Path) -> bool {
+    match job::started(job) {
+        Ok(Some(started)) => started.shim.is_alive(),
+        Ok(None) => job.is_dir(),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = dir.path().join("tool");
+        std::fs::write(&tool, "#!/bin/sh\n").unwrap();
+        let path = dir.path().as_os_str().to_owned();
+        assert_eq!(find_program("tool", &path, Path::new("/")), None, "it may not be executed");
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find_program("tool", &path, Path::new("/")), Some(tool.clone()));
+        assert_eq!(find_program("./tool", &OsString::new(), dir.path()), Some(dir.path().join("./tool")));
+        assert_eq!(find_program("no-such-tool", &path, Path::new("/")), None);
+    }
+}

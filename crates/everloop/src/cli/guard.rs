@@ -1,0 +1,218 @@
+//! `everloop guard`: what the guard remembers; hold everything, release a hold.
+//!
+//! A person's hold and release are events like the guard's own: written to the guard's state and to the journal in one
+//! transaction, with who and why.
+
+use everloop_core::action::Command;
+use everloop_core::event::Event;
+use everloop_core::guard::{Freeze, Scope};
+use everloop_core::ids::LoopId;
+use everloop_core::op::{Op, Refusal};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::parse_duration;
+use everloop_store::{Error, Ledger, Sqlite};
+use serde_json::json;
+
+use super::send::person;
+use super::{Session, is_over};
+use crate::error::{Code, Failure};
+use crate::supervisor::{node_id, read_state};
+use crate::ui::figures::moment;
+
+mod view;
+
+const HELP: &str = "Examples:
+  everloop guard status
+  everloop guard hold --reason \"the API key leaks\" --for 2h
+  everloop guard release account:default --reason \"new key is in place\"
+
+Scopes: `all`, `loop:ID`, `account:NAME`, `node:NAME`.";
+
+/// Somebody else may write at the same time; then it is read again and tried again.
+const ATTEMPTS: u32 = 8;
+
+/// Every start of a turn needs the guard's permit; here is what it remembers and what a person can do about it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with the guard.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Show every scope: freezes, cooldowns, waits, starts, spending; exits with 5 when something is frozen
+    Status,
+    /// Let nothing start in a scope; running turns go on to their end
+    Hold {
+        /// `all`, `loop:ID`, `account:NAME` or `node:NAME`
+        #[arg(default_value = "all", value_parser = parse_scope)]
+        scope: Scope,
+        /// Why, for `why` and the journal
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Release it by itself after this time
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+        time: Option<std::time::Duration>,
+    },
+    /// End a freeze; the reflexes begin afresh
+    Release {
+        /// Which scope [default: all that are frozen]
+        #[arg(value_parser = parse_scope)]
+        scope: Option<Scope>,
+        /// What was done about the cause, for the journal
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+}
+
+fn parse_scope(text: &str) -> Result<Scope, String> {
+    Scope::try_from(text.to_owned())
+}
+
+pub fn guard(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    match args.what {
+        What::Status => view::status(session),
+        What::Hold { scope, reason, time } => hold(scope, &reason, time, session),
+        What::Release { scope, reason } => release(scope, &reason, session),
+    }
+}
+
+fn loops(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
+    ledger.loops()?.iter().map(read_state).collect()
+}
+
+fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: &Session) -> Result<Code, Failure> {
+    let reason = reason_given(reason, "everloop guard hold --reason \"the API key leaks\"")?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let scope = known(scope, &ledger, session)?;
+    let by = person();
+    let now = session.now();
+    let freeze = Freeze {
+        cause: "person".to_owned(),
+        audit: vec![format!("{by}: {reason}")],
+        since: now,
+        until: time.map(|d| now + d),
+        canary_at: None,
+        canary_every_ms: 0,
+        by: Some(by),
+    };
+    write(&mut ledger, session, &scope, &Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, &[])?;
+    home.knock();
+    let look = session.ui.look(now);
+    let until = freeze.until.map_or_else(
+        || format!("until `everloop guard release {scope} --reason TEXT`"),
+        |at| format!("until {}", moment(at, now, &look.zone)),
+    );
+    let said = format!("{scope} is held {until}; running turns go on to their end");
+    session.ui.answer(&[said], &json!({ "scope": scope, "freeze": freeze }))?;
+    Ok(Code::Ok)
+}
+
+fn release(scope: Option<Scope>, reason: &str, session: &Session) -> Result<Code, Failure> {
+    let reason = reason_given(reason, "everloop guard release --reason \"the key was renewed\"")?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let frozen: Vec<Scope> =
+        ledger.guards()?.into_iter().filter(|(_, v)| v.state.freeze.is_some()).map(|(scope, _)| scope).collect();
+    let wanted = match scope {
+        None if frozen.is_empty() => return Err(nothing_frozen()),
+        None => frozen,
+        Some(scope) => {
+            let scope = resolve(scope, &ledger, session)?;
+            if !frozen.contains(&scope) {
+                return Err(not_frozen(&scope, &frozen));
+            }
+            vec![scope]
+        }
+    };
+    let wake = wake_calls(&ledger)?;
+    for scope in &wanted {
+        let event = Event::Released { scope: scope.clone(), by: person(), reason: reason.to_owned() };
+        let key = format!("guard.freeze:{scope}");
+        let mut extra = vec![Op::CloseTicket { key, answer: format!("released by {}: {reason}", person()) }];
+        extra.extend(wake.clone());
+        write(&mut ledger, session, scope, &event, &extra)?;
+    }
+    home.knock();
+    let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+    session.ui.answer(&[format!("released {}", names.join(", "))], &json!({ "released": names }))?;
+    Ok(Code::Ok)
+}
+
+fn reason_given<'a>(reason: &'a str, example: &str) -> Result<&'a str, Failure> {
+    let reason = reason.trim();
+    if reason.is_empty() {
+        return Err(Failure::usage("the reason is empty").hint(example));
+    }
+    Ok(reason)
+}
+
+/// Loops that wait for a frozen scope have no timer, or one that is hours away: they are told to look again.
+fn wake_calls(ledger: &Sqlite) -> Result<Vec<Op>, Failure> {
+    let held =
+        |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
+    let body = serde_json::to_string(&Command::Wake).expect("a command is plain data and always has a JSON form");
+    let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: person(), body: body.clone() };
+    Ok(loops(ledger)?.iter().filter(|s| held(s)).map(call).collect())
+}
+
+/// Applies an event to a guard: its state, the journal and `extra` in one transaction.
+fn write(ledger: &mut Sqlite, session: &Session, scope: &Scope, event: &Event, extra: &[Op]) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS {
+        let now = session.now();
+        let mut guard = ledger.guard(scope)?;
+        guard.state.apply(scope, event, now);
+        let mut batch = vec![
+            Op::SaveGuard { scope: scope.clone(), version: guard.version, state: Box::new(guard.state) },
+            Op::Append { owner: None, events: vec![event.clone()] },
+        ];
+        batch.extend_from_slice(extra);
+        match ledger.transact(now, &batch) {
+            Ok(_) => return Ok(()),
+            Err(Error::Refused(Refusal::Conflict { .. })) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Failure::failed(format!("the guard of {scope} is written by somebody else all the time")))
+}
+
+/// A loop may be named as everywhere else.
+fn resolve(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Failure> {
+    match scope {
+        Scope::Loop(word) => Ok(Scope::Loop(session.find_loop(ledger, Some(word.as_str()))?.0.id)),
+        other => Ok(other),
+    }
+}
+
+/// A hold on a name that nobody has would hold nothing and say nothing.
+fn known(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Failure> {
+    let scope = resolve(scope, ledger, session)?;
+    let loops = loops(ledger)?;
+    let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];
+    all.extend(loops.iter().map(|s| Scope::Account(s.spec.agent.account.clone())));
+    all.extend(ledger.guards()?.into_keys());
+    all.extend(loops.iter().filter(|s| !is_over(s)).map(|s| Scope::Loop(LoopId::new(s.id.as_str()))));
+    if matches!(scope, Scope::Loop(_)) || all.contains(&scope) {
+        return Ok(scope);
+    }
+    all.sort();
+    all.dedup();
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    Err(Failure::usage(format!("nobody works under `{scope}`")).hint(format!("there are: {}", names.join(", "))))
+}
+
+fn nothing_frozen() -> Failure {
+    Failure::usage("nothing is frozen").hint("`everloop guard status` shows what the guard remembers")
+}
+
+fn not_frozen(scope: &Scope, frozen: &[Scope]) -> Failure {
+    if frozen.is_empty() {
+        return nothing_frozen();
+    }
+    let names: Vec<String> = frozen.iter().map(ToString::to_string).collect();
+    Failure::usage(format!("`{scope}` is not frozen")).hint(format!("frozen are: {}", names.join(", ")))
+}

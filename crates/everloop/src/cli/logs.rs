@@ -1,0 +1,227 @@
+//! `everloop logs`: the journal as lines, and the output of turns. Reads only; following costs a look every 200 ms.
+
+use std::time::Duration;
+
+use everloop_core::ids::LoopId;
+use everloop_core::journal::Record;
+use everloop_core::time::{Time, parse_duration};
+use everloop_store::{Ledger, Sqlite};
+use jiff::civil;
+use jiff::tz::TimeZone;
+
+use super::{Session, is_over};
+use crate::error::{Code, Failure};
+use crate::supervisor::read_state;
+use crate::ui::{Format, event_line};
+
+mod output;
+
+const HELP: &str = "Examples:
+  everloop logs -f k3f9
+  everloop logs --since 2h -n 1000
+  everloop logs --since \"2026-11-15 21:00\" --json
+  everloop logs --turn k3f9-3.1 -f        # what the agent of that turn writes";
+
+/// Between two looks at the ledger: nobody sees the difference, and the machine does not feel it.
+const LOOK: Duration = Duration::from_millis(200);
+/// Records read at once.
+const CHUNK: usize = 500;
+/// Lines shown when nobody says how many.
+const LINES: usize = 50;
+
+/// Shows what happened, oldest first: of one loop, or of all of them, the guard and the supervisor.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Loop id or name [default: everything]
+    id: Option<String>,
+    /// Go on showing what happens, until the loop is over
+    #[arg(short, long)]
+    follow: bool,
+    /// Show this many lines [default: 50, or with --since all of them]
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+    /// Only what happened after this: `2h` (ago), `21:00`, `2026-11-15`, `2026-11-15 21:00`, `2026-11-15T21:00:00Z`
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Show what the agent of this turn wrote instead; an id (`k3f9-3.1`) or, with a loop, a number
+    #[arg(long, value_name = "TURN", conflicts_with_all = ["lines", "since"])]
+    turn: Option<String>,
+}
+
+pub fn logs(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
+    if let Some(turn) = &args.turn {
+        return output::show(turn, args, session, &ledger);
+    }
+    let owner = match &args.id {
+        Some(word) => Some(session.find_loop(&ledger, Some(word))?.0.id),
+        None => None,
+    };
+    let printer = Printer { session, zone: TimeZone::system() };
+    let start = Start { owner: owner.as_ref(), lines: args.lines, since: since(args, session)? };
+    let last = show(&ledger, &start, &printer)?;
+    if args.follow {
+        follow(&ledger, owner.as_ref(), last, &printer)?;
+    }
+    Ok(Code::Ok)
+}
+
+fn since(args: &Args, session: &Session) -> Result<Option<Time>, Failure> {
+    let Some(text) = &args.since else { return Ok(None) };
+    let point = point_in_time(text, session.now(), &TimeZone::system());
+    point.map(Some).ok_or_else(|| {
+        Failure::usage(format!("`{text}` is not a point in time"))
+            .hint("write it like `2h`, `21:00` or `2026-11-15 21:00`")
+    })
+}
+
+/// How long ago, a time of today, a day, a day and a time, or an exact timestamp.
+fn point_in_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
+    if let Ok(ago) = parse_duration(text) {
+        return Some(now - ago);
+    }
+    if let Ok(exact) = text.parse::<jiff::Timestamp>() {
+        return Some(Time(exact.as_millisecond()));
+    }
+    let today = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone()).date();
+    let local = text
+        .parse::<civil::DateTime>()
+        .or_else(|_| text.parse::<civil::Date>().map(|d| d.to_datetime(civil::Time::midnight())))
+        .or_else(|_| text.parse::<civil::Time>().map(|t| today.to_datetime(t)))
+        .ok()?;
+    Some(Time(local.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond()))
+}
+
+/// Where a listing begins.
+struct Start<'a> {
+    owner: Option<&'a LoopId>,
+    lines: Option<usize>,
+    since: Option<Time>,
+}
+
+/// Prints records as they are wanted.
+struct Printer<'a> {
+    session: &'a Session,
+    zone: TimeZone,
+}
+
+impl Printer<'_> {
+    fn print(&self, records: &[Record]) -> Result<(), Failure> {
+        let ui = &self.session.ui;
+        for record in records {
+            match ui.format() {
+                Format::Json => ui.json(record)?,
+                Format::Text => ui.out(&event_line(record, &self.zone))?,
+            }
+            if ui.closed() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Prints what is there; returns the number after which following begins.
+fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64, Failure> {
+    let end = ledger.last_seq()?;
+    let Some(since) = start.since else {
+        let records = ledger.journal_tail(start.owner, start.lines.unwrap_or(LINES))?;
+        printer.print(&records)?;
+        return Ok(records.last().map_or(end, |r| r.seq.max(end)));
+    };
+    let mut after = before(ledger, since, end)?;
+    let mut kept: Vec<Record> = Vec::new();
+    loop {
+        let records = ledger.journal(after, start.owner, CHUNK)?;
+        let Some(last) = records.last() else { break };
+        after = last.seq;
+        match start.lines {
+            None => printer.print(&records)?,
+            Some(lines) => {
+                kept.extend(records);
+                kept.drain(..kept.len().saturating_sub(lines));
+            }
+        }
+    }
+    printer.print(&kept)?;
+    Ok(after.max(end))
+}
+
+/// The number of the last record before a point in time. Numbers and times grow together, so 17 looks find one of 100,000.
+fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Failure> {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low.midpoint(high);
+        let later = ledger.journal_raw(middle, 1)?.first().is_none_or(|row| row.at >= since);
+        if later { high = middle } else { low = middle + 1 }
+    }
+    Ok(low)
+}
+
+/// Shows what comes, until the loop is over or nobody reads.
+fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Printer<'_>) -> Result<(), Failure> {
+    let mut seen = None;
+    loop {
+        let version = ledger.data_version()?;
+        if seen != Some(version) {
+            seen = Some(version);
+            // Asked before the records are read: an end that comes in between is seen the next time.
+            let over = owner.map(|id| ended(ledger, id)).transpose()?.unwrap_or(false);
+            loop {
+                let records = ledger.journal(after, owner, CHUNK)?;
+                let Some(last) = records.last() else { break };
+                after = last.seq;
+                printer.print(&records)?;
+            }
+            if over {
+                return Ok(());
+            }
+        }
+        if printer.session.ui.closed() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn ended(ledger: &Sqlite, id: &LoopId) -> Result<bool, Failure> {
+    match ledger.get_loop(id)? {
+        Some(row) => Ok(is_over(&read_state(&row)?)),
+        None => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::event::Event;
+    use everloop_core::op::Op;
+
+    use super::*;
+
+    #[test]
+    fn points_in_time_are_read_in_the_readers_zone() {
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let now = Time(1_794_776_400_000); // 2026-11-15 21:00 UTC, 22:00 here
+        let read = |text| point_in_time(text, now, &zone).map(|t| (t.0 - now.0) / 60_000);
+        assert_eq!(read("2h"), Some(-120));
+        assert_eq!(read("21:30"), Some(-30));
+        assert_eq!(read("2026-11-15 21:30"), Some(-30));
+        assert_eq!(read("2026-11-15T21:30:00Z"), Some(30));
+        assert_eq!(read("2026-11-15"), Some(-22 * 60));
+        assert_eq!(read("yesterday-ish"), None);
+    }
+
+    #[test]
+    fn the_first_record_after_a_time_is_found_without_reading_all() {
+        let mut ledger = Sqlite::in_memory().unwrap();
+        for at in [10, 20, 20, 30, 40] {
+            let note = Event::Note { text: at.to_string() };
+            ledger.transact(Time(at), &[Op::Append { owner: None, events: vec![note] }]).unwrap();
+        }
+        let found: Vec<u64> =
+            [0, 10, 11, 20, 25, 40, 41].iter().map(|t| before(&ledger, Time(*t), 5).unwrap()).collect();
+        assert_eq!(found, [0, 0, 1, 1, 3, 4, 5]);
+    }
+}

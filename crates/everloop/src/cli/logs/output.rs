@@ -1,0 +1,124 @@
+//! `everloop logs --turn`: what an agent wrote, and while it runs what it writes.
+
+use std::path::PathBuf;
+
+use everloop_agents::job::{self, Stream};
+use everloop_core::ids::TurnId;
+use everloop_core::state::{LoopState, Phase};
+use everloop_store::Sqlite;
+use serde_json::json;
+
+use super::{Args, LOOK};
+use crate::cli::Session;
+use crate::error::{Code, Failure};
+use crate::ui::Format;
+
+/// As much as is shown of each stream: both ends of it.
+const SHOWN_BYTES: u64 = 1 << 20;
+/// As much is compared to find what is new. A turn that writes more between two looks is shown with gaps.
+const WINDOW_BYTES: u64 = 64 << 10;
+
+pub fn show(word: &str, args: &Args, session: &Session, ledger: &Sqlite) -> Result<Code, Failure> {
+    let (turn, dir) = find(word, args, session, ledger)?;
+    if args.follow && session.ui.format() == Format::Text {
+        follow(&dir, session)?;
+        return Ok(Code::Ok);
+    }
+    let read = |stream| job::both_ends(&dir, stream, SHOWN_BYTES).map_err(|e| unreadable(&turn, &e));
+    let (out, err) = (read(Stream::Out)?, read(Stream::Err)?);
+    let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+    if !err.trim().is_empty() {
+        lines.push("--- stderr ---".to_owned());
+        lines.extend(err.lines().map(str::to_owned));
+    }
+    let running = job::record(&dir).map_err(|e| unreadable(&turn, &e))?.is_none();
+    session.ui.answer(&lines, &json!({ "turn": turn, "running": running, "stdout": out, "stderr": err }))?;
+    Ok(Code::Ok)
+}
+
+fn unreadable(turn: &TurnId, error: &job::Error) -> Failure {
+    Failure::failed(format!("the output of turn `{turn}` cannot be read")).because(error)
+}
+
+/// The turn that is meant, and its folder.
+fn find(word: &str, args: &Args, session: &Session, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
+    let turn = match word.parse::<u32>() {
+        Ok(number) => {
+            let (_, state) = session.find_loop(ledger, args.id.as_deref())?;
+            by_number(&state, number).ok_or_else(|| {
+                Failure::usage(format!("loop `{}` remembers no turn {number}", state.id))
+                    .hint(format!("`everloop show {}` lists its turns", state.id))
+            })?
+        }
+        Err(_) => TurnId::new(word),
+    };
+    let dir = session.home()?.turn(&turn);
+    // A name with slashes would lead out of the folder of turns.
+    if word.contains('/') || !dir.is_dir() {
+        return Err(Failure::usage(format!("there is no output of turn `{word}`"))
+            .hint("`everloop show ID` lists the turns of a loop; the output of old ones is removed"));
+    }
+    Ok((turn, dir))
+}
+
+fn by_number(state: &LoopState, number: u32) -> Option<TurnId> {
+    let running = match &state.phase {
+        Phase::Turn(turn) if turn.number == number => Some(turn.id.clone()),
+        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) | Phase::Ended { .. } => None,
+    };
+    running.or_else(|| state.tries.iter().find(|t| t.number == number).map(|t| t.turn.clone()))
+}
+
+fn follow(dir: &std::path::Path, session: &Session) -> Result<(), Failure> {
+    let failed = |e: job::Error| Failure::failed(format!("cannot read `{}`", dir.display())).because(&e);
+    let mut seen = [String::new(), String::new()];
+    loop {
+        // Asked before the output is read: what comes in between is shown the next time.
+        let over = job::record(dir).map_err(failed)?.is_some() || is_gone(dir).map_err(failed)?;
+        for (stream, seen) in [Stream::Out, Stream::Err].into_iter().zip(&mut seen) {
+            let now = job::output(dir, stream, WINDOW_BYTES).map_err(failed)?;
+            // Only whole lines, unless nothing more will come.
+            let whole = if over { now.len() } else { now.rfind('\n').map_or(0, |i| i + 1) };
+            let new = fresh(seen, &now[..whole]);
+            if !new.is_empty() {
+                session.ui.out(new.strip_suffix('\n').unwrap_or(new))?;
+            }
+            now[..whole].clone_into(seen);
+        }
+        if over || session.ui.closed() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The shim was there and is no more, without a record.
+fn is_gone(dir: &std::path::Path) -> Result<bool, job::Error> {
+    Ok(job::started(dir)?.is_some_and(|s| !s.shim.is_alive()) && job::record(dir)?.is_none())
+}
+
+/// What `now` holds beyond `seen`, when both are the last part of a growing text.
+fn fresh<'a>(seen: &str, now: &'a str) -> &'a str {
+    if let Some(new) = now.strip_prefix(seen) {
+        return new;
+    }
+    // The window moved on and now begins somewhere in a line; its whole lines are looked for among those seen.
+    let lines = now.find('\n').map_or("", |end| &now[end + 1..]);
+    let starts = seen.match_indices('\n').map(|(end, _)| &seen[end + 1..]).filter(|rest| !rest.is_empty());
+    starts.into_iter().find_map(|rest| lines.strip_prefix(rest)).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_found_in_a_sliding_window() {
+        assert_eq!(fresh("", "a\nb\n"), "a\nb\n");
+        assert_eq!(fresh("a\nb\n", "a\nb\nc\n"), "c\n");
+        assert_eq!(fresh("one\ntwo\nthree\n", "e\ntwo\nthree\nfour\n"), "four\n");
+        assert_eq!(fresh("a\nb\n", "a\nb\n"), "");
+        assert_eq!(fresh("a\nb\n", "x\ny\n"), "x\ny\n");
+        assert_eq!(fresh("ää\nö\n", "ä\nö\nü\n"), "ü\n");
+    }
+}

@@ -1,0 +1,77 @@
+//! `everloop prompt`: the prompt that the next turn would get.
+
+use everloop_core::op::TaskState;
+use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use serde_json::json;
+
+use everloop_core::op::TaskRow;
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::supervisor::prompt::render;
+
+const HELP: &str = "Examples:
+  everloop prompt
+  everloop prompt k3f9 | my-agent";
+
+/// Queued tasks of a loop that are looked at for the next one; the supervisor looks at as many.
+const BOARD_LOOK: usize = 100;
+
+/// Goal, scoreboard, failing output, what was tried, messages, what is left. While a turn runs: that turn's.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Loop id or name [default: the one in this folder]
+    id: Option<String>,
+}
+
+pub fn prompt(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
+    let (_, mut state) = session.find_loop(&ledger, args.id.as_deref())?;
+    let now = session.now();
+    let task = match &state.phase {
+        Phase::Turn(turn) => ledger.task(&turn.task)?,
+        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Ended { .. } => {
+            let task = next_task(&ledger, &state, now)?;
+            look_ahead(&mut state, task.as_ref());
+            task
+        }
+    };
+    let text = render(&state, task.as_ref(), now)?;
+    session.ui.answer(&[text.trim_end().to_owned()], &json!({ "loop": state.id, "prompt": text }))?;
+    Ok(Code::Ok)
+}
+
+/// The task of the next turn, unless it is one that the loop will make for itself.
+fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<TaskRow>, Failure> {
+    if let (true, Some(task)) = (state.retry, &state.task) {
+        let row = ledger.task(task)?;
+        if row.as_ref().is_some_and(|r| matches!(r.state, TaskState::Queued | TaskState::Leased { .. })) {
+            return Ok(row);
+        }
+    }
+    let owner = Owner::Loop(state.id.clone());
+    let mut rows = ledger.tasks(&TaskFilter { owner, states: vec![StateName::Queued], limit: BOARD_LOOK })?;
+    rows.retain(|r| r.task.kind != "batch" && r.task.ready_at <= now);
+    rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
+    for row in rows {
+        let mut ready = true;
+        for dep in &row.task.deps {
+            ready &= ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
+        }
+        if ready {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}
+
+/// The number and the task that the next turn will have.
+fn look_ahead(state: &mut LoopState, task: Option<&TaskRow>) {
+    state.started += 1;
+    let own = everloop_core::ids::TaskId::of_loop(&state.id, state.task_number + 1);
+    state.task = Some(task.map_or(own, |row| row.task.id.clone()));
+}

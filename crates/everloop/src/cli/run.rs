@@ -1,0 +1,251 @@
+//! `everloop run`: work on a goal until its checks pass.
+
+use std::collections::BTreeSet;
+
+use everloop_core::action::Command;
+use everloop_core::event::Ending;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Op;
+use everloop_core::spec::WorkspaceMode;
+use everloop_core::state::{LoopState, Phase};
+use everloop_store::{Ledger, Sqlite};
+
+use super::{Session, send, up};
+use crate::config::{Flags, ResolvedLoop};
+use crate::error::{Code, Failure};
+use crate::home::Home;
+use crate::supervisor::{Interrupt, Notice, Options, Reach, SUPERVISOR, Supervisor, Until};
+use crate::ui::{Format, figures};
+
+mod create;
+mod follow;
+mod watch;
+
+pub use create::add_configured;
+
+/// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after the running turn, twice
+/// stops the agent; running the same command again goes on where it was.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}' -n 20")]
+pub struct Args {
+    /// What is to be reached; without it, the loop of everloop.toml is run
+    goal: Option<String>,
+    /// A loop of everloop.toml
+    #[arg(long = "loop", value_name = "NAME", conflicts_with = "goal")]
+    name: Option<String>,
+    /// A command that passes (exit 0) when the goal is reached; repeat for several
+    #[arg(long = "check", short = 'c', value_name = "CMD")]
+    checks: Vec<String>,
+    /// An agent of everloop.toml
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Any command as agent; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
+    #[arg(long, value_name = "CMD")]
+    agent_cmd: Option<String>,
+    /// Names of environment variables that the agent may see; their values are redacted from all output
+    #[arg(long = "env", value_name = "NAME")]
+    env: Vec<String>,
+    /// End after this many turns
+    #[arg(short = 'n', long, value_name = "N")]
+    max_turns: Option<u32>,
+    /// End after this time (90s, 15m, 8h)
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<String>,
+    /// End at this point in time (2026-12-24T07:00)
+    #[arg(long, value_name = "WHEN")]
+    deadline: Option<String>,
+    /// End when this much is spent (by the agent's price per turn)
+    #[arg(long, value_name = "USD")]
+    max_usd: Option<f64>,
+    /// End when this many tokens are used
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// End after this many starts of the agent, also failed ones
+    #[arg(long, value_name = "N")]
+    max_calls: Option<u64>,
+    /// Least time between two starts [default: 15s]; 0 for commands that cost nothing
+    #[arg(long, value_name = "TIME")]
+    gap: Option<String>,
+    /// Stop a turn after this time [default: 2h]
+    #[arg(long, value_name = "TIME")]
+    turn_wall: Option<String>,
+    /// Stop a turn without a sign of life for this long [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    turn_silence: Option<String>,
+    /// Work in this folder itself instead of a private worktree
+    #[arg(long)]
+    in_place: bool,
+    /// When work moves onto your branch: `progress` (more checks pass) or `reached` (all pass)
+    #[arg(long, value_name = "WHEN")]
+    integrate: Option<String>,
+    /// A command to run in each new worktree first (npm ci)
+    #[arg(long, value_name = "CMD")]
+    setup: Option<String>,
+    /// Start from your uncommitted changes instead of the last commit
+    #[arg(long)]
+    include_dirty: bool,
+    /// Existing files that no turn may change (glob); besides tests, CI and the checks' own files
+    #[arg(long, value_name = "GLOB")]
+    protect: Vec<String>,
+    /// Files that turns may change although they are protected by default (glob)
+    #[arg(long, value_name = "GLOB")]
+    unprotect: Vec<String>,
+    /// Hand it to a supervisor in the background and return
+    #[arg(long)]
+    detach: bool,
+    /// Start afresh even if the same loop is unfinished
+    #[arg(long)]
+    new: bool,
+    /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl Args {
+    fn flags(&self) -> Flags {
+        Flags {
+            agent: self.agent.clone(),
+            agent_cmd: self.agent_cmd.clone(),
+            checks: self.checks.clone(),
+            protect: self.protect.clone(),
+            unprotect: self.unprotect.clone(),
+            in_place: self.in_place,
+            integrate: self.integrate.clone(),
+            setup: self.setup.clone(),
+            include_dirty: self.include_dirty,
+            max_turns: self.max_turns,
+            max_time: self.max_time.clone(),
+            deadline: self.deadline.clone(),
+            max_usd: self.max_usd,
+            max_tokens: self.max_tokens,
+            max_calls: self.max_calls,
+            gap: self.gap.clone(),
+            turn_wall: self.turn_wall.clone(),
+            turn_silence: self.turn_silence.clone(),
+        }
+    }
+}
+
+pub fn run(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    let wanted = create::resolve(&args, session)?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let (state, origin) = create::find_or_create(&wanted, &args, session, &home, &mut ledger)?;
+    announce(session, &state, &wanted, &origin)?;
+    if args.detach {
+        return detach(session, &home, &mut ledger, &state);
+    }
+    if origin == create::Origin::Resumed {
+        wake_up(session, &mut ledger, &state, &wanted)?;
+    }
+    attend(&args, session, &home, &state.id)
+}
+
+/// A loop that ended before its goal (stopped, exhausted) goes on with the bounds of this command.
+fn wake_up(session: &Session, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
+    let mut bounds = wanted.bounds.clone();
+    if matches!(&state.phase, Phase::Ended { ending: Ending::Exhausted { .. } | Ending::Stopped { .. } | Ending::Failed { .. }, .. }) {
+        bounds.max_turns = bounds.max_turns.map(|n| n.max(1).saturating_add(state.turns));
+    } else if state.paused.is_none() {
+        return Ok(());
+    }
+    let command = Command::Resume { bounds: Some(bounds) };
+    let body = serde_json::to_string(&command).expect("a command is plain data and always has a JSON form");
+    ledger.transact(session.now(), &[Op::Signal { to: state.id.to_string(), by: send::person(), body }])?;
+    Ok(())
+}
+
+/// Says before anything starts what will happen and what it may cost at most.
+fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin: &create::Origin) -> Result<(), Failure> {
+    let ui = &session.ui;
+    let verb = if *origin == create::Origin::Resumed { "resuming" } else { "starting" };
+    ui.talk(&format!("{verb} loop {} ({}): {}", state.id, state.name, crate::ui::text::clean(&state.spec.goal)));
+    let place = match &state.spec.workspace.mode {
+        WorkspaceMode::Git { target } => {
+            let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
+            format!("in private worktrees of {}; finished work moves onto {branch}", state.spec.workspace.dir)
+        }
+        WorkspaceMode::InPlace => format!("directly in {}", state.spec.workspace.dir),
+    };
+    ui.talk(&format!("  works {place}"));
+    ui.talk(&format!("  at most: {}", figures::ceiling(&state.spec)));
+    for warning in &wanted.warnings {
+        ui.warn(warning);
+    }
+    Ok(())
+}
+
+/// Hands the loop to a supervisor in the background.
+fn detach(session: &mut Session, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
+    attend_elsewhere(session, home, ledger, &state.id)?;
+    let daemon = home.owner().is_some_and(|o| o.role == "up");
+    if !daemon {
+        up::start_in_background(home)?;
+    }
+    let told = serde_json::json!({ "loop": state.id, "name": state.name, "detached": true });
+    session.ui.said(&format!("{} runs in the background; `everloop logs -f {}` follows it", state.id, state.id), &told)?;
+    Ok(Code::Ok)
+}
+
+fn attend_elsewhere(session: &Session, home: &Home, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
+    let body = serde_json::to_string(&Notice::Attend { id: id.clone() }).expect("a notice always has a JSON form");
+    ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
+    home.knock();
+    Ok(())
+}
+
+/// Supervises the loop, or follows it while another process does; whichever is gone first, the loop goes on.
+fn attend(args: &Args, session: &mut Session, home: &Home, id: &LoopId) -> Result<Code, Failure> {
+    let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
+    let mut interrupted = None;
+    loop {
+        match home.own("run", session.now())? {
+            Ok(ownership) => {
+                let reach = Reach::Only(BTreeSet::from([id.clone()]));
+                let options = Options { home: home.clone(), reach, until: Until::LoopsEnd, shim: up::own_shim()? };
+                let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
+                interrupted = up::block_on(supervisor.run(&mut watcher))??;
+            }
+            Err(_) => {
+                let mut ledger = session.writer(home)?;
+                attend_elsewhere(session, home, &mut ledger, id)?;
+                follow::follow(session, home, &mut watcher, id)?;
+            }
+        }
+        watcher.finish();
+        let ledger = session.writer(home)?;
+        let (_, state) = session.find_loop(&ledger, Some(id.as_str()))?;
+        let held = watcher.held();
+        match (&state.phase, interrupted, held) {
+            (Phase::Ended { ending, .. }, _, _) => return report(session, &state, ending, interrupted),
+            (_, Some(interrupt), _) => {
+                session.ui.talk(&format!("loop {id} is not over; the same command goes on with it"));
+                return Ok(code_of(interrupt));
+            }
+            (_, None, Some(code)) => {
+                session.ui.talk(&everloop_core::why::why(&state, session.now(), &|t| figures::here(t)));
+                return Ok(code);
+            }
+            (_, None, None) => {}
+        }
+    }
+}
+
+fn code_of(interrupt: Interrupt) -> Code {
+    match interrupt {
+        Interrupt::Int => Code::Interrupted,
+        Interrupt::Term => Code::Terminated,
+    }
+}
+
+fn report(session: &Session, state: &LoopState, ending: &Ending, interrupt: Option<Interrupt>) -> Result<Code, Failure> {
+    let summary = crate::ui::summary(state, session.ui.paint());
+    match session.ui.format() {
+        Format::Text => session.ui.out_lines(&summary)?,
+        Format::Json => session.ui.json(state)?,
+    }
+    Ok(match (ending, interrupt) {
+        (Ending::Stopped { .. }, Some(interrupt)) => code_of(interrupt),
+        (ending, _) => Code::of(ending),
+    })
+}

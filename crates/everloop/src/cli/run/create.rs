@@ -1,0 +1,195 @@
+//! From flags and files to a loop in the ledger.
+
+use std::path::{Path, PathBuf};
+
+use everloop_agents::protect;
+use everloop_agents::workspace::{self, Place, Workspace as Shop};
+use everloop_core::event::{Ending, Event};
+use everloop_core::ids::LoopId;
+use everloop_core::op::Op;
+use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::state::{LoopState, Phase};
+use everloop_store::{Ledger, Sqlite};
+use jiff::tz::TimeZone;
+
+use super::Args;
+use crate::cli::{Session, up};
+use crate::config::{self, Moment, Overrides, ResolvedLoop, Workspace};
+use crate::error::{Code, Failure};
+use crate::home::Home;
+use crate::supervisor::read_state;
+
+/// Where the loop came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was just made.
+    Made,
+    /// The same goal with the same checks was unfinished.
+    Resumed,
+}
+
+/// What the user wants, from flags, environment and files.
+pub fn resolve(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
+    let mut wanted = chosen(args, session)?;
+    wanted.agent.pass_env.extend(args.env.iter().cloned());
+    Ok(wanted)
+}
+
+fn chosen(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
+    let dir = config::find(&session.dir).unwrap_or(&session.dir);
+    let user = config::user_dir(|name| std::env::var(name).ok());
+    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags()))?;
+    let moment = moment(session);
+    if let Some(goal) = &args.goal {
+        return Ok(config.one_off(goal, &moment).map_err(|e| without_file(e.into(), dir))?);
+    }
+    let names = config.loops();
+    let name = match (&args.name, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, []) => {
+            return Err(Failure::usage("there is no goal")
+                .hint("everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}', or `everloop init`"));
+        }
+        (None, several) => {
+            return Err(Failure::usage("everloop.toml holds several loops")
+                .hint(format!("name one: everloop run --loop {}", several.join(" | "))));
+        }
+    };
+    Ok(config.resolve(name, &moment)?)
+}
+
+/// What is wrong with a loop that stands in no file is wrong with the command line.
+fn without_file(mut failure: Failure, dir: &Path) -> Failure {
+    if failure.code == Code::BadConfig && !dir.join(config::PROJECT_FILE).exists() {
+        failure.code = Code::Usage;
+    }
+    failure
+}
+
+pub fn moment(session: &Session) -> Moment {
+    Moment { now: session.now(), zone: TimeZone::system() }
+}
+
+/// The unfinished loop with the same goal and checks in the same folder, or a new one.
+pub fn find_or_create(
+    wanted: &ResolvedLoop,
+    args: &Args,
+    session: &Session,
+    home: &Home,
+    ledger: &mut Sqlite,
+) -> Result<(LoopState, Origin), Failure> {
+    if !args.new {
+        for row in ledger.loops()? {
+            let state = read_state(&row)?;
+            if is_same(&state, wanted) {
+                return Ok((state, Origin::Resumed));
+            }
+        }
+    }
+    Ok((create(wanted, session, home, ledger)?, Origin::Made))
+}
+
+fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
+    let runs = |checks: &[everloop_core::spec::CheckSpec]| -> Vec<(String, String)> {
+        checks.iter().map(|c| (c.name.clone(), c.run.clone())).collect()
+    };
+    let over = matches!(&state.phase, Phase::Ended { ending: Ending::Reached, .. });
+    !over
+        && state.spec.goal == wanted.goal
+        && Path::new(&state.spec.workspace.dir) == wanted.workspace.dir
+        && state.spec.agent.argv == wanted.agent.argv
+        && runs(&state.spec.checks) == runs(&wanted.checks)
+}
+
+/// Adds the loops of an everloop.toml in this folder that are not known yet.
+pub fn add_configured(session: &Session, ledger: &mut Sqlite) -> Result<(), Failure> {
+    let Some(dir) = config::find(&session.dir) else { return Ok(()) };
+    let user = config::user_dir(|name| std::env::var(name).ok());
+    let config = config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?;
+    let home = session.home()?;
+    let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    for wanted in config.check(&moment(session))? {
+        // Also one that has reached its goal is known: `up` does not start it a second time.
+        let mine = |s: &LoopState| s.name == wanted.name && Path::new(&s.spec.workspace.dir) == wanted.workspace.dir;
+        if !known.iter().any(mine) {
+            let state = create(&wanted, session, &home, ledger)?;
+            session.ui.talk(&format!("added loop {} ({}) from everloop.toml", state.id, state.name));
+        }
+    }
+    Ok(())
+}
+
+fn create(wanted: &ResolvedLoop, session: &Session, home: &Home, ledger: &mut Sqlite) -> Result<LoopState, Failure> {
+    let id = draw_id(ledger)?;
+    let spec = up::block_on(complete(wanted, &id, home))??;
+    let now = session.now();
+    let state = LoopState::new(id.clone(), wanted.name.clone(), spec.clone(), now);
+    let created = Event::LoopCreated { name: wanted.name.clone(), spec: Box::new(spec) };
+    let save = Op::SaveLoop {
+        id: id.clone(),
+        version: 0,
+        phase: state.phase.label().to_owned(),
+        state: serde_json::to_string(&state).expect("a state is plain data and always has a JSON form"),
+    };
+    ledger.transact(now, &[Op::Append { owner: Some(id), events: vec![created] }, save])?;
+    Ok(state)
+}
+
+/// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
+async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home) -> Result<LoopSpec, Failure> {
+    let dir = &wanted.workspace.dir;
+    let cannot = |e: workspace::Error| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
+    let place = workspace::discover(dir).await.map_err(cannot)?;
+    let mode = match (wanted.workspace.kind, &place) {
+        (Workspace::InPlace, _) | (Workspace::Auto, Place::Folder(_)) => WorkspaceMode::InPlace,
+        (Workspace::Auto | Workspace::Git, Place::Git(_)) => place.mode(id),
+        (Workspace::Git, Place::Folder(_)) => {
+            return Err(Failure::usage(format!("`{}` is not in a git repository", dir.display()))
+                .hint("run `git init` there, or use --in-place"));
+        }
+    };
+    let mut spec = wanted.spec(mode.clone());
+    // Seen from a clean checkout: what is built later or lies about uncommitted is no part of a check.
+    let options = workspace::Options { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
+    let mut shop = Shop::open(options).await.map_err(cannot)?;
+    let cwd = shop.check_out_verify(None).await.map_err(cannot)?;
+    let (root, below) = match (&mode, &place) {
+        (WorkspaceMode::Git { .. }, Place::Git(repository)) => (top_of(&cwd, &repository.below), repository.below.clone()),
+        _ => (cwd.clone(), PathBuf::new()),
+    };
+    let runs = spec.checks.iter().map(|c| c.run.as_str());
+    let named = protect::files_of_checks(runs, &root, &below);
+    // The checks' own files come first, so that an exception of the operator's can still name one.
+    spec.workspace.protect.splice(0..0, named);
+    for check in &mut spec.checks {
+        let pinned = protect::pin(&check.run, &cwd);
+        check.pin = pinned.map_err(|e| Failure::failed(format!("cannot pin check `{}`", check.name)).because(&e))?;
+    }
+    Ok(spec)
+}
+
+/// The root of the checkout that `cwd` lies `below`.
+fn top_of(cwd: &Path, below: &Path) -> PathBuf {
+    cwd.ancestors().nth(below.components().count()).unwrap_or(cwd).to_owned()
+}
+
+/// A short id that nobody has yet.
+fn draw_id(ledger: &Sqlite) -> Result<LoopId, Failure> {
+    use std::hash::{BuildHasher, RandomState};
+    // Without letters and digits that look alike.
+    const ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    for round in 0u64.. {
+        let mut bits = RandomState::new().hash_one(round);
+        let mut id = String::new();
+        for _ in 0..4 {
+            id.push(char::from(ALPHABET[(bits % ALPHABET.len() as u64) as usize]));
+            bits /= ALPHABET.len() as u64;
+        }
+        let id = LoopId::new(id);
+        if ledger.get_loop(&id)?.is_none() {
+            return Ok(id);
+        }
+    }
+    unreachable!("the range above has no end")
+}

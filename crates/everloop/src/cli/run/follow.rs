@@ -1,0 +1,37 @@
+//! Watching a loop that another process supervises; ends when the loop does, or when that process is gone.
+
+use std::time::Duration;
+
+use everloop_core::ids::LoopId;
+use everloop_core::state::Phase;
+use everloop_store::Ledger;
+
+use super::watch::Foreground;
+use crate::cli::Session;
+use crate::error::Failure;
+use crate::home::Home;
+use crate::supervisor::{Watcher, read_state};
+
+/// How often the ledger is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// Records read at once.
+const ROUND: usize = 200;
+
+/// Shows what happens to the loop until somebody has to take over or it is over.
+pub fn follow(session: &Session, home: &Home, watcher: &mut Foreground<'_>, id: &LoopId) -> Result<(), Failure> {
+    let ledger = session.writer(home)?;
+    let mut seen = ledger.last_seq()?;
+    loop {
+        for record in ledger.journal(seen, Some(id), ROUND)? {
+            seen = record.seq;
+            watcher.say(&record);
+        }
+        let Some(row) = ledger.get_loop(id)? else { return Ok(()) };
+        let state = read_state(&row)?;
+        watcher.beat(&state, None, session.now());
+        if matches!(state.phase, Phase::Ended { .. }) || !home.is_owned() || watcher.wants_to_go() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,103 @@
+//! A loop in full: the summary, its limits, and every turn that it remembers.
+
+use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::state::{LoopState, Phase, Try};
+use everloop_core::time::human;
+use everloop_core::why::why;
+use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use serde_json::json;
+
+use crate::cli::Session;
+use crate::error::{Code, Failure};
+use crate::ui::figures::{ceiling, moment};
+use crate::ui::status::Look;
+use crate::ui::summary;
+use crate::ui::table::Table;
+use crate::ui::text::{clean, clean_lines, fit};
+
+/// Lines shown of the output of a check that does not pass.
+const OUTPUT_LINES: usize = 20;
+/// Waiting tasks that are listed; `everloop task list` has all.
+const TASKS_SHOWN: usize = 20;
+
+pub fn show(state: &LoopState, ledger: &Sqlite, session: &Session) -> Result<Code, Failure> {
+    let look = session.ui.look(session.now());
+    let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
+    let mut tasks = ledger.tasks(&TaskFilter { owner: Owner::Loop(state.id.clone()), states, limit: TASKS_SHOWN })?;
+    tasks.retain(|row| row.task.kind != "batch");
+    let mut lines = summary(state, look.paint);
+    lines.extend(rules(&state.spec));
+    lines.push(format!(
+        "{}{}",
+        look.paint.strong("Now       "),
+        clean(&why(state, look.now, &|at| moment(at, look.now, &look.zone)))
+    ));
+    lines.extend(turns(state, &look));
+    for row in &tasks {
+        lines.push(fit(
+            &format!("task {} ({}): {}", row.task.id, row.state.label(), clean(&row.task.title)),
+            look.width,
+        ));
+    }
+    lines.extend(failing(state));
+    session.ui.answer(&lines, &json!({ "loop": state, "tasks": tasks }))?;
+    Ok(Code::Ok)
+}
+
+fn rules(spec: &LoopSpec) -> Vec<String> {
+    let place = match &spec.workspace.mode {
+        WorkspaceMode::Git { target } => format!("{}, onto {target}", spec.workspace.dir),
+        WorkspaceMode::InPlace => format!("{}, in place", spec.workspace.dir),
+    };
+    let guard = &spec.guard;
+    let cap = |cap: Option<u32>| cap.map_or("-".to_owned(), |n| n.to_string());
+    let caps = [guard.caps.per_minute, guard.caps.per_hour, guard.caps.per_day].map(cap).join("/");
+    vec![
+        format!("Agent     {}: {}", clean(&spec.agent.name), clean(&shown(&spec.agent.argv))),
+        format!("Where     {}", clean(&place)),
+        format!("Limits    {}; gap {}, starts per minute/hour/day {caps}", ceiling(spec), human(guard.gap)),
+    ]
+}
+
+fn shown(argv: &[String]) -> String {
+    shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
+}
+
+/// Turns, oldest first; the running one last.
+fn turns(state: &LoopState, look: &Look) -> Vec<String> {
+    let mut table = Table::new(&["TURN", "ID", "OUTCOME", "TOOK", "EXIT", "CHANGED", "KEPT AT"]);
+    for attempt in &state.tries {
+        table.row(row(attempt));
+    }
+    let running = match &state.phase {
+        Phase::Turn(turn) => Some(turn),
+        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Ended { .. } => None,
+    };
+    if let Some(turn) = running {
+        let took = human(std::time::Duration::from_secs(look.now.since(turn.started_at).as_secs()));
+        table.row([turn.number.to_string(), turn.id.to_string(), state.phase.label().to_owned(), took]);
+    }
+    if state.tries.is_empty() && running.is_none() { Vec::new() } else { table.lines(look.width) }
+}
+
+fn row(attempt: &Try) -> [String; 7] {
+    [
+        attempt.number.to_string(),
+        attempt.turn.to_string(),
+        attempt.outcome.label().to_owned(),
+        human(attempt.took),
+        clean(&attempt.exit),
+        if attempt.diffstat.is_empty() { "-".to_owned() } else { clean(&attempt.diffstat) },
+        attempt.pin.as_deref().map_or("-".to_owned(), clean),
+    ]
+}
+
+/// What the checks that do not pass said last.
+fn failing(state: &LoopState) -> Vec<String> {
+    let mut lines = Vec::new();
+    for check in state.board.failing().filter(|c| !c.output.trim().is_empty()) {
+        lines.push(format!("--- {} ---", clean(&check.name)));
+        lines.extend(clean_lines(&check.output, OUTPUT_LINES));
+    }
+    lines
+}

@@ -1,0 +1,53 @@
+//! A task in full, with what came too late for it.
+
+use everloop_core::ids::TurnId;
+use everloop_core::op::{TaskRow, Trust};
+use everloop_store::{Ledger, Sqlite};
+use serde_json::json;
+
+use crate::cli::Session;
+use crate::cli::task;
+use crate::error::{Code, Failure};
+use crate::ui::figures::moment;
+use crate::ui::text::{clean, clean_lines};
+
+/// Lines shown of a prompt or a result; `--json` has all.
+const TEXT_LINES: usize = 40;
+
+pub fn show(row: &TaskRow, ledger: &Sqlite, session: &Session) -> Result<Code, Failure> {
+    let look = session.ui.look(session.now());
+    let shelf = ledger.shelf(&row.task.id)?;
+    let at = |time| moment(time, look.now, &look.zone);
+    let task = &row.task;
+    let mut lines = vec![
+        format!("Task      {}", clean(task.id.as_str())),
+        format!("Title     {}", clean(&task.title)),
+        format!("State     {} (fence {})", task::state(row, &look), row.fence),
+        format!("Loop      {}", task.owner.as_ref().map_or("none", |id| id.as_str())),
+        format!("Kind      {}, priority {}", clean(&task.kind), task.priority),
+        format!("Author    {}{}", clean(&task.author), if task.trust == Trust::Agent { " (an agent)" } else { "" }),
+        format!("Made      {}, changed {}", at(row.created_at), at(row.updated_at)),
+    ];
+    for dep in &task.deps {
+        let state = ledger.task(dep)?.map_or("gone", |d| d.state.label());
+        lines.push(format!("After     {} ({state})", clean(dep.as_str())));
+    }
+    lines.extend(block("Prompt", &task.prompt));
+    lines.extend(block("Result", row.result.as_deref().unwrap_or("")));
+    for late in &shelf {
+        let head = format!("Shelf     under fence {} at {}, too late to count:", late.fence, at(late.at));
+        lines.push(head);
+        lines.extend(clean_lines(&late.result, TEXT_LINES).into_iter().map(|line| format!("          {line}")));
+    }
+    if row.fence.0 > 0 && session.home()?.turn(&TurnId::of(&task.id, row.fence)).is_dir() {
+        lines.push(format!("Turn      everloop show {}", TurnId::of(&task.id, row.fence)));
+    }
+    session.ui.answer(&lines, &json!({ "task": row, "shelf": shelf }))?;
+    Ok(Code::Ok)
+}
+
+fn block(head: &str, text: &str) -> Vec<String> {
+    let mut lines = clean_lines(text.trim_end(), TEXT_LINES).into_iter();
+    let first = lines.next().map(|line| format!("{head:<10}{line}"));
+    first.into_iter().chain(lines.map(|line| format!("          {line}"))).collect()
+}

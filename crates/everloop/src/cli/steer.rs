@@ -1,0 +1,25 @@
+//! `everloop steer`: tell the next turn something.
+
+use everloop_core::action::Command;
+
+use super::{Session, send};
+use crate::error::{Code, Failure};
+
+/// The message stands in the next turn's prompt, once.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to tell it
+    message: String,
+    /// Loop id or name [default: the one in this folder]
+    #[arg(long = "loop", value_name = "ID")]
+    id: Option<String>,
+}
+
+pub fn steer(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    if args.message.trim().is_empty() {
+        return Err(Failure::usage("the message is empty").hint("everloop steer \"look at the parser first\""));
+    }
+    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Steer { message: args.message })?;
+    send::tell(session, &state.id, "the next turn will read the message", taker)?;
+    Ok(Code::Ok)
+}

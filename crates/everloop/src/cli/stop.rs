@@ -1,0 +1,23 @@
+//! `everloop stop`: end a loop after its turn, or now. It stays resumable.
+
+use everloop_core::action::Command;
+
+use super::{Session, send};
+use crate::error::{Code, Failure};
+
+/// Ends a loop; `everloop resume` goes on with it later. Nothing that was done is lost.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Loop id or name [default: the one in this folder]
+    id: Option<String>,
+    /// Stop the running agent too, instead of waiting for the end of its turn
+    #[arg(long)]
+    now: bool,
+}
+
+pub fn stop(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Stop { now: args.now })?;
+    let what = if args.now { "stops now" } else { "stops after the running turn, if any" };
+    send::tell(session, &state.id, what, taker)?;
+    Ok(Code::Ok)
+}

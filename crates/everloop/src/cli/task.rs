@@ -1,0 +1,155 @@
+//! `everloop task`: the board. What tasks are and which changes they allow is the ledger's; here is what people type.
+//!
+//! - `add`, `list`: putting tasks on the board and looking at it
+//! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
+
+use everloop_core::event::Event;
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::{Op, Refusal, Reply};
+use everloop_core::state::LoopState;
+use everloop_store::{Error, Ledger, Sqlite};
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::supervisor::read_state;
+
+mod add;
+mod amend;
+mod claim;
+mod finish;
+mod list;
+
+pub(super) use list::state;
+
+const HELP: &str = "Examples:
+  everloop task add \"port the parser\" --loop k3f9 --priority 5
+  everloop task list
+  everloop task next --lease 10m          # prints the task and the fence that `done` needs
+  everloop task done x7k2m --fence 1 --result \"ported\"";
+
+/// Tasks of a loop are worked on by its agent, highest priority first; others are for whoever claims them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with tasks.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Put a task on the board
+    Add(add::Args),
+    /// List tasks, newest first
+    List(list::Args),
+    /// Show one task with its shelf
+    Show {
+        /// Task id
+        task: String,
+    },
+    /// Take the most urgent task that is ready; exits with 3 when there is none
+    Next(claim::NextArgs),
+    /// Take a certain task
+    Claim(claim::ClaimArgs),
+    /// End a task that you hold: it is done
+    Done(finish::DoneArgs),
+    /// Give back a task that you hold: it did not work
+    Fail(finish::FailArgs),
+    /// Let nobody take a queued task until `retry`
+    Block(amend::Args),
+    /// Put a blocked, dead or leased task back into the queue, with its failures forgotten
+    Retry(amend::Args),
+    /// Give a task up
+    Cancel(amend::Args),
+}
+
+pub fn task(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    match args.what {
+        What::Add(args) => add::add(args, session),
+        What::List(args) => list::list(&args, session),
+        What::Show { task } => super::show::task_by_id(&task, session),
+        What::Next(args) => claim::next(&args, session),
+        What::Claim(args) => claim::claim(&args, session),
+        What::Done(args) => finish::done(args, session),
+        What::Fail(args) => finish::fail(args, session),
+        What::Block(args) => amend::block(&args, session),
+        What::Retry(args) => amend::retry(&args, session),
+        What::Cancel(args) => amend::cancel(&args, session),
+    }
+}
+
+/// The loop may be written by its supervisor at the same time; then its new state is read and it is tried again.
+const ATTEMPTS: u32 = 8;
+
+/// A change to tasks and what the journal says about it; one transaction.
+struct Change<'a> {
+    /// The loop that the task belongs to.
+    owner: Option<&'a LoopId>,
+    ops: &'a [Op],
+    events: &'a [Event],
+}
+
+impl Change<'_> {
+    /// Events of a loop are part of its state (that is what `replay` proves), so they are applied to it and it is saved.
+    /// The supervisor sees that somebody else wrote and reads again.
+    fn commit(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
+        for _ in 1..ATTEMPTS {
+            match self.try_once(ledger, session) {
+                Err(Error::Refused(Refusal::Conflict { .. })) => {}
+                other => return other,
+            }
+        }
+        self.try_once(ledger, session)
+    }
+
+    fn try_once(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
+        let now = session.now();
+        let mut batch = self.ops.to_vec();
+        let row = self.owner.map(|id| ledger.get_loop(id)).transpose()?.flatten();
+        // A loop whose state cannot be read is left alone; the journal still tells what was done.
+        let known = row.and_then(|row| read_state(&row).ok().map(|state| (row.version, state)));
+        let owner = known.as_ref().map(|(_, state)| state.id.clone());
+        batch.push(Op::Append { owner, events: self.events.to_vec() });
+        if let Some((version, mut state)) = known {
+            self.events.iter().for_each(|event| state.apply(event, now));
+            batch.push(save(version, &state));
+        }
+        ledger.transact(now, &batch)
+    }
+}
+
+fn save(version: u64, state: &LoopState) -> Op {
+    Op::SaveLoop {
+        id: state.id.clone(),
+        version,
+        phase: state.phase.label().to_owned(),
+        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
+    }
+}
+
+/// A line for the journal.
+fn note(text: String) -> Event {
+    Event::Note { text }
+}
+
+/// The loop that `--loop` names.
+fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
+    match word {
+        None => Ok(None),
+        Some(word) => Ok(Some(session.find_loop(ledger, Some(word))?.0.id)),
+    }
+}
+
+/// No such task.
+pub(super) fn no_task(task: &TaskId) -> Failure {
+    Failure::usage(format!("there is no task `{task}`")).hint("`everloop task list` shows them")
+}
+
+/// Who acts: the turn whose agent calls us, or the person at the keyboard.
+fn caller() -> String {
+    match std::env::var("EVERLOOP_TURN") {
+        Ok(turn) if !turn.is_empty() => format!("turn {turn}"),
+        _ => super::send::person(),
+    }
+}

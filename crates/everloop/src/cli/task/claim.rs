@@ -1,0 +1,181 @@
+//! `everloop task next` and `everloop task claim`: take a task, for a time and under a fence.
+
+use std::time::Duration;
+
+use everloop_core::event::Event;
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::op::{Op, Refusal, Reply, TaskRow, TaskState};
+use everloop_core::time::{Time, human, parse_duration};
+use everloop_store::{Error, Ledger, Owner, Sqlite, StateName, TaskFilter};
+use serde_json::json;
+
+use super::{Change, Session, caller, named_loop, no_task, note};
+use crate::error::{Code, Failure};
+use crate::supervisor::node_id;
+use crate::ui::text::clean;
+
+/// Somebody else may be faster; then the next one is taken.
+const ATTEMPTS: u32 = 8;
+/// Tasks of a loop that are looked at for the most urgent one.
+const LOOK: usize = 500;
+
+/// How a task is held.
+#[derive(Debug, clap::Args)]
+struct Hold {
+    /// Who takes it [default: this machine's name]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// For how long; when it is over, anybody may take the task
+    #[arg(long, default_value = "90s", value_name = "TIME", value_parser = parse_duration)]
+    lease: Duration,
+}
+
+impl Hold {
+    fn node(&self) -> NodeId {
+        self.node.as_ref().map_or_else(node_id, NodeId::new)
+    }
+}
+
+/// Takes the most urgent task that is ready and prints its id and its fence.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  everloop task next --lease 10m --json")]
+pub struct NextArgs {
+    /// A task of this loop [default: one that belongs to no loop]
+    #[arg(long = "loop", value_name = "ID")]
+    owner: Option<String>,
+    #[command(flatten)]
+    hold: Hold,
+}
+
+/// Takes this task, if nobody holds it and what it waits for is done.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  everloop task claim x7k2m --lease 10m")]
+pub struct ClaimArgs {
+    /// Task id
+    task: String,
+    #[command(flatten)]
+    hold: Hold,
+}
+
+pub fn next(args: &NextArgs, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let owner = named_loop(session, &ledger, args.owner.as_deref())?;
+    let taken = match &owner {
+        None => claim_free(&mut ledger, &args.hold, session)?,
+        Some(id) => claim_of_loop(&mut ledger, id, &args.hold, session)?,
+    };
+    let Some(row) = taken else {
+        session.ui.answer(&["no task is ready".to_owned()], &json!({ "task": null }))?;
+        return Ok(Code::NotReached);
+    };
+    tell(&row, &args.hold, session)
+}
+
+/// Tasks without a loop: the ledger itself chooses.
+fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Failure> {
+    let claim = Op::Claim { node: hold.node(), n: 1, owner: None, lease: hold.lease };
+    let replies = ledger.transact(session.now(), &[claim])?;
+    let taken = replies.into_iter().find_map(|reply| match reply {
+        Reply::Claimed(rows) => rows.into_iter().next(),
+        _ => None,
+    });
+    if let Some(row) = &taken {
+        // Which task it is was not known before; a crash in between costs the journal a line, nothing else.
+        let events = [claimed(&row.task.id, row.fence, hold)];
+        Change { owner: None, ops: &[], events: &events }.commit(ledger, session)?;
+    }
+    Ok(taken)
+}
+
+/// Tasks of a loop, except those it made for itself: its supervisor goes on with these.
+fn claim_of_loop(
+    ledger: &mut Sqlite,
+    owner: &LoopId,
+    hold: &Hold,
+    session: &Session,
+) -> Result<Option<TaskRow>, Failure> {
+    for _ in 0..ATTEMPTS {
+        let Some(row) = most_urgent(ledger, owner, session.now())? else { return Ok(None) };
+        match take(ledger, &row, hold, session) {
+            Ok(row) => return Ok(row),
+            Err(Error::Refused(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(None)
+}
+
+fn most_urgent(ledger: &Sqlite, owner: &LoopId, now: Time) -> Result<Option<TaskRow>, Failure> {
+    let states = vec![StateName::Queued, StateName::Leased];
+    let mut rows = ledger.tasks(&TaskFilter { owner: Owner::Loop(owner.clone()), states, limit: LOOK })?;
+    rows.retain(|row| row.task.kind != "batch" && is_due(row, now));
+    rows.sort_by_key(|row| (-row.task.priority, row.created_at, row.task.id.clone()));
+    for row in rows {
+        let mut ready = true;
+        for dep in &row.task.deps {
+            ready &= ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
+        }
+        if ready {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}
+
+fn is_due(row: &TaskRow, now: Time) -> bool {
+    match &row.state {
+        TaskState::Queued => row.task.ready_at <= now,
+        TaskState::Leased { until, .. } => *until <= now,
+        TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+    }
+}
+
+fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Error> {
+    let id = row.task.id.clone();
+    let fence = row.fence.next();
+    let take = Op::Take { task: id.clone(), fence, node: hold.node(), lease: hold.lease };
+    let events = [claimed(&id, fence, hold)];
+    Change { owner: row.task.owner.as_ref(), ops: &[take], events: &events }.commit(ledger, session)?;
+    ledger.task(&id)
+}
+
+fn claimed(id: &TaskId, fence: Fence, hold: &Hold) -> Event {
+    note(format!("task {id} was claimed by {} for {} (fence {fence})", caller(), human(hold.lease)))
+}
+
+pub fn claim(args: &ClaimArgs, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let id = TaskId::new(&args.task);
+    let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
+    if row.task.kind == "batch" {
+        return Err(
+            Failure::usage(format!("task `{id}` is its loop's own")).hint("claim one that `everloop task add` made")
+        );
+    }
+    let taken = take(&mut ledger, &row, &args.hold, session).map_err(|e| not_taken(e, &row, session))?;
+    tell(&taken.ok_or_else(|| no_task(&id))?, &args.hold, session)
+}
+
+fn not_taken(error: Error, row: &TaskRow, session: &Session) -> Failure {
+    match (error, &row.state) {
+        (Error::Refused(Refusal::Fenced { .. }), TaskState::Leased { node, until }) => {
+            let left = human(until.since(session.now()));
+            Failure::failed(format!("task `{}` is held by {node} for another {left}", row.task.id))
+                .hint(format!("wait, or take it away: everloop task retry {}", row.task.id))
+        }
+        (Error::Refused(refusal), _) => Failure::failed(refusal.to_string())
+            .hint(format!("see what it waits for: everloop task show {}", row.task.id)),
+        (other, _) => other.into(),
+    }
+}
+
+fn tell(row: &TaskRow, hold: &Hold, session: &Session) -> Result<Code, Failure> {
+    let (id, fence) = (&row.task.id, row.fence);
+    let mut lines = vec![format!("{id} --fence {fence}"), clean(&row.task.title)];
+    lines.extend(row.task.prompt.lines().map(clean));
+    session.ui.answer(&lines, &json!({ "task": row }))?;
+    session.ui.talk(&format!("held for {}; end it with: everloop task done {id} --fence {fence}", human(hold.lease)));
+    Ok(Code::Ok)
+}

@@ -1,0 +1,113 @@
+//! `everloop task list`: the board as a table.
+
+use clap::ValueEnum;
+use everloop_core::op::{TaskRow, TaskState};
+use everloop_store::{Ledger, Owner, StateName, TaskFilter};
+use serde_json::json;
+
+use super::{Session, named_loop};
+use crate::error::{Code, Failure};
+use crate::ui::figures::{coarse, relative};
+use crate::ui::status::Look;
+use crate::ui::table::Table;
+use crate::ui::text::clean;
+
+/// Lists tasks, newest first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  everloop task list\n  everloop task list --loop k3f9 --state done --state dead")]
+pub struct Args {
+    /// Only tasks of this loop
+    #[arg(long = "loop", value_name = "ID")]
+    owner: Option<String>,
+    /// Only tasks in this state; may be repeated [default: queued, leased and blocked]
+    #[arg(long)]
+    state: Vec<State>,
+    /// Tasks in every state
+    #[arg(long, conflicts_with = "state")]
+    all: bool,
+    /// How many at most
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
+    limit: usize,
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum State {
+    /// Waiting to be taken
+    Queued,
+    /// Held by somebody
+    Leased,
+    /// Finished
+    Done,
+    /// Given up
+    Dead,
+    /// Waiting for a person
+    Blocked,
+}
+
+impl State {
+    fn name(self) -> StateName {
+        match self {
+            State::Queued => StateName::Queued,
+            State::Leased => StateName::Leased,
+            State::Done => StateName::Done,
+            State::Dead => StateName::Dead,
+            State::Blocked => StateName::Blocked,
+        }
+    }
+}
+
+pub fn list(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else {
+        session.ui.answer(&["no tasks".to_owned()], &json!({ "tasks": [] }))?;
+        return Ok(Code::Ok);
+    };
+    let owner = named_loop(session, &ledger, args.owner.as_deref())?.map_or(Owner::Any, Owner::Loop);
+    let states = match args.state.as_slice() {
+        [] if args.all => Vec::new(),
+        [] => vec![StateName::Queued, StateName::Leased, StateName::Blocked],
+        some => some.iter().map(|s| s.name()).collect(),
+    };
+    let rows = ledger.tasks(&TaskFilter { owner, states, limit: args.limit })?;
+    let look = session.ui.look(session.now());
+    session.ui.answer(&lines(&rows, &look), &json!({ "tasks": rows }))?;
+    Ok(Code::Ok)
+}
+
+fn lines(rows: &[TaskRow], look: &Look) -> Vec<String> {
+    if rows.is_empty() {
+        return vec!["no tasks; add one: everloop task add TITLE".to_owned()];
+    }
+    let mut table = Table::new(&["ID", "LOOP", "STATE", "PRIO", "KIND", "AGE", "TITLE"]);
+    for row in rows {
+        table.row([
+            clean(row.task.id.as_str()),
+            row.task.owner.as_ref().map_or("-".to_owned(), ToString::to_string),
+            state(row, look),
+            row.task.priority.to_string(),
+            clean(&row.task.kind),
+            coarse(look.now.since(row.created_at)),
+            clean(&row.task.title),
+        ]);
+    }
+    table.lines(look.width)
+}
+
+/// Where a task is, with what one wants to know about it.
+pub(in crate::cli) fn state(row: &TaskRow, look: &Look) -> String {
+    let failures = if row.failures == 0 { String::new() } else { format!(", failed {}×", row.failures) };
+    match &row.state {
+        TaskState::Queued if row.task.ready_at > look.now => {
+            format!("queued, ready {}{failures}", relative(row.task.ready_at, look.now))
+        }
+        TaskState::Queued => format!("queued{failures}"),
+        TaskState::Leased { node, until } if *until <= look.now => {
+            format!("lease of {} is over{failures}", clean(node.as_str()))
+        }
+        TaskState::Leased { node, .. } => format!("leased to {}{failures}", clean(node.as_str())),
+        TaskState::Done => look.paint.good("done"),
+        TaskState::Dead => look.paint.bad(&format!("dead{failures}")),
+        TaskState::Blocked => look.paint.warn("blocked"),
+    }
+}

@@ -1,0 +1,61 @@
+//! `everloop why`: why a loop is as it is, in one paragraph.
+
+use everloop_core::why::why as explain;
+use everloop_store::{Ledger, Tickets};
+use serde_json::json;
+
+use super::status::{freeze_of, supervisor_json};
+use super::{Session, is_over};
+use crate::error::{Code, Failure};
+use crate::ui::figures::{moment, relative};
+use crate::ui::text::clean;
+
+const HELP: &str = "Examples:
+  everloop why
+  everloop why k3f9 --json";
+
+/// Names the rule that decided, what it looked at, and when it will change.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Loop id or name [default: the one in this folder]
+    id: Option<String>,
+}
+
+pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
+    let (_, state) = session.find_loop(&ledger, args.id.as_deref())?;
+    let (guards, supervisor) = (ledger.guards()?, home.owner());
+    let mut tickets = ledger.tickets(Tickets::Open)?;
+    tickets.retain(|t| t.owner.as_ref() == Some(&state.id));
+    let look = session.ui.look(session.now());
+    let paragraph = explain(&state, look.now, &|at| moment(at, look.now, &look.zone));
+
+    let mut lines = Vec::new();
+    if supervisor.is_none() && !is_over(&state) {
+        let nobody = "No supervisor is running, so nothing happens until one does: `everloop up` starts one.";
+        lines.push(look.paint.warn(nobody));
+    }
+    lines.push(clean(&paragraph));
+    let freeze = freeze_of(&state, &guards).filter(|_| !is_over(&state));
+    // A loop that waits for something else does not know yet that it is held as well.
+    if let Some((scope, freeze)) = freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
+        let by = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+        let said = format!("The guard holds {scope}{by} ({}): {}.", freeze.cause, freeze.audit.join("; "));
+        lines.push(format!("{} `everloop guard release {scope} --reason TEXT` ends it.", clean(&said)));
+    }
+    for ticket in &tickets {
+        lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
+    }
+    let content = json!({
+        "loop": state.id,
+        "phase": state.phase,
+        "why": paragraph,
+        "freeze": freeze.map(|(scope, freeze)| json!({ "scope": scope, "freeze": freeze })),
+        "tickets": tickets,
+        "supervisor": supervisor_json(supervisor.as_ref()),
+    });
+    session.ui.answer(&lines, &content)?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,213 @@
+//! everloop.toml and everything that is laid over it. Owns which value wins and where it came from.
+//!
+//! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values
+//! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
+//! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
+//! - [`resolve`]: one loop, typed and validated; [`show`]: its values and their origins
+//! - [`naming`]: names that nobody gave
+//! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+
+mod diagnostic;
+mod keys;
+mod layer;
+mod naming;
+mod overrides;
+mod read;
+mod resolve;
+mod schema;
+mod show;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use diagnostic::{ConfigError, Diagnostic};
+pub use keys::Workspace;
+pub use overrides::{Flags, Overrides};
+pub use resolve::ResolvedLoop;
+pub use schema::schema;
+pub use show::{WithOrigin, render};
+
+use diagnostic::Source;
+use layer::{Layer, Origin};
+use read::{Owner, Sections, read};
+
+/// What a project's file is called.
+pub const PROJECT_FILE: &str = "everloop.toml";
+/// What the user's file is called, in their folder of everloop.
+pub const USER_FILE: &str = "config.toml";
+/// A larger file is not a configuration.
+const FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// What resolving needs to know about the world.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// The time, to refuse deadlines in the past.
+    pub now: Time,
+    /// The zone in which deadlines without zone are meant.
+    pub zone: TimeZone,
+}
+
+/// Everything that was said about loops, not yet put together.
+#[derive(Clone, Debug)]
+pub struct Config {
+    dir: PathBuf,
+    user: Sections,
+    project: Sections,
+    env: Layer,
+    flags: Layer,
+    files: Vec<PathBuf>,
+}
+
+/// The folder of the user's file: `$XDG_CONFIG_HOME/everloop`, or `~/.config/everloop`.
+pub fn user_dir(var: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    base.map(|base| base.join("everloop"))
+}
+
+/// The nearest folder from `dir` upwards that has an everloop.toml.
+pub fn find(dir: &Path) -> Option<&Path> {
+    dir.ancestors().find(|folder| folder.join(PROJECT_FILE).is_file())
+}
+
+/// Reads the files of a project and of the user; either may be missing. All mistakes are returned at once.
+pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    let (env, flags, mut diagnostics) = overrides.layers();
+    let mut files = Vec::new();
+    let mut sections = |path: PathBuf, name: String, owner| {
+        let text = match text_of(&path) {
+            Ok(None) => return Sections::default(),
+            Ok(Some(text)) => text,
+            Err(diagnostic) => {
+                diagnostics.push(diagnostic);
+                return Sections::default();
+            }
+        };
+        files.push(path);
+        let (sections, mut found) = read(&Arc::new(Source { name, text }), owner);
+        diagnostics.append(&mut found);
+        sections
+    };
+    let user = user_dir.map(|dir| dir.join(USER_FILE));
+    let user = user.map_or_else(Sections::default, |path| {
+        let name = path.display().to_string();
+        sections(path, name, Owner::User)
+    });
+    let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), Owner::Project);
+    ConfigError::unless_empty(diagnostics)?;
+    Ok(Config { dir: dir.to_owned(), user, project, env, flags, files })
+}
+
+/// The text of a file, `None` when there is none. Anything else that is not readable text is a mistake.
+fn text_of(path: &Path) -> Result<Option<String>, Diagnostic> {
+    let unreadable =
+        |why: &dyn std::fmt::Display| Diagnostic::new(format!("could not read `{}`: {why}", path.display()));
+    let length = match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(&error)),
+        Ok(meta) if !meta.is_file() => return Err(unreadable(&"it is not a file")),
+        Ok(meta) => meta.len(),
+    };
+    if length > FILE_MAX_BYTES {
+        return Err(unreadable(&format!("it is larger than {FILE_MAX_BYTES} bytes")));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&error))?;
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let source = Source { name: path.display().to_string(), text };
+        Diagnostic::new("not valid UTF-8").at(&source, &(good..good)).hint("save the file as UTF-8")
+    })
+}
+
+impl Config {
+    /// The names of the loops in the project's file.
+    pub fn loops(&self) -> Vec<String> {
+        self.project.loops.keys().cloned().collect()
+    }
+
+    /// The names of all agents.
+    pub fn agents(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.user.agents.keys().chain(self.project.agents.keys()).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The files that were read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// One loop of the file, with everything that was said about it.
+    pub fn resolve(&self, name: &str, moment: &Moment) -> Result<ResolvedLoop, ConfigError> {
+        let Some((own, place)) = self.project.loops.get(name) else {
+            let known = self.loops();
+            let hint = match value::nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => format!("add `[loop.{name}]` to {PROJECT_FILE}, or run `everloop init`"),
+                None => format!("there are: {}", known.join(", ")),
+            };
+            return Err(Diagnostic::new(format!("there is no loop `{name}`")).hint(hint).into());
+        };
+        self.put_together(name, own, place, moment)
+    }
+
+    /// A loop that stands in no file: the goal and its flags, over the defaults.
+    pub fn one_off(&self, goal: &str, moment: &Moment) -> Result<ResolvedLoop, ConfigError> {
+        let mut own = Layer::default();
+        own.set("goal", goal, Origin::Flag("GOAL"));
+        self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL"), moment)
+    }
+
+    /// Resolves every loop of the file; all mistakes are returned at once.
+    pub fn check(&self, moment: &Moment) -> Result<Vec<ResolvedLoop>, ConfigError> {
+        let mut diagnostics = Vec::new();
+        let mut resolved = Vec::new();
+        for name in self.project.loops.keys() {
+            match self.resolve(name, moment) {
+                Ok(one) => resolved.push(one),
+                Err(error) => diagnostics.extend(error.diagnostics),
+            }
+        }
+        // A mistake in `[defaults]` is one mistake, however many loops inherit it.
+        let mut seen: Vec<Diagnostic> = Vec::new();
+        for diagnostic in diagnostics {
+            if !seen.contains(&diagnostic) {
+                seen.push(diagnostic);
+            }
+        }
+        ConfigError::unless_empty(seen)?;
+        Ok(resolved)
+    }
+
+    fn put_together(
+        &self,
+        name: &str,
+        own: &Layer,
+        place: &Origin,
+        moment: &Moment,
+    ) -> Result<ResolvedLoop, ConfigError> {
+        let mut values = layer::built_in();
+        for upper in [&self.user.defaults, &self.project.defaults, own, &self.env, &self.flags] {
+            values.lay(upper);
+        }
+        resolve::resolve(resolve::Given { name, dir: &self.dir, values, place, agents: self, moment })
+    }
+
+    /// The keys of an agent, the project's over the user's.
+    fn agent(&self, name: &str) -> Option<Layer> {
+        let mine = [&self.user, &self.project].map(|file| file.agents.get(name));
+        mine.iter().any(Option::is_some).then(|| {
+            let mut layer = layer::built_in_agent();
+            mine.into_iter().flatten().for_each(|upper| layer.lay(upper));
+            layer
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! The keys of everloop.toml: their names, their kinds, and (as doc comments) what they mean.
+//!
+//! The comments become the JSON Schema and `docs/config.md`. Numbers are not here: defaults come from the core.
+
+use std::collections::BTreeMap;
+
+use everloop_core::spec;
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Visitor, value::Error};
+use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+
+use super::value::{
+    Amount, Command, Count, Deadline, Dollars, Flag, Gap, Limit, List, Price, Span, Text, TimeLimit, choose,
+};
+
+/// A file that says which loops there are and how they work.
+///
+/// Values are taken from, in rising order: built-in, `config.toml` of the user, `everloop.toml`, the environment, flags.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, title = "everloop.toml")]
+#[expect(dead_code, reason = "the shape of the whole file, for the schema; it is read section by section")]
+pub struct File {
+    /// The keys of a loop, used where a loop says nothing.
+    defaults: Option<LoopKeys>,
+    /// Commands that can take a turn, by name.
+    agent: Option<BTreeMap<String, AgentKeys>>,
+    /// Loops, by name.
+    r#loop: Option<BTreeMap<String, LoopKeys>>,
+}
+
+/// A goal, its checks, and the rules by which agents work on it.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoopKeys {
+    /// What is to be reached, in your words. The agent reads it; only the checks decide.
+    pub goal: Option<Text>,
+    /// Which `[agent.NAME]` works on it.
+    pub agent: Option<Text>,
+    /// A command that works on it, instead of `agent`. `{prompt}` and `{prompt_file}` are replaced; with neither, the
+    /// prompt arrives on stdin.
+    pub agent_cmd: Option<Command>,
+    /// Shell commands that say whether the goal is reached: each must exit with 0. For names, times and weights use
+    /// `[[loop.NAME.check]]`.
+    pub checks: Option<List>,
+    /// Checks with a name, a time and a weight.
+    pub check: Option<Vec<CheckKeys>>,
+    /// More globs of existing files that a turn may not change, besides the built-in ones (tests, CI, this file).
+    pub protect: Option<List>,
+    /// Globs of files that a turn may change although a built-in or own glob protects them.
+    pub unprotect: Option<List>,
+    /// `git`: each turn works in a worktree of its own. `in-place`: in the folder itself. `auto`: git where there is a
+    /// repository.
+    pub workspace: Option<Workspace>,
+    /// When work moves onto your branch: with every `progress`, or only when the goal is `reached`.
+    pub integrate: Option<Integrate>,
+    /// A shell command run in every new worktree before anything else there, for example `npm ci`.
+    pub setup: Option<Text>,
+    /// Start from the uncommitted state of your tree instead of its last commit.
+    pub include_dirty: Option<Flag>,
+    /// The folder to work in, relative to this file.
+    pub dir: Option<Text>,
+    /// Turns after which the loop ends.
+    pub max_turns: Option<Limit>,
+    /// Time after which the loop ends.
+    pub max_time: Option<TimeLimit>,
+    /// A point in time at which the loop ends; without a zone it is your local time.
+    pub deadline: Option<Deadline>,
+    /// Dollars that the loop may use in all.
+    pub max_usd: Option<Dollars>,
+    /// Tokens that the loop may use in all.
+    pub max_tokens: Option<Limit>,
+    /// Starts of an agent that the loop may use in all, also failed ones.
+    pub max_calls: Option<Limit>,
+    /// When a turn may start.
+    pub guard: Option<GuardKeys>,
+}
+
+/// One criterion.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["run"]))]
+pub struct CheckKeys {
+    /// How it is called on the scoreboard; unique. Without it, a short form of the command.
+    pub name: Option<Text>,
+    /// A shell command; exit code 0 means that the criterion holds.
+    pub run: Option<Text>,
+    /// A check that takes longer counts as broken.
+    pub timeout: Option<Span>,
+    /// How much it counts in the score.
+    pub weight: Option<Count>,
+}
+
+/// A command that can take a turn.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["command"]))]
+pub struct AgentKeys {
+    /// The command, as a list of words or as one text that is split like in a shell. `{prompt}` and `{prompt_file}` are
+    /// replaced; with neither, the prompt arrives on stdin.
+    pub command: Option<Command>,
+    /// Names of environment variables that it may see besides the built-in few.
+    pub pass_env: Option<List>,
+    /// The credential set it runs under; loops that share an account share its rates.
+    pub account: Option<Text>,
+    /// What one turn is taken to cost, in dollars, until the agent reports it itself.
+    pub usd_per_turn: Option<Price>,
+    /// What one turn is taken to use, in tokens, until the agent reports it itself.
+    pub tokens_per_turn: Option<Amount>,
+    /// Its turns cost nothing: no minimum gap and no caps, unless you set them.
+    pub cheap: Option<Flag>,
+}
+
+/// When a turn may start.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardKeys {
+    /// Least time between two starts. `"0"` also lifts the caps that you did not set.
+    pub gap: Option<Gap>,
+    /// Most starts in any minute.
+    pub per_minute: Option<Limit>,
+    /// Most starts in any hour.
+    pub per_hour: Option<Limit>,
+    /// Most starts in any day.
+    pub per_day: Option<Limit>,
+    /// Turns that may run at once on this machine.
+    pub slots: Option<Count>,
+    /// A turn that takes longer is stopped.
+    pub turn_wall: Option<Span>,
+    /// A turn without any sign of life for this long is stopped.
+    pub turn_silence: Option<Span>,
+    /// First wait after an agent failed; it doubles.
+    pub backoff_first: Option<Span>,
+    /// The longest such wait.
+    pub backoff_cap: Option<Span>,
+    /// Turns without progress after which you are told.
+    pub stagnation_turns: Option<Count>,
+    /// Starts that an account may make at once (together with `bucket_every`).
+    pub bucket_burst: Option<Count>,
+    /// Time after which an account may make one more start (together with `bucket_burst`).
+    pub bucket_every: Option<Span>,
+    /// Frosty: this many starts that die young…
+    pub frosty_deaths: Option<Count>,
+    /// …within this time…
+    pub frosty_window: Option<Span>,
+    /// …bring a cooldown of this length, which doubles while it repeats…
+    pub frosty_cooldown: Option<Span>,
+    /// …up to this.
+    pub frosty_cap: Option<Span>,
+    /// A failed turn shorter than this died young.
+    pub frosty_young: Option<Span>,
+    /// Willy: this many cooldowns…
+    pub willy_cooldowns: Option<Count>,
+    /// …within this time…
+    pub willy_window: Option<Span>,
+    /// …bring a freeze of this length…
+    pub willy_freeze: Option<Span>,
+    /// …in which one trial start is made per this time.
+    pub willy_canary: Option<Span>,
+    /// A second freeze within this time waits for a person…
+    pub willy_relapse: Option<Span>,
+    /// …with one trial start per this time.
+    pub willy_relapse_canary: Option<Span>,
+}
+
+/// How turns are kept apart from your checkout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, rename_all = "kebab-case")]
+pub enum Workspace {
+    /// Git where there is a repository, else the folder itself.
+    Auto,
+    /// A worktree per turn.
+    Git,
+    /// The folder itself.
+    InPlace,
+}
+
+/// When work moves onto your branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, rename_all = "kebab-case")]
+pub enum Integrate {
+    /// Whenever more checks pass than before and none that passed fails.
+    Progress,
+    /// Only when all checks pass.
+    Reached,
+}
+
+impl<'de> Deserialize<'de> for Workspace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        choose(deserializer, &[("auto", Self::Auto), ("git", Self::Git), ("in-place", Self::InPlace)])
+    }
+}
+
+impl<'de> Deserialize<'de> for Integrate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        choose(deserializer, &[("progress", Self::Progress), ("reached", Self::Reached)])
+    }
+}
+
+impl From<Integrate> for spec::Integrate {
+    fn from(key: Integrate) -> Self {
+        match key {
+            Integrate::Progress => spec::Integrate::Progress,
+            Integrate::Reached => spec::Integrate::Reached,
+        }
+    }
+}
+
+/// The names of a section's keys, as serde knows them.
+pub fn names<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut names: &'static [&'static str] = &[];
+    // The probe answers with an error after it has seen the names; there is nothing to read.
+    drop(T::deserialize(Probe(&mut names)));
+    names
+}
+
+/// What a key means, in the words of its comment.
+pub fn meaning<T: JsonSchema>(key: &str) -> Option<String> {
+    let schema = schemars::schema_for!(T).to_value();
+    let words = schema["properties"][key]["description"].as_str()?;
+    Some(words.replace('\n', " "))
+}
+
+/// Looks at which keys a struct asks for.
+struct Probe<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = fields;
+        Err(serde::de::Error::custom("only the names were asked for"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(serde::de::Error::custom("not a section"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_know_their_keys() {
+        assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight"]);
+        assert!(names::<GuardKeys>().contains(&"willy_canary"));
+        assert!(names::<LoopKeys>().contains(&"max_turns"));
+        assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
+    }
+}

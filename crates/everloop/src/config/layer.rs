@@ -1,0 +1,175 @@
+//! Values with the place they come from, and how layers of them are laid over each other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use everloop_core::spec::GuardSpec;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::diagnostic::{Diagnostic, Source};
+use super::value::write_duration;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// Compiled in.
+    BuiltIn,
+    /// Follows from another value: the agent is cheap, or the gap is zero.
+    Cheap,
+    /// A file.
+    File {
+        /// Which.
+        source: Arc<Source>,
+        /// Where in it.
+        span: Range<usize>,
+    },
+    /// An environment variable.
+    Env(&'static str),
+    /// The command line.
+    Flag(&'static str),
+}
+
+impl Origin {
+    /// A mistake at this place.
+    pub fn blame(&self, message: impl fmt::Display) -> Diagnostic {
+        match self {
+            Origin::File { source, span } => Diagnostic::new(message.to_string()).at(source, span),
+            Origin::Env(name) | Origin::Flag(name) => Diagnostic::new(format!("`{name}`: {message}")),
+            Origin::BuiltIn | Origin::Cheap => Diagnostic::new(message.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::BuiltIn => f.write_str("built-in"),
+            Origin::Cheap => f.write_str("built-in for cheap turns"),
+            Origin::File { source, span } => write!(f, "{}:{}", source.name, source.place(span).line),
+            Origin::Env(name) | Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced {
+    /// As it would stand in the file.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Values by key; a key of the guard is `guard.gap`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layer(pub BTreeMap<String, Sourced>);
+
+/// Keys that say the same thing in two ways: setting one forgets the others of lower layers.
+const ALTERNATIVES: [&[&str]; 2] = [&["agent", "agent_cmd"], &["checks", "check"]];
+
+impl Layer {
+    /// Sets a value.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>, origin: Origin) {
+        self.0.insert(key.into(), Sourced { value: value.into(), origin });
+    }
+
+    /// Where a key's value comes from.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.0.get(key).map_or(&Origin::BuiltIn, |s| &s.origin)
+    }
+
+    /// Whether somebody (not everloop itself) set this key.
+    pub fn is_explicit(&self, key: &str) -> bool {
+        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap)
+    }
+
+    /// Lays `upper` over this.
+    pub fn lay(&mut self, upper: &Layer) {
+        for group in ALTERNATIVES {
+            if group.iter().any(|key| upper.0.contains_key(*key)) {
+                self.0.retain(|key, _| !group.contains(&key.as_str()));
+            }
+        }
+        self.0.extend(upper.0.iter().map(|(k, v)| (k.clone(), v.clone())));
+    }
+
+    /// The values as a section of the file, typed. Each was read before, so a mistake here is everloop's own.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
+        let mut table = Table::new();
+        for (key, sourced) in &self.0 {
+            match key.split_once('.') {
+                None => drop(table.insert(key.clone(), sourced.value.clone())),
+                Some((section, inner)) => {
+                    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+                    if let Value::Table(section) = section {
+                        section.insert(inner.to_owned(), sourced.value.clone());
+                    }
+                }
+            }
+        }
+        T::deserialize(Value::Table(table)).map_err(|e| Diagnostic::new(e.message().to_owned()))
+    }
+}
+
+/// The guard's numbers as a layer. The core is the one source of their defaults.
+pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
+    let mut layer = Layer::default();
+    let mut set = |key: &str, value: Value| layer.set(format!("guard.{key}"), value, origin.clone());
+    let limit = |cap: Option<u32>| cap.map_or(Value::from("none"), |n| Value::from(i64::from(n)));
+    for (key, cap) in
+        [("per_minute", guard.caps.per_minute), ("per_hour", guard.caps.per_hour), ("per_day", guard.caps.per_day)]
+    {
+        set(key, limit(cap));
+    }
+    for (key, count) in [
+        ("slots", guard.slots),
+        ("stagnation_turns", guard.stagnation_turns),
+        ("frosty_deaths", guard.frosty.deaths),
+        ("willy_cooldowns", guard.willy.cooldowns),
+    ] {
+        set(key, Value::from(i64::from(count)));
+    }
+    for (key, duration) in [
+        ("gap", guard.gap),
+        ("turn_wall", guard.turn_wall),
+        ("turn_silence", guard.turn_silence),
+        ("backoff_first", guard.backoff_first),
+        ("backoff_cap", guard.backoff_cap),
+        ("frosty_window", guard.frosty.window),
+        ("frosty_cooldown", guard.frosty.cooldown),
+        ("frosty_cap", guard.frosty.cap),
+        ("frosty_young", guard.frosty.young),
+        ("willy_window", guard.willy.window),
+        ("willy_freeze", guard.willy.freeze),
+        ("willy_canary", guard.willy.canary),
+        ("willy_relapse", guard.willy.relapse),
+        ("willy_relapse_canary", guard.willy.relapse_canary),
+    ] {
+        set(key, Value::from(write_duration(duration)));
+    }
+    layer
+}
+
+/// What a loop has when nobody says anything.
+pub fn built_in() -> Layer {
+    let mut layer = guard_layer(&GuardSpec::default(), &Origin::BuiltIn);
+    for (key, value) in [("workspace", "auto"), ("integrate", "progress"), ("dir", ".")] {
+        layer.set(key, value, Origin::BuiltIn);
+    }
+    layer.set("include_dirty", false, Origin::BuiltIn);
+    layer
+}
+
+/// What an agent has when nobody says anything.
+pub fn built_in_agent() -> Layer {
+    let mut layer = Layer::default();
+    layer.set("account", "default", Origin::BuiltIn);
+    layer.set("usd_per_turn", 0.0, Origin::BuiltIn);
+    layer.set("tokens_per_turn", 0, Origin::BuiltIn);
+    layer.set("cheap", false, Origin::BuiltIn);
+    layer.set("pass_env", Vec::<Value>::new(), Origin::BuiltIn);
+    layer
+}

@@ -1,0 +1,165 @@
+//! What the environment and the command line say: the two uppermost layers.
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::diagnostic::Diagnostic;
+use super::keys::LoopKeys;
+use super::layer::{Layer, Origin};
+use super::read::fits;
+
+/// The environment variables that are read, and the keys they stand for.
+pub const ENVIRONMENT: [(&str, &str); 11] = [
+    ("EVERLOOP_AGENT", "agent"),
+    ("EVERLOOP_AGENT_CMD", "agent_cmd"),
+    ("EVERLOOP_WORKSPACE", "workspace"),
+    ("EVERLOOP_INTEGRATE", "integrate"),
+    ("EVERLOOP_MAX_TURNS", "max_turns"),
+    ("EVERLOOP_MAX_TIME", "max_time"),
+    ("EVERLOOP_DEADLINE", "deadline"),
+    ("EVERLOOP_MAX_USD", "max_usd"),
+    ("EVERLOOP_MAX_TOKENS", "max_tokens"),
+    ("EVERLOOP_MAX_CALLS", "max_calls"),
+    ("EVERLOOP_GAP", "guard.gap"),
+];
+
+/// What lies above the files.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The environment; names that are not in [`ENVIRONMENT`] are left alone.
+    pub env: BTreeMap<String, String>,
+    /// The command line.
+    pub flags: Flags,
+}
+
+/// Flags that change a loop, as they were typed; empty ones say nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--agent`.
+    pub agent: Option<String>,
+    /// `--agent-cmd`.
+    pub agent_cmd: Option<String>,
+    /// `--check`, repeated.
+    pub checks: Vec<String>,
+    /// `--protect`, repeated.
+    pub protect: Vec<String>,
+    /// `--unprotect`, repeated.
+    pub unprotect: Vec<String>,
+    /// `--in-place`.
+    pub in_place: bool,
+    /// `--integrate`.
+    pub integrate: Option<String>,
+    /// `--setup`.
+    pub setup: Option<String>,
+    /// `--include-dirty`.
+    pub include_dirty: bool,
+    /// `--max-turns`.
+    pub max_turns: Option<u32>,
+    /// `--max-time`.
+    pub max_time: Option<String>,
+    /// `--deadline`.
+    pub deadline: Option<String>,
+    /// `--max-usd`.
+    pub max_usd: Option<f64>,
+    /// `--max-tokens`.
+    pub max_tokens: Option<u64>,
+    /// `--max-calls`.
+    pub max_calls: Option<u64>,
+    /// `--gap`.
+    pub gap: Option<String>,
+    /// `--turn-wall`.
+    pub turn_wall: Option<String>,
+    /// `--turn-silence`.
+    pub turn_silence: Option<String>,
+}
+
+impl Overrides {
+    /// The process's own environment and these flags.
+    pub fn new(flags: Flags) -> Self {
+        let wanted = |name: &&str| std::env::var(name).ok().map(|value| ((*name).to_owned(), value));
+        Self { env: ENVIRONMENT.iter().map(|(name, _)| name).filter_map(wanted).collect(), flags }
+    }
+
+    /// Both as layers, environment first.
+    pub(super) fn layers(&self) -> (Layer, Layer, Vec<Diagnostic>) {
+        let mut diagnostics = Vec::new();
+        let mut env = Layer::default();
+        for (name, key) in ENVIRONMENT {
+            if let Some(text) = self.env.get(name).filter(|text| !text.is_empty()) {
+                put(&mut env, key, typed(text), Origin::Env(name)).unwrap_or_else(|d| diagnostics.push(d));
+            }
+        }
+        let mut flags = Layer::default();
+        for (flag, key, value) in self.flags.values() {
+            put(&mut flags, key, value, Origin::Flag(flag)).unwrap_or_else(|d| diagnostics.push(d));
+        }
+        for (layer, one, other) in [(&env, "EVERLOOP_AGENT", "EVERLOOP_AGENT_CMD"), (&flags, "--agent", "--agent-cmd")]
+        {
+            if layer.0.contains_key("agent") && layer.0.contains_key("agent_cmd") {
+                diagnostics
+                    .push(Diagnostic::new(format!("`{one}` and `{other}` are both set")).hint("keep one of them"));
+            }
+        }
+        (env, flags, diagnostics)
+    }
+}
+
+impl Flags {
+    fn values(&self) -> Vec<(&'static str, &'static str, Value)> {
+        let text = |value: &Option<String>| value.clone().map(Value::from);
+        let number = |value: Option<u64>| value.map(|n| Value::from(i64::try_from(n).unwrap_or(i64::MAX)));
+        let list = |values: &[String]| (!values.is_empty()).then(|| Value::from(values.to_vec()));
+        let all = [
+            ("--agent", "agent", text(&self.agent)),
+            ("--agent-cmd", "agent_cmd", text(&self.agent_cmd)),
+            ("--check", "checks", list(&self.checks)),
+            ("--protect", "protect", list(&self.protect)),
+            ("--unprotect", "unprotect", list(&self.unprotect)),
+            ("--in-place", "workspace", self.in_place.then(|| Value::from("in-place"))),
+            ("--integrate", "integrate", text(&self.integrate)),
+            ("--setup", "setup", text(&self.setup)),
+            ("--include-dirty", "include_dirty", self.include_dirty.then(|| Value::from(true))),
+            ("--max-turns", "max_turns", number(self.max_turns.map(u64::from))),
+            ("--max-time", "max_time", text(&self.max_time)),
+            ("--deadline", "deadline", text(&self.deadline)),
+            ("--max-usd", "max_usd", self.max_usd.map(Value::from)),
+            ("--max-tokens", "max_tokens", number(self.max_tokens)),
+            ("--max-calls", "max_calls", number(self.max_calls)),
+            ("--gap", "guard.gap", text(&self.gap)),
+            ("--turn-wall", "guard.turn_wall", text(&self.turn_wall)),
+            ("--turn-silence", "guard.turn_silence", text(&self.turn_silence)),
+        ];
+        all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
+    }
+}
+
+/// A number in the environment is a number; everything else is a text.
+fn typed(text: &str) -> Value {
+    let whole = text.parse::<i64>().map(Value::from);
+    let number = whole.or_else(|_| text.parse::<f64>().map(Value::from));
+    // `0` is how people write "no gap".
+    if text == "0" { Value::from("0") } else { number.unwrap_or_else(|_| Value::from(text)) }
+}
+
+fn put(layer: &mut Layer, key: &str, value: Value, origin: Origin) -> Result<(), Diagnostic> {
+    let checked = match key.split_once('.') {
+        None => fits::<LoopKeys>(key, &value),
+        Some((section, inner)) => {
+            let table = toml::Table::from_iter([(inner.to_owned(), value.clone())]);
+            fits::<LoopKeys>(section, &Value::Table(table))
+        }
+    };
+    match checked {
+        Ok(()) => {
+            layer.set(key, value, origin);
+            Ok(())
+        }
+        Err((what, hint)) => {
+            let mut diagnostic = origin.blame(what);
+            // On the command line there are no quotes to write.
+            diagnostic.hint = hint.map(|h| h.replace("`\"", "`").replace("\"`", "`"));
+            Err(diagnostic)
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Reads a configuration file into layers. Finds as many mistakes as it can, each with its place.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Table, Value};
+
+use super::diagnostic::{Diagnostic, Source};
+use super::keys::{AgentKeys, CheckKeys, GuardKeys, LoopKeys, meaning, names};
+use super::layer::{Layer, Origin};
+use super::value::nearest;
+
+/// Names longer than this do not fit into listings.
+const NAME_MAX_CHARS: usize = 40;
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The user's: defaults and agents only.
+    User,
+    /// The project's.
+    Project,
+}
+
+/// What a file says.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    /// `[defaults]`.
+    pub defaults: Layer,
+    /// `[agent.NAME]`.
+    pub agents: BTreeMap<String, Layer>,
+    /// `[loop.NAME]`, with the place of the name.
+    pub loops: BTreeMap<String, (Layer, Origin)>,
+}
+
+/// Reads a file; what could be read is returned beside what is wrong with the rest.
+pub fn read(source: &Arc<Source>, owner: Owner) -> (Sections, Vec<Diagnostic>) {
+    let (root, errors) = DeTable::parse_recoverable(&source.text);
+    let mut reader = Reader { source, owner, diagnostics: Vec::new() };
+    for error in &errors {
+        reader.syntax(error);
+    }
+    // The keys of a section that is there twice are there twice too; once is enough.
+    if reader.diagnostics.iter().any(|d| d.message.starts_with("section ")) {
+        reader.diagnostics.retain(|d| !d.message.starts_with("key "));
+    }
+    // After a syntax error the rest is a guess of the parser: mistakes found in it would mislead.
+    let sections = if reader.diagnostics.is_empty() { reader.file(root.get_ref()) } else { Sections::default() };
+    (sections, reader.diagnostics)
+}
+
+/// Says whether a value fits a key of a section.
+pub fn fits<T: DeserializeOwned>(key: &str, value: &Value) -> Result<(), (String, Option<String>)> {
+    let table = Table::from_iter([(key.to_owned(), value.clone())]);
+    T::deserialize(Value::Table(table)).map(drop).map_err(|error| match error.message().split_once("; ") {
+        Some((what, instead)) => (what.to_owned(), Some(instead.to_owned())),
+        None => (error.message().to_owned(), None),
+    })
+}
+
+struct Reader<'a> {
+    source: &'a Arc<Source>,
+    owner: Owner,
+    diagnostics: Vec<Diagnostic>,
+}
+
+type Entry<'a, 'i> = (&'a Spanned<std::borrow::Cow<'i, str>>, &'a Spanned<DeValue<'i>>);
+
+impl Reader<'_> {
+    fn report(&mut self, span: &Range<usize>, message: impl Into<String>, hint: Option<String>) {
+        let mut diagnostic = Diagnostic::new(message).at(self.source, span);
+        diagnostic.hint = hint;
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn syntax(&mut self, error: &toml::de::Error) {
+        let span = error.span().unwrap_or(0..0);
+        let near = &self.source.text[span.clone()];
+        let (message, hint) = match error.message() {
+            "duplicate key" => {
+                let line = self.source.place(&span).excerpt;
+                let what = if line.trim_start().starts_with('[') { "section" } else { "key" };
+                (format!("{what} `{near}` is there twice"), Some("keep one of them".to_owned()))
+            }
+            other => {
+                let hint = if other.contains("string") {
+                    "texts stand in quotes: `key = \"value\"`"
+                } else {
+                    "sections are written `[name]`, values `key = value`, one per line"
+                };
+                (format!("not valid TOML: {}", other.lines().collect::<Vec<_>>().join(", ")), Some(hint.to_owned()))
+            }
+        };
+        self.report(&span, message, hint);
+    }
+
+    fn origin(&self, span: Range<usize>) -> Origin {
+        Origin::File { source: Arc::clone(self.source), span }
+    }
+
+    fn file(&mut self, root: &DeTable<'_>) -> Sections {
+        let mut sections = Sections::default();
+        for (key, value) in in_order(root) {
+            match key.get_ref().as_ref() {
+                "defaults" => {
+                    if let Some(table) = self.table("defaults", value) {
+                        sections.defaults = self.loop_section("defaults", table);
+                    }
+                }
+                "agent" => {
+                    for (name, span, table) in self.named("agent", value) {
+                        let place = format!("agent.{name}");
+                        let mut layer = Layer::default();
+                        self.section::<AgentKeys>(&Here::new(&place), table, &mut layer);
+                        self.need((&place, &span), table, "command");
+                        sections.agents.insert(name, layer);
+                    }
+                }
+                "loop" if self.owner == Owner::Project => {
+                    for (name, span, table) in self.named("loop", value) {
+                        let layer = self.loop_section(&format!("loop.{name}"), table);
+                        sections.loops.insert(name, (layer, self.origin(span)));
+                    }
+                }
+                "loop" => {
+                    let hint = "move it to the `everloop.toml` of its project".to_owned();
+                    self.report(&key.span(), "a loop stands in the file of the user", Some(hint));
+                }
+                unknown => self.unknown_section(unknown, &key.span(), value.get_ref()),
+            }
+        }
+        sections
+    }
+
+    fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
+        let known = ["defaults", "agent", "loop"];
+        if value.as_table().is_none() {
+            let hint = if names::<LoopKeys>().contains(&name) {
+                "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
+            } else {
+                "every key belongs to a section: `[defaults]`, `[agent.NAME]` or `[loop.NAME]`"
+            };
+            return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
+        }
+        let hint = match nearest(name, known) {
+            Some("defaults") => "did you mean `[defaults]`?".to_owned(),
+            Some(known) => format!("did you mean `[{known}.NAME]`?"),
+            None => "there are `[defaults]`, `[agent.NAME]` and `[loop.NAME]`".to_owned(),
+        };
+        self.report(span, format!("unknown section `{name}`"), Some(hint));
+    }
+
+    fn table<'a, 'i>(&mut self, name: &str, value: &'a Spanned<DeValue<'i>>) -> Option<&'a DeTable<'i>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let hint = format!("write it as `[{name}]` with its keys below");
+            self.report(&value.span(), format!("`{name}` must be a section"), Some(hint));
+        }
+        table
+    }
+
+    /// The sections `[kind.NAME]` with good names.
+    fn named<'a, 'i>(
+        &mut self,
+        kind: &str,
+        value: &'a Spanned<DeValue<'i>>,
+    ) -> Vec<(String, Range<usize>, &'a DeTable<'i>)> {
+        let Some(table) = self.table(&format!("{kind}.NAME"), value) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (key, value) in in_order(table) {
+            let name = key.get_ref().to_string();
+            if value.get_ref().as_table().is_none() {
+                let hint = format!("sections are called `[{kind}.NAME]`; put the key below one");
+                self.report(&key.span(), format!("key `{name}` stands in `[{kind}]`"), Some(hint));
+                continue;
+            }
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if name.is_empty() || name.chars().count() > NAME_MAX_CHARS || !name.chars().all(plain) {
+                let hint = format!("use up to {NAME_MAX_CHARS} letters, digits, `-` and `_`");
+                self.report(&key.span(), format!("`{name}` is not a good name"), Some(hint));
+            }
+            if let Some(table) = self.table(&format!("{kind}.{name}"), value) {
+                found.push((name, key.span(), table));
+            }
+        }
+        found
+    }
+
+    fn loop_section(&mut self, place: &str, table: &DeTable<'_>) -> Layer {
+        let mut layer = Layer::default();
+        self.section::<LoopKeys>(&Here::new(place), table, &mut layer);
+        if let (Some(_), Some(cmd)) = (layer.0.get("agent"), layer.0.get("agent_cmd")) {
+            let message = format!("`[{place}]` has both `agent` and `agent_cmd`");
+            self.diagnostics.push(cmd.origin.blame(message).hint("keep one of them"));
+        }
+        layer
+    }
+
+    /// Reads the keys of a section into a layer; sections inside it too.
+    fn section<T: DeserializeOwned + JsonSchema>(&mut self, here: &Here<'_>, table: &DeTable<'_>, layer: &mut Layer) {
+        let known = names::<T>();
+        for (key, value) in in_order(table) {
+            let name = key.get_ref().as_ref();
+            match name {
+                _ if !known.contains(&name) => self.unknown_key(here, name, &key.span(), known),
+                "guard" => {
+                    let place = format!("{}.guard", here.place);
+                    if let Some(table) = self.table(&place, value) {
+                        self.section::<GuardKeys>(&Here { place: &place, prefix: "guard." }, table, layer);
+                    }
+                }
+                "check" => self.checks(here.place, value, layer),
+                _ => self.key::<T>(here, (key, value), layer),
+            }
+        }
+    }
+
+    fn checks(&mut self, place: &str, value: &Spanned<DeValue<'_>>, layer: &mut Layer) {
+        let place = format!("[{place}.check]");
+        let Some(items) = value.get_ref().as_array() else {
+            let hint = format!("write it as `[{place}]`, with two brackets and the keys below");
+            return self.report(&value.span(), "`check` must be a list of sections", Some(hint));
+        };
+        for item in items {
+            let Some(table) = self.table(&place, item) else { continue };
+            let mut check = Layer::default();
+            self.section::<CheckKeys>(&Here::new(&place), table, &mut check);
+            self.need((&place, &item.span()), table, "run");
+        }
+        layer.set("check", plain(value), self.origin(value.span()));
+    }
+
+    fn key<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        here: &Here<'_>,
+        (key, value): Entry<'_, '_>,
+        layer: &mut Layer,
+    ) {
+        let name = key.get_ref().as_ref();
+        let plain = plain(value);
+        match fits::<T>(name, &plain) {
+            Ok(()) => layer.set(format!("{}{name}", here.prefix), plain, self.origin(key.span())),
+            Err((what, hint)) => {
+                let hint = hint.or_else(|| meaning::<T>(name).map(|words| format!("`{name}` means: {words}")));
+                self.report(&value.span(), format!("wrong value for `{name}`: {what}"), hint);
+            }
+        }
+    }
+
+    fn need(&mut self, (place, span): (&str, &Range<usize>), table: &DeTable<'_>, key: &str) {
+        // A mistyped key has been told already.
+        let meant = table.keys().any(|there| nearest(there.get_ref(), [key]).is_some());
+        if !meant {
+            self.report(span, format!("`[{place}]` has no `{key}`"), Some(format!("add `{key} = \"…\"`")));
+        }
+    }
+
+    fn unknown_key(&mut self, here: &Here<'_>, name: &str, span: &Range<usize>, known: &[&str]) {
+        let home = || {
+            let outer = here.place.trim_matches(['[', ']']).trim_end_matches(".guard").trim_end_matches(".check");
+            let section = if outer.starts_with("agent.") { "loop.NAME" } else { outer };
+            match () {
+                () if names::<GuardKeys>().contains(&name) => Some(format!("it belongs into `[{section}.guard]`")),
+                () if names::<AgentKeys>().contains(&name) => Some("it belongs into `[agent.NAME]`".to_owned()),
+                () if names::<CheckKeys>().contains(&name) => Some(format!("it belongs into `[[{section}.check]]`")),
+                () if names::<LoopKeys>().contains(&name) => Some(format!("it belongs into `[{section}]`")),
+                () => None,
+            }
+        };
+        let hint = home()
+            .or_else(|| nearest(name, known.iter().copied()).map(|k| format!("did you mean `{k}`?")))
+            .unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
+        self.report(span, format!("unknown key `{name}` in `[{}]`", here.place), Some(hint));
+    }
+}
+
+/// The section that is being read.
+struct Here<'a> {
+    /// As it stands in the file.
+    place: &'a str,
+    /// What its keys are called in the layer.
+    prefix: &'a str,
+}
+
+impl<'a> Here<'a> {
+    fn new(place: &'a str) -> Self {
+        Self { place, prefix: "" }
+    }
+}
+
+/// Tables are sorted by name; people read files from top to bottom.
+fn in_order<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
+    let mut entries: Vec<Entry<'_, '_>> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+fn plain(value: &Spanned<DeValue<'_>>) -> Value {
+    // A number that is too large for TOML cannot be held; as a text it is refused with its own words.
+    Value::deserialize(ValueDeserializer::from(value.clone()))
+        .unwrap_or_else(|error| Value::String(error.message().to_owned()))
+}

@@ -1,0 +1,351 @@
+//! One loop, put together from its layers: typed, with the rules that concern more than one value.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_core::spec::{
+    AgentSpec, Bounds, BucketSpec, CheckSpec, FrostySpec, GuardSpec, Integrate, LoopSpec, WillySpec, WorkspaceMode,
+    WorkspaceSpec,
+};
+
+use super::diagnostic::{ConfigError, Diagnostic};
+use super::keys::{AgentKeys, CheckKeys, GuardKeys, LoopKeys, Workspace};
+use super::layer::{self, Layer, Origin, guard_layer};
+use super::naming;
+use super::show::{self, Effective};
+use super::value::{Count, Limit, Span, nearest};
+use super::{Config, Moment};
+
+/// A check that takes longer hangs more often than it works.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Globs of files that no turn may change unless the operator unprotects them: what judges the work, not the work.
+pub const PROTECTED: [&str; 16] = [
+    "everloop.toml",
+    ".ci/**",
+    ".circleci/**",
+    ".github/**",
+    ".gitlab-ci.yml",
+    "**/__tests__/**",
+    "**/conftest.py",
+    "**/pytest.ini",
+    "**/test/**",
+    "**/test_*.py",
+    "**/tests/**",
+    "**/*.spec.*",
+    "**/*.test.*",
+    "**/*_spec.rb",
+    "**/*_test.go",
+    "**/*_test.py",
+];
+
+/// Everything a loop needs, except what only the folder knows: the mode of its workspace and the pins of its checks.
+#[derive(Clone, Debug)]
+pub struct ResolvedLoop {
+    /// What people call it.
+    pub name: String,
+    /// What is to be reached.
+    pub goal: String,
+    /// Its checks; their `pin` is empty.
+    pub checks: Vec<CheckSpec>,
+    /// Who works on it.
+    pub agent: AgentSpec,
+    /// Where the work happens.
+    pub workspace: WorkspacePlan,
+    /// When it ends without having reached its goal.
+    pub bounds: Bounds,
+    /// When a turn may start.
+    pub guard: GuardSpec,
+    /// What is allowed but perhaps not meant; lower-case fragments.
+    pub warnings: Vec<String>,
+    /// Every value and where it comes from.
+    pub values: Vec<Effective>,
+}
+
+/// Where turns work, before the folder was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkspacePlan {
+    /// The operator's folder.
+    pub dir: PathBuf,
+    /// What was asked for.
+    pub kind: Workspace,
+    /// When work moves onto the operator's branch.
+    pub integrate: Integrate,
+    /// A command run in every new worktree.
+    pub setup: Option<String>,
+    /// Start from the uncommitted state.
+    pub include_dirty: bool,
+    /// Globs of files that a turn may not change.
+    pub protect: Vec<String>,
+    /// Globs of files that a turn may change although `protect` names them.
+    pub unprotect: Vec<String>,
+}
+
+impl ResolvedLoop {
+    /// The loop for the core. A glob of `unprotect` follows as `!glob`; the pins of the checks are still to be filled in.
+    pub fn spec(&self, mode: WorkspaceMode) -> LoopSpec {
+        let plan = &self.workspace;
+        let except = plan.unprotect.iter().map(|glob| format!("!{glob}"));
+        LoopSpec {
+            goal: self.goal.clone(),
+            checks: self.checks.clone(),
+            agent: self.agent.clone(),
+            workspace: WorkspaceSpec {
+                dir: plan.dir.display().to_string(),
+                mode,
+                integrate: plan.integrate,
+                setup: plan.setup.clone(),
+                include_dirty: plan.include_dirty,
+                protect: plan.protect.iter().cloned().chain(except).collect(),
+            },
+            bounds: self.bounds.clone(),
+            guard: self.guard.clone(),
+        }
+    }
+}
+
+/// What a loop is made from.
+pub(super) struct Given<'a> {
+    pub name: &'a str,
+    pub dir: &'a Path,
+    pub values: Layer,
+    pub place: &'a Origin,
+    pub agents: &'a Config,
+    pub moment: &'a Moment,
+}
+
+pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
+    let Given { name, dir, mut values, place, agents, moment } = given;
+    let mut wrong = Vec::new();
+    let agent_values = agent_layer(name, &values, place, agents).unwrap_or_else(|diagnostic| {
+        wrong.push(diagnostic);
+        None
+    });
+    let agent_keys: AgentKeys = agent_values.as_ref().map_or(Ok(AgentKeys::default()), Layer::typed)?;
+    let cheap_agent = agent_keys.cheap.is_some_and(|flag| flag.0);
+    relax(&mut values, cheap_agent);
+    let keys: LoopKeys = values.typed()?;
+
+    let goal = keys.goal.as_ref().map(|text| text.0.clone()).unwrap_or_default();
+    if goal.is_empty() {
+        wrong.push(place.blame(format!("loop `{name}` has no goal")).hint("add `goal = \"…\"`"));
+    }
+    let checks = checks(name, &keys, &values, place, &mut wrong);
+    let deadline = keys.deadline.as_ref().map_or(Ok(None), |d| d.time(&moment.zone));
+    let deadline = deadline.unwrap_or_else(|why| {
+        wrong.push(values.origin("deadline").blame(why));
+        None
+    });
+    if deadline.is_some_and(|at| at <= moment.now) {
+        let diagnostic = values.origin("deadline").blame("the deadline is in the past");
+        wrong.push(diagnostic.hint("give a later one, or remove it"));
+    }
+    let guard = guard(&keys, &values, &mut wrong);
+    ConfigError::unless_empty(wrong)?;
+
+    let agent = agent_spec(&keys, agent_keys);
+    let bounds = Bounds {
+        max_turns: keys.max_turns.and_then(|l| l.0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        max_time: keys.max_time.and_then(|l| l.0),
+        deadline,
+    };
+    let warnings = warnings(&agent, &guard, &values);
+    let values = show::effective(name, &values, agent_values.as_ref().map(|layer| (agent.name.as_str(), layer)));
+    let workspace = workspace(&keys, dir);
+    Ok(ResolvedLoop { name: name.to_owned(), goal, checks, agent, workspace, bounds, guard, warnings, values })
+}
+
+/// The keys of the agent that the loop names; `None` when it names a command.
+fn agent_layer(name: &str, values: &Layer, place: &Origin, agents: &Config) -> Result<Option<Layer>, Diagnostic> {
+    if values.0.contains_key("agent_cmd") {
+        return Ok(None);
+    }
+    let Some(wanted) = values.0.get("agent") else {
+        let diagnostic = place.blame(format!("loop `{name}` has no agent"));
+        let hint = match agents.agents().first() {
+            Some(known) => format!("add `agent = \"{known}\"`, or pass `--agent {known}`"),
+            None => "add `agent_cmd = \"my-agent {prompt}\"`, or pass `--agent-cmd 'my-agent {prompt}'`".to_owned(),
+        };
+        return Err(diagnostic.hint(hint));
+    };
+    let wanted_name = wanted.value.as_str().unwrap_or_default();
+    agents.agent(wanted_name).map(Some).ok_or_else(|| {
+        let known = agents.agents();
+        let hint = match nearest(wanted_name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => format!("add `[agent.{wanted_name}]` with its `command`"),
+            None => format!("known agents: {}", known.join(", ")),
+        };
+        wanted.origin.blame(format!("there is no agent `{wanted_name}`")).hint(hint)
+    })
+}
+
+/// Turns that cost nothing need neither gap nor caps; what somebody set stays.
+fn relax(values: &mut Layer, cheap_agent: bool) {
+    let gap_zero = values.is_explicit("guard.gap")
+        && values.0["guard.gap"]
+            .value
+            .as_str()
+            .is_some_and(|text| everloop_core::time::parse_duration(text).is_ok_and(|gap| gap.is_zero()));
+    if !cheap_agent && !gap_zero {
+        return;
+    }
+    for (key, cheap) in guard_layer(&GuardSpec::default().cheap(), &Origin::Cheap).0 {
+        let differs = values.0.get(&key).is_none_or(|now| now.value != cheap.value);
+        if differs && !values.is_explicit(&key) {
+            values.0.insert(key, cheap);
+        }
+    }
+}
+
+fn agent_spec(keys: &LoopKeys, named: AgentKeys) -> AgentSpec {
+    let defaults = || layer::built_in_agent().typed::<AgentKeys>().unwrap_or_default();
+    let (name, agent, command) = if let Some(command) = &keys.agent_cmd {
+        (naming::file_name(&command.0[0]).to_owned(), defaults(), Some(command.clone()))
+    } else {
+        let command = named.command.clone();
+        (keys.agent.as_ref().map(|t| t.0.clone()).unwrap_or_default(), named, command)
+    };
+    AgentSpec {
+        name,
+        argv: command.map(|c| c.0).unwrap_or_default(),
+        pass_env: agent.pass_env.map(|list| list.0).unwrap_or_default(),
+        account: agent.account.map(|text| text.0).unwrap_or_default(),
+        turn_microusd: agent.usd_per_turn.map_or(0, |price| price.0),
+        turn_tokens: agent.tokens_per_turn.map_or(0, |amount| amount.0),
+    }
+}
+
+fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &mut Vec<Diagnostic>) -> Vec<CheckSpec> {
+    let plain = keys.checks.iter().flat_map(|list| &list.0);
+    let plain = plain.map(|run| CheckKeys { run: Some(super::value::Text(run.clone())), ..CheckKeys::default() });
+    let mut specs: Vec<CheckSpec> = Vec::new();
+    let full: Vec<&CheckKeys> = keys.check.iter().flatten().collect();
+    let given: Vec<&str> = full.iter().filter_map(|c| c.name.as_ref()).map(|text| text.0.as_str()).collect();
+    let plain: Vec<CheckKeys> = plain.collect();
+    for check in plain.iter().chain(full.iter().copied()) {
+        let run = check.run.as_ref().map(|text| text.0.clone()).unwrap_or_default();
+        let taken = |name: &str| specs.iter().any(|c| c.name == name) || given.contains(&name);
+        let own = check.name.as_ref().map(|text| text.0.trim().to_owned());
+        if let Some(own) = own.as_ref().filter(|own| specs.iter().any(|c| c.name == **own)) {
+            let diagnostic = values.origin("check").blame(format!("two checks of `{name}` are called `{own}`"));
+            wrong.push(diagnostic.hint("give each check a name of its own"));
+        }
+        let name = own.unwrap_or_else(|| naming::unique(&naming::short(&run), taken));
+        let timeout = check.timeout.map_or(CHECK_TIMEOUT, |span| span.0);
+        let weight = check.weight.map_or(1, |count| count.0);
+        specs.push(CheckSpec { name, run, timeout, weight, pin: String::new() });
+    }
+    if specs.is_empty() {
+        let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));
+        wrong.push(diagnostic.hint("add `checks = [\"cargo test\"]`, or pass `--check 'cargo test'`"));
+    }
+    specs
+}
+
+fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
+    let own = keys.protect.iter().flat_map(|list| list.0.iter().cloned());
+    let mut protect: Vec<String> = PROTECTED.iter().map(|glob| (*glob).to_owned()).chain(own).collect();
+    let mut unprotect = keys.unprotect.as_ref().map(|list| list.0.clone()).unwrap_or_default();
+    // Taking back a glob by its own text is the same as never having it; other globs are exceptions.
+    let named = |glob: &String| unprotect.contains(glob);
+    let dropped: Vec<String> = protect.iter().filter(|glob| named(glob)).cloned().collect();
+    protect.retain(|glob| !dropped.contains(glob));
+    unprotect.retain(|glob| !dropped.contains(glob));
+    let inside = keys.dir.as_ref().map_or(".", |text| text.0.as_str());
+    WorkspacePlan {
+        dir: if inside == "." { dir.to_owned() } else { dir.join(inside) },
+        kind: keys.workspace.unwrap_or(Workspace::Auto),
+        integrate: keys.integrate.map_or(Integrate::Progress, Integrate::from),
+        setup: keys.setup.as_ref().map(|text| text.0.clone()),
+        include_dirty: keys.include_dirty.is_some_and(|flag| flag.0),
+        protect,
+        unprotect,
+    }
+}
+
+fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardSpec {
+    let none = GuardKeys::default();
+    let k = keys.guard.as_ref().unwrap_or(&none);
+    let mut spec = GuardSpec::default();
+    let span = |key: Option<Span>, default: Duration| key.map_or(default, |s| s.0);
+    let count = |key: Option<Count>, default: u32| key.map_or(default, |c| c.0);
+    let cap = |key: Option<Limit>, default: Option<u32>| {
+        key.map_or(default, |limit| limit.0.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
+    };
+    spec.gap = k.gap.map_or(spec.gap, |gap| gap.0);
+    spec.caps.per_minute = cap(k.per_minute, spec.caps.per_minute);
+    spec.caps.per_hour = cap(k.per_hour, spec.caps.per_hour);
+    spec.caps.per_day = cap(k.per_day, spec.caps.per_day);
+    spec.budget.calls = keys.max_calls.and_then(|l| l.0);
+    spec.budget.tokens = keys.max_tokens.and_then(|l| l.0);
+    spec.budget.microusd = keys.max_usd.and_then(|d| d.0);
+    spec.slots = count(k.slots, spec.slots);
+    spec.turn_wall = span(k.turn_wall, spec.turn_wall);
+    spec.turn_silence = span(k.turn_silence, spec.turn_silence);
+    spec.backoff_first = span(k.backoff_first, spec.backoff_first);
+    spec.backoff_cap = span(k.backoff_cap, spec.backoff_cap);
+    spec.stagnation_turns = count(k.stagnation_turns, spec.stagnation_turns);
+    spec.frosty = FrostySpec {
+        deaths: count(k.frosty_deaths, spec.frosty.deaths),
+        window: span(k.frosty_window, spec.frosty.window),
+        cooldown: span(k.frosty_cooldown, spec.frosty.cooldown),
+        cap: span(k.frosty_cap, spec.frosty.cap),
+        young: span(k.frosty_young, spec.frosty.young),
+    };
+    spec.willy = WillySpec {
+        cooldowns: count(k.willy_cooldowns, spec.willy.cooldowns),
+        window: span(k.willy_window, spec.willy.window),
+        freeze: span(k.willy_freeze, spec.willy.freeze),
+        canary: span(k.willy_canary, spec.willy.canary),
+        relapse: span(k.willy_relapse, spec.willy.relapse),
+        relapse_canary: span(k.willy_relapse_canary, spec.willy.relapse_canary),
+    };
+    spec.bucket = match (k.bucket_burst, k.bucket_every) {
+        (Some(burst), Some(every)) => Some(BucketSpec { burst: burst.0, every: every.0 }),
+        (None, None) => None,
+        (burst, _) => {
+            let (there, missing) =
+                if burst.is_some() { ("bucket_burst", "bucket_every") } else { ("bucket_every", "bucket_burst") };
+            let diagnostic = values.origin(&format!("guard.{there}")).blame(format!("`{there}` needs `{missing}`"));
+            wrong.push(diagnostic.hint(format!("set `{missing}` too")));
+            None
+        }
+    };
+    ordered(&spec, values, wrong);
+    spec
+}
+
+/// A doubling wait whose cap lies below its first step is a mistake, not a wish.
+fn ordered(spec: &GuardSpec, values: &Layer, wrong: &mut Vec<Diagnostic>) {
+    for (low, low_is, high, high_is) in [
+        ("backoff_first", spec.backoff_first, "backoff_cap", spec.backoff_cap),
+        ("frosty_cooldown", spec.frosty.cooldown, "frosty_cap", spec.frosty.cap),
+    ] {
+        if low_is > high_is {
+            let set = if values.is_explicit(&format!("guard.{high}")) { high } else { low };
+            let diagnostic = values.origin(&format!("guard.{set}")).blame(format!("`{high}` is shorter than `{low}`"));
+            wrong.push(diagnostic.hint(format!("raise `{high}` or lower `{low}`")));
+        }
+    }
+}
+
+fn warnings(agent: &AgentSpec, guard: &GuardSpec, values: &Layer) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if guard.gap.is_zero() {
+        let why = match values.origin("guard.gap") {
+            Origin::Cheap => format!("agent `{}` is marked `cheap`", agent.name),
+            origin => origin.to_string(),
+        };
+        warnings.push(format!("turns start without a minimum gap ({why})"));
+    }
+    let blind = [
+        (guard.budget.microusd.is_some() && agent.turn_microusd == 0, "max_usd", "usd_per_turn"),
+        (guard.budget.tokens.is_some() && agent.turn_tokens == 0, "max_tokens", "tokens_per_turn"),
+    ];
+    for (_, bound, price) in blind.iter().filter(|(is_blind, _, _)| *is_blind) {
+        let unless = format!("unless agent `{}` reports what it used; set `{price}`", agent.name);
+        warnings.push(format!("`{bound}` cannot end the loop {unless}"));
+    }
+    warnings
+}

@@ -1,0 +1,85 @@
+//! The values of a loop and where each comes from, as `config show --origin` prints them.
+
+use serde::Serialize;
+use toml::Value;
+
+use super::keys::{AgentKeys, GuardKeys, LoopKeys, names};
+use super::layer::Layer;
+
+/// One value that is in force.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effective {
+    /// `loop.NAME` or `agent.NAME`.
+    pub section: String,
+    /// The key in it.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// `built-in`, `everloop.toml:4`, `EVERLOOP_GAP`, `--gap`.
+    pub origin: String,
+}
+
+/// All values of a loop and of its agent, in the order of the reference.
+pub(super) fn effective(name: &str, values: &Layer, agent: Option<(&str, &Layer)>) -> Vec<Effective> {
+    let mut rows = section(&format!("loop.{name}"), values, &|key| match key.strip_prefix("guard.") {
+        Some(inner) => (usize::MAX, position(names::<GuardKeys>(), inner)),
+        None => (position(names::<LoopKeys>(), key), 0),
+    });
+    if let Some((agent, values)) = agent {
+        let order = |key: &str| (position(names::<AgentKeys>(), key), 0);
+        rows.extend(section(&format!("agent.{agent}"), values, &order));
+    }
+    rows
+}
+
+fn section(section: &str, values: &Layer, order: &dyn Fn(&str) -> (usize, usize)) -> Vec<Effective> {
+    let mut rows: Vec<Effective> = values
+        .0
+        .iter()
+        .map(|(key, sourced)| Effective {
+            section: section.to_owned(),
+            key: key.clone(),
+            value: sourced.value.clone(),
+            origin: sourced.origin.to_string(),
+        })
+        .collect();
+    rows.sort_by_key(|row| order(&row.key));
+    rows
+}
+
+fn position(names: &[&str], key: &str) -> usize {
+    names.iter().position(|name| *name == key).unwrap_or(names.len())
+}
+
+/// The values as TOML that could be read again; origins stand behind them as comments.
+pub fn render(values: &[Effective], with_origin: WithOrigin) -> String {
+    let assignments: Vec<String> = values.iter().map(|row| format!("{} = {}", row.key, row.value)).collect();
+    // A long goal must not push every origin out of sight.
+    let fitting = assignments.iter().map(|line| line.chars().count()).filter(|cells| *cells <= 48);
+    let column = fitting.max().unwrap_or(0);
+    let mut lines: Vec<String> = Vec::new();
+    let mut section = "";
+    for (row, assignment) in values.iter().zip(assignments) {
+        if row.section != section {
+            if !section.is_empty() {
+                lines.push(String::new());
+            }
+            lines.push(format!("[{}]", row.section));
+            section = &row.section;
+        }
+        lines.push(match with_origin {
+            WithOrigin::Yes => format!("{assignment:column$}  # {}", row.origin),
+            WithOrigin::No => assignment,
+        });
+    }
+    lines.join("\n")
+}
+
+/// Whether origins are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithOrigin {
+    /// Behind each value.
+    Yes,
+    /// Not at all.
+    No,
+}

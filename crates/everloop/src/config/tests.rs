@@ -1,0 +1,439 @@
+//! What is refused, where it points, which layer wins. One builder: a project in a temporary folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use everloop_core::spec::{BucketSpec, Caps, GuardSpec, Integrate};
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+
+use super::*;
+
+/// A project and a user, in a folder of their own.
+struct Project {
+    dir: tempfile::TempDir,
+    overrides: Overrides,
+}
+
+/// A loop that needs nothing more.
+const GOOD: &str = "[loop.a]\ngoal = \"g\"\nagent_cmd = \"x {prompt}\"\nchecks = [\"true\"]\n";
+
+impl Project {
+    fn new(toml: &str) -> Self {
+        let dir = tempfile::tempdir().expect("tests can make folders");
+        std::fs::write(dir.path().join(PROJECT_FILE), toml).expect("tests can write files");
+        Self { dir, overrides: Overrides::default() }
+    }
+
+    fn user(self, toml: &str) -> Self {
+        std::fs::create_dir(self.user_dir()).expect("tests can make folders");
+        std::fs::write(self.user_dir().join(USER_FILE), toml).expect("tests can write files");
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.overrides.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn flags(mut self, flags: Flags) -> Self {
+        self.overrides.flags = flags;
+        self
+    }
+
+    fn user_dir(&self) -> PathBuf {
+        self.dir.path().join("user")
+    }
+
+    fn load(&self) -> Result<Config, ConfigError> {
+        load(self.dir.path(), Some(&self.user_dir()), &self.overrides)
+    }
+
+    fn resolve(&self, name: &str) -> Result<ResolvedLoop, ConfigError> {
+        self.load()?.resolve(name, &moment())
+    }
+
+    fn good(&self) -> ResolvedLoop {
+        self.resolve("a").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Everything that is wrong, as it is printed.
+    fn wrong(&self) -> String {
+        let error = self.load().and_then(|config| config.check(&moment())).expect_err("something is wrong");
+        let folder = self.dir.path().display().to_string();
+        error.to_string().replace(&folder, "DIR").trim_end().to_owned()
+    }
+}
+
+fn moment() -> Moment {
+    // 2026-11-15 21:00 UTC
+    Moment { now: Time(1_794_776_400_000), zone: TimeZone::UTC }
+}
+
+#[test]
+fn a_small_file_gives_a_loop_with_the_defaults_of_the_core() {
+    let resolved = Project::new(GOOD).good();
+    assert_eq!(resolved.guard, GuardSpec::default());
+    assert_eq!(resolved.goal, "g");
+    assert_eq!(resolved.agent.argv, ["x", "{prompt}"]);
+    assert_eq!((resolved.agent.name.as_str(), resolved.agent.account.as_str()), ("x", "default"));
+    assert_eq!(resolved.checks.len(), 1);
+    assert_eq!(resolved.checks[0].timeout, Duration::from_secs(600));
+    assert_eq!(resolved.workspace.kind, Workspace::Auto);
+    assert!(resolved.workspace.protect.contains(&"everloop.toml".to_owned()));
+    assert_eq!(resolved.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn every_key_reaches_the_loop() {
+    let toml = r#"
+[agent.bot]
+command = ["bot", "--prompt-file", "{prompt_file}"]
+pass_env = ["BOT_KEY"]
+account = "work"
+usd_per_turn = 0.10
+tokens_per_turn = 5000
+
+[loop.a]
+goal = "make it work"
+agent = "bot"
+checks = ["cargo test", "cargo test --doc"]
+protect = ["golden/**"]
+unprotect = ["**/tests/**", "golden/new/**"]
+workspace = "git"
+integrate = "reached"
+setup = "npm ci"
+include_dirty = true
+dir = "sub"
+max_turns = 30
+max_time = "8h"
+deadline = "2026-11-16T07:00"
+max_usd = 5
+max_tokens = 1_000_000
+max_calls = 40
+
+[[loop.a.check]]
+name = "lint"
+run = "cargo clippy"
+timeout = "5m"
+weight = 3
+
+[loop.a.guard]
+gap = "1m"
+per_hour = "none"
+slots = 2
+bucket_burst = 2
+bucket_every = "10m"
+willy_canary = "20m"
+"#;
+    let project = Project::new(toml);
+    let resolved = project.good();
+    let names: Vec<&str> = resolved.checks.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["cargo test", "cargo test 2", "lint"]);
+    assert_eq!((resolved.checks[2].weight, resolved.checks[2].timeout), (3, Duration::from_secs(300)));
+    assert_eq!((resolved.agent.turn_microusd, resolved.agent.turn_tokens), (100_000, 5000));
+    assert_eq!(resolved.agent.pass_env, ["BOT_KEY"]);
+    assert_eq!(resolved.bounds.max_turns, Some(30));
+    assert_eq!(resolved.bounds.deadline, Some(Time(1_794_776_400_000 + 10 * 3_600_000)));
+    assert_eq!(resolved.guard.budget.microusd, Some(5_000_000));
+    assert_eq!(resolved.guard.caps, Caps { per_hour: None, ..GuardSpec::default().caps });
+    assert_eq!(resolved.guard.bucket, Some(BucketSpec { burst: 2, every: Duration::from_secs(600) }));
+    assert_eq!(resolved.guard.willy.canary, Duration::from_secs(1200));
+    let plan = &resolved.workspace;
+    assert_eq!(plan.dir, project.dir.path().join("sub"));
+    assert_eq!((plan.kind, plan.integrate, plan.include_dirty), (Workspace::Git, Integrate::Reached, true));
+    assert!(!plan.protect.contains(&"**/tests/**".to_owned()) && plan.protect.contains(&"golden/**".to_owned()));
+    assert_eq!(plan.unprotect, ["golden/new/**"]);
+    let spec = resolved.spec(everloop_core::spec::WorkspaceMode::InPlace);
+    assert_eq!(spec.workspace.protect.last().map(String::as_str), Some("!golden/new/**"));
+}
+
+#[test]
+fn a_mistyped_key_points_at_itself_and_names_its_neighbour() {
+    insta::assert_snapshot!(Project::new("[loop.a]\ngoal = \"g\"\n  max_turn = 3\n").wrong(), @r"
+    error: unknown key `max_turn` in `[loop.a]`
+     --> everloop.toml:3:3
+      |
+    3 |   max_turn = 3
+      |   ^^^^^^^^
+    hint: did you mean `max_turns`?
+    ");
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let toml = r#"max_turns = 3
+[lop.x]
+goal = "g"
+
+[agent.bot]
+comand = "bot"
+
+[loop.a]
+goal = 5
+gap = "15s"
+workspace = "gti"
+max_time = "5 parsecs"
+max_turns = 0
+checks = "cargo test"
+
+[loop.a.guard]
+gap = 15
+max_turns = 3
+turn_wall = "0s"
+
+[[loop.a.check]]
+name = "no command"
+wieght = 2
+weight = 0
+"#;
+    insta::assert_snapshot!(Project::new(toml).wrong());
+}
+
+#[test]
+fn broken_toml_points_at_the_place() {
+    insta::assert_snapshot!(Project::new("[loop.a]\ngoal = \"never closed\nmax_turns = 3\n").wrong());
+    insta::assert_snapshot!(Project::new("[loop.a]\ngoal =\n").wrong());
+}
+
+#[test]
+fn what_is_there_twice_is_refused() {
+    insta::assert_snapshot!(Project::new("[loop.a]\ngoal = \"x\"\n\n[loop.a]\ngoal = \"y\"\n").wrong(), @r#"
+    error: section `a` is there twice
+     --> everloop.toml:4:7
+      |
+    4 | [loop.a]
+      |       ^
+    hint: keep one of them
+    "#);
+    let toml = "[loop.a]\ngoal = \"x\"\ngoal = \"y\"\n";
+    assert!(Project::new(toml).wrong().starts_with("error: key `goal` is there twice\n --> everloop.toml:3:1"));
+}
+
+/// File, then what must be said about it, with its place.
+const REFUSED: [(&str, &str, &str); 22] = [
+    ("[loop.a]\nagent_cmd = \"x\"\nchecks = [\"true\"]", "loop `a` has no goal", ":1:7"),
+    ("[loop.a]\ngoal = \"g\"\nagent_cmd = \"x\"", "loop `a` has no check", ":1:7"),
+    ("[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]", "loop `a` has no agent", ":1:7"),
+    (
+        "[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]\nagent = \"bto\"\n[agent.bot]\ncommand = \"bot\"",
+        "there is no agent `bto`",
+        ":4:1",
+    ),
+    (
+        "[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]\nagent = \"b\"\nagent_cmd = \"b\"",
+        "has both `agent` and `agent_cmd`",
+        ":5:1",
+    ),
+    ("[loop.a]\nagent_cmd = \"x {prompt} {prompt}\"", "the prompt stands in the command more than once", ":2:13"),
+    ("[agent.x]\ncommand = []", "the command is empty", ":2:11"),
+    ("[agent.x]\ncommand = [\"\"]", "the command is empty", ":2:11"),
+    ("[agent.x]\naccount = \"a\"", "`[agent.x]` has no `command`", ":1:8"),
+    ("[loop.a]\ndeadline = \"tomorrow\"", "`tomorrow` is not a date and time", ":2:12"),
+    ("[loop.a]\nchecks = [\"a\", 3]", "expected a list of texts, found `3`", ":2:10"),
+    ("[loop.a]\ncheck = \"cargo test\"", "`check` must be a list of sections", ":2:9"),
+    ("[loop]\ngoal = \"g\"", "key `goal` stands in `[loop]`", ":2:1"),
+    ("[loop.\"a b\"]\ngoal = \"g\"", "`a b` is not a good name", ":1:7"),
+    ("loop = 3", "`loop.NAME` must be a section", ":1:8"),
+    ("[[loop.a.check]]\nname = \"x\"", "has no `run`", ":1:1"),
+    ("[agent.x]\ncommand = \"x\"\nusd_per_turn = \"much\"", "expected dollars like `0.10`, found `\"much\"`", ":3:16"),
+    ("[loop.a]\ninclude_dirty = \"yes\"", "expected `true` or `false`", ":2:17"),
+    ("[loop.a]\nmax_turns = 99999999999999999999", "wrong value for `max_turns`", ":2:13"),
+    ("[defaults]\nweight = 3", "unknown key `weight` in `[defaults]`", ":2:1"),
+    ("[defaults.gaurd]\ngap = \"1s\"", "unknown key `gaurd` in `[defaults]`", ":1:11"),
+    ("[loop.a]\nagent_cmd = \"x | y\"", "`|` needs a shell", ":2:13"),
+];
+
+#[test]
+fn each_mistake_is_refused_at_its_place() {
+    for (toml, message, place) in REFUSED {
+        let wrong = Project::new(toml).wrong();
+        assert!(wrong.contains(message), "{toml}\n---\n{wrong}");
+        assert!(wrong.contains(&format!(" --> everloop.toml{place}\n")), "{toml}\n---\n{wrong}");
+        assert!(wrong.contains("hint: "), "{toml}\n---\n{wrong}");
+    }
+}
+
+/// More of the same, each added to a loop that is good without it.
+const ADDED: [(&str, &str); 6] = [
+    ("deadline = \"2020-01-01T00:00\"", "the deadline is in the past"),
+    ("[loop.a.guard]\nbucket_burst = 3", "`bucket_burst` needs `bucket_every`"),
+    ("[loop.a.guard]\nbackoff_cap = \"1s\"", "`backoff_cap` is shorter than `backoff_first`"),
+    ("[loop.a.guard]\nfrosty_cooldown = \"1h\"", "`frosty_cap` is shorter than `frosty_cooldown`"),
+    (
+        "[[loop.a.check]]\nname = \"x\"\nrun = \"a\"\n[[loop.a.check]]\nname = \"x\"\nrun = \"b\"",
+        "two checks of `a` are called `x`",
+    ),
+    ("[loop.b]\ngoal = \"h\"", "loop `b` has no check"),
+];
+
+#[test]
+fn rules_over_several_values_hold() {
+    for (toml, message) in ADDED {
+        let wrong = Project::new(&format!("{GOOD}{toml}\n")).wrong();
+        assert!(wrong.contains(message) && wrong.contains(" --> everloop.toml:"), "{toml}\n---\n{wrong}");
+    }
+}
+
+#[test]
+fn the_highest_layer_wins_and_is_named() {
+    let project = Project::new(&format!("[defaults]\nmax_turns = 2\nmax_usd = 1\n{GOOD}max_turns = 3\n"))
+        .user("[defaults]\nmax_turns = 1\nmax_time = \"1h\"\nintegrate = \"reached\"\n")
+        .env("EVERLOOP_MAX_USD", "7.5")
+        .env("EVERLOOP_GAP", "20s")
+        .flags(Flags { gap: Some("30s".to_owned()), ..Flags::default() });
+    let resolved = project.good();
+    let user_file = project.user_dir().join(USER_FILE).display().to_string();
+    let origin = |key: &str| {
+        let row = resolved.values.iter().find(|row| row.key == key).expect("the key has a value");
+        (row.value.to_string(), row.origin.replace(&user_file, "USER"))
+    };
+    assert_eq!(origin("max_turns"), ("3".into(), "everloop.toml:8".into()));
+    assert_eq!(origin("max_time"), ("\"1h\"".into(), "USER:3".into()));
+    assert_eq!(origin("integrate"), ("\"reached\"".into(), "USER:4".into()));
+    assert_eq!(origin("max_usd"), ("7.5".into(), "EVERLOOP_MAX_USD".into()));
+    assert_eq!(origin("guard.gap"), ("\"30s\"".into(), "--gap".into()));
+    assert_eq!(origin("guard.slots").1, "built-in");
+    assert_eq!(resolved.guard.gap, Duration::from_secs(30));
+    assert_eq!(resolved.guard.budget.microusd, Some(7_500_000));
+}
+
+#[test]
+fn an_upper_layer_can_say_the_same_thing_in_another_way() {
+    let toml = "[defaults]\nagent = \"gone\"\nchecks = [\"old\"]\n[loop.a]\ngoal = \"g\"\nagent_cmd = \"x\"\n[[loop.a.check]]\nrun = \"new\"\n";
+    let resolved = Project::new(toml).good();
+    assert_eq!(resolved.agent.argv, ["x"]);
+    assert_eq!(resolved.checks.iter().map(|c| c.run.as_str()).collect::<Vec<_>>(), ["new"]);
+}
+
+#[test]
+fn limits_of_a_lower_layer_can_be_lifted() {
+    let resolved = Project::new(&format!(
+        "[defaults]\nmax_turns = 2\nmax_time = \"1h\"\n{GOOD}max_turns = \"none\"\nmax_time = \"none\"\n"
+    ))
+    .good();
+    assert_eq!((resolved.bounds.max_turns, resolved.bounds.max_time), (None, None));
+}
+
+#[test]
+fn bad_environment_and_flags_are_named() {
+    let project = Project::new(GOOD).env("EVERLOOP_GAP", "15").env("EVERLOOP_MAX_TURNS", "many");
+    insta::assert_snapshot!(project.wrong(), @r#"
+    error: `EVERLOOP_MAX_TURNS`: expected a whole number from 1 up, or `"none"`, found `"many"`
+
+    error: `EVERLOOP_GAP`: `15` has no unit
+    hint: write it like `15s` or `15m`
+    "#);
+    let both = Flags { agent: Some("a".into()), agent_cmd: Some("b".into()), ..Flags::default() };
+    assert!(Project::new(GOOD).flags(both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
+}
+
+#[test]
+fn cheap_turns_have_no_gap_and_no_caps_unless_set() {
+    let none = Caps::default();
+    let agent = "[agent.c]\ncommand = \"c\"\ncheap = true\n";
+    let of = |guard: &str| {
+        let toml =
+            format!("{agent}[loop.a]\ngoal = \"g\"\nagent = \"c\"\nchecks = [\"true\"]\n[loop.a.guard]\n{guard}\n");
+        Project::new(&toml).good()
+    };
+    assert_eq!(of("").guard, GuardSpec::default().cheap());
+    assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `cheap`)"]);
+    let kept = of("gap = \"5s\"\nper_hour = 7").guard;
+    assert_eq!((kept.gap, kept.caps), (Duration::from_secs(5), Caps { per_hour: Some(7), ..none.clone() }));
+    let zero = Project::new(GOOD).flags(Flags { gap: Some("0".into()), ..Flags::default() }).good();
+    assert_eq!((zero.guard.gap, zero.guard.caps), (Duration::ZERO, none));
+    assert_eq!(zero.warnings, ["turns start without a minimum gap (--gap)"]);
+    let default = Project::new(&format!("{GOOD}[loop.a.guard]\ngap = \"15s\"\n")).good();
+    assert_eq!(default.guard, GuardSpec::default());
+}
+
+#[test]
+fn a_budget_that_cannot_bite_is_warned_about() {
+    let warnings = Project::new(&format!("{GOOD}max_usd = 1\nmax_tokens = 5\n")).good().warnings;
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].contains("`max_usd` cannot end the loop") && warnings[1].contains("`tokens_per_turn`"));
+}
+
+#[test]
+fn one_off_loops_need_no_file() {
+    let dir = tempfile::tempdir().expect("tests can make folders");
+    let one_off = |flags: Flags| {
+        let overrides = Overrides { env: BTreeMap::new(), flags };
+        load(dir.path(), None, &overrides).and_then(|config| config.one_off("Make x", &moment()))
+    };
+    let checks = vec!["test -f done".to_owned()];
+    let flags =
+        Flags { checks, agent_cmd: Some("touch done".into()), max_turns: Some(3), in_place: true, ..Flags::default() };
+    let resolved = one_off(flags).expect("flags are enough");
+    assert_eq!((resolved.name.as_str(), resolved.goal.as_str()), ("make-x", "Make x"));
+    assert_eq!(resolved.checks[0].name, "test done");
+    assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), Workspace::InPlace));
+    insta::assert_snapshot!(one_off(Flags::default()).expect_err("nothing is there").to_string(), @r#"
+    error: `GOAL`: loop `make-x` has no agent
+    hint: add `agent_cmd = "my-agent {prompt}"`, or pass `--agent-cmd 'my-agent {prompt}'`
+
+    error: `GOAL`: loop `make-x` has no check, so nothing could prove it reached
+    hint: add `checks = ["cargo test"]`, or pass `--check 'cargo test'`
+    "#);
+}
+
+#[test]
+fn one_off_loops_see_the_agents_of_files() {
+    let project = Project::new("[agent.p]\ncommand = \"p\"\nusd_per_turn = 0.5\n")
+        .user("[agent.u]\ncommand = \"u\"\n[agent.p]\ncommand = \"old\"\naccount = \"mine\"\n")
+        .flags(Flags { agent: Some("p".into()), checks: vec!["true".into()], ..Flags::default() });
+    let config = project.load().expect("the files are good");
+    assert_eq!(config.agents(), ["p", "u"]);
+    let agent = config.one_off("g", &moment()).expect("the agent is known").agent;
+    assert_eq!((agent.argv, agent.account, agent.turn_microusd), (vec!["p".to_owned()], "mine".to_owned(), 500_000));
+}
+
+#[test]
+fn the_users_file_holds_no_loops_and_missing_loops_are_said() {
+    let wrong = Project::new(GOOD).user("[loop.x]\ngoal = \"g\"\n").wrong();
+    assert!(
+        wrong.contains("a loop stands in the file of the user") && wrong.contains("DIR/user/config.toml:1:2"),
+        "{wrong}"
+    );
+    let error = Project::new(GOOD).resolve("aa").expect_err("there is no such loop");
+    assert_eq!(error.to_string(), "error: there is no loop `aa`\nhint: did you mean `a`?\n");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_errors_and_never_defaults() {
+    let project = Project::new(GOOD);
+    let path = project.dir.path().join(PROJECT_FILE);
+    std::fs::write(&path, b"[loop.a]\ngoal = \"\xff\"\n").expect("tests can write files");
+    assert!(project.wrong().contains("not valid UTF-8"), "{}", project.wrong());
+    assert!(project.wrong().contains("everloop.toml:2:9"), "{}", project.wrong());
+    std::fs::remove_file(&path).expect("tests can remove files");
+    std::fs::create_dir(&path).expect("tests can make folders");
+    assert!(project.wrong().contains("it is not a file"));
+    std::fs::remove_dir(&path).expect("tests can remove folders");
+    assert_eq!(project.load().expect("no file is no mistake").loops(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let toml = format!("{GOOD}max_turns = 3\n[[loop.a.check]]\nname = \"n\"\nrun = \"r\"\ntimeout = \"90s\"\n");
+    let first = Project::new(&toml).good();
+    let shown = render(&first.values, WithOrigin::Yes);
+    let second = Project::new(&shown).good();
+    assert_eq!((&first.checks, &first.bounds, &first.guard), (&second.checks, &second.bounds, &second.guard));
+    // The guard's numbers are the core's business.
+    let mine: Vec<&str> = shown.lines().filter(|line| !line.starts_with("guard.")).collect();
+    insta::assert_snapshot!(mine.join("\n"));
+}
+
+#[test]
+fn the_nearest_file_and_the_users_folder_are_found() {
+    let project = Project::new(GOOD);
+    let deep = project.dir.path().join("x/y");
+    std::fs::create_dir_all(&deep).expect("tests can make folders");
+    assert_eq!(find(&deep), Some(project.dir.path()));
+    let var = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+    assert_eq!(user_dir(var).as_deref(), Some(Path::new("/home/me/.config/everloop")));
+    assert_eq!(user_dir(|_| Some("relative".to_owned())), None);
+}

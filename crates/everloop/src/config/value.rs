@@ -1,0 +1,385 @@
+//! The kinds of values that can stand in everloop.toml: what each accepts, what it says when it does not fit.
+//!
+//! A value that does not fit answers `what is wrong; what to write instead`: the reader makes a hint of the second part.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use everloop_core::time::{Time, human, parse_duration};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use toml::Value;
+
+/// Words of a shell that mean nothing when there is no shell.
+const OPERATORS: [&str; 9] = ["&&", "||", "|", ";", ">", ">>", "<", "&", "2>&1"];
+
+/// A text with something in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(pub String);
+
+/// A list of texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List(pub Vec<String>);
+
+/// `true` or `false`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag(pub bool);
+
+/// A number from 1 up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub u32);
+
+/// A number from 0 up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount(pub u64);
+
+/// A number from 1 up, or `"none"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
+/// Dollars, kept in millionths; 0 is a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price(pub u64);
+
+/// Dollars, kept in millionths, or `"none"`; 0 is no budget at all and refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dollars(pub Option<u64>);
+
+/// A duration above zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A duration; zero is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap(pub Duration);
+
+/// A duration above zero, or `"none"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimit(pub Option<Duration>);
+
+/// A point in time as it was written, or `"none"`. Which one it is depends on the zone: [`Deadline::time`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadline(pub Option<String>);
+
+/// An argument vector, written as a list or as one text that is split into words like a shell does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command(pub Vec<String>);
+
+impl Deadline {
+    /// The point in time; a time without zone is taken in `zone`.
+    pub fn time(&self, zone: &TimeZone) -> Result<Option<Time>, String> {
+        let Some(text) = &self.0 else { return Ok(None) };
+        if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+            return Ok(Some(Time(instant.as_millisecond())));
+        }
+        let civil: DateTime = text.parse().map_err(|_| bad_deadline(text))?;
+        let zoned = zone.to_zoned(civil).map_err(|_| bad_deadline(text))?;
+        Ok(Some(Time(zoned.timestamp().as_millisecond())))
+    }
+}
+
+fn bad_deadline(text: &str) -> String {
+    format!("`{text}` is not a date and time; write it like `2026-11-16T07:00` or `2026-11-16T07:00:00Z`")
+}
+
+impl Command {
+    /// Splits a command line; refuses what would need a shell.
+    pub fn split(line: &str) -> Result<Self, String> {
+        let words = shlex::split(line).ok_or_else(|| format!("`{line}` has an open quote; close it"))?;
+        if let Some(word) = words.iter().find(|w| OPERATORS.contains(&w.as_str())) {
+            return Err(format!("`{word}` needs a shell, and agents run without one; write `sh -c '…'` around it"));
+        }
+        Self::of(words)
+    }
+
+    /// Takes an argument vector as it is.
+    pub fn of(words: Vec<String>) -> Result<Self, String> {
+        if words.first().is_none_or(|program| program.trim().is_empty()) {
+            return Err("the command is empty; name a program, for example `my-agent {prompt}`".to_owned());
+        }
+        if words.iter().any(|w| w.contains('\0')) {
+            return Err("the command holds a NUL character; remove it".to_owned());
+        }
+        let prompts: usize =
+            words.iter().map(|w| w.matches("{prompt}").count() + w.matches("{prompt_file}").count()).sum();
+        if prompts > 1 {
+            let why = "the prompt stands in the command more than once";
+            return Err(format!("{why}; keep one of `{{prompt}}` and `{{prompt_file}}`, or none to get it on stdin"));
+        }
+        Ok(Self(words))
+    }
+}
+
+fn dollars(value: &Value) -> Option<u64> {
+    let dollars = match value {
+        Value::Float(f) => *f,
+        Value::Integer(n) => *n as f64,
+        _ => return None,
+    };
+    // Above this, millionths of a dollar would not fit, and nobody means it.
+    let sane = (0.0..1e9).contains(&dollars);
+    sane.then(|| (dollars * 1e6).round() as u64)
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn is_none(value: &Value) -> bool {
+    value.as_str() == Some("none")
+}
+
+fn duration(value: &Value) -> Result<Duration, String> {
+    match value {
+        Value::String(text) => parse_duration(text),
+        Value::Integer(n) => Err(format!("`{n}` has no unit; write it like `\"{n}s\"` or `\"{n}m\"`")),
+        other => Err(unfit("a duration like `\"90s\"` or `\"2h\"`", other)),
+    }
+}
+
+fn positive(value: &Value) -> Result<Duration, String> {
+    match duration(value)? {
+        Duration::ZERO => Err(format!("{} is too short; give it a length above zero", found(value))),
+        long => Ok(long),
+    }
+}
+
+fn unfit(wanted: &str, value: &Value) -> String {
+    format!("expected {wanted}, found {}", found(value))
+}
+
+fn found(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.trim().is_empty() => "an empty text".to_owned(),
+        Value::String(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {
+            format!("`{value}`")
+        }
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// How a kind of value is read and how the JSON Schema describes it.
+macro_rules! kind {
+    ($name:ident, $schema:tt, $read:expr) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let value = Value::deserialize(deserializer)?;
+                let read: fn(&Value) -> Result<Self, String> = $read;
+                read(&value).map_err(D::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+kind!(Text, { "type": "string", "minLength": 1 }, |value| {
+    text_of(value).map(Text).ok_or_else(|| unfit("a text in quotes", value))
+});
+
+kind!(List, { "type": "array", "items": { "type": "string", "minLength": 1 } }, |value| {
+    let items = value.as_array().ok_or_else(|| {
+        let hint = text_of(value).map_or(String::new(), |_| format!("; put brackets around it: `[{value}]`"));
+        format!("{}{hint}", unfit("a list of texts", value))
+    })?;
+    let text = |item| text_of(item).ok_or_else(|| unfit("a list of texts", item));
+    items.iter().map(text).collect::<Result<_, _>>().map(List)
+});
+
+kind!(Flag, { "type": "boolean" }, |value| {
+    value.as_bool().map(Flag).ok_or_else(|| unfit("`true` or `false`", value))
+});
+
+kind!(Count, { "type": "integer", "minimum": 1, "maximum": 4_294_967_295_u32 }, |value| {
+    let number = value.as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= 1);
+    number.map(Count).ok_or_else(|| unfit("a whole number from 1 up", value))
+});
+
+kind!(Amount, { "type": "integer", "minimum": 0 }, |value| {
+    let number = value.as_integer().and_then(|n| u64::try_from(n).ok());
+    number.map(Amount).ok_or_else(|| unfit("a whole number from 0 up", value))
+});
+
+kind!(Limit, { "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "none" }] }, |value| {
+    let number = value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n >= 1);
+    match number {
+        None if is_none(value) => Ok(Limit(None)),
+        None => Err(unfit("a whole number from 1 up, or `\"none\"`", value)),
+        some => Ok(Limit(some)),
+    }
+});
+
+kind!(Price, { "type": "number", "minimum": 0 }, |value| {
+    dollars(value).map(Price).ok_or_else(|| unfit("dollars like `0.10`", value))
+});
+
+kind!(Dollars, { "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "const": "none" }] }, |value| {
+    match dollars(value).filter(|d| *d > 0) {
+        None if is_none(value) => Ok(Dollars(None)),
+        None => Err(unfit("dollars like `5.00`, or `\"none\"`", value)),
+        some => Ok(Dollars(some)),
+    }
+});
+
+kind!(Span, { "type": "string", "examples": ["90s", "15m", "2h", "1h 30m"] }, |value| positive(value).map(Span));
+
+kind!(Gap, { "type": "string", "examples": ["15s", "0"] }, |value| duration(value).map(Gap));
+
+kind!(TimeLimit, { "type": "string", "examples": ["8h", "none"] }, |value| {
+    if is_none(value) { Ok(TimeLimit(None)) } else { positive(value).map(|d| TimeLimit(Some(d))) }
+});
+
+kind!(Deadline, { "type": "string", "examples": ["2026-11-16T07:00", "2026-11-16T07:00:00Z", "none"] }, |value| {
+    if is_none(value) {
+        return Ok(Deadline(None));
+    }
+    let text = match value {
+        Value::Datetime(at) => at.to_string(),
+        other => text_of(other).ok_or_else(|| unfit("a date and time like `\"2026-11-16T07:00\"`", other))?,
+    };
+    let deadline = Deadline(Some(text));
+    deadline.time(&TimeZone::UTC).map(|_| deadline)
+});
+
+kind!(Command, { "anyOf": [
+    { "type": "string", "minLength": 1 },
+    { "type": "array", "items": { "type": "string" }, "minItems": 1 }
+] }, |value| {
+    match value {
+        Value::String(line) => Command::split(line),
+        Value::Array(items) => {
+            let word = |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| unfit("a list of texts", item));
+            Command::of(items.iter().map(word).collect::<Result<_, _>>()?)
+        }
+        other => Err(unfit("a command like `\"my-agent {prompt}\"`, or a list of its words", other)),
+    }
+});
+
+/// Reads one of a few words.
+pub fn choose<'de, T: Copy, D: Deserializer<'de>>(deserializer: D, options: &[(&str, T)]) -> Result<T, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let chosen = options.iter().find(|(word, _)| value.as_str() == Some(word));
+    chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+        let words: Vec<String> = options.iter().map(|(word, _)| format!("`\"{word}\"`")).collect();
+        let near = nearest(value.as_str().unwrap_or(""), options.iter().map(|(word, _)| *word));
+        let hint = near.map_or(String::new(), |word| format!("; did you mean `\"{word}\"`?"));
+        D::Error::custom(format!("{}{hint}", unfit(&format!("one of {}", words.join(", ")), &value)))
+    })
+}
+
+/// The known word that was probably meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this, two words have no more in common than chance gives them.
+    const ALIKE: f64 = 0.88;
+    let plain = |text: &str| text.to_lowercase().replace('-', "_");
+    let word = plain(word);
+    let slips = (word.chars().count() / 3).max(1);
+    let scored = known.into_iter().map(|k| {
+        let k_plain = plain(k);
+        (strsim::osa_distance(&word, &k_plain), strsim::jaro_winkler(&word, &k_plain), k)
+    });
+    let alike = scored.filter(|(distance, likeness, _)| *distance <= slips || *likeness >= ALIKE);
+    alike.min_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1))).map(|(_, _, k)| k)
+}
+
+/// A duration as the file has it: readable, and read back as the same.
+pub fn write_duration(duration: Duration) -> String {
+    let readable = human(duration);
+    if duration.is_zero() {
+        "0".to_owned()
+    } else if parse_duration(&readable) == Ok(duration) {
+        readable
+    } else {
+        format!("{}ms", duration.as_millis())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: for<'de> Deserialize<'de>>(toml: &str) -> Result<T, String> {
+        let table: toml::Table = format!("x = {toml}").parse().expect("the test writes good TOML");
+        T::deserialize(table["x"].clone()).map_err(|e| e.to_string().trim().to_owned())
+    }
+
+    #[test]
+    fn each_kind_takes_what_it_should() {
+        assert_eq!(read("3"), Ok(Count(3)));
+        assert_eq!(read("\"none\""), Ok(Limit(None)));
+        assert_eq!(read("0.10"), Ok(Price(100_000)));
+        assert_eq!(read("5"), Ok(Dollars(Some(5_000_000))));
+        assert_eq!(read("\"0\""), Ok(Gap(Duration::ZERO)));
+        assert_eq!(read("\"1h 30m\""), Ok(Span(Duration::from_secs(5400))));
+        assert_eq!(
+            read("'my-agent -p \"{prompt}\"'"),
+            Ok(Command(vec!["my-agent".into(), "-p".into(), "{prompt}".into()]))
+        );
+    }
+
+    #[test]
+    fn each_kind_says_what_it_wants() {
+        assert_eq!(read::<Count>("0").unwrap_err(), "expected a whole number from 1 up, found `0`");
+        assert_eq!(read::<Count>("-1").unwrap_err(), "expected a whole number from 1 up, found `-1`");
+        assert_eq!(read::<Flag>("\"yes\"").unwrap_err(), "expected `true` or `false`, found `\"yes\"`");
+        assert_eq!(read::<Span>("15").unwrap_err(), "`15` has no unit; write it like `\"15s\"` or `\"15m\"`");
+        assert_eq!(read::<Span>("\"0s\"").unwrap_err(), "`\"0s\"` is too short; give it a length above zero");
+        assert_eq!(read::<List>("[\"a\", 3]").unwrap_err(), "expected a list of texts, found `3`");
+        assert_eq!(read::<Text>("\" \"").unwrap_err(), "expected a text in quotes, found an empty text");
+        assert!(
+            read::<Dollars>("-1.0").is_err() && read::<Dollars>("nan").is_err() && read::<Dollars>("1e300").is_err()
+        );
+    }
+
+    #[test]
+    fn commands_that_cannot_work_are_refused() {
+        for (line, why) in [
+            ("", "the command is empty"),
+            ("'a b' \"c", "has an open quote"),
+            ("x {prompt} {prompt_file}", "more than once"),
+            ("x && y", "`&&` needs a shell"),
+        ] {
+            let error = Command::split(line).expect_err(line);
+            assert!(error.contains(why), "{line}: {error}");
+        }
+        assert!(Command::split("sh -c 'x && y'").is_ok());
+        assert!(Command::of(vec!["x".into(), "|".into()]).is_ok(), "a list is taken as it is");
+    }
+
+    #[test]
+    fn deadlines_with_and_without_zone() {
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let time = |text: &str| Deadline(Some(text.to_owned())).time(&zone);
+        assert_eq!(time("1970-01-01T01:00"), Ok(Some(Time(0))));
+        assert_eq!(time("1970-01-01T00:00:00Z"), Ok(Some(Time(0))));
+        assert!(time("tomorrow").is_err());
+        assert_eq!(read("1970-01-01T00:00:00"), Ok(Deadline(Some("1970-01-01T00:00:00".to_owned()))));
+    }
+
+    #[test]
+    fn durations_are_written_as_they_are_read() {
+        for ms in [0, 500, 1500, 61_500, 15_000, 3_661_000, 90_061_000, 86_400_000] {
+            let duration = Duration::from_millis(ms);
+            assert_eq!(parse_duration(&write_duration(duration)), Ok(duration), "{ms}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The one place where errors become a kind, a hint and an exit code. Printing them is the business of `ui`.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use everloop_core::event::Ending;
+use serde_json::{Value, json};
+
+use crate::config::{ConfigError, Diagnostic};
+
+/// How the program ends; the whole table of exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// Reached, or done as asked.
+    Ok = 0,
+    /// Something went wrong.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// The goal is not reached: turns, time or budget ended, or a person ended it.
+    NotReached = 3,
+    /// A person has to do something.
+    NeedsPerson = 4,
+    /// The guard holds everything.
+    Held = 5,
+    /// The daemon is not there.
+    Away = 6,
+    /// The configuration is wrong.
+    BadConfig = 7,
+    /// Ended by an interrupt from the keyboard.
+    Interrupted = 130,
+    /// Ended by a request to terminate.
+    Terminated = 143,
+}
+
+impl Code {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Code; 10] = [
+        Code::Ok,
+        Code::Failed,
+        Code::Usage,
+        Code::NotReached,
+        Code::NeedsPerson,
+        Code::Held,
+        Code::Away,
+        Code::BadConfig,
+        Code::Interrupted,
+        Code::Terminated,
+    ];
+
+    /// The number that the shell sees.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What it means, as the help and the man page say it.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Code::Ok => "reached, or done as asked",
+            Code::Failed => "failed",
+            Code::Usage => "the command line makes no sense",
+            Code::NotReached => "not reached: turns, time or budget ended, or it was stopped",
+            Code::NeedsPerson => "waiting for a person",
+            Code::Held => "held by the guard",
+            Code::Away => "the daemon is away",
+            Code::BadConfig => "bad configuration",
+            Code::Interrupted => "interrupted (SIGINT)",
+            Code::Terminated => "terminated (SIGTERM)",
+        }
+    }
+
+    /// The code for a loop that is over.
+    pub fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Reached => Code::Ok,
+            Ending::Exhausted { .. } | Ending::Stopped { .. } => Code::NotReached,
+            Ending::Failed { .. } => Code::Failed,
+        }
+    }
+}
+
+impl From<Code> for std::process::ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code.number())
+    }
+}
+
+/// Why a command could not do what it was asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// How the program ends.
+    pub code: Code,
+    /// A lower-case fragment: what was tried on what.
+    pub message: String,
+    /// What lies behind it, outermost first.
+    pub causes: Vec<String>,
+    /// What to type or change next.
+    pub hint: Option<String>,
+    /// Places in files, when the failure is about those.
+    pub places: Vec<Diagnostic>,
+}
+
+impl Failure {
+    /// A failure with any code.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), causes: Vec::new(), hint: None, places: Vec::new() }
+    }
+
+    /// Something went wrong.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Code::Failed, message)
+    }
+
+    /// The command line makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    /// The configuration is wrong.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::new(Code::BadConfig, message)
+    }
+
+    /// The daemon is not there.
+    pub fn away(message: impl Into<String>) -> Self {
+        Self::new(Code::Away, message)
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds an error and everything behind it.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Some errors repeat their source in their own text; once is enough.
+            if self.causes.last().is_none_or(|last| !last.contains(&text)) {
+                self.causes.push(text);
+            }
+            next = error.source();
+        }
+        self
+    }
+
+    /// As text for a person, without colour, ending in a line break.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for place in &self.places {
+            text.push_str(&place.render());
+            if self.places.len() > 1 {
+                text.push('\n');
+            }
+        }
+        // A single place says it all; several need a sum.
+        if self.places.len() != 1 {
+            writeln!(text, "error: {}", self.message).expect("writing to a string cannot fail");
+        }
+        for cause in &self.causes {
+            writeln!(text, "  cause: {cause}").expect("writing to a string cannot fail");
+        }
+        if let Some(hint) = &self.hint {
+            writeln!(text, "hint: {hint}").expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// As data for a program; `ui` adds the schema version.
+    pub fn to_json(&self) -> Value {
+        let of_place = || self.places.iter().find_map(|p| p.hint.as_ref());
+        let mut error = json!({
+            "code": self.code.number(),
+            "message": self.message,
+            "causes": self.causes,
+            "hint": self.hint.as_ref().or_else(of_place),
+        });
+        if !self.places.is_empty() {
+            error["places"] = self.places.iter().map(Diagnostic::to_json).collect();
+        }
+        json!({ "error": error })
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let message = match error.diagnostics.as_slice() {
+            [one] => one.message.clone(),
+            many => format!("the configuration has {} mistakes", many.len()),
+        };
+        Self { places: error.diagnostics, ..Self::config(message) }
+    }
+}
+
+impl From<everloop_store::Error> for Failure {
+    fn from(error: everloop_store::Error) -> Self {
+        use everloop_store::Error as Ledger;
+        let failure = Self::failed(error.to_string());
+        let failure = match std::error::Error::source(&error) {
+            Some(source) => failure.because(source),
+            None => failure,
+        };
+        match error {
+            Ledger::Damaged(_) => {
+                failure.hint("nothing was guessed at; `everloop doctor` tells how far the journal is good")
+            }
+            Ledger::Newer { .. } => failure.hint("use the everloop that wrote it, or a newer one"),
+            Ledger::Full { .. } => failure.hint("make room on the disk; nothing is lost"),
+            Ledger::Busy { .. } => failure.hint("try again; another everloop is writing"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_exit_codes_is_the_promised_one() {
+        let numbers: Vec<u8> = Code::ALL.iter().map(|c| c.number()).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 130, 143]);
+        assert_eq!(Code::of(&Ending::Reached), Code::Ok);
+        assert_eq!(Code::of(&Ending::Exhausted { bound: "turns".to_owned() }), Code::NotReached);
+        assert_eq!(Code::of(&Ending::Failed { why: "gone".to_owned() }), Code::Failed);
+    }
+
+    #[test]
+    fn a_failure_prints_its_causes_and_its_hint() {
+        let inner = std::io::Error::other("disk is full");
+        let failure = Failure::failed("could not write `state.db`").because(&inner).hint("free some space");
+        insta::assert_snapshot!(failure.render(), @r"
+        error: could not write `state.db`
+          cause: disk is full
+        hint: free some space
+        ");
+        assert_eq!(failure.to_json()["error"]["code"], 1);
+    }
+
+    #[test]
+    fn several_mistakes_are_summed_up_and_one_is_not() {
+        let one = Diagnostic::new("unknown key `x`").hint("remove it");
+        let single = Failure::from(ConfigError::from(one.clone()));
+        assert_eq!(single.render(), "error: unknown key `x`\nhint: remove it\n");
+        assert_eq!(single.code, Code::BadConfig);
+        let both = Failure::from(ConfigError { diagnostics: vec![one.clone(), one] });
+        assert!(both.render().ends_with("error: the configuration has 2 mistakes\n"), "{}", both.render());
+        assert_eq!(both.to_json()["error"]["places"].as_array().map(Vec::len), Some(2));
+    }
+}

@@ -1,0 +1,172 @@
+//! The state folder: where everything that everloop remembers on this machine lives. Private to the user (0700).
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use everloop_agents::process::Identity;
+use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::time::Time;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+
+/// The state folder.
+#[derive(Clone, Debug)]
+pub struct Home {
+    root: PathBuf,
+}
+
+/// Who supervises this folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Owner {
+    /// The process.
+    pub process: Identity,
+    /// `up` or `run`.
+    pub role: String,
+    /// Since when.
+    pub since: Time,
+}
+
+/// The right to supervise; held as long as this lives.
+pub struct Ownership {
+    _lock: Flock<File>,
+}
+
+impl Home {
+    /// The folder named by the user, else by the XDG rules; made if it is not there.
+    pub fn open(explicit: Option<&Path>) -> Result<Self, Failure> {
+        let root = match explicit {
+            Some(path) => std::path::absolute(path).map_err(|e| cannot("resolve", path, &e))?,
+            None => default_root()?,
+        };
+        let home = Self { root };
+        home.make(&home.root)?;
+        Ok(home)
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The embedded database.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("ledger.db")
+    }
+
+    /// Where clients knock to wake the supervisor.
+    pub fn bell(&self) -> PathBuf {
+        self.root.join("bell")
+    }
+
+    /// Where a detached supervisor writes its log.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("everloop.log")
+    }
+
+    /// A turn's folder: prompt, output, exit record.
+    pub fn turn(&self, turn: &TurnId) -> PathBuf {
+        self.root.join("turns").join(turn.as_str())
+    }
+
+    /// A loop's private worktrees.
+    pub fn work(&self, id: &LoopId) -> PathBuf {
+        self.root.join("work").join(id.as_str())
+    }
+
+    /// Job folders of a loop's checks.
+    pub fn checks(&self, id: &LoopId) -> PathBuf {
+        self.root.join("checks").join(id.as_str())
+    }
+
+    /// Job folder of a loop's setup command.
+    pub fn setup(&self, id: &LoopId) -> PathBuf {
+        self.root.join("setup").join(id.as_str())
+    }
+
+    /// Makes a private folder.
+    pub fn make(&self, path: &Path) -> Result<(), Failure> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|e| cannot("make", path, &e))?;
+        if path == self.root {
+            let mode = std::fs::metadata(path).map_err(|e| cannot("read", path, &e))?.permissions().mode();
+            if mode & 0o077 != 0 {
+                let private = std::fs::Permissions::from_mode(0o700);
+                std::fs::set_permissions(path, private).map_err(|e| cannot("protect", path, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_file(&self) -> Result<File, Failure> {
+        let path = self.root.join("supervisor.lock");
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        opened.map_err(|e| cannot("open", &path, &e))
+    }
+
+    /// Takes the right to supervise, or tells who has it.
+    pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<Owner>>, Failure> {
+        let mut lock = match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Ok(Err(self.owner())),
+            Err((_, e)) => return Err(cannot("lock", &self.root, &e.into())),
+        };
+        let process = Identity::current().map_err(|e| cannot("lock", &self.root, &e))?;
+        let owner = Owner { process, role: role.to_owned(), since: now };
+        let text = serde_json::to_string(&owner).expect("an owner is plain data and always has a JSON form");
+        let written = lock
+            .set_len(0)
+            .and_then(|()| lock.seek(SeekFrom::Start(0)))
+            .and_then(|_| lock.write_all(text.as_bytes()));
+        written.map_err(|e| cannot("write", &self.root.join("supervisor.lock"), &e))?;
+        Ok(Ok(Ownership { _lock: lock }))
+    }
+
+    /// Who supervises now; `None` when nobody does.
+    pub fn owner(&self) -> Option<Owner> {
+        let file = self.lock_file().ok()?;
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            // Nobody held it; the shared lock goes with this value.
+            Ok(_) => None,
+            Err((mut file, _)) => {
+                let mut text = String::new();
+                file.seek(SeekFrom::Start(0)).ok()?;
+                file.read_to_string(&mut text).ok()?;
+                serde_json::from_str(&text).ok()
+            }
+        }
+    }
+
+    /// Whether anybody supervises.
+    pub fn is_owned(&self) -> bool {
+        self.lock_file().is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
+    }
+
+    /// Wakes the supervisor, if there is one.
+    pub fn knock(&self) {
+        // No reader, a full pipe, no pipe at all: each means that there is nobody to wake or that he is awake already.
+        let bell = OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(self.bell());
+        if let Ok(mut bell) = bell {
+            let _woken = bell.write(&[1]);
+        }
+    }
+}
+
+fn default_root() -> Result<PathBuf, Failure> {
+    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(state) = of("XDG_STATE_HOME").filter(|p| p.is_absolute()) {
+        return Ok(state.join("everloop"));
+    }
+    let home = of("HOME").ok_or_else(|| {
+        Failure::usage("neither `HOME` nor `XDG_STATE_HOME` is set")
+            .hint("name a state folder with --state-dir or EVERLOOP_STATE_DIR")
+    })?;
+    Ok(home.join(".local/state/everloop"))
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("cannot {what} `{}`", path.display())).because(error)
+}

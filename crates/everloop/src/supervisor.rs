@@ -1,0 +1,321 @@
+//! The shell around the pure loop. One task owns everything; the `select!` in [`Supervisor::run`] is all there is.
+//!
+//! Per input: read the guards, decide, commit, then perform. Nothing has happened before the commit; whatever happens
+//! after it may happen twice, because a crash may follow. Readers never come here: they read the ledger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use everloop_agents::job::Shim;
+use everloop_agents::workspace::Workspace;
+use everloop_core::action::Input;
+use everloop_core::event::Event;
+use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::state::{LoopState, Phase, STATE_VERSION};
+use everloop_core::time::Time;
+use everloop_store::{Ledger, LoopRow, Sqlite};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::error::Failure;
+use crate::home::{Home, Ownership};
+
+mod bell;
+mod clock;
+mod commit;
+mod inbox;
+mod errand;
+mod judge;
+mod life;
+mod perform;
+pub mod prompt;
+mod turn;
+
+pub use inbox::{Notice, SUPERVISOR};
+
+/// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is looked at again.
+const NAP: Duration = Duration::from_secs(30);
+/// Answers of actions under way; each loop has at most a few.
+const INPUTS: usize = 64;
+
+/// Which loops are looked after.
+#[derive(Clone, Debug)]
+pub enum Reach {
+    /// All that are not over.
+    All,
+    /// These.
+    Only(BTreeSet<LoopId>),
+}
+
+/// When the supervisor goes home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// When it is told to.
+    Told,
+    /// When all loops in reach are over.
+    LoopsEnd,
+    /// When there is nothing in the box and nothing under way; starts no turn.
+    Idle,
+}
+
+/// What a supervisor needs to begin.
+pub struct Options {
+    /// Where.
+    pub home: Home,
+    /// For whom.
+    pub reach: Reach,
+    /// For how long.
+    pub until: Until,
+    /// This binary, to run jobs with.
+    pub shim: Shim,
+}
+
+/// Sees every commit; the only way in which a supervisor is looked at from inside its own process.
+pub trait Watcher {
+    /// Events were committed.
+    fn committed(&mut self, state: &LoopState, events: &[Event], at: Time);
+    /// Time went by; `evidence` is the age of the last sign of life of a running turn.
+    fn beat(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time);
+    /// How often `beat` is wanted.
+    fn beats(&self) -> Option<Duration>;
+    /// Whether the watcher has seen enough and the supervisor may go, whatever is left.
+    fn wants_to_go(&self) -> bool {
+        false
+    }
+}
+
+/// A signal from outside, in the order of the stop ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Ctrl-C.
+    Int,
+    /// SIGTERM.
+    Term,
+}
+
+/// A loop in memory.
+struct Slot {
+    state: LoopState,
+    version: u64,
+    wake_at: Option<Time>,
+    life: Option<life::Life>,
+    /// At home between errands; an errand takes it along.
+    workspace: Option<Workspace>,
+}
+
+/// What an errand brings back.
+struct Answer {
+    id: LoopId,
+    input: Input,
+    workspace: Option<Workspace>,
+}
+
+/// The one owner of all loops on this machine.
+pub struct Supervisor {
+    home: Home,
+    ledger: Sqlite,
+    _ownership: Ownership,
+    reach: Reach,
+    until: Until,
+    shim: Shim,
+    node: NodeId,
+    clock: clock::Clock,
+    slots: BTreeMap<LoopId, Slot>,
+    decisions: u64,
+    draining: bool,
+    interrupts: u32,
+    ended_by: Option<Interrupt>,
+    answers: mpsc::Sender<Answer>,
+    inputs: mpsc::Receiver<Answer>,
+    under_way: usize,
+}
+
+impl Supervisor {
+    /// Takes over a state folder that the caller owns.
+    pub fn new(options: Options, ledger: Sqlite, ownership: Ownership) -> Self {
+        let (answers, inputs) = mpsc::channel(INPUTS);
+        let draining = options.until == Until::Idle;
+        Self {
+            home: options.home,
+            ledger,
+            _ownership: ownership,
+            reach: options.reach,
+            until: options.until,
+            shim: options.shim,
+            node: node_id(),
+            clock: clock::Clock::new(),
+            slots: BTreeMap::new(),
+            decisions: 0,
+            draining,
+            interrupts: 0,
+            ended_by: None,
+            answers,
+            inputs,
+            under_way: 0,
+        }
+    }
+
+    /// Looks after the loops until there is nothing left to do. Tells which signal ended it, if one did.
+    pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
+        let mut bell = bell::Bell::hang(&self.home)?;
+        let mut signals = Signals::listen()?;
+        self.look_around(watcher).await?;
+        while !self.is_done()? && !watcher.wants_to_go() {
+            let asleep = self.clock.now();
+            let nap = self.nap(watcher);
+            tokio::select! {
+                Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
+                () = bell.rung() => self.look_around(watcher).await?,
+                () = sleep(nap) => self.tick(asleep + nap, watcher).await?,
+                Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
+            }
+        }
+        Ok(self.ended_by)
+    }
+
+    fn is_done(&self) -> Result<bool, Failure> {
+        let running = self.slots.values().any(|s| matches!(s.state.phase, Phase::Turn(_)));
+        let over = self.slots.values().all(|s| matches!(s.state.phase, Phase::Ended { .. }));
+        Ok(match self.until {
+            _ if self.draining && self.until != Until::Idle => self.under_way == 0,
+            Until::Told => false,
+            Until::LoopsEnd => over && self.under_way == 0,
+            Until::Idle => self.under_way == 0 && !self.stopping() && (!running || self.inbox_is_empty()?),
+        })
+    }
+
+    fn stopping(&self) -> bool {
+        self.slots.values().any(|s| matches!(&s.state.phase, Phase::Turn(t) if t.stopping.is_some()))
+    }
+
+    /// Time until the next timer.
+    fn nap(&self, watcher: &impl Watcher) -> Duration {
+        let now = self.clock.now();
+        let timers = self.slots.values().filter_map(|s| s.wake_at).map(|at| at.since(now));
+        let pulse = self.slots.values().filter_map(|s| s.life.as_ref()).map(|l| l.next_look().since(now));
+        // A millisecond late is in time; a millisecond early would be a second wake for nothing.
+        let next = timers.chain(pulse).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
+        next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
+    }
+
+    /// Reads the box and picks up loops that are new.
+    async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.read_notices()?;
+        for row in self.ledger.loops()? {
+            let wanted = match &self.reach {
+                Reach::All => true,
+                Reach::Only(ids) => ids.contains(&row.id),
+            };
+            if wanted && !self.slots.contains_key(&row.id) {
+                self.pick_up(&row, watcher).await?;
+            }
+        }
+        self.read_commands(watcher).await
+    }
+
+    async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let state = read_state(row)?;
+        let ended = matches!(state.phase, Phase::Ended { .. });
+        let found = self.find_turn(&state);
+        let slot = Slot { state, version: row.version, wake_at: None, life: None, workspace: None };
+        self.slots.insert(row.id.clone(), slot);
+        if !ended {
+            self.handle(&row.id, &Input::Recovered { found }, watcher).await?;
+        }
+        Ok(())
+    }
+
+    async fn answered(&mut self, answer: Answer, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some(slot) = self.slots.get_mut(&answer.id) {
+            slot.workspace = answer.workspace;
+        }
+        self.handle(&answer.id, &answer.input, watcher).await?;
+        // A slot may have come free for another loop.
+        let waiting = |s: &Slot| matches!(&s.state.phase, Phase::Waiting { reason, .. } if reason.rule == everloop_core::guard::permit::SLOTS);
+        let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waiting(s)).map(|(id, _)| id.clone()).collect();
+        for id in hopeful {
+            self.handle(&id, &Input::Tick, watcher).await?;
+        }
+        Ok(())
+    }
+
+    async fn tick(&mut self, due: Time, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let late = now.since(due);
+        let due: Vec<LoopId> =
+            self.slots.iter().filter(|(_, s)| s.wake_at.is_some_and(|at| at <= now)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            self.handle(&id, &Input::Tick, watcher).await?;
+        }
+        self.look_at_turns(late, watcher).await?;
+        for slot in self.slots.values() {
+            watcher.beat(&slot.state, slot.life.as_ref().map(|l| l.silent(now)), now);
+        }
+        Ok(())
+    }
+
+    /// The stop ladder: end after this turn, stop the agent, go at once.
+    async fn interrupted(&mut self, interrupt: Interrupt, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.interrupts += 1;
+        self.ended_by = Some(interrupt);
+        let ids: Vec<LoopId> = self.slots.keys().cloned().collect();
+        let gentle = interrupt == Interrupt::Int && self.until == Until::LoopsEnd;
+        for id in ids {
+            let input = match self.interrupts {
+                1 | 2 if gentle => inbox::stop_command(self.interrupts == 2),
+                _ => Input::Shutdown,
+            };
+            self.draining = !gentle || self.interrupts > 2;
+            self.handle(&id, &input, watcher).await?;
+        }
+        if self.draining && self.interrupts > 2 {
+            // The jobs go on under their own shims and are found again by the next supervisor.
+            self.under_way = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a stored state, refusing what a newer everloop wrote.
+pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
+    let broken = |why: String| Failure::failed(format!("the stored state of loop `{}` cannot be read: {why}", row.id));
+    let value: serde_json::Value = serde_json::from_str(&row.state).map_err(|e| broken(e.to_string()))?;
+    let version = value.get("state_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if version > u64::from(STATE_VERSION) {
+        return Err(broken(format!("format {version} is newer than this everloop understands ({STATE_VERSION})"))
+            .hint("use the everloop that wrote it, or a newer one"));
+    }
+    serde_json::from_value(value).map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
+}
+
+/// This machine's name.
+pub fn node_id() -> NodeId {
+    let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).filter(|n| !n.is_empty());
+    NodeId::new(name.unwrap_or_else(|| "localhost".to_owned()))
+}
+
+struct Signals {
+    int: Signal,
+    term: Signal,
+    hup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
+        Ok(Self { int: on(SignalKind::interrupt())?, term: on(SignalKind::terminate())?, hup: on(SignalKind::hangup())? })
+    }
+
+    /// A closed terminal (SIGHUP) ends nothing: the loop goes on.
+    async fn next(&mut self) -> Option<Interrupt> {
+        loop {
+            tokio::select! {
+                Some(()) = self.int.recv() => return Some(Interrupt::Int),
+                Some(()) = self.term.recv() => return Some(Interrupt::Term),
+                Some(()) = self.hup.recv() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The bell: a named pipe in the state folder. Clients write a byte; the supervisor looks around. Ringing is a hint only.
+
+use std::os::unix::fs::FileTypeExt;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tokio::net::unix::pipe::{OpenOptions, Receiver};
+
+use crate::error::Failure;
+use crate::home::Home;
+
+/// The supervisor's side of the bell.
+pub struct Bell {
+    pipe: Receiver,
+}
+
+impl Bell {
+    /// Makes the pipe if it is not there and listens.
+    pub fn hang(home: &Home) -> Result<Self, Failure> {
+        let path = home.bell();
+        let cannot =
+            |e: &std::io::Error| Failure::failed(format!("cannot listen on `{}`", path.display())).because(e);
+        let is_pipe = std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_fifo());
+        if !is_pipe {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(&e)),
+                _ => mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|e| cannot(&e.into()))?,
+            }
+        }
+        // Read and write, so that the last client to go does not close it for good.
+        let pipe = OpenOptions::new().read_write(true).open_receiver(&path).map_err(|e| cannot(&e))?;
+        Ok(Self { pipe })
+    }
+
+    /// Waits for the next ring; several at once are one. Safe to drop.
+    pub async fn rung(&mut self) {
+        let mut rings = [0; 256];
+        loop {
+            if self.pipe.readable().await.is_err() {
+                // Without a bell the timers alone must do.
+                return std::future::pending().await;
+            }
+            match self.pipe.try_read(&mut rings) {
+                Ok(_) => return,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+}

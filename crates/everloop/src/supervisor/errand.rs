@@ -1,0 +1,82 @@
+//! An errand: one action of one loop, run apart from the owner task. Everything it needs travels with it.
+
+use everloop_agents::job::Shim;
+use everloop_agents::workspace::{Options, Workspace};
+use everloop_core::action::{Action, Input};
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+
+use crate::error::Failure;
+use crate::home::Home;
+
+/// One action and what it needs.
+pub(super) struct Errand {
+    pub home: Home,
+    pub shim: Shim,
+    pub state: LoopState,
+    pub workspace: Option<Workspace>,
+    /// The task's title, for the commit.
+    pub title: String,
+    pub now: Time,
+}
+
+impl Errand {
+    /// Does it; the workspace comes back with the answer.
+    pub async fn run(mut self, action: Action, prompt: Result<String, Failure>) -> (Input, Option<Workspace>) {
+        let input = match action {
+            Action::Baseline => self.baseline().await,
+            Action::Spawn { turn, task } => self.spawn(&turn, &task, prompt).await,
+            Action::Adopt { turn } => self.adopt(&turn).await,
+            Action::Judge { turn, .. } => self.judge(&turn).await,
+            Action::Integrate { turn, task, commit } => self.integrate(&turn, &task, &commit).await,
+            Action::Cleanup => self.clean_up().await,
+            // Done by the owner itself.
+            Action::Stop { .. } | Action::Tell { .. } => Input::Tick,
+        };
+        (input, self.workspace)
+    }
+
+    /// The loop's workspace, opened when it is first needed.
+    pub async fn workspace(&mut self) -> Result<&mut Workspace, String> {
+        if self.workspace.is_none() {
+            let options = Options {
+                owner: self.state.id.clone(),
+                root: self.home.work(&self.state.id),
+                spec: self.state.spec.workspace.clone(),
+            };
+            self.workspace = Some(Workspace::open(options).await.map_err(|e| full_text(&e))?);
+        }
+        Ok(self.workspace.as_mut().expect("it was just opened"))
+    }
+
+    async fn clean_up(&mut self) -> Input {
+        let work = self.state.work.clone();
+        let cleaned = match self.workspace().await {
+            Ok(workspace) => {
+                // The line stays under its ref, also what never came as far as the target.
+                let kept = match &work {
+                    Some(work) => workspace.set_work(work).await,
+                    None => Ok(()),
+                };
+                kept.and(workspace.cleanup().await).map_err(|e| full_text(&e))
+            }
+            Err(e) => Err(e),
+        };
+        if let Err(error) = cleaned {
+            tracing::warn!(owner = %self.state.id, error, "the worktrees could not be removed; `everloop doctor --fix` does");
+        }
+        self.workspace = None;
+        Input::Tick
+    }
+}
+
+/// An error with everything behind it, on one line.
+pub(super) fn full_text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text
+}

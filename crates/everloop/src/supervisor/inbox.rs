@@ -1,0 +1,90 @@
+//! Messages from other processes: commands for a loop, notices for the supervisor. Each takes effect exactly once.
+
+use everloop_core::action::{Command, Input};
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::op::{Message, Op};
+use everloop_store::{Ledger, Recipients};
+use serde::{Deserialize, Serialize};
+
+use super::{Reach, Supervisor, Watcher};
+use crate::error::Failure;
+
+/// To the supervisor itself.
+pub const SUPERVISOR: &str = "*";
+/// Messages read at once; the rest is read in the next round.
+const ROUND: usize = 100;
+
+/// What the supervisor itself can be told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum Notice {
+    /// Look after this loop, too.
+    Attend {
+        /// Which.
+        id: LoopId,
+    },
+}
+
+impl Supervisor {
+    pub(super) fn inbox_is_empty(&self) -> Result<bool, Failure> {
+        Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
+    }
+
+    fn recipients(&self) -> Vec<String> {
+        let loops = self.slots.keys().map(ToString::to_string);
+        loops.chain([SUPERVISOR.to_owned()]).collect()
+    }
+
+    /// Notices widen the reach of a supervisor that was started for certain loops only.
+    pub(super) fn read_notices(&mut self) -> Result<(), Failure> {
+        for message in self.ledger.messages(Recipients::These(&[SUPERVISOR.to_owned()]), ROUND)? {
+            match serde_json::from_str(&message.body) {
+                Ok(Notice::Attend { id }) => {
+                    if let Reach::Only(ids) = &mut self.reach {
+                        ids.insert(id);
+                    }
+                }
+                Err(e) => tracing::warn!(id = message.id, error = %e, "a notice that cannot be read was dropped"),
+            }
+            self.ledger.transact(self.clock.now(), &[Op::Consume { ids: vec![message.id] }])?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn read_commands(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let own = self.slots.keys().map(ToString::to_string).collect::<Vec<_>>();
+        loop {
+            let messages = self.ledger.messages(Recipients::These(&own), ROUND)?;
+            if messages.is_empty() {
+                return Ok(());
+            }
+            for message in messages {
+                self.obey(&message, watcher).await?;
+            }
+        }
+    }
+
+    /// The command's events and the removal of the message are one transaction.
+    async fn obey(&mut self, message: &Message, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let id = LoopId::new(message.to.clone());
+        let consume = Op::Consume { ids: vec![message.id] };
+        match serde_json::from_str::<Command>(&message.body) {
+            Ok(command) => {
+                let input = Input::Command { by: message.by.clone(), command };
+                self.handle_with(&id, &input, &[consume], watcher).await
+            }
+            Err(e) => {
+                let text = format!("a message from {} could not be read and was dropped: {e}", message.by);
+                let note = Op::Append { owner: None, events: vec![Event::Note { text }] };
+                self.ledger.transact(self.clock.now(), &[consume, note])?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Ctrl-C as a command.
+pub fn stop_command(now: bool) -> Input {
+    Input::Command { by: "interrupt".to_owned(), command: Command::Stop { now } }
+}

@@ -1,0 +1,130 @@
+//! What the checks say: before the first turn, and about a turn's work. Also the work's way onto the target.
+
+use std::path::PathBuf;
+
+use everloop_agents::check::{Checker, Question};
+use everloop_agents::workspace::{Collected, Effort, Merged, Side};
+use everloop_core::action::{Input, Integration};
+use everloop_core::board::Board;
+use everloop_core::event::{Integrated, Judgement};
+use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::spec::WorkspaceMode;
+
+use super::errand::{Errand, full_text};
+use super::turn::split_turn;
+
+impl Errand {
+    /// The checks on what the loop starts from.
+    pub(super) async fn baseline(&mut self) -> Input {
+        let result = self.take_baseline().await;
+        Input::Baselined { result }
+    }
+
+    async fn take_baseline(&mut self) -> Result<(Board, Option<String>), String> {
+        let work = match self.state.work.clone() {
+            Some(work) => Some(work),
+            None => self.workspace().await?.first_base().await.map_err(|e| full_text(&e))?,
+        };
+        let cwd = self.verify_at(work.as_deref()).await?;
+        let board = self.ask(cwd, None, true).await?;
+        Ok((board, work))
+    }
+
+    /// Keeps the turn's work under a pin and asks the checks about it.
+    pub(super) async fn judge(&mut self, turn: &TurnId) -> Input {
+        let judgement = self.look_at(turn).await.unwrap_or_else(|why| Judgement {
+            error: Some(why),
+            board: self.state.board.clone(),
+            ..Judgement::default()
+        });
+        Input::Judged { turn: turn.clone(), judgement }
+    }
+
+    async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
+        let (task, fence) = split_turn(turn).ok_or_else(|| format!("`{turn}` is not the id of a turn"))?;
+        let subject = self.subject();
+        let effort = Effort { task: &task, fence, subject: &subject };
+        let found = self.workspace().await?.collect(&effort).await.map_err(|e| full_text(&e))?;
+        for note in &found.notes {
+            tracing::info!(%turn, "{note}");
+        }
+        let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
+        if !found.violations.is_empty() && !in_place {
+            // Work that may not count is not worth a run of the checks.
+            return Ok(judgement(found, None, self.state.board.clone()));
+        }
+        let commit = match &found.commit {
+            Some(commit) => Some(self.on_target(commit, &effort).await?),
+            None => None,
+        };
+        let subject = commit.clone().or_else(|| self.state.work.clone());
+        let cwd = self.verify_at(subject.as_deref()).await?;
+        let before = self.state.board.clone();
+        let board = self.ask(cwd, Some(&before), found.changed).await?;
+        Ok(judgement(found, commit, board))
+    }
+
+    /// What would stand on the target: the work itself, or merged with a target that has moved.
+    async fn on_target(&mut self, commit: &str, effort: &Effort<'_>) -> Result<String, String> {
+        let merged = self.workspace().await?.merge_for_target(commit, effort).await.map_err(|e| full_text(&e))?;
+        match merged {
+            Merged::Ready { commit } | Merged::Joined { commit } => Ok(commit),
+            Merged::Contained => Ok(commit.to_owned()),
+            Merged::Conflict { paths } => {
+                Err(format!("the work conflicts with the target branch in {}", paths.join(", ")))
+            }
+        }
+    }
+
+    async fn verify_at(&mut self, commit: Option<&str>) -> Result<PathBuf, String> {
+        let cwd = self.workspace().await?.check_out_verify(commit).await.map_err(|e| full_text(&e))?;
+        self.set_up(Side::Verify, cwd.clone()).await?;
+        Ok(cwd)
+    }
+
+    async fn ask(&self, cwd: PathBuf, before: Option<&Board>, changed: bool) -> Result<Board, String> {
+        let checker = Checker {
+            shim: self.shim.clone(),
+            jobs: self.home.checks(&self.state.id),
+            pass_env: self.state.spec.agent.pass_env.clone(),
+        };
+        let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };
+        checker.run(question).await.map_err(|e| full_text(&e))
+    }
+
+    /// Moves the work onto the target; whatever is in the way, the work is kept.
+    pub(super) async fn integrate(&mut self, turn: &TurnId, task: &TaskId, commit: &str) -> Input {
+        let result = match self.move_target(task, commit).await {
+            Ok(result) => result,
+            Err(why) => {
+                let command = format!("git merge {commit}");
+                Integration::Done(Integrated::Aside { commit: commit.to_owned(), why, command })
+            }
+        };
+        Input::Integrated { turn: turn.clone(), result }
+    }
+
+    async fn move_target(&mut self, task: &TaskId, commit: &str) -> Result<Integration, String> {
+        let workspace = self.workspace().await?;
+        workspace.set_work(commit).await.map_err(|e| full_text(&e))?;
+        workspace.integrate(task, commit).await.map_err(|e| full_text(&e))
+    }
+
+    /// First line of the commit: the task's title for what people asked for, the goal otherwise.
+    fn subject(&self) -> String {
+        let own = self.title.is_empty() || self.title.starts_with("make these checks pass");
+        if own { self.state.spec.goal.clone() } else { self.title.clone() }
+    }
+}
+
+fn judgement(found: Collected, commit: Option<String>, board: Board) -> Judgement {
+    Judgement {
+        changed: found.changed,
+        commit: commit.or(found.commit),
+        pin: found.pin,
+        diffstat: found.diffstat,
+        violations: found.violations,
+        board,
+        error: None,
+    }
+}

@@ -1,0 +1,84 @@
+//! Actions: what is done here at once, and what goes out as an errand and comes back as an input.
+
+use everloop_agents::job;
+use everloop_core::action::{Action, Found};
+use everloop_core::event::StopCause;
+use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::state::{LoopState, Phase, Stage};
+use everloop_store::Ledger;
+
+use super::errand::Errand;
+use super::life::Life;
+use super::{Answer, Supervisor, prompt};
+
+impl Supervisor {
+    pub(super) async fn perform(&mut self, id: &LoopId, action: Action) {
+        match action {
+            Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
+            // The ticket is in the ledger; whoever watches is shown the event.
+            Action::Tell { key, text } => tracing::warn!(ticket = key, "{text}"),
+            Action::Spawn { .. } | Action::Adopt { .. } => {
+                self.watch_life(id);
+                self.send_out(id, action);
+            }
+            Action::Baseline | Action::Judge { .. } | Action::Integrate { .. } | Action::Cleanup => {
+                self.send_out(id, action);
+            }
+        }
+    }
+
+    fn stop_turn(&self, turn: &TurnId, cause: StopCause) {
+        // Whoever waits for the job hears of its end; one that is not there yet, or no more, needs no stopping.
+        if let Err(e) = job::stop(&self.home.turn(turn), cause) {
+            tracing::warn!(%turn, error = %e, "the turn could not be told to stop");
+        }
+    }
+
+    fn watch_life(&mut self, id: &LoopId) {
+        let now = self.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        if let Phase::Turn(turn) = &slot.state.phase {
+            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, now));
+        }
+    }
+
+    /// Runs an action on its own; the answer comes back through the channel.
+    fn send_out(&mut self, id: &LoopId, action: Action) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        let state = slot.state.clone();
+        let workspace = slot.workspace.take();
+        let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
+        let prompt = match &action {
+            Action::Spawn { .. } => prompt::render(&state, task.as_ref(), self.clock.now()),
+            _ => Ok(String::new()),
+        };
+        let title = task.map_or_else(String::new, |t| t.task.title);
+        let errand =
+            Errand { home: self.home.clone(), shim: self.shim.clone(), state, workspace, title, now: self.clock.now() };
+        let answers = self.answers.clone();
+        let id = id.clone();
+        self.under_way += 1;
+        tokio::spawn(async move {
+            let (input, workspace) = errand.run(action, prompt).await;
+            // Nobody listens only when the supervisor is gone, and then its successor looks for itself.
+            let _gone = answers.send(Answer { id, input, workspace }).await;
+        });
+    }
+
+    /// What became of the turn that a stored state says is under way.
+    pub(super) fn find_turn(&self, state: &LoopState) -> Found {
+        let Phase::Turn(turn) = &state.phase else { return Found::Idle };
+        if turn.stage != Stage::Running {
+            return Found::Idle;
+        }
+        match job::inspect(&self.home.turn(&turn.id)) {
+            Ok(job::Found::Alive { .. }) => Found::Alive,
+            Ok(job::Found::Exited(exit)) => Found::Exited(exit),
+            Ok(job::Found::Gone) => Found::Gone,
+            Err(e) => {
+                tracing::warn!(turn = %turn.id, error = %e, "the turn's folder cannot be read; it is taken as lost");
+                Found::Gone
+            }
+        }
+    }
+}

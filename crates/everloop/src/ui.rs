@@ -1,0 +1,205 @@
+//! The only place that prints. stdout is data, stderr is talk.
+//!
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`]: what people read
+//! - [`live`]: the view that stays in place while a loop runs
+//!
+//! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+mod answer;
+pub mod board;
+pub mod events;
+pub mod figures;
+pub mod live;
+pub mod paint;
+#[cfg(test)]
+pub mod sample;
+pub mod status;
+pub mod summary;
+pub mod table;
+pub mod text;
+
+pub use events::event_line;
+pub use paint::Paint;
+pub use summary::summary;
+
+use crate::error::Failure;
+use live::Live;
+use paint::Sink;
+
+/// Version of everything that `--json` prints.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Width taken when nobody says how wide the terminal is.
+const DEFAULT_WIDTH: usize = 80;
+/// Prose wider than this is hard to read; a narrower terminal than the least is not laid out for.
+const WIDTH_RANGE: std::ops::RangeInclusive<usize> = 20..=160;
+
+/// What the output is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The terminal, or whatever stands in its place.
+#[derive(Debug)]
+pub struct Ui {
+    format: Format,
+    out_paint: Paint,
+    talk_paint: Paint,
+    /// What `COLUMNS` says, for when there is no terminal to ask.
+    columns: Option<usize>,
+    stderr: io::Stderr,
+    closed: AtomicBool,
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+impl Ui {
+    /// Looks at the streams and the environment of this process.
+    pub fn new(format: Format) -> Self {
+        let var = |name: &str| std::env::var(name).ok();
+        Self {
+            format,
+            out_paint: Paint::wanted(Sink::of(&io::stdout()), var),
+            talk_paint: Paint::wanted(Sink::of(&io::stderr()), var),
+            columns: var("COLUMNS").and_then(|columns| columns.parse().ok()),
+            stderr: io::stderr(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// What the output is for.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Colours of stdout.
+    pub fn paint(&self) -> Paint {
+        self.out_paint
+    }
+
+    /// Colours of stderr.
+    pub fn talk_paint(&self) -> Paint {
+        self.talk_paint
+    }
+
+    /// Cells in a line of the terminal.
+    pub fn width(&self) -> usize {
+        let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        width.or(self.columns).unwrap_or(DEFAULT_WIDTH).clamp(*WIDTH_RANGE.start(), *WIDTH_RANGE.end())
+    }
+
+    /// Prints data to stdout, with a line break behind it. A reader that went away is no failure: see [`Ui::closed`].
+    pub fn out(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(Failure::failed("could not write to stdout").because(&error)),
+        }
+    }
+
+    /// Whether the reader of stdout went away; whoever prints without end should end then.
+    pub fn closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Prints lines to stdout.
+    pub fn out_lines(&self, lines: &[String]) -> Result<(), Failure> {
+        if lines.is_empty() { Ok(()) } else { self.out(&lines.join("\n")) }
+    }
+
+    /// Prints something with fields as JSON to stdout, its version first: one line, or readable on a terminal.
+    pub fn json(&self, content: &impl Serialize) -> Result<(), Failure> {
+        self.out(&to_json(content, io::stdout().is_terminal())?)
+    }
+
+    /// Says what was done: a line for people, an object for programs.
+    pub fn said(&self, text: &str, object: &impl Serialize) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => self.out(text),
+            Format::Json => self.json(object),
+        }
+    }
+
+    /// Talks on stderr, with a line break behind it. Nobody could be told if this fails.
+    pub fn talk(&self, text: &str) {
+        let mut stderr = self.stderr.lock();
+        drop(writeln!(stderr, "{text}"));
+    }
+
+    /// Says on stderr what should be known but does not stop anything.
+    pub fn warn(&self, text: &str) {
+        self.talk(&format!("{} {}", self.talk_paint.warn("warning:"), text::clean(text)));
+    }
+
+    /// Says why a command could not do what it was asked to do; as JSON on stdout for programs.
+    pub fn failure(&self, failure: &Failure) {
+        if self.format == Format::Json && self.json(&failure.to_json()).is_ok() {
+            return;
+        }
+        let text = failure.render();
+        let painted = text.lines().map(|line| self.paint_failure(line)).collect::<Vec<_>>();
+        self.talk(&painted.join("\n"));
+    }
+
+    fn paint_failure(&self, line: &str) -> String {
+        let paint = self.talk_paint;
+        match (line.strip_prefix("error:"), line.strip_prefix("hint:")) {
+            (Some(rest), _) => format!("{}{}", paint.bad("error:"), text::clean(rest)),
+            (_, Some(rest)) => format!("{}{}", paint.good("hint:"), text::clean(rest)),
+            (None, None) => text::clean(line),
+        }
+    }
+
+    /// The view that stays in place; `None` when stderr is no terminal or the output is for programs.
+    pub fn live(&self) -> Option<Live<io::Stderr>> {
+        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let able = self.format == Format::Text && io::stderr().is_terminal() && !dumb;
+        able.then(|| Live::new(io::stderr()))
+    }
+}
+
+fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
+    let content = Versioned { schema_version: SCHEMA_VERSION, content };
+    let text = if readable { serde_json::to_string_pretty(&content) } else { serde_json::to_string(&content) };
+    text.map_err(|error| Failure::failed("could not write this as JSON").because(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_carries_its_version_first() {
+        let text = to_json(&serde_json::json!({ "loops": [1] }), false).expect("an object has a JSON form");
+        assert_eq!(text, r#"{"schema_version":1,"loops":[1]}"#);
+        assert!(to_json(&[1, 2], false).is_err(), "a bare list has no place for a version");
+        let error = to_json(&Failure::usage("no such verb").hint("see --help").to_json(), false);
+        let error = error.expect("failures have a JSON form");
+        assert!(error.starts_with(r#"{"schema_version":1,"error":{"#) && error.contains(r#""code":2"#), "{error}");
+    }
+
+    #[test]
+    fn messages_with_terminal_codes_are_disarmed() {
+        let ui = Ui { talk_paint: Paint::On, ..Ui::new(Format::Text) };
+        assert_eq!(ui.paint_failure("error: \u{1b}]0;x\u{7}bad"), "\u{1b}[31merror:\u{1b}[0m bad");
+    }
+}

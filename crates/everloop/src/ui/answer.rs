@@ -1,0 +1,40 @@
+//! One answer in two forms: lines for people, data for programs.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::status::Look;
+use super::{Format, Ui};
+use crate::error::Failure;
+
+impl Ui {
+    /// Prints an answer to stdout: `lines` for people, `content` (something with fields) for programs.
+    pub fn answer(&self, lines: &[String], content: &impl Serialize) -> Result<(), Failure> {
+        match self.format() {
+            Format::Text => self.out_lines(lines),
+            Format::Json => self.json(content),
+        }
+    }
+
+    /// Whether there is a person who can be asked; a script is not.
+    pub fn asks(&self) -> bool {
+        self.format() == Format::Text && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks on stderr; a bare return means yes.
+    pub fn agrees(&self, question: &str) -> Result<bool, Failure> {
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{question} [Y/n] ").and_then(|()| stderr.flush())?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+    }
+
+    /// What listings are drawn with, as of `now`.
+    pub fn look(&self, now: Time) -> Look {
+        Look { now, zone: TimeZone::system(), paint: self.paint(), width: self.width() }
+    }
+}

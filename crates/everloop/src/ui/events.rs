@@ -1,0 +1,210 @@
+//! One plain line per journal event, for `logs` and for progress where there is no terminal.
+
+use everloop_core::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, Settled};
+use everloop_core::guard::Freeze;
+use everloop_core::journal::Record;
+use everloop_core::time::{Time, human};
+use everloop_core::why;
+use jiff::tz::TimeZone;
+
+use super::board::score;
+use super::figures::{Accuracy, clock, moment, money};
+use super::text::{clean, count};
+
+/// A longer line is cut; the journal has the whole.
+const LINE_MAX_CHARS: usize = 300;
+
+/// `21:04:05 k3f9 turn 3 started`, in the reader's zone.
+pub fn event_line(record: &Record, zone: &TimeZone) -> String {
+    let owner = record.owner.as_ref().map_or("everloop", |id| id.as_str());
+    let said = say(&record.event, record.at, zone);
+    let line = clean(&format!("{} {owner} {said}", clock(record.at, zone)));
+    match line.char_indices().nth(LINE_MAX_CHARS) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line,
+    }
+}
+
+fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
+    let until = |time: &Time| moment(*time, at, zone);
+    match event {
+        Event::LoopCreated { name, spec } => format!("made loop `{name}`: {}", spec.goal),
+        Event::SpecChanged { .. } => "was changed by the operator".to_owned(),
+        Event::Baselined { board, .. } => format!("baseline: {}", score(board)),
+        Event::Waiting { reason } => {
+            let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
+            format!("waits: {}", sentence.trim_end_matches('.'))
+        }
+        Event::TurnStarted { turn, number, permit, .. } => {
+            let trial = if permit.canary.is_some() { ", a trial during a freeze" } else { "" };
+            format!("turn {number} started ({turn}{trial})")
+        }
+        Event::TurnExited { turn, exit } => format!("turn {turn}: {}", exited(exit)),
+        Event::TurnJudged { turn, judgement } => format!("turn {turn}: {}", judged(judgement)),
+        Event::TurnReturned { turn, why } => format!("turn {turn} is judged again: {why}"),
+        Event::TurnEnded { turn, outcome, settled, integrated, .. } => {
+            format!("turn {turn} ended: {}{}{}", amounts_to(outcome), reached_you(integrated.as_ref()), cost(settled))
+        }
+        Event::Woken { by } => format!("woken by {by}"),
+        Event::Paused { by, reason } if reason.is_empty() => format!("paused by {by}"),
+        Event::Paused { by, reason } => format!("paused by {by}: {reason}"),
+        Event::Resumed { by, .. } => format!("resumed by {by}"),
+        Event::StopAsked { by, now: true } => format!("{by} asked it to stop at once"),
+        Event::StopAsked { by, now: false } => format!("{by} asked it to stop after this turn"),
+        Event::Steered { by, message } => format!("steered by {by}: {message}"),
+        Event::Stopping { turn, cause } => format!("stops turn {turn}: {}", cause.describe()),
+        Event::Cooldown { scope, until: end, level } => {
+            format!("Frosty: {scope} cools down until {} (level {level})", until(end))
+        }
+        Event::Backoff { scope, until: end, why } => format!("{scope} backs off until {} ({why})", until(end)),
+        Event::Frozen { scope, freeze } => format!("Willy: {scope} is frozen {}", frozen(freeze, &until)),
+        Event::Released { scope, by, reason } => format!("{scope} was released by {by}: {reason}"),
+        Event::Noticed { pattern, turns } => format!("noticed {} for {}", pattern.label(), count(*turns, "turn")),
+        Event::TicketOpened { key, text } => format!("ticket `{key}`: {text}"),
+        Event::TicketClosed { key } => format!("ticket `{key}` is closed"),
+        Event::Ended { ending } => format!("ended: {}", ended(ending)),
+        Event::Recovered { found } => format!("the supervisor came back and found the turn {found}"),
+        Event::Note { text } => text.clone(),
+    }
+}
+
+fn exited(exit: &Exit) -> String {
+    let leftovers = match exit.leftovers {
+        0 => String::new(),
+        n => format!(
+            ", {} had to be killed",
+            if n == 1 { "a process left behind".to_owned() } else { format!("{n} processes left behind") }
+        ),
+    };
+    format!("the agent ended after {}, {}{leftovers}", human(exit.ended_at.since(exit.started_at)), exit.describe())
+}
+
+fn judged(judgement: &Judgement) -> String {
+    let mut parts = Vec::new();
+    match (&judgement.error, judgement.changed) {
+        (Some(error), _) => parts.push(format!("the work could not be judged: {error}")),
+        (None, false) => parts.push("nothing was changed".to_owned()),
+        (None, true) if judgement.diffstat.is_empty() => parts.push("changed".to_owned()),
+        (None, true) => parts.push(judgement.diffstat.clone()),
+    }
+    if !judgement.violations.is_empty() {
+        parts.push(format!("protected files touched: {}", judgement.violations.join(", ")));
+    }
+    if !judgement.board.0.is_empty() {
+        parts.push(score(&judgement.board));
+    }
+    parts.join("; ")
+}
+
+/// An outcome with its details.
+pub(super) fn amounts_to(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Refused { paths } => format!("refused, it touched protected files: {}", paths.join(", ")),
+        Outcome::Regressed { lost } => format!("regressed, no longer passing: {}", lost.join(", ")),
+        Outcome::AgentFailed { why, kept: true } => format!("agent failed ({why}), its partial work is kept"),
+        Outcome::AgentFailed { why, kept: false } => format!("agent failed ({why})"),
+        Outcome::TaskFailed { why } => format!("task failed ({why})"),
+        plain @ (Outcome::Reached
+        | Outcome::Progress
+        | Outcome::NotYet
+        | Outcome::NoOp
+        | Outcome::Interrupted
+        | Outcome::Lost) => plain.label().to_owned(),
+    }
+}
+
+fn reached_you(integrated: Option<&Integrated>) -> String {
+    match integrated {
+        Some(Integrated::Landed { commit }) => format!(", landed as {}", short(commit)),
+        Some(Integrated::Aside { commit, why, .. }) => format!(", {} waits aside: {why}", short(commit)),
+        Some(Integrated::InPlace) => ", in the folder".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn cost(settled: &Settled) -> String {
+    match (settled.spend.microusd, Accuracy::of(settled.estimated)) {
+        (0, _) => String::new(),
+        (sum, Accuracy::Estimated) => format!(", ~{}", money(sum)),
+        (sum, Accuracy::Reported) => format!(", {}", money(sum)),
+    }
+}
+
+fn frozen(freeze: &Freeze, until: &dyn Fn(&Time) -> String) -> String {
+    let end = freeze.until.as_ref().map_or("until a person releases it".to_owned(), |t| format!("until {}", until(t)));
+    let who = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+    let audit = if freeze.audit.is_empty() { String::new() } else { format!(": {}", freeze.audit.join("; ")) };
+    format!("{end}{who} ({}){audit}", freeze.cause)
+}
+
+/// How a loop ended, as a fragment.
+pub(super) fn ended(ending: &Ending) -> String {
+    match ending {
+        Ending::Reached => "reached, all checks pass".to_owned(),
+        Ending::Exhausted { bound } => format!("not reached, the limit on {bound} was used up"),
+        Ending::Stopped { by } => format!("not reached, stopped by {by}"),
+        Ending::Failed { why } => format!("failed: {why}"),
+    }
+}
+
+/// Commits are told apart by seven digits.
+pub(super) fn short(commit: &str) -> &str {
+    commit.get(..7).unwrap_or(commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::board::Verdict;
+    use everloop_core::event::{Pattern, StopCause};
+    use everloop_core::guard::{Permit, Scope, Spend};
+    use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+    use everloop_core::reason::Reason;
+
+    use super::super::sample::{START, board, spec};
+    use super::*;
+
+    fn line(event: Event) -> String {
+        let record = Record { seq: 1, at: START, owner: Some(LoopId::new("k3f9")), version: 1, event };
+        event_line(&record, &TimeZone::UTC)
+    }
+
+    #[test]
+    fn every_kind_of_event_has_a_line() {
+        let turn = || TurnId::new("k3f9-3.1");
+        let permit = Permit { scopes: vec![], reserve: Spend::default(), canary: None, bucket: None };
+        let exit = Exit { code: Some(0), started_at: START, ended_at: Time(START.0 + 65_000), ..Exit::default() };
+        let half = board(&[("a", Verdict::Pass), ("b", Verdict::Fail)]);
+        let judgement = Judgement {
+            changed: true,
+            diffstat: "2 files, +14 -3".into(),
+            board: half.clone(),
+            ..Judgement::default()
+        };
+        let settled =
+            Settled { spend: Spend { calls: 1, tokens: 0, microusd: 100_000 }, estimated: true, ..Settled::default() };
+        let landed = Some(Integrated::Landed { commit: "0123456789abcdef".into() });
+        let reason = Reason::new("guard.gap").with("gap", "15s").until(Time(START.0 + 12_000));
+        let lines = [
+            Event::LoopCreated { name: "tests".into(), spec: Box::new(spec()) },
+            Event::Baselined { board: half, work: None },
+            Event::Waiting { reason },
+            Event::TurnStarted { turn: turn(), task: TaskId::new("k3f9-3"), fence: Fence(1), number: 3, permit },
+            Event::TurnExited { turn: turn(), exit },
+            Event::TurnJudged { turn: turn(), judgement },
+            Event::TurnEnded { turn: turn(), outcome: Outcome::Progress, settled, work: None, integrated: landed },
+            Event::Stopping { turn: turn(), cause: StopCause::Wall },
+            Event::Cooldown { scope: Scope::All, until: Time(START.0 + 60_000), level: 1 },
+            Event::Noticed { pattern: Pattern::NoOps, turns: 3 },
+            Event::Ended { ending: Ending::Exhausted { bound: "turns".into() } },
+        ]
+        .map(line);
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn an_agent_cannot_paint_the_log() {
+        let text = line(Event::Note { text: "a\u{1b}]0;owned\u{7}\nfake 00:00:00 line\u{202e}".into() });
+        assert_eq!(text, "21:00:00 k3f9 a fake 00:00:00 line");
+        assert!(line(Event::Note { text: "x".repeat(10_000) }).chars().count() <= LINE_MAX_CHARS + 1);
+    }
+}

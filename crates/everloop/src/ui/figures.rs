@@ -1,0 +1,180 @@
+//! Times, money and sizes as a person reads them.
+
+use std::time::Duration;
+
+use everloop_core::guard::Spend;
+use everloop_core::spec::LoopSpec;
+use everloop_core::time::{Time, human};
+use jiff::tz::TimeZone;
+
+use super::text::count;
+
+/// `in 12s`, `3m ago`, `now`.
+pub fn relative(at: Time, now: Time) -> String {
+    if at > now {
+        format!("in {}", coarse(at.since(now)))
+    } else if now.since(at) < Duration::from_secs(1) {
+        "now".to_owned()
+    } else {
+        format!("{} ago", coarse(now.since(at)))
+    }
+}
+
+/// A duration in its largest unit or two; nobody wants milliseconds of an hour.
+pub fn coarse(duration: Duration) -> String {
+    let secs = duration.as_millis().div_ceil(1000) as u64;
+    match secs {
+        0..3600 => human(Duration::from_secs(secs)),
+        _ => human(Duration::from_secs(secs / 60 * 60)),
+    }
+}
+
+/// `21:04:05`, in the reader's zone.
+pub fn clock(at: Time, zone: &TimeZone) -> String {
+    zoned(at, zone).map_or_else(|| "--:--:--".to_owned(), |z| z.strftime("%H:%M:%S").to_string())
+}
+
+/// A point in time in the zone of this machine: `21:04:05` today, `16 Nov 21:04` on another day.
+pub fn here(at: Time) -> String {
+    moment(at, Time(jiff::Timestamp::now().as_millisecond()), &TimeZone::system())
+}
+
+/// `21:04:05` today, `16 Nov 21:04` on another day.
+pub fn moment(at: Time, now: Time, zone: &TimeZone) -> String {
+    match (zoned(at, zone), zoned(now, zone)) {
+        (Some(then), Some(today)) if then.date() != today.date() => then.strftime("%-d %b %H:%M").to_string(),
+        _ => clock(at, zone),
+    }
+}
+
+fn zoned(at: Time, zone: &TimeZone) -> Option<jiff::Zoned> {
+    jiff::Timestamp::from_millisecond(at.0).ok().map(|t| t.to_zoned(zone.clone()))
+}
+
+/// `$0.30`; small sums keep their digits, so that they do not look like nothing.
+pub fn money(microusd: u64) -> String {
+    let cents = microusd.div_ceil(10_000);
+    match microusd {
+        1..10_000 => format!("${:.4}", microusd as f64 / 1e6),
+        _ => format!("${}.{:02}", cents / 100, cents % 100),
+    }
+}
+
+/// `950`, `12k`, `1.2M`.
+pub fn tokens(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{}k", n / 1000),
+        1_000_000..1_000_000_000 => format!("{:.1}M", n as f64 / 1e6),
+        _ => format!("{:.1}G", n as f64 / 1e9),
+    }
+}
+
+/// How long a check took.
+pub fn took(millis: u64) -> String {
+    match millis {
+        0..1000 => format!("{millis}ms"),
+        1000..60_000 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
+        _ => human(Duration::from_secs(millis / 1000)),
+    }
+}
+
+/// `~$0.30, ~12k tokens, 3 calls`; `~` marks estimates. What is zero is left out.
+pub fn spend(spend: Spend, accuracy: Accuracy) -> String {
+    let mark = match accuracy {
+        Accuracy::Estimated => "~",
+        Accuracy::Reported => "",
+    };
+    let mut parts = Vec::new();
+    if spend.microusd > 0 {
+        parts.push(format!("{mark}{}", money(spend.microusd)));
+    }
+    if spend.tokens > 0 {
+        parts.push(format!("{mark}{} tokens", tokens(spend.tokens)));
+    }
+    parts.push(count(spend.calls, "call"));
+    parts.join(", ")
+}
+
+/// Where figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accuracy {
+    /// By our own estimate.
+    Estimated,
+    /// By the agent's report.
+    Reported,
+}
+
+impl Accuracy {
+    /// From the flag that states carry.
+    pub fn of(estimated: bool) -> Self {
+        if estimated { Accuracy::Estimated } else { Accuracy::Reported }
+    }
+}
+
+/// What a loop may use at most, said before it starts: `10 turns, 8h, ~$1.00`.
+pub fn ceiling(spec: &LoopSpec) -> String {
+    let calls = [spec.bounds.max_turns.map(u64::from), spec.guard.budget.calls].into_iter().flatten().min();
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(calls.map(|n| count(n, "turn")));
+    parts.extend(spec.bounds.max_time.map(human));
+    let price = spec.agent.turn_microusd;
+    let by_turns = calls.filter(|_| price > 0).map(|n| (n.saturating_mul(price), "~"));
+    let dollars = spec.guard.budget.microusd.map(|budget| (budget, "")).into_iter().chain(by_turns).min();
+    parts.extend(dollars.map(|(most, mark)| format!("{mark}{}", money(most))));
+    parts.extend(spec.guard.budget.tokens.map(|n| format!("{} tokens", tokens(n))));
+    if parts.is_empty() {
+        let pace = spec.guard.caps.per_day.map(|day| {
+            let cost = u64::from(day).saturating_mul(price);
+            let cost = if cost > 0 { format!(", ~{}", money(cost)) } else { String::new() };
+            format!(" ({} a day{cost})", count(day, "turn"))
+        });
+        return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_from_now() {
+        let now = Time(100_000_000);
+        assert_eq!(relative(Time(100_012_000), now), "in 12s");
+        assert_eq!(relative(Time(100_000_001), now), "in 1s");
+        assert_eq!(relative(Time(99_820_000), now), "3m ago");
+        assert_eq!(relative(now, now), "now");
+        assert_eq!(coarse(Duration::from_secs(3 * 3600 + 61)), "3h 1m");
+    }
+
+    #[test]
+    fn clocks_show_the_day_when_it_is_another() {
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        assert_eq!(clock(Time(0), &zone), "01:00:00");
+        assert_eq!(moment(Time(0), Time(5), &zone), "01:00:00");
+        assert_eq!(moment(Time(86_400_000 * 3), Time(5), &zone), "4 Jan 01:00");
+        assert_eq!(clock(Time(i64::MAX), &zone), "--:--:--");
+    }
+
+    #[test]
+    fn money_and_tokens_are_short_and_never_look_like_nothing() {
+        assert_eq!([money(0), money(300_000), money(1500), money(12_345_678)], ["$0.00", "$0.30", "$0.0015", "$12.35"]);
+        assert_eq!([tokens(950), tokens(12_345), tokens(1_234_567)], ["950", "12k", "1.2M"]);
+        assert_eq!([took(0), took(1234), took(61_000)], ["0ms", "1.2s", "61s"]);
+        let used = Spend { calls: 1, tokens: 0, microusd: 100_000 };
+        assert_eq!(spend(used, Accuracy::Estimated), "~$0.10, 1 call");
+    }
+
+    #[test]
+    fn the_most_a_loop_may_use_is_said_before_it_starts() {
+        let mut spec = super::super::sample::spec();
+        assert_eq!(ceiling(&spec), "10 turns, ~$1.00");
+        spec.guard.budget.microusd = Some(500_000);
+        spec.bounds.max_time = Some(Duration::from_secs(8 * 3600));
+        assert_eq!(ceiling(&spec), "10 turns, 8h, $0.50");
+        spec.bounds = everloop_core::spec::Bounds::default();
+        spec.guard.budget = everloop_core::spec::Budget::default();
+        assert_eq!(ceiling(&spec), "no limit, it works until the checks pass (1000 turns a day, ~$100.00)");
+    }
+}

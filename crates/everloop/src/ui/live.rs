@@ -1,0 +1,228 @@
+//! The view that stays in place on a terminal while a loop runs.
+//!
+//! [`frame`] says what is on it, [`Live`] draws it. The cursor is hidden only while a frame is being written, so that a
+//! killed everloop never leaves a terminal without one.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use everloop_core::state::{LoopState, Phase, Stage, Turn};
+use everloop_core::time::{Time, human};
+use everloop_core::why;
+use jiff::tz::TimeZone;
+
+use super::board::{score, scoreboard};
+use super::events::ended;
+use super::figures::{Accuracy, coarse, moment, spend};
+use super::paint::Paint;
+use super::text::{clean, fit, width};
+
+/// Checks beyond this are summed up, so that the view fits on a small terminal.
+const CHECKS_SHOWN: usize = 12;
+
+/// What the state does not know.
+#[derive(Clone, Debug)]
+pub struct LiveFacts {
+    /// The time.
+    pub now: Time,
+    /// The reader's zone.
+    pub zone: TimeZone,
+    /// Colours.
+    pub paint: Paint,
+    /// Time since the last sign of life of the running turn.
+    pub evidence: Option<Duration>,
+}
+
+/// The view as lines, none wider than `cells`.
+pub fn frame(state: &LoopState, facts: &LiveFacts, cells: usize) -> Vec<String> {
+    let paint = facts.paint;
+    let mut lines = vec![format!("{} {}", paint.strong(state.id.as_str()), clean(&state.spec.goal))];
+    let board = scoreboard(&state.board, state.baseline.as_ref(), paint);
+    let hidden = board.len().saturating_sub(CHECKS_SHOWN);
+    lines.extend(board.into_iter().take(CHECKS_SHOWN).map(|line| format!("  {line}")));
+    if hidden > 0 {
+        lines.push(format!("  … {hidden} more; {}", score(&state.board)));
+    }
+    lines.push(now_line(state, facts));
+    lines.push(paint.faint(&used_line(state, facts.now)));
+    lines.extend(stop_hint(state).map(|hint| paint.warn(hint)));
+    lines.iter().map(|line| fit(line, cells)).collect()
+}
+
+fn now_line(state: &LoopState, facts: &LiveFacts) -> String {
+    let paint = facts.paint;
+    match &state.phase {
+        Phase::New => "taking the baseline: the checks run once before the first turn".to_owned(),
+        Phase::Ready => "between turns".to_owned(),
+        Phase::Waiting { reason, .. } => {
+            let clock = |at: Time| moment(at, facts.now, &facts.zone);
+            let sentence = clean(&why::waiting(reason, facts.now, &clock));
+            format!("{} {sentence}", paint.warn("waiting:"))
+        }
+        Phase::Turn(turn) => turn_line(turn, facts),
+        Phase::Ended { ending, .. } => clean(&ended(ending)),
+    }
+}
+
+fn turn_line(turn: &Turn, facts: &LiveFacts) -> String {
+    let age = coarse(facts.now.since(turn.started_at));
+    let doing = match turn.stage {
+        Stage::Running => "the agent works",
+        Stage::Judging => "the checks run",
+        Stage::Integrating => "the work is being integrated",
+    };
+    let mut parts = vec![format!("turn {}", turn.number), format!("{doing} ({age})")];
+    if turn.stage == Stage::Running
+        && let Some(age) = facts.evidence
+    {
+        parts.push(format!("last sign of life {} ago", coarse(age)));
+    }
+    parts.extend(turn.stopping.map(|cause| facts.paint.warn(&format!("being stopped: {}", cause.describe()))));
+    parts.join(" · ")
+}
+
+fn used_line(state: &LoopState, now: Time) -> String {
+    let bounds = &state.spec.bounds;
+    let turns = bounds.max_turns.map_or(format!("{}", state.turns), |max| format!("{} of {max}", state.turns));
+    let age = coarse(now.since(state.clock_from));
+    let time = bounds.max_time.map_or(age.clone(), |max| format!("{age} of {}", human(max)));
+    format!("turns {turns} · {time} · {}", spend(state.spent, Accuracy::of(state.spent_estimated)))
+}
+
+fn stop_hint(state: &LoopState) -> Option<&'static str> {
+    let wish = state.stop.as_ref()?;
+    match (&state.phase, wish.now) {
+        (Phase::Ended { .. }, _) => None,
+        (Phase::Turn(_), false) => Some("ends after this turn; interrupt again to stop the agent now"),
+        (Phase::Turn(_), true) => Some("stopping the agent; everything can be resumed"),
+        (Phase::New | Phase::Ready | Phase::Waiting { .. }, _) => Some("ending; everything can be resumed"),
+    }
+}
+
+/// Draws frames over each other.
+#[derive(Debug)]
+pub struct Live<W: Write> {
+    out: W,
+    drawn: Vec<String>,
+}
+
+impl<W: Write> Live<W> {
+    /// Draws to a terminal, from where its cursor is.
+    pub fn new(out: W) -> Self {
+        Self { out, drawn: Vec::new() }
+    }
+
+    /// Replaces the last frame. A frame that is too high for the terminal loses its upper lines.
+    pub fn draw(&mut self, frame: &[String]) -> io::Result<()> {
+        let room = height().saturating_sub(1).max(1);
+        let frame = frame[frame.len().saturating_sub(room)..].to_vec();
+        self.replace(&[], frame)
+    }
+
+    /// Prints lines that stay, above the frame.
+    pub fn print(&mut self, lines: &[String]) -> io::Result<()> {
+        let frame = self.drawn.clone();
+        self.replace(lines, frame)
+    }
+
+    /// Takes the frame away; what was printed stays.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.replace(&[], Vec::new())
+    }
+
+    /// One write, so that a frame is never seen half.
+    fn replace(&mut self, stay: &[String], frame: Vec<String>) -> io::Result<()> {
+        let mut bytes = String::from("\u{1b}[?25l\r");
+        let back = rows(&self.drawn);
+        if back > 0 {
+            write!(bytes, "\u{1b}[{back}A").expect("writing to a string cannot fail");
+        }
+        for line in stay.iter().chain(&frame) {
+            // Cleared before, not behind: behind a full line it would take the last character away.
+            bytes.push_str("\u{1b}[2K");
+            bytes.push_str(line);
+            bytes.push_str("\r\n");
+        }
+        bytes.push_str("\u{1b}[J\u{1b}[?25h");
+        self.drawn = frame;
+        self.out.write_all(bytes.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// Rows that lines take up now: a terminal that became narrower has wrapped them.
+fn rows(lines: &[String]) -> usize {
+    let columns = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0).max(1));
+    lines.iter().map(|line| width(line).div_ceil(columns).max(1)).sum()
+}
+
+fn height() -> usize {
+    terminal_size::terminal_size().map_or(usize::MAX, |(_, height)| usize::from(height.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::reason::Reason;
+    use everloop_core::state::StopWish;
+
+    use super::super::sample::{START, state, turn};
+    use super::*;
+
+    fn facts() -> LiveFacts {
+        LiveFacts {
+            now: Time(START.0 + 125_000),
+            zone: TimeZone::UTC,
+            paint: Paint::Off,
+            evidence: Some(Duration::from_secs(4)),
+        }
+    }
+
+    #[test]
+    fn a_running_turn() {
+        let mut state = state();
+        state.phase = Phase::Turn(Box::new(turn(3)));
+        state.turns = 2;
+        state.spent.calls = 2;
+        state.spent.microusd = 200_000;
+        state.stop = Some(StopWish { by: "me".to_owned(), now: false });
+        insta::assert_snapshot!(frame(&state, &facts(), 80).join("\n"));
+    }
+
+    #[test]
+    fn a_waiting_loop_says_why_and_until_when() {
+        let mut state = state();
+        let reason = Reason::new("guard.gap").with("gap", "15s").until(Time(START.0 + 137_000));
+        state.phase = Phase::Waiting { reason, since: START };
+        insta::assert_snapshot!(frame(&state, &facts(), 100).join("\n"));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_no_code_but_ours_gets_through() {
+        let mut state = state();
+        state.phase = Phase::Turn(Box::new(turn(3)));
+        state.spec.goal = "漢字 ".repeat(60) + "\u{1b}]0;x\u{7}";
+        for cells in [1, 10, 33, 80] {
+            for paint in [Paint::On, Paint::Off] {
+                for line in frame(&state, &LiveFacts { paint, ..facts() }, cells) {
+                    assert!(width(&line) <= cells, "{cells}: {line:?}");
+                    assert!(!line.contains("\u{1b}]") && !line.contains("[2J"), "{line:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_drawn_over_each_other_and_the_cursor_comes_back() {
+        let mut live = Live::new(Vec::new());
+        live.draw(&["one".to_owned(), "two".to_owned()]).expect("a vector takes every write");
+        live.print(&["stays".to_owned()]).expect("a vector takes every write");
+        live.clear().expect("a vector takes every write");
+        let text = String::from_utf8(live.out).expect("we write UTF-8");
+        let frames: Vec<&str> = text.split("\u{1b}[?25l").skip(1).collect();
+        assert_eq!(frames.len(), 3);
+        assert!(frames.iter().all(|f| f.ends_with("\u{1b}[?25h")), "{text:?}");
+        assert!(frames[1].starts_with("\r\u{1b}[2A\u{1b}[2Kstays\r\n\u{1b}[2Kone"), "{:?}", frames[1]);
+        assert!(frames[2].starts_with("\r\u{1b}[2A\u{1b}[J"), "{:?}", frames[2]);
+    }
+}

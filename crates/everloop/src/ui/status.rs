@@ -1,0 +1,162 @@
+//! `everloop status`: a line per loop, and what the guard holds.
+
+use everloop_core::guard::{Guards, Scope};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+
+use super::figures::{Accuracy, coarse, moment, money, relative};
+use super::paint::Paint;
+use super::table::Table;
+use super::text::{clean, fit};
+
+/// What a listing is drawn with.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The time.
+    pub now: Time,
+    /// The reader's zone.
+    pub zone: TimeZone,
+    /// Colours.
+    pub paint: Paint,
+    /// Cells in a line.
+    pub width: usize,
+}
+
+/// The loops as a table, holds of the guard below it.
+pub fn status_table(loops: &[LoopState], guards: &Guards, look: &Look) -> Vec<String> {
+    let mut table = Table::new(&["ID", "NAME", "STATE", "CHECKS", "TURNS", "SPENT", "NEXT", "GOAL"]);
+    for state in loops {
+        table.row([
+            state.id.to_string(),
+            clean(&state.name),
+            label(state, look.paint),
+            format!("{}/{}", state.board.passing().len(), state.board.0.len()),
+            state.spec.bounds.max_turns.map_or(state.turns.to_string(), |max| format!("{}/{max}", state.turns)),
+            spent(state),
+            next(state, look),
+            clean(&state.spec.goal),
+        ]);
+    }
+    let mut lines = if loops.is_empty() { vec!["no loops".to_owned()] } else { table.lines(look.width) };
+    lines.extend(holds(guards, look));
+    lines
+}
+
+fn label(state: &LoopState, paint: Paint) -> String {
+    let word = if state.paused.is_some() { "paused" } else { state.phase.label() };
+    match word {
+        "reached" => paint.good(word),
+        "failed" => paint.bad(word),
+        "waiting" | "paused" | "exhausted" | "stopped" => paint.warn(word),
+        _ => word.to_owned(),
+    }
+}
+
+fn spent(state: &LoopState) -> String {
+    match (state.spent.microusd, Accuracy::of(state.spent_estimated)) {
+        (0, _) => "-".to_owned(),
+        (sum, Accuracy::Estimated) => format!("~{}", money(sum)),
+        (sum, Accuracy::Reported) => money(sum),
+    }
+}
+
+fn next(state: &LoopState, look: &Look) -> String {
+    match &state.phase {
+        Phase::Turn(turn) => format!("turn {} for {}", turn.number, coarse(look.now.since(turn.started_at))),
+        Phase::Waiting { reason, .. } => reason.until.map_or("when told".to_owned(), |at| relative(at, look.now)),
+        Phase::Ended { at, .. } => relative(*at, look.now),
+        Phase::New | Phase::Ready => "now".to_owned(),
+    }
+}
+
+/// A line for every scope that the guard holds.
+pub fn holds(guards: &Guards, look: &Look) -> Vec<String> {
+    let hold = |(scope, guard): (&Scope, &everloop_core::guard::Versioned)| {
+        let said = match (&guard.state.freeze, &guard.state.cooling) {
+            (Some(freeze), _) => {
+                let end = freeze.until.map_or("until a person releases it".to_owned(), |at| {
+                    format!("until {}", moment(at, look.now, &look.zone))
+                });
+                let trial =
+                    freeze.canary_at.map_or(String::new(), |at| format!(", next trial {}", relative(at, look.now)));
+                format!("frozen {end} ({}){trial}", freeze.cause)
+            }
+            (None, Some(cooling)) if cooling.until > look.now => {
+                format!("cools down, goes on {} (level {})", relative(cooling.until, look.now), cooling.level)
+            }
+            (None, _) => return None,
+        };
+        let line = format!("{} {}: {}", look.paint.warn("held"), clean(&scope.to_string()), clean(&said));
+        Some(fit(&line, look.width))
+    };
+    let mut lines: Vec<String> = guards.iter().filter_map(hold).collect();
+    if guards.values().any(|guard| guard.state.freeze.is_some()) {
+        lines.push(fit("release it: everloop guard release SCOPE --reason 'WHY'", look.width));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::event::Ending;
+    use everloop_core::guard::{Cooling, Freeze, GuardState, Versioned};
+    use everloop_core::reason::Reason;
+
+    use super::super::sample::{START, state, turn};
+    use super::super::text::width;
+    use super::*;
+
+    fn look(width: usize) -> Look {
+        Look { now: Time(START.0 + 130_000), zone: TimeZone::UTC, paint: Paint::Off, width }
+    }
+
+    fn loops() -> Vec<LoopState> {
+        let mut running = state();
+        running.phase = Phase::Turn(Box::new(turn(3)));
+        running.spent.microusd = 300_000;
+        let mut waiting = state();
+        let reason = Reason::new("guard.gap").until(Time(START.0 + 142_000));
+        waiting.phase = Phase::Waiting { reason, since: START };
+        let mut ended = state();
+        ended.phase = Phase::Ended { ending: Ending::Reached, at: START };
+        vec![running, waiting, ended]
+    }
+
+    fn guards() -> Guards {
+        let freeze = Freeze {
+            cause: "cooldowns".into(),
+            audit: vec![],
+            since: START,
+            until: Some(Time(START.0 + 3_600_000)),
+            canary_at: Some(Time(START.0 + 900_000)),
+            canary_every_ms: 900_000,
+            by: None,
+        };
+        let frozen = GuardState { freeze: Some(freeze), ..GuardState::default() };
+        let cooling = Cooling { until: Time(START.0 + 140_000), level: 2 };
+        let cooling = GuardState { cooling: Some(cooling), ..GuardState::default() };
+        let over = GuardState { cooling: Some(Cooling { until: START, level: 1 }), ..GuardState::default() };
+        let versioned = |state| Versioned { version: 1, state };
+        [
+            (Scope::All, versioned(over)),
+            (Scope::Account("default".into()), versioned(frozen)),
+            (Scope::Loop(everloop_core::ids::LoopId::new("k3f9")), versioned(cooling)),
+        ]
+        .into()
+    }
+
+    #[test]
+    fn loops_and_holds_are_listed() {
+        insta::assert_snapshot!(status_table(&loops(), &guards(), &look(120)).join("\n"));
+        assert_eq!(status_table(&[], &Guards::new(), &look(80)), ["no loops"]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for cells in [20, 40, 60, 80, 200] {
+            let lines = status_table(&loops(), &guards(), &look(cells));
+            assert!(lines.iter().all(|line| width(line) <= cells), "{cells}: {lines:#?}");
+        }
+    }
+}

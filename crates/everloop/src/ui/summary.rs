@@ -1,0 +1,273 @@
+//! How a loop ended: what changed, what it cost, what was set aside, what to do next.
+
+use everloop_core::event::{Ending, Integrated, Outcome};
+use everloop_core::spec::WorkspaceMode;
+use everloop_core::state::{Kept, LoopState, Phase, Try};
+use everloop_core::time::human;
+
+use super::board::{score, scoreboard};
+use super::events::{amounts_to, ended, short};
+use super::figures::{Accuracy, coarse, spend};
+use super::paint::Paint;
+use super::text::{clean, count, pad};
+
+/// The heads stand in a column of this width.
+const HEAD_CELLS: usize = 10;
+/// Kept commits that are listed; `git log` has the others.
+const KEPT_SHOWN: usize = 10;
+
+/// The summary as lines. Nothing in it is asked from anywhere else: the state is enough.
+pub fn summary(state: &LoopState, paint: Paint) -> Vec<String> {
+    let mut page = Page { paint, lines: Vec::new() };
+    page.entry("Loop", &format!("{} ({})", state.id, clean(&state.name)));
+    page.entry("Goal", &clean(&state.spec.goal));
+    page.entry("Ended", &how(state, paint));
+    checks(state, &mut page);
+    page.entry("Turns", &turns(state));
+    kept(state, &mut page);
+    set_aside(state, &mut page);
+    let mut spent = spend(state.spent, Accuracy::of(state.spent_estimated));
+    if spent.contains('~') {
+        spent.push_str(" (~ is an estimate)");
+    }
+    page.entry("Spent", &spent);
+    page.entry("Time", &format!("{} in turns, {} asleep", coarse(state.in_turns), coarse(state.asleep)));
+    let tickets: Vec<String> = state.tickets.iter().map(|key| clean(key)).collect();
+    page.entry("Tickets", if tickets.is_empty() { "none".to_owned() } else { tickets.join(", ") }.as_str());
+    for step in next(state) {
+        page.entry("Next", &step);
+    }
+    page.lines
+}
+
+struct Page {
+    paint: Paint,
+    lines: Vec<String>,
+}
+
+impl Page {
+    fn entry(&mut self, head: &str, text: &str) {
+        self.lines.push(format!("{}{text}", self.paint.strong(&pad(head, HEAD_CELLS))));
+    }
+
+    fn more(&mut self, text: &str) {
+        self.lines.push(format!("{}{text}", " ".repeat(HEAD_CELLS)));
+    }
+}
+
+fn how(state: &LoopState, paint: Paint) -> String {
+    match &state.phase {
+        Phase::Ended { ending, at } => {
+            let said = clean(&ended(ending));
+            let said = match ending {
+                Ending::Reached => paint.good(&said),
+                Ending::Failed { .. } => paint.bad(&said),
+                Ending::Exhausted { .. } | Ending::Stopped { .. } => paint.warn(&said),
+            };
+            format!("{said}, after {}", coarse(at.since(state.created_at)))
+        }
+        other => format!("not yet: {}", other.label()),
+    }
+}
+
+fn checks(state: &LoopState, page: &mut Page) {
+    let before = state.baseline.as_ref().map_or(String::new(), |b| format!(" ({} before)", b.passing().len()));
+    page.entry("Checks", &format!("{}{before}", score(&state.board)));
+    for line in scoreboard(&state.board, state.baseline.as_ref(), page.paint) {
+        page.more(&line);
+    }
+}
+
+/// `4: 1 turn with progress, 3 no-op turns`.
+fn turns(state: &LoopState) -> String {
+    let tally = &state.tally;
+    let kinds = [
+        (tally.progress, "turn with progress", "turns with progress"),
+        (tally.not_yet, "turn without a new check passing", "turns without a new check passing"),
+        (tally.no_op, "no-op turn", "no-op turns"),
+        (tally.refused, "refused turn", "refused turns"),
+        (tally.regressed, "regressed turn", "regressed turns"),
+        (tally.agent_failed, "failure of the agent", "failures of the agent"),
+        (tally.task_failed, "failed turn", "failed turns"),
+        (tally.interrupted, "interrupted turn (not counted)", "interrupted turns (not counted)"),
+        (tally.lost, "lost turn (not counted)", "lost turns (not counted)"),
+    ];
+    let words = kinds.iter().filter(|(n, _, _)| *n > 0);
+    let words: Vec<String> = words.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect();
+    if words.is_empty() { state.turns.to_string() } else { format!("{}: {}", state.turns, words.join(", ")) }
+}
+
+fn kept(state: &LoopState, page: &mut Page) {
+    if state.kept_count == 0 {
+        return page.entry("Kept", "nothing");
+    }
+    let listed = state.kept.iter().rev().take(KEPT_SHOWN).rev();
+    let hidden = state.kept_count as usize - listed.len().min(state.kept_count as usize);
+    page.entry("Kept", &format!("work of {}", count(state.kept_count, "turn")));
+    if hidden > 0 {
+        page.more(&format!("… {hidden} before these"));
+    }
+    for kept in listed {
+        page.more(&kept_line(kept));
+        if let Some(Integrated::Aside { why, command, .. }) = &kept.integrated {
+            page.more(&format!("  waits aside: {}; take it with: {}", clean(why), clean(command)));
+        }
+    }
+}
+
+fn kept_line(kept: &Kept) -> String {
+    let place = kept.commit.as_deref().map_or("in the folder", short);
+    let stat = if kept.diffstat.is_empty() { String::new() } else { format!("  {}", clean(&kept.diffstat)) };
+    let see = kept.commit.as_deref().map_or(String::new(), |commit| format!("  (git show {})", short(commit)));
+    format!("{}  {}{stat}{see}", clean(place), kept.task)
+}
+
+/// Attempts that do not count but are not lost either.
+fn set_aside(state: &LoopState, page: &mut Page) {
+    let worth = |attempt: &&Try| match attempt.outcome {
+        Outcome::Reached | Outcome::Progress => false,
+        Outcome::NotYet
+        | Outcome::NoOp
+        | Outcome::Refused { .. }
+        | Outcome::Regressed { .. }
+        | Outcome::AgentFailed { .. }
+        | Outcome::TaskFailed { .. }
+        | Outcome::Interrupted
+        | Outcome::Lost => attempt.pin.is_some(),
+    };
+    for (i, attempt) in state.tries.iter().filter(worth).enumerate() {
+        let line = format!("turn {}: {}", attempt.number, clean(&amounts_to(&attempt.outcome)));
+        if i == 0 {
+            page.entry("Aside", &line)
+        } else {
+            page.more(&line)
+        }
+        let pin = attempt.pin.as_deref().unwrap_or_default();
+        page.more(&format!("  kept at {pin}  (git show {pin})", pin = clean(pin)));
+    }
+}
+
+fn next(state: &LoopState) -> Vec<String> {
+    let id = &state.id;
+    let mut steps = Vec::new();
+    let aside = state.kept.iter().rev().find_map(|kept| match &kept.integrated {
+        Some(Integrated::Aside { command, .. }) => Some(command),
+        Some(Integrated::Landed { .. } | Integrated::InPlace) | None => None,
+    });
+    steps.extend(aside.map(|command| format!("take the work: {}", clean(command))));
+    match &state.phase {
+        Phase::Ended { ending: Ending::Reached, .. } => match (&state.spec.workspace.mode, state.kept.last()) {
+            (WorkspaceMode::Git { target }, Some(_)) if aside.is_none() => {
+                let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
+                steps.push(format!("look at it: git log --stat -{} {}", state.kept_count.min(50), clean(branch)));
+            }
+            _ => {}
+        },
+        Phase::Ended { ending: Ending::Exhausted { bound }, .. } => {
+            let more = match bound.as_str() {
+                "turns" => format!("everloop resume {id} --max-turns {}", state.spec.bounds.max_turns.unwrap_or(10)),
+                "time" => {
+                    format!(
+                        "everloop resume {id} --max-time {}",
+                        state.spec.bounds.max_time.map_or("8h".to_owned(), human)
+                    )
+                }
+                _ => format!("everloop resume {id}"),
+            };
+            steps.push(format!("give it more: {more}"));
+            steps.push(format!("see what was tried: everloop show {id}"));
+        }
+        Phase::Ended { ending: Ending::Stopped { .. }, .. } => steps.push(format!("go on: everloop resume {id}")),
+        Phase::Ended { ending: Ending::Failed { .. }, .. } => {
+            steps.push(format!("find the cause: everloop logs {id}; then: everloop resume {id}"));
+        }
+        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) => {
+            steps.push(format!("see why: everloop why {id}"));
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use everloop_core::board::Verdict;
+    use everloop_core::guard::Spend;
+    use everloop_core::ids::TaskId;
+    use everloop_core::state::Tally;
+    use everloop_core::time::Time;
+
+    use super::super::sample::{START, board, state, tried};
+    use super::*;
+
+    fn over(ending: Ending) -> LoopState {
+        let mut state = state();
+        state.phase = Phase::Ended { ending, at: Time(START.0 + 754_000) };
+        state
+    }
+
+    #[test]
+    fn a_reached_loop_shows_what_was_kept_and_what_was_refused() {
+        let mut state = over(Ending::Reached);
+        state.board = board(&[("build", Verdict::Pass), ("unit tests", Verdict::Pass)]);
+        state.turns = 4;
+        state.tally = Tally { progress: 1, no_op: 1, refused: 1, regressed: 1, lost: 1, ..Tally::default() };
+        state.tries = vec![
+            tried(1, Outcome::NoOp),
+            tried(2, Outcome::Refused { paths: vec!["tests/unit.sh".into()] }),
+            tried(3, Outcome::Regressed { lost: vec!["build".into()] }),
+            tried(4, Outcome::Reached),
+        ];
+        state.kept = vec![Kept {
+            task: TaskId::new("k3f9-4"),
+            commit: Some("0123456789abcdef".into()),
+            diffstat: "2 files, +14 -3".into(),
+            integrated: Some(Integrated::Landed { commit: "0123456789abcdef".into() }),
+        }];
+        state.kept_count = 1;
+        state.spent = Spend { calls: 4, tokens: 12_345, microusd: 400_000 };
+        state.in_turns = Duration::from_secs(480);
+        state.asleep = Duration::from_secs(200);
+        insta::assert_snapshot!(summary(&state, Paint::Off).join("\n"));
+    }
+
+    #[test]
+    fn a_loop_of_no_ops_says_so_and_offers_more_turns() {
+        let mut state = over(Ending::Exhausted { bound: "turns".into() });
+        state.turns = 3;
+        state.tally.no_op = 3;
+        state.tickets = vec!["stagnation".into()];
+        insta::assert_snapshot!(summary(&state, Paint::Off).join("\n"));
+    }
+
+    #[test]
+    fn work_that_waits_aside_comes_with_its_command() {
+        let mut state = over(Ending::Reached);
+        let aside = Integrated::Aside {
+            commit: "0123456789abcdef".into(),
+            why: "the tree of main is dirty".into(),
+            command: "git merge --ff-only refs/everloop/k3f9/work".into(),
+        };
+        state.kept = vec![Kept {
+            task: TaskId::new("k3f9-1"),
+            commit: Some("0123456789abcdef".into()),
+            diffstat: String::new(),
+            integrated: Some(aside),
+        }];
+        state.kept_count = 1;
+        let text = summary(&state, Paint::Off).join("\n");
+        assert!(text.contains("Next      take the work: git merge --ff-only refs/everloop/k3f9/work"), "{text}");
+    }
+
+    #[test]
+    fn an_agents_text_cannot_forge_a_summary() {
+        let mut state = over(Ending::Failed { why: "x\u{1b}[2J\nEnded     reached".into() });
+        state.spec.goal = "a\u{202e}b\u{1b}]0;t\u{7}".into();
+        let text = summary(&state, Paint::Off).join("\n");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{202e}') && !text.contains("\nEnded     reached"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! `everloop config`: show, check, schema.
+
+use crate::env::Env;
+
+const GOOD: &str = "[agent.default]\ncommand = [\"my-agent\"]\n\n[loop.main]\ngoal = \"be good\"\nagent = \"default\"\n\
+max_turns = 3\n[[loop.main.check]]\nname = \"unit\"\nrun = \"true\"\n";
+
+#[test]
+fn a_mistake_is_shown_in_its_place_and_exits_with_7() {
+    let env = Env::new();
+    env.write("everloop.toml", &GOOD.replace("max_turns", "max_turn"));
+    let bad = env.run(&["config", "check"]).exits(7);
+    assert!(bad.stderr.contains("everloop.toml:7") && bad.stderr.contains("max_turns"), "{}", bad.stderr);
+    let data = env.run(&["config", "check", "--json"]).exits(7).json();
+    assert_eq!(data["error"]["code"], 7);
+    env.run(&["config", "show"]).exits(7);
+}
+
+#[test]
+fn values_are_shown_with_their_origin() {
+    let env = Env::new().var("EVERLOOP_MAX_TIME", "2h");
+    env.write("everloop.toml", GOOD);
+    env.run(&["config", "check"]).ok();
+    let shown = env.run(&["config", "show", "--origin"]).ok().stdout;
+    assert!(shown.lines().any(|l| l.starts_with("max_turns = 3") && l.ends_with("# everloop.toml:7")), "{shown}");
+    assert!(shown.lines().any(|l| l.starts_with("max_time") && l.ends_with("# EVERLOOP_MAX_TIME")), "{shown}");
+    assert!(shown.contains("# built-in"), "{shown}");
+    let plain = env.run(&["config", "show", "main"]).ok().stdout;
+    assert!(!plain.contains("# built-in"), "{plain}");
+    env.run(&["config", "show", "mian"]).exits(7);
+}
+
+#[test]
+fn the_schema_is_a_schema() {
+    let env = Env::new();
+    let text = env.run(&["config", "schema"]).ok().stdout;
+    let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(schema["$schema"].as_str().is_some_and(|s| s.contains("json-schema.org")), "{text}");
+}
+
+#[test]
+fn without_a_file_the_built_in_values_hold() {
+    let env = Env::new();
+    let said = env.run(&["config", "check"]).ok().stdout;
+    assert!(said.contains("built-in values hold"), "{said}");
+    let none = env.run(&["config", "show"]).exits(7);
+    assert!(none.stderr.contains("everloop init"), "{}", none.stderr);
+}

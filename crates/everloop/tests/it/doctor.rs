@@ -1,0 +1,50 @@
+//! `everloop doctor`: finds what is wrong and mends what is safe.
+
+use crate::env::Env;
+
+#[test]
+fn an_empty_state_folder_is_well() {
+    let env = Env::new();
+    let said = env.run(&["doctor"]).ok().stdout;
+    assert!(said.contains("git version") && said.contains("nothing was ever written"), "{said}");
+    let data = env.run(&["doctor", "--json"]).ok().json();
+    assert_eq!(data["ok"], true);
+}
+
+#[test]
+fn an_agent_that_is_not_there_and_a_bad_file_are_failures() {
+    let env = Env::new();
+    env.write("everloop.toml", "[loop.x]\nnonsense = 1\n");
+    let said = env.run(&["doctor"]).exits(1).stdout;
+    assert!(said.contains("fail  ") && said.contains("everloop config check"), "{said}");
+}
+
+#[test]
+fn a_stale_bell_is_mended_only_when_asked() {
+    let env = Env::new();
+    env.run(&["doctor"]).ok();
+    let bell = env.state().join("bell");
+    std::fs::write(&bell, "not a pipe").unwrap();
+    let said = env.run(&["doctor"]).ok().stdout;
+    assert!(said.contains("is not the pipe it should be") && said.contains("hint: everloop doctor --fix"), "{said}");
+    assert!(bell.exists());
+    let said = env.run(&["doctor", "--fix"]).ok().stdout;
+    assert!(said.contains("fixed"), "{said}");
+    assert!(!bell.exists());
+}
+
+#[test]
+fn worktrees_of_an_ended_loop_are_removed_and_the_work_stays() {
+    let env = Env::new().git();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch half", "-n", "1", "--gap", "0"]).exits(3);
+    let id = env.the_loop()["id"].as_str().unwrap().to_owned();
+    // As if the supervisor had been killed before it could clean up.
+    let left = env.state().join("work").join(&id).join("turn");
+    std::fs::create_dir_all(&left).unwrap();
+    let said = env.run(&["doctor"]).ok().stdout;
+    assert!(said.contains(&format!("worktrees of the ended loop {id}")), "{said}");
+    let said = env.run(&["doctor", "--fix"]).ok().stdout;
+    assert!(said.contains("fixed"), "{said}");
+    assert!(!left.exists());
+    assert!(env.git_run(&["for-each-ref", "refs/everloop"]).contains(&id));
+}

@@ -1,0 +1,293 @@
+//! A world of its own for every test: home, state folder, project, environment. Nothing of it is left when it is dropped.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A command that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(10);
+/// Names of the outer environment that tests may see; everything else is cleared.
+const ALLOWED: [&str; 3] = ["PATH", "CARGO_HOME", "RUSTUP_HOME"];
+
+/// A world of its own.
+pub struct Env {
+    root: TempDir,
+    vars: Vec<(String, String)>,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Output {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    /// The command must have succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    /// The command must have ended with this code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "\n--- stdout ---\n{}\n--- stderr ---\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// What it printed with `--json`.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let value: Value = match serde_json::from_str(&self.stdout) {
+            Ok(value) => value,
+            Err(e) => panic!("not JSON ({e}):\n{}\n--- stderr ---\n{}", self.stdout, self.stderr),
+        };
+        assert_eq!(value["schema_version"], 1, "{value}");
+        value
+    }
+}
+
+impl Env {
+    /// An empty home, an empty state folder and an empty project without git.
+    pub fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("everloop-it-").tempdir().unwrap();
+        for name in ["home", "project", "tmp"] {
+            fs::create_dir(root.path().join(name)).unwrap();
+        }
+        Self { root, vars: Vec::new() }
+    }
+
+    /// With a git repository in the project and a first commit of `README`.
+    pub fn git(self) -> Self {
+        let env = self.git_unborn();
+        env.write("README", "a project\n");
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-q", "-m", "first"]);
+        env
+    }
+
+    /// With a git repository in the project that has no commit yet.
+    pub fn git_unborn(self) -> Self {
+        self.git_run(&["init", "-q", "-b", "main"]);
+        self
+    }
+
+    /// With one more variable for all commands.
+    pub fn var(mut self, name: &str, value: &str) -> Self {
+        self.vars.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The project's folder, or a path in it.
+    pub fn project(&self) -> PathBuf {
+        self.root.path().join("project")
+    }
+
+    /// The state folder.
+    pub fn state(&self) -> PathBuf {
+        self.root.path().join("state")
+    }
+
+    /// Writes a file of the project.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.project().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Writes a shell script of the project that can be executed; returns its path.
+    pub fn script(&self, name: &str, body: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        self.write(name, &format!("#!/bin/sh\n{body}\n"));
+        let path = self.project().join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// Reads a file of the project.
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.project().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Runs git in the project, which must succeed; returns what it printed.
+    #[track_caller]
+    pub fn git_run(&self, args: &[&str]) -> String {
+        let mut command = Command::new("git");
+        command.args(args);
+        let output = finish(self.prepared(command), &format!("git {args:?}"));
+        output.ok().stdout
+    }
+
+    /// Runs everloop in the project to its end.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Output {
+        finish(self.command(args), &format!("everloop {args:?}"))
+    }
+
+    /// Starts everloop in the project; it is killed when the handle is dropped.
+    pub fn spawn(&self, args: &[&str]) -> Background {
+        let mut child = self.command(args).spawn().unwrap();
+        let readers = (gather(child.stdout.take()), gather(child.stderr.take()));
+        Background { child, readers: Some(readers) }
+    }
+
+    /// Waits until `condition` holds; panics with `what` after a minute.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !condition() {
+            assert!(Instant::now() < end, "waited in vain: {what}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The one loop there is, as `everloop show --json` tells it.
+    #[track_caller]
+    pub fn the_loop(&self) -> Value {
+        self.run(&["show", "--json"]).ok().json()["loop"].clone()
+    }
+
+    /// A command of everloop that is not started yet.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_everloop"));
+        command.args(args);
+        self.prepared(command)
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
+        let root = self.root.path();
+        command.current_dir(self.project()).env_clear();
+        for name in ALLOWED {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.env("HOME", root.join("home")).env("TMPDIR", root.join("tmp")).env("EVERLOOP_STATE_DIR", self.state());
+        for (name, value) in [("LANG", "C.UTF-8"), ("TZ", "UTC"), ("USER", "tester"), ("COLUMNS", "120")] {
+            command.env(name, value);
+        }
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Tester").env(format!("GIT_{who}_EMAIL"), "tester@example.com");
+        }
+        command.envs(self.vars.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Env {
+    /// Ends everything that was started in this world, also what outlives its supervisor on purpose.
+    fn drop(&mut self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            let alive = processes_of(&self.state());
+            if alive.is_empty() {
+                return;
+            }
+            for pid in alive {
+                kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Processes whose environment names this state folder, as state or as place of their job.
+pub fn processes_of(state: &Path) -> Vec<i32> {
+    use std::os::unix::ffi::OsStrExt;
+    let marks =
+        ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());
+    let own = std::process::id();
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let ours = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|b| *b == 0).any(|entry| marks.iter().any(|mark| entry.starts_with(mark)))
+    };
+    pids.filter(|pid| *pid != own).filter(ours).map(u32::cast_signed).collect()
+}
+
+/// A command that runs beside the test.
+pub struct Background {
+    child: Child,
+    readers: Option<(JoinHandle<String>, JoinHandle<String>)>,
+}
+
+impl Background {
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn wait(mut self) -> Output {
+        let status = wait_for_end(&mut self.child, "a background command");
+        let (out, err) = self.readers.take().expect("they are taken once, here");
+        output(status, out, err)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn gather(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).ok();
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[track_caller]
+fn finish(mut command: Command, what: &str) -> Output {
+    let mut child = command.spawn().unwrap();
+    let (out, err) = (gather(child.stdout.take()), gather(child.stderr.take()));
+    let status = wait_for_end(&mut child, what);
+    output(status, out, err)
+}
+
+#[track_caller]
+fn wait_for_end(child: &mut Child, what: &str) -> ExitStatus {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > end {
+            child.kill().ok();
+            child.wait().ok();
+            panic!("{what} did not end within {DEADLINE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn output(status: ExitStatus, out: JoinHandle<String>, err: JoinHandle<String>) -> Output {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Output { code, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}

@@ -1,0 +1,46 @@
+//! `everloop logs`: lines, JSON, following, a turn's output.
+
+use crate::env::Env;
+
+#[test]
+fn lines_are_limited_and_json_is_one_object_per_line() {
+    let env = Env::new();
+    let none = env.run(&["logs"]).exits(2);
+    assert!(none.stderr.contains("there is no loop yet"), "{}", none.stderr);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "echo hello; touch done", "--gap", "0"]);
+    let all = env.run(&["logs"]).ok().stdout;
+    assert!(all.contains("made loop") && all.contains("ended: "), "{all}");
+    assert_eq!(env.run(&["logs", "-n", "2"]).ok().stdout.lines().count(), 2);
+    assert_eq!(env.run(&["logs", "--since", "1h"]).ok().stdout, all);
+    let future = env.run(&["logs", "--since", "2100-01-01"]).ok().stdout;
+    assert_eq!(future, "");
+    env.run(&["logs", "--since", "soon"]).exits(2);
+    for line in env.run(&["logs", "--json"]).ok().stdout.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(record["schema_version"], 1);
+        assert!(record["event"]["event"].is_string(), "{record}");
+    }
+}
+
+#[test]
+fn following_ends_with_the_loop() {
+    let env = Env::new();
+    let agent = env.script("agent", "while ! test -f go; do sleep 0.05; done; echo working; touch done");
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0", "--in-place"]);
+    env.wait_for("a turn runs", || env.run(&["status"]).stdout.contains("running"));
+    let id = env.the_loop()["id"].as_str().unwrap().to_owned();
+    let turn = env.the_loop()["phase"]["id"].as_str().unwrap().to_owned();
+    let follower = env.spawn(&["logs", "-f", &id]);
+    let output = env.spawn(&["logs", "-f", "--turn", &turn]);
+    env.write("go", "");
+    run.wait().ok();
+    let followed = follower.wait().ok().stdout;
+    assert!(
+        followed.contains("turn 1 started") && followed.trim_end().ends_with("reached, all checks pass"),
+        "{followed}"
+    );
+    assert_eq!(output.wait().ok().stdout, "working\n");
+    assert_eq!(env.run(&["logs", "--turn", "1"]).ok().stdout, "working\n");
+    env.run(&["logs", "--turn", "9"]).exits(2);
+    env.run(&["logs", "--turn", "../../etc"]).exits(2);
+}

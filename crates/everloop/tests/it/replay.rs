@@ -1,0 +1,54 @@
+//! `everloop replay`: the journal proves the stored states.
+
+use everloop_store::{Ledger, Mode, Sqlite};
+
+use crate::env::Env;
+
+fn world() -> Env {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "2", "--gap", "0"]).exits(3);
+    env
+}
+
+#[test]
+fn what_was_run_is_equal() {
+    let env = world();
+    let said = env.run(&["replay"]).ok().stdout;
+    assert!(said.starts_with("equal: ") && said.contains("1 loop, 4 guards"), "{said}");
+    let data = env.run(&["replay", "--json"]).ok().json();
+    assert_eq!(data["equal"], true);
+    let id = env.the_loop()["id"].as_str().unwrap().to_owned();
+    env.run(&["replay", &id]).ok();
+    Env::new().run(&["replay"]).ok();
+}
+
+#[test]
+fn a_changed_state_is_named_by_its_field() {
+    let env = world();
+    let mut ledger = Sqlite::open(&env.state().join("ledger.db"), Mode::ReadWrite).unwrap();
+    let row = ledger.loops().unwrap().remove(0);
+    let changed = row.state.replacen("\"turns\":2", "\"turns\":1", 1);
+    let save = everloop_core::op::Op::SaveLoop { id: row.id, version: row.version, phase: row.phase, state: changed };
+    ledger.transact(row.updated_at, &[save]).unwrap();
+    drop(ledger);
+    let said = env.run(&["replay"]).exits(1).stdout;
+    assert!(said.contains(".turns: journal 2, stored 1"), "{said}");
+}
+
+#[test]
+fn a_damaged_record_is_named() {
+    let env = world();
+    let path = env.state().join("ledger.db");
+    // Everything into the one file, then a byte of the first record's content.
+    let ledger = Sqlite::open(&path, Mode::ReadWrite).unwrap();
+    drop(ledger);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mark = br#"{"event":"loop_created","name":"x""#;
+    let at = bytes.windows(mark.len()).position(|w| w == mark).expect("the first record is in the file");
+    bytes[at + mark.len() - 2] = b'y';
+    std::fs::write(&path, bytes).unwrap();
+    let failed = env.run(&["replay"]).exits(1);
+    assert!(failed.stderr.contains("journal record 1 is damaged"), "{}", failed.stderr);
+    let doctor = env.run(&["doctor"]).exits(1).stdout;
+    assert!(doctor.contains("journal record 1 is damaged"), "{doctor}");
+}

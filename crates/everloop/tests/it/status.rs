@@ -1,0 +1,45 @@
+//! `everloop status`, `why` and `prompt`.
+
+use crate::env::Env;
+
+#[test]
+fn without_loops_there_is_a_friendly_line() {
+    let env = Env::new();
+    let said = env.run(&["status"]).ok().stdout;
+    assert!(said.contains("no loops yet") && said.contains("everloop run"), "{said}");
+    let data = env.run(&["status", "--json"]).ok().json();
+    assert_eq!(data["loops"].as_array().map(Vec::len), Some(0));
+    assert_eq!(data["supervisor"], serde_json::Value::Null);
+    let failed = env.run(&["status", "k3f9"]).exits(2);
+    assert!(failed.stderr.contains("hint:"), "{}", failed.stderr);
+}
+
+#[test]
+fn the_exit_code_tells_how_a_loop_ended() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["status", "--exit-code"]).exits(3);
+    let data = env.run(&["status", "--json"]).ok().json();
+    assert_eq!(data["loops"][0]["phase"], "exhausted");
+    assert_eq!(data["loops"][0]["checks"]["total"], 1);
+    env.run(&["run", "y", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    env.run(&["status", "--exit-code"]).exits(0);
+}
+
+#[test]
+fn a_loop_without_supervisor_says_so_first() {
+    let env = Env::new();
+    let up = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 50", "--gap", "0"]);
+    env.wait_for("a turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.run(&["status", "--exit-code"]).exits(0);
+    let data = env.run(&["status", "--json"]).ok().json();
+    assert_eq!(data["supervisor"]["role"], "run");
+    drop(up);
+    env.run(&["status", "--exit-code"]).exits(6);
+    let said = env.run(&["status"]).ok().stdout;
+    assert!(said.contains("no supervisor is running") && said.contains("hint: everloop up"), "{said}");
+    let why = env.run(&["why"]).ok().stdout;
+    assert!(why.starts_with("No supervisor is running") && why.contains("agent at work on turn 1"), "{why}");
+    let prompt = env.run(&["prompt"]).ok().stdout;
+    assert!(prompt.contains("test -f done"), "{prompt}");
+}

@@ -1,0 +1,163 @@
+//! A ledger in memory: plain maps, meant to be obviously right. The simulation runs on it and the others are held to it.
+//!
+//! This file keeps the tables and answers reads; `model/batch.rs` does operations. A refused batch is undone from a log
+//! of what it touched, so a batch costs what it touches and not what the ledger holds.
+
+mod batch;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::ids::{LoopId, NodeId, TaskId};
+use everloop_core::journal::{self, Damage, Record, Stored};
+use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, TaskState, Ticket};
+use everloop_core::time::Time;
+
+use crate::rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+use crate::{Error, Ledger};
+
+/// A ledger in memory. A clone is a copy of the whole ledger as it is now.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    tasks: BTreeMap<TaskId, TaskRow>,
+    /// The queued and leased ones of `tasks` in the order in which they are claimed.
+    waiting: BTreeSet<Place>,
+    shelf: Vec<Shelved>,
+    nodes: BTreeMap<NodeId, NodeRow>,
+    leader: Option<Leader>,
+    guards: Guards,
+    loops: BTreeMap<LoopId, LoopRow>,
+    messages: BTreeMap<u64, Message>,
+    last_message: u64,
+    /// The ticket with id `n` stands at `n - 1`.
+    tickets: Vec<Ticket>,
+    /// The record with sequence number `n` stands at `n - 1`.
+    journal: Vec<Stored>,
+}
+
+/// A task's place in the order of claims: by owner, then highest priority, oldest, smallest id.
+type Place = (Option<LoopId>, Reverse<i32>, Time, TaskId);
+
+fn place(row: &TaskRow) -> Option<Place> {
+    match row.state {
+        TaskState::Queued | TaskState::Leased { .. } => {
+            Some((row.task.owner.clone(), Reverse(row.task.priority), row.created_at, row.task.id.clone()))
+        }
+        TaskState::Done | TaskState::Dead | TaskState::Blocked => None,
+    }
+}
+
+impl Model {
+    /// Writes (or with `None` removes) a task and gives back what was there.
+    fn put_task(&mut self, id: &TaskId, row: Option<TaskRow>) -> Option<TaskRow> {
+        let before = self.tasks.remove(id);
+        if let Some(place) = before.as_ref().and_then(place) {
+            self.waiting.remove(&place);
+        }
+        if let Some(row) = row {
+            self.waiting.extend(place(&row));
+            self.tasks.insert(id.clone(), row);
+        }
+        before
+    }
+
+    fn deps_done(&self, row: &TaskRow) -> bool {
+        row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(|t| t.state == TaskState::Done))
+    }
+
+    fn record(&self, stored: &Stored) -> Result<Record, Damage> {
+        let before = (stored.seq as usize).checked_sub(2).map(|i| &self.journal[i]);
+        journal::open(stored, before)
+    }
+}
+
+impl Ledger for Model {
+    fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+        Ok(batch::run(self, now, ops)?)
+    }
+
+    fn loops(&self) -> Result<Vec<LoopRow>, Error> {
+        Ok(self.loops.values().cloned().collect())
+    }
+
+    fn get_loop(&self, id: &LoopId) -> Result<Option<LoopRow>, Error> {
+        Ok(self.loops.get(id).cloned())
+    }
+
+    fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, Error> {
+        Ok(self.tasks.get(id).cloned())
+    }
+
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
+        let mut rows: Vec<&TaskRow> = self
+            .tasks
+            .values()
+            .filter(|row| match &filter.owner {
+                Owner::Any => true,
+                Owner::Nobody => row.task.owner.is_none(),
+                Owner::Loop(id) => row.task.owner.as_ref() == Some(id),
+            })
+            .filter(|row| filter.states.is_empty() || filter.states.contains(&StateName::of(&row.state)))
+            .collect();
+        rows.sort_by_key(|row| Reverse((row.created_at, &row.task.id)));
+        Ok(rows.into_iter().take(filter.limit).cloned().collect())
+    }
+
+    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
+        Ok(self.shelf.iter().filter(|s| s.task == *task).cloned().collect())
+    }
+
+    fn nodes(&self) -> Result<Vec<NodeRow>, Error> {
+        Ok(self.nodes.values().cloned().collect())
+    }
+
+    fn leader(&self) -> Result<Option<Leader>, Error> {
+        Ok(self.leader.clone())
+    }
+
+    fn guard(&self, scope: &Scope) -> Result<Versioned, Error> {
+        Ok(self.guards.get(scope).cloned().unwrap_or_default())
+    }
+
+    fn guards(&self) -> Result<Guards, Error> {
+        Ok(self.guards.clone())
+    }
+
+    fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {
+        let wanted = |message: &&Message| match to {
+            Recipients::All => true,
+            Recipients::These(names) => names.contains(&message.to),
+        };
+        Ok(self.messages.values().filter(wanted).take(limit).cloned().collect())
+    }
+
+    fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error> {
+        Ok(match which {
+            Tickets::Open => self.tickets.iter().filter(|t| t.closed.is_none()).cloned().collect(),
+            Tickets::Newest(n) => self.tickets[self.tickets.len().saturating_sub(n)..].to_vec(),
+        })
+    }
+
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        let rows = self.journal.iter().skip(after_seq as usize);
+        let wanted = rows.filter(|s| owner.is_none() || s.owner.as_ref() == owner).take(limit);
+        Ok(wanted.map(|s| self.record(s)).collect::<Result<_, _>>()?)
+    }
+
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        let rows = self.journal.iter().rev();
+        let wanted = rows.filter(|s| owner.is_none() || s.owner.as_ref() == owner).take(limit);
+        let mut records = wanted.map(|s| self.record(s)).collect::<Result<Vec<_>, _>>()?;
+        records.reverse();
+        Ok(records)
+    }
+
+    fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error> {
+        Ok(self.journal.iter().skip(after_seq as usize).take(limit).cloned().collect())
+    }
+
+    fn last_seq(&self) -> Result<u64, Error> {
+        Ok(self.journal.len() as u64)
+    }
+}

@@ -1,0 +1,150 @@
+//! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one machine.
+//!
+//! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads, `sqlite/columns.rs` knows the
+//! columns. Methods stand in the same order as in the model, so that the twins can be read side by side.
+//!
+//! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a batch is on disk or
+//! it never was. A crash between the making of the empty file and the first migration leaves an empty file: the next
+//! writer migrates it, a reader sees [`Error::Missing`].
+
+mod batch;
+mod columns;
+mod open;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::journal::{Record, Stored};
+use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::time::Time;
+use rusqlite::Connection;
+
+use crate::rows::{Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::{Error, Ledger};
+
+pub use open::FORMAT;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Makes the file if there is none and brings an old one up to date.
+    ReadWrite,
+    /// Never changes a row; works while another process writes.
+    ReadOnly,
+}
+
+/// A ledger in one SQLite file.
+///
+/// Open a file once per process: SQLite's locks belong to the process, and closing a second descriptor of the same file
+/// by other means drops them.
+#[derive(Debug)]
+pub struct Sqlite {
+    conn: Connection,
+}
+
+impl Sqlite {
+    /// Opens the ledger at `path`. Runs no integrity checks, so that a reader is there at once.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self, Error> {
+        let conn = match mode {
+            Mode::ReadWrite => open::writer(path)?,
+            Mode::ReadOnly => open::reader(path)?,
+        };
+        Ok(Self { conn })
+    }
+
+    /// A ledger that is gone when it is dropped; the same SQL, no file. For tests.
+    pub fn in_memory() -> Result<Self, Error> {
+        Ok(Self { conn: open::in_memory()? })
+    }
+
+    /// A number that changes when *another* connection has committed: a hint to look again, nothing more.
+    pub fn data_version(&self) -> Result<u64, Error> {
+        read::data_version(&self.conn)
+    }
+
+    /// Reads the whole file and answers what SQLite finds wrong with it; empty when all is well. Slow: for `doctor`.
+    ///
+    /// This is about pages and indexes. Whether the journal is what was written is for [`crate::replay::replay`].
+    pub fn check_integrity(&self) -> Result<Vec<String>, Error> {
+        read::check_integrity(&self.conn)
+    }
+}
+
+impl Ledger for Sqlite {
+    fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+        batch::run(&mut self.conn, now, ops)
+    }
+
+    fn loops(&self) -> Result<Vec<LoopRow>, Error> {
+        read::loops(&self.conn)
+    }
+
+    fn get_loop(&self, id: &LoopId) -> Result<Option<LoopRow>, Error> {
+        read::get_loop(&self.conn, id)
+    }
+
+    fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, Error> {
+        read::task(&self.conn, id)
+    }
+
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
+        read::tasks(&self.conn, filter)
+    }
+
+    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
+        read::shelf(&self.conn, task)
+    }
+
+    fn nodes(&self) -> Result<Vec<NodeRow>, Error> {
+        read::nodes(&self.conn)
+    }
+
+    fn leader(&self) -> Result<Option<Leader>, Error> {
+        read::leader(&self.conn)
+    }
+
+    fn guard(&self, scope: &Scope) -> Result<Versioned, Error> {
+        read::guard(&self.conn, scope)
+    }
+
+    fn guards(&self) -> Result<Guards, Error> {
+        read::guards(&self.conn)
+    }
+
+    fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {
+        read::messages(&self.conn, to, limit)
+    }
+
+    fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error> {
+        read::tickets(&self.conn, which)
+    }
+
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        read::journal(&self.conn, after_seq, owner, limit)
+    }
+
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        read::journal_tail(&self.conn, owner, limit)
+    }
+
+    fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error> {
+        read::journal_raw(&self.conn, after_seq, limit)
+    }
+
+    fn last_seq(&self) -> Result<u64, Error> {
+        read::last_seq(&self.conn)
+    }
+}
+
+/// Says what was tried; a full disk and a busy file get their own names because callers act on them.
+fn sql(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
+    move |source| match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => Error::Full { doing },
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => Error::Busy { doing },
+        _ => Error::Sql { doing, source },
+    }
+}

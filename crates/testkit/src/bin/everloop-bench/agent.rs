@@ -1,0 +1,50 @@
+//! The tiny programs that this binary plays when it is started by everloop or by a shell: an agent that notes when it
+//! ran, one that floods, and a step that syncs a file.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use crate::{Result, measure};
+
+/// Plays the program that `args` name; `None` when they name none.
+pub fn play(args: &[String], began_ns: u64) -> Option<Result<()>> {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["__stamp", file] => Some(stamp(Path::new(file), began_ns)),
+        ["__sync", file, times] => Some(sync(Path::new(file), times)),
+        ["__flood", bytes] => Some(flood(bytes)),
+        _ => None,
+    }
+}
+
+/// Notes when this process began and when it is about to end. One write: lines of two agents never mix.
+fn stamp(file: &Path, began_ns: u64) -> Result<()> {
+    let mut out = OpenOptions::new().append(true).create(true).open(file)?;
+    out.write_all(format!("{began_ns} {}\n", measure::monotonic()).as_bytes())?;
+    Ok(())
+}
+
+/// Appends and syncs a page, `times` times: what a shell loop would have to do to be as durable.
+fn sync(file: &Path, times: &str) -> Result<()> {
+    let mut out = OpenOptions::new().append(true).create(true).open(file)?;
+    for _ in 0..times.parse::<u32>()? {
+        measure::synced_append(&mut out)?;
+    }
+    Ok(())
+}
+
+/// Writes this many bytes of 80-column lines to stdout.
+fn flood(bytes: &str) -> Result<()> {
+    let line = format!("{}\n", "x".repeat(79));
+    let block = line.repeat(800);
+    let mut out = std::io::stdout().lock();
+    let mut left = bytes.parse::<usize>()?;
+    while left > 0 {
+        let n = left.min(block.len());
+        out.write_all(&block.as_bytes()[..n])?;
+        left -= n;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! What a supervisor costs while its loop sleeps: memory, CPU, writes, starts.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use everloop_store::Mode;
+
+use crate::measure::usage;
+use crate::report::{Row, heading, mb, remark};
+use crate::scene::{Daemon, Project, Scene, wait_until};
+use crate::{Options, Result};
+
+/// After this the first turn's caches are settled.
+const SETTLE: Duration = Duration::from_secs(2);
+
+pub fn run(options: &Options) -> Result<()> {
+    let minute = options.effort.pick(Duration::from_secs(60), Duration::from_secs(10));
+    heading(&format!("idle: a supervisor whose loop waits for a long gap, over {} s", minute.as_secs()));
+    let scene = Scene::new(options, Project::Plain)?;
+    let stamps = scene.path("stamps");
+    let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
+    let daemon = Daemon::start(&scene)?;
+    scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "1h", "--detach"], 0)?;
+    wait_until("the first turn to end", || Ok(scene.only_loop()?.phase == "waiting" && starts(&stamps) == 1))?;
+    std::thread::sleep(SETTLE);
+
+    let ledger = scene.ledger(Mode::ReadOnly)?;
+    let files = footprint(&scene.state());
+    let version = ledger.data_version()?;
+    let before = usage(daemon.pid())?;
+    std::thread::sleep(minute);
+    let after = usage(daemon.pid())?;
+
+    Row::new("memory (RSS)", mb(after.rss_kb)).goal("<= 12 MB", after.rss_kb * 1024 <= 12_000_000).print();
+    remark(&format!("its own share (Pss) {}, peak {}", mb(after.pss_kb), mb(after.peak_rss_kb)));
+    let cpu = after.cpu.saturating_sub(before.cpu);
+    // A shorter look is scaled up, so that the goal means the same.
+    let cpu = cpu.mul_f64(60.0 / minute.as_secs_f64());
+    let met = cpu <= Duration::from_millis(20);
+    Row::new("CPU per 60 s", format!("{:.4} s", cpu.as_secs_f64())).goal("<= 0.02 s", met).print();
+    let commits = u64::from(ledger.data_version()? != version);
+    let changed = u64::from(footprint(&scene.state()) != files);
+    let quiet = commits + changed == 0;
+    let wrote = if quiet { "none" } else { "some" };
+    Row::new("writes to the ledger", wrote).goal("none", quiet).print();
+    remark(&format!("write calls of any kind: {}", after.write_calls - before.write_calls));
+    let extra = starts(&stamps) - 1;
+    Row::new("agent starts", extra.to_string()).goal("0", extra == 0).print();
+    remark("peers: sloop 9 MB and 0.02 s, ralph-tui 66 MB, claudeloop 77, ralphy 99, Bernstein 615 MB and 6.2 s");
+    Ok(())
+}
+
+fn starts(stamps: &Path) -> usize {
+    std::fs::read_to_string(stamps).map_or(0, |text| text.lines().count())
+}
+
+/// Size and time of the database's files.
+fn footprint(state: &Path) -> Vec<(u64, Option<SystemTime>)> {
+    let meta = |name: &str| std::fs::metadata(state.join(name)).ok();
+    let of = |m: std::fs::Metadata| (m.len(), m.modified().ok());
+    ["ledger.db", "ledger.db-wal"].into_iter().filter_map(meta).map(of).collect()
+}

@@ -1,0 +1,142 @@
+//! What everloop costs, next to the floor under it: `just bench`. Builds nothing and asserts nothing; a goal that is not
+//! met is printed as such and the exit code stays 0, so that a busy machine never breaks anybody's build.
+//!
+//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`: one section each, chosen with `--only`
+//! - `agent`: the tiny programs that this binary plays when everloop starts it
+//! - `scene`: a throw-away home, state folder and project; `measure`: clocks, quantiles, /proc; `report`: the lines
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what a tool prints is its purpose")]
+
+mod agent;
+mod cold;
+mod flood;
+mod idle;
+mod journal;
+mod measure;
+mod report;
+mod scene;
+mod size;
+mod turn;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What can go wrong while measuring; nobody acts on it but the reader.
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const USAGE: &str =
+    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size] [--quick]
+
+  --everloop PATH  the binary to measure [default: `everloop` next to this program]
+  --dir DIR        where the throw-away folders are made; its disk is measured [default: the temporary folder]
+  --only LIST      only these sections
+  --quick          fewer turns, shorter waits: for a first look";
+
+/// What was asked for.
+struct Options {
+    everloop: PathBuf,
+    dir: PathBuf,
+    only: Vec<String>,
+    effort: Effort,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// The numbers that count.
+    Full,
+    /// A first look.
+    Quick,
+}
+
+impl Effort {
+    fn pick<T>(self, full: T, quick: T) -> T {
+        match self {
+            Effort::Full => full,
+            Effort::Quick => quick,
+        }
+    }
+}
+
+type Section = fn(&Options) -> Result<()>;
+
+const SECTIONS: &[(&str, Section)] = &[
+    ("turn", turn::run),
+    ("idle", idle::run),
+    ("journal", journal::run),
+    ("cold", cold::run),
+    ("flood", flood::run),
+    ("size", size::run),
+];
+
+fn main() -> ExitCode {
+    // Before everything else: the first thing an agent does is look at the clock.
+    let began = measure::monotonic();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(result) = agent::play(&args, began) {
+        return finish(result);
+    }
+    match parse(&args) {
+        Ok(Some(options)) => finish(measure_all(&options)),
+        Ok(None) => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("error: {e}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn finish(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(options: &Options) -> Result<()> {
+    println!("everloop: {}", options.everloop.display());
+    println!("machine: {}", measure::machine());
+    println!("numbers of peers were measured elsewhere, on another machine, and are quoted for scale");
+    for (name, section) in SECTIONS {
+        if options.only.is_empty() || options.only.iter().any(|o| o == name) {
+            section(options).map_err(|e| format!("section `{name}`: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// `None` when only help was wanted.
+fn parse(args: &[String]) -> Result<Option<Options>> {
+    let mut options = Options {
+        everloop: std::env::current_exe()?.with_file_name("everloop"),
+        dir: std::env::temp_dir(),
+        only: Vec::new(),
+        effort: Effort::Full,
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("`{arg}` needs a value"));
+        match arg.as_str() {
+            "--everloop" => options.everloop = PathBuf::from(value()?),
+            "--dir" => options.dir = PathBuf::from(value()?),
+            "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
+            "--quick" => options.effort = Effort::Quick,
+            "--help" | "-h" => return Ok(None),
+            _ => return Err(format!("`{arg}` is not an option").into()),
+        }
+    }
+    if let Some(unknown) = options.only.iter().find(|o| !SECTIONS.iter().any(|(name, _)| name == o)) {
+        return Err(format!("there is no section `{unknown}`").into());
+    }
+    let missing =
+        |path: &Path| format!("`{}` is not there; build it first: cargo build --release -p everloop", path.display());
+    options.everloop = options.everloop.canonicalize().map_err(|_| missing(&options.everloop))?;
+    Ok(Some(options))
+}

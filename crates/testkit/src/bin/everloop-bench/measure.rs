@@ -1,0 +1,126 @@
+//! Clocks, quantiles and what /proc knows. Prints nothing.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::Result;
+
+/// Nanoseconds of CLOCK_MONOTONIC: the same clock in every process, unlike what `Instant` promises.
+pub fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists on every Linux");
+    let (s, ns) = (u64::try_from(time.tv_sec()).unwrap_or(0), u64::try_from(time.tv_nsec()).unwrap_or(0));
+    s * 1_000_000_000 + ns
+}
+
+/// Measured durations, sorted.
+#[derive(Clone, Debug)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    /// At least one is needed.
+    pub fn new(mut all: Vec<Duration>) -> Result<Self> {
+        if all.is_empty() {
+            return Err("nothing was measured".into());
+        }
+        all.sort();
+        Ok(Self(all))
+    }
+
+    pub fn median(&self) -> Duration {
+        self.quantile(0.5)
+    }
+
+    pub fn p90(&self) -> Duration {
+        self.quantile(0.9)
+    }
+
+    fn quantile(&self, q: f64) -> Duration {
+        let last = self.0.len() - 1;
+        self.0[((last as f64) * q).round() as usize]
+    }
+}
+
+/// Appends one page and waits until the disk has it.
+pub fn synced_append(file: &mut File) -> std::io::Result<()> {
+    file.write_all(&[b'.'; 4096])?;
+    file.sync_all()
+}
+
+/// How long this disk takes for that.
+pub fn sync_times(dir: &Path, samples: usize) -> Result<Times> {
+    let mut file = File::create(dir.join("sync-probe"))?;
+    let mut all = Vec::with_capacity(samples);
+    for _ in 0..samples {
+        let start = Instant::now();
+        synced_append(&mut file)?;
+        all.push(start.elapsed());
+    }
+    Times::new(all)
+}
+
+/// How long `command` takes from start to end, `samples` times. Its exit code does not matter here.
+pub fn run_times(mut command: impl FnMut() -> Command, samples: usize) -> Result<Times> {
+    let mut all = Vec::with_capacity(samples);
+    for _ in 0..samples {
+        let mut command = command();
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let start = Instant::now();
+        command.status()?;
+        all.push(start.elapsed());
+    }
+    Times::new(all)
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub rss_kb: u64,
+    /// Its share of pages that others map too; the fairer number for a binary that runs twice.
+    pub pss_kb: u64,
+    pub peak_rss_kb: u64,
+    pub cpu: Duration,
+    pub write_calls: u64,
+}
+
+/// Reads /proc; an error when the process is gone.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let proc = Path::new("/proc").join(pid.to_string());
+    let status = std::fs::read_to_string(proc.join("status"))?;
+    // Only for the owner of the process, and not in every container.
+    let rollup = std::fs::read_to_string(proc.join("smaps_rollup")).unwrap_or_default();
+    let io = std::fs::read_to_string(proc.join("io")).unwrap_or_default();
+    Ok(Usage {
+        rss_kb: field(&status, "VmRSS:").unwrap_or(0),
+        pss_kb: field(&rollup, "Pss:").unwrap_or(0),
+        peak_rss_kb: field(&status, "VmHWM:").unwrap_or(0),
+        cpu: cpu(&proc)?,
+        write_calls: field(&io, "syscw:").unwrap_or(0),
+    })
+}
+
+/// CPU of all threads, from the scheduler's nanoseconds: `stat` counts in steps of 10 ms, too coarse for an idle minute.
+fn cpu(proc: &Path) -> Result<Duration> {
+    let mut ns = 0;
+    for thread in std::fs::read_dir(proc.join("task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        ns += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(ns))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Cores and load: a busy machine explains strange numbers.
+pub fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!("{cores} cores, load {}", load.split(' ').next().unwrap_or("unknown"))
+}

@@ -1,0 +1,162 @@
+//! A throw-away home, state folder and project, and everloop in it with a cleared environment. Gone when dropped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use everloop_store::{Ledger, LoopRow, Mode, Sqlite};
+use tempfile::TempDir;
+
+use crate::{Options, Result};
+
+/// Longest wait for something that takes milliseconds; beyond it something is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the project is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Project {
+    /// A folder without git.
+    Plain,
+    /// A git repository with one commit.
+    Git,
+}
+
+impl Project {
+    pub fn label(self) -> &'static str {
+        match self {
+            Project::Plain => "folder without git",
+            Project::Git => "git repository",
+        }
+    }
+}
+
+/// Where a measurement plays.
+pub struct Scene {
+    root: TempDir,
+    everloop: PathBuf,
+    bench: PathBuf,
+}
+
+impl Scene {
+    pub fn new(options: &Options, project: Project) -> Result<Self> {
+        let root = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
+        for name in ["home", "project"] {
+            std::fs::create_dir(root.path().join(name))?;
+        }
+        let scene = Self { root, everloop: options.everloop.clone(), bench: std::env::current_exe()? };
+        if project == Project::Git {
+            scene.make_repository()?;
+        }
+        Ok(scene)
+    }
+
+    fn make_repository(&self) -> Result<()> {
+        std::fs::write(self.project().join("README"), "a project\n")?;
+        let me = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"];
+        for args in [&["init", "-q", "-b", "main"][..], &["add", "README"], &["commit", "-q", "-m", "begin"]] {
+            let status = self.clean(Path::new("git")).args(me).args(args).current_dir(self.project()).status()?;
+            if !status.success() {
+                return Err(format!("git {args:?} ended with {status}").into());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.path("project")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// A program with nothing in its environment but a path and the throw-away home.
+    pub fn clean(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// everloop in the project; its talk is dropped.
+    pub fn everloop(&self, args: &[&str]) -> Command {
+        let mut command = self.clean(&self.everloop);
+        command.arg("--state-dir").arg(self.state()).args(args).current_dir(self.project());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// The shell words with which this binary plays an agent.
+    pub fn agent(&self, words: &str) -> String {
+        format!("'{}' {words}", self.bench.display())
+    }
+
+    /// Runs everloop to its end; any exit code but `wanted` is an error, told with its last words.
+    pub fn finish(&self, args: &[&str], wanted: i32) -> Result<Duration> {
+        let start = Instant::now();
+        let done = self.everloop(args).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+        let took = start.elapsed();
+        if done.status.code() == Some(wanted) {
+            return Ok(took);
+        }
+        let words = [done.stdout, done.stderr].concat();
+        let words = String::from_utf8_lossy(&words);
+        let from = words.char_indices().rev().nth(2000).map_or(0, |(i, _)| i);
+        Err(format!("everloop {args:?} ended with {}, not {wanted}:\n{}", done.status, &words[from..]).into())
+    }
+
+    /// The ledger, to look into.
+    pub fn ledger(&self, mode: Mode) -> Result<Sqlite> {
+        Ok(Sqlite::open(&self.state().join("ledger.db"), mode)?)
+    }
+
+    /// The only loop there is.
+    pub fn only_loop(&self) -> Result<LoopRow> {
+        let rows = self.ledger(Mode::ReadOnly)?.loops()?;
+        rows.into_iter().next().ok_or_else(|| "there is no loop".into())
+    }
+}
+
+/// A supervisor that is ended with the scene, by its id.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// `everloop up`, when it supervises.
+    pub fn start(scene: &Scene) -> Result<Self> {
+        let mut daemon = Self(scene.everloop(&["up"]).spawn()?);
+        let bell = scene.state().join("bell");
+        wait_until("the supervisor to start", || Ok(bell.exists()))?;
+        match daemon.0.try_wait()? {
+            None => Ok(daemon),
+            Some(status) => Err(format!("`everloop up` ended with {status}").into()),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Nothing sleeps in here that needs a gentle end. An error means that it is gone already.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Asks until the answer is yes.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !holds()? {
+        if start.elapsed() > PATIENCE {
+            return Err(format!("waited {} s for {what}", PATIENCE.as_secs()).into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

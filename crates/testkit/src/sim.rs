@@ -1,0 +1,27 @@
+//! A world in memory around the real core: same seed, same trace.
+//!
+//! - [`scenario`]: what is simulated: loops, agents, people, weather
+//! - [`fault`]: what goes wrong at which step
+//! - [`run`](mod@run): runs a scenario under a plan of faults and reports
+//! - [`world`]: virtual time, the heap of things to come, crashes
+//! - `shell`, `perform`: the supervisor, step by step as the real one does it
+//! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own commits
+//! - [`disk`], [`ledger`], [`git`], [`agent`]: the models
+//! - [`check`]: the invariants, asserted after everything that happens
+//! - [`trace`], [`random`]: the hash of all steps, and the only source of chance
+
+pub mod agent;
+pub mod check;
+pub mod disk;
+pub mod fault;
+pub mod git;
+pub mod ledger;
+mod people;
+mod perform;
+mod process;
+pub mod random;
+pub mod run;
+pub mod scenario;
+mod shell;
+pub mod trace;
+pub mod world;

@@ -1,0 +1,153 @@
+//! Scripted agents: what each kind does in a turn.
+
+use everloop_core::ids::TaskId;
+use everloop_core::jitter::mix;
+
+use super::git::Tree;
+
+/// A way to behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Makes one more check pass.
+    Good,
+    /// The same, and takes an hour.
+    Slow,
+    /// The same, and exits 1.
+    Clumsy,
+    /// Says that all is done and does nothing.
+    Liar,
+    /// Changes a protected file so that all checks pass.
+    Cheater,
+    /// Breaks a check that passed.
+    Breaker,
+    /// Changes something that no check looks at.
+    Busy,
+    /// Two states in turn.
+    PingPong,
+    /// Exits 1 at once.
+    Crasher,
+    /// Exits 1 at once and asks for a short delay.
+    Hasty,
+    /// Does nothing and asks for five minutes.
+    Asks,
+    /// Never ends, gives no sign of life.
+    Hang,
+    /// Its shim is killed: no record of its end.
+    Vanish,
+    /// Cannot be started.
+    Missing,
+}
+
+/// All of them.
+pub const KINDS: [Kind; 14] = [
+    Kind::Good,
+    Kind::Slow,
+    Kind::Clumsy,
+    Kind::Liar,
+    Kind::Cheater,
+    Kind::Breaker,
+    Kind::Busy,
+    Kind::PingPong,
+    Kind::Crasher,
+    Kind::Hasty,
+    Kind::Asks,
+    Kind::Hang,
+    Kind::Vanish,
+    Kind::Missing,
+];
+
+/// How an agent behaves over the tasks of its loop.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// For each of the first tasks: how, and how often before it behaves well.
+    pub tasks: Vec<(Kind, u32)>,
+    /// From then on.
+    pub rest: (Kind, u32),
+}
+
+impl Script {
+    /// Always the same.
+    pub fn always(kind: Kind) -> Self {
+        Self { tasks: Vec::new(), rest: (kind, u32::MAX) }
+    }
+
+    /// These, one task each, then good. A kind that makes its task fail does so once; one that ends its task does so
+    /// however often it is interrupted, so that a run with crashes ends like one without.
+    pub fn first(kinds: &[Kind]) -> Self {
+        let times = |kind: Kind| match kind {
+            Kind::Crasher | Kind::Hasty | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
+            Kind::Good
+            | Kind::Slow
+            | Kind::Clumsy
+            | Kind::Liar
+            | Kind::Cheater
+            | Kind::Breaker
+            | Kind::Busy
+            | Kind::PingPong
+            | Kind::Asks => u32::MAX,
+        };
+        Self { tasks: kinds.iter().map(|k| (*k, times(*k))).collect(), rest: (Kind::Good, 1) }
+    }
+
+    /// How it behaves when it has taken up `task` `runs` times before.
+    pub fn kind(&self, task: &TaskId, runs: u32) -> Kind {
+        let number = task.as_str().rsplit('-').next().and_then(|n| n.parse::<usize>().ok());
+        let (kind, times) = number.and_then(|n| self.tasks.get(n.wrapping_sub(1))).copied().unwrap_or(self.rest);
+        if runs < times { kind } else { Kind::Good }
+    }
+}
+
+impl Kind {
+    /// How long a turn takes, in milliseconds; `None` never ends by itself.
+    pub fn takes_ms(self, seed: u64) -> Option<u64> {
+        let spread = |low: u64, high: u64| Some(low + mix(seed, 9) % (high - low));
+        match self {
+            Kind::Crasher | Kind::Hasty | Kind::Missing => spread(200, 3_000),
+            Kind::Slow => spread(3_000_000, 4_200_000),
+            Kind::Hang => None,
+            Kind::Good
+            | Kind::Clumsy
+            | Kind::Liar
+            | Kind::Cheater
+            | Kind::Breaker
+            | Kind::Busy
+            | Kind::PingPong
+            | Kind::Asks
+            | Kind::Vanish => spread(5_000, 90_000),
+        }
+    }
+
+    /// Its exit code.
+    pub fn code(self) -> i32 {
+        i32::from(matches!(self, Kind::Crasher | Kind::Hasty | Kind::Clumsy))
+    }
+
+    /// The delay it asks for, in milliseconds.
+    pub fn asks_ms(self) -> Option<u64> {
+        match self {
+            Kind::Asks => Some(300_000),
+            Kind::Hasty => Some(1_000),
+            _ => None,
+        }
+    }
+
+    /// What it does to its checkout, at its end.
+    pub fn work(self, tree: &mut Tree, checks: u32, task: &TaskId) {
+        let before = tree.clone();
+        match self {
+            Kind::Good | Kind::Slow | Kind::Clumsy => {
+                tree.fixed |= (0..checks).map(|n| 1 << n).find(|bit| tree.fixed & bit == 0).unwrap_or(0);
+                tree.tampered = false;
+            }
+            Kind::Cheater => tree.tampered = true,
+            Kind::Breaker if tree.fixed != 0 => tree.fixed &= tree.fixed - 1,
+            Kind::Breaker | Kind::Busy => tree.scratch += 1,
+            Kind::PingPong if tree.fixed & 1 != 0 => tree.fixed = (tree.fixed & !1) | 2,
+            Kind::PingPong => tree.fixed = (tree.fixed & !2) | 1,
+            Kind::Liar | Kind::Crasher | Kind::Hasty | Kind::Asks | Kind::Hang | Kind::Vanish | Kind::Missing => {}
+        }
+        if *tree != before {
+            tree.log.push(task.to_string());
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The invariants of FAULTS.md, asserted after everything that happens.
+//!
+//! They are told from the journal and from the world's own facts (processes, commits, clocks), never from what the core
+//! says about itself: `journal` follows the events of each loop, `starts` holds every start against the guard's promises,
+//! `facts` looks at processes, timers, tasks and repositories.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everloop_core::decide::scopes_of;
+use everloop_core::event::{Ending, Event, Exit};
+use everloop_core::guard::{Freeze, GuardState, Guards, Scope};
+use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::journal::Record;
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+use everloop_store::{Ledger as _, Recipients};
+
+use super::world::{Occurrence, Plans, Violation, World};
+
+mod facts;
+mod journal;
+mod starts;
+
+/// The whole state is compared with its journal once in so many occurrences.
+const DEEP_ONE_IN: u64 = 50;
+/// Nothing may be left to do when a run ends; it is given this long.
+const FINISH_MS: u64 = 60_000;
+
+/// What is known about a loop from its journal.
+#[derive(Clone, Debug)]
+pub struct Ward {
+    /// The fold of its events.
+    pub fold: LoopState,
+    /// When turns started, by the clock of the journal.
+    pub starts: Vec<Time>,
+    paused: bool,
+    stop: bool,
+    /// How it ended, if it did.
+    pub ended: Option<Ending>,
+    current: Option<Current>,
+    counted: u32,
+    tickets: BTreeSet<String>,
+    fences: BTreeMap<TaskId, Fence>,
+    done: BTreeSet<TaskId>,
+    over: BTreeMap<TurnId, u64>,
+    pins: Vec<(String, String)>,
+    notes: Vec<String>,
+    deaths: u32,
+    cooldowns: Vec<Time>,
+    not_before: Option<(Time, &'static str)>,
+    backoff: Option<Time>,
+    moved_ms: u64,
+}
+
+/// A turn under way.
+#[derive(Clone, Debug)]
+struct Current {
+    turn: TurnId,
+    task: TaskId,
+    fence: Fence,
+    exit: Option<Exit>,
+}
+
+/// What is watched over a whole run.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// The loops.
+    pub wards: BTreeMap<LoopId, Ward>,
+    /// Supervisors that died.
+    pub crashes: u32,
+    pub(super) healed: bool,
+    pub(super) amended: BTreeSet<TaskId>,
+    pub(super) board_used: bool,
+    seen: u64,
+    guards: Guards,
+    frozen: BTreeMap<Scope, Freeze>,
+    cooling: BTreeMap<Scope, Time>,
+    prompts: BTreeMap<TurnId, Vec<String>>,
+    read: BTreeMap<TurnId, Vec<String>>,
+    told: BTreeMap<String, u32>,
+    opened: BTreeMap<String, u32>,
+    /// The longest time in which a loop that was free to go on wrote nothing.
+    pub longest_stall_ms: u64,
+}
+
+impl Watch {
+    /// A turn's prompt was written with these messages.
+    pub(super) fn told(&mut self, turn: &TurnId, notes: Vec<String>) {
+        self.prompts.insert(turn.clone(), notes);
+    }
+
+    /// The agent has its prompt.
+    pub(super) fn read(&mut self, turn: &TurnId) {
+        let notes = self.prompts.get(turn).cloned().unwrap_or_default();
+        self.read.insert(turn.clone(), notes);
+    }
+
+    /// The machine did nothing for a while.
+    pub(super) fn stood_still(&mut self, ms: u64) {
+        for ward in self.wards.values_mut() {
+            ward.moved_ms += ms;
+            ward.over.values_mut().for_each(|at_ms| *at_ms += ms);
+        }
+    }
+
+    /// A person was told of a ticket.
+    pub(super) fn tell(&mut self, key: &str) {
+        *self.told.entry(key.to_owned()).or_default() += 1;
+    }
+}
+
+/// An invariant that does not hold.
+fn broken<T>(invariant: &'static str, text: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation { invariant, text: text.into() })
+}
+
+impl World {
+    /// Everything that must hold now.
+    pub(super) fn check(&mut self) -> Result<(), Violation> {
+        if !self.doubt && self.ledger.is_settled() {
+            if self.ledger.last_seq() < self.ledger.promised() {
+                return broken("durability", "a promised journal record is gone");
+            }
+            self.follow_journal()?;
+        }
+        self.check_processes()?;
+        self.check_timers()?;
+        let deep = self.occurrences.is_multiple_of(DEEP_ONE_IN);
+        if deep && !self.doubt && self.ledger.is_settled() {
+            self.check_fold()?;
+            self.check_tasks()?;
+        }
+        if !self.finishing && self.is_over() {
+            self.finishing = true;
+            self.plan(FINISH_MS, Plans::World, Occurrence::Finish);
+        }
+        Ok(())
+    }
+
+    fn follow_journal(&mut self) -> Result<(), Violation> {
+        while self.watch.seen < self.ledger.last_seq() {
+            let records = self.ledger.model().journal(self.watch.seen, None, 100);
+            let records = records.map_err(|e| Violation { invariant: "journal", text: e.to_string() })?;
+            for record in records {
+                self.watch.seen = record.seq;
+                self.observe(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let Some(id) = &record.owner {
+            self.observe_loop(id, &record.event, record.at)?;
+        }
+        self.watch.observe_guard(&record.event, record.at);
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let wards = &self.watch.wards;
+        let ended = wards.len() == self.sites.len() && wards.values().all(|w| w.ended.is_some());
+        let quiet = || self.ledger.model().messages(Recipients::All, 1).is_ok_and(|m| m.is_empty());
+        ended && self.to_come == 0 && quiet()
+    }
+
+    pub(super) fn never_ended(&self) -> Violation {
+        let open: Vec<String> = self
+            .watch
+            .wards
+            .iter()
+            .filter(|(_, w)| w.ended.is_none())
+            .map(|(id, w)| format!("{id} is {:?}", w.fold.phase))
+            .collect();
+        Violation { invariant: "I5", text: format!("not over in time: {}", open.join("; ")) }
+    }
+
+    /// The stored states are the folds of the journal.
+    fn check_fold(&self) -> Result<(), Violation> {
+        for (id, ward) in &self.watch.wards {
+            let stored = self.stored(id);
+            if stored.as_ref() != Some(&ward.fold) {
+                return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", ward.fold));
+            }
+            if stored.is_some_and(|s| s.turns != ward.counted) {
+                return broken("turns", format!("loop {id}: {} turns count, it says {}", ward.counted, ward.fold.turns));
+            }
+        }
+        let empty = GuardState::default();
+        for (scope, stored) in self.ledger.guards() {
+            let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);
+            if stored.state != *fold {
+                return broken("replay", format!("guard {scope}: stored {:?}, replayed {fold:?}", stored.state));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    fn observe_guard(&mut self, event: &Event, at: Time) {
+        for scope in scopes_of(event, &self.guards) {
+            self.guards.entry(scope.clone()).or_default().state.apply(&scope, event, at);
+        }
+        match event {
+            Event::Frozen { scope, freeze } => {
+                self.frozen.insert(scope.clone(), freeze.clone());
+            }
+            Event::Released { scope, .. } => {
+                self.frozen.remove(scope);
+                self.cooling.remove(scope);
+                if let Scope::Loop(id) = scope
+                    && let Some(ward) = self.wards.get_mut(id)
+                {
+                    ward.forgive();
+                }
+            }
+            Event::Cooldown { scope, until, .. } => {
+                self.cooling.insert(scope.clone(), *until);
+            }
+            Event::TurnStarted { permit, .. } => {
+                if let Some(freeze) = permit.canary.as_ref().and_then(|s| self.frozen.get_mut(s)) {
+                    freeze.canary_at = Some(at + std::time::Duration::from_millis(freeze.canary_every_ms));
+                }
+            }
+            _ => {}
+        }
+    }
+}

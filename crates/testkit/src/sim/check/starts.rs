@@ -1,0 +1,146 @@
+//! Every start against what the guard promises: I6. Told from the journal by rules of its own, not by the guard's code.
+
+use std::time::Duration;
+
+use everloop_core::event::{Event, Outcome};
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::spec::GuardSpec;
+use everloop_core::time::Time;
+
+use super::{Ward, broken};
+use crate::sim::world::{Violation, World};
+
+/// An agent cannot ask for more than this.
+const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
+
+impl World {
+    fn scopes(&self, id: &LoopId) -> [Scope; 4] {
+        let account = self.watch.wards[id].fold.spec.agent.account.clone();
+        [Scope::All, Scope::Node(self.node.clone()), Scope::Account(account), Scope::Loop(id.clone())]
+    }
+
+    /// A start, before it is applied.
+    pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
+        let Event::TurnStarted { turn, permit, .. } = event else { return Ok(()) };
+        let ward = &self.watch.wards[id];
+        let name = |what: &str| format!("turn {turn} started {what}");
+        if ward.paused || ward.stop || ward.ended.is_some() {
+            return broken("I6", name("although the loop is paused, stopped or over"));
+        }
+        if let Some(current) = &ward.current {
+            return broken("I6", name(&format!("beside turn {}", current.turn)));
+        }
+        for scope in self.scopes(id) {
+            let canary = permit.canary.as_ref() == Some(&scope);
+            if let Some(freeze) = self.watch.frozen.get(&scope)
+                && freeze.canary_at.is_none_or(|due| due > at)
+            {
+                return broken("I6", name(&format!("while {scope} is frozen")));
+            }
+            if self.watch.cooling.get(&scope).is_some_and(|until| *until > at) && !canary {
+                return broken("I6", name(&format!("while {scope} cools down")));
+            }
+        }
+        let trial = permit.canary == Some(Scope::Loop(id.clone()));
+        if ward.backoff.is_some_and(|until| until > at) && !trial {
+            return broken("I6", name("before its backoff is over"));
+        }
+        if let Some((_, why)) = ward.not_before.filter(|(until, _)| *until > at && !trial) {
+            return broken("I6", name(&format!("too early: {why}")));
+        }
+        let spec = ward.fold.spec.guard.clone();
+        if let Some(text) = crowded(ward, &spec, at) {
+            return broken("I6", name(&text));
+        }
+        let running = self.watch.wards.values().filter(|w| w.current.is_some()).count();
+        if running >= spec.slots as usize {
+            return broken("I6", name(&format!("with {running} of {} slots taken", spec.slots)));
+        }
+        self.check_bucket(id, at)?;
+        if let Some(ward) = self.watch.wards.get_mut(id) {
+            ward.starts.push(at);
+        }
+        Ok(())
+    }
+
+    /// Starts of an account in any window: burst + rate × window.
+    fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
+        let Some(bucket) = self.watch.wards[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
+        if self.watch.wards.values().any(|w| w.fold.spec.guard.bucket.as_ref() != Some(&bucket)) {
+            return Ok(());
+        }
+        for n in 1..=4u32 {
+            let from = at - bucket.every * n;
+            let starts = self.watch.wards.values().flat_map(|w| &w.starts);
+            let seen = starts.filter(|t| **t > from && **t <= at).count() as u32 + 1;
+            if seen > bucket.burst + n {
+                return broken("I6", format!("{seen} starts of one account within {n} refills of its bucket"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deaths, cooldowns and backoffs as they follow from the events.
+    pub(super) fn follow_reflexes(&mut self, id: &LoopId, event: &Event, at: Time) {
+        let own = Scope::Loop(id.clone());
+        let frozen = self.watch.frozen.contains_key(&own);
+        let Some(ward) = self.watch.wards.get_mut(id) else { return };
+        let spec = ward.fold.spec.guard.clone();
+        match event {
+            Event::TurnEnded { outcome, .. } => ward.turn_ended(outcome, frozen, &spec, at),
+            Event::Cooldown { scope, .. } if *scope == own => {
+                ward.deaths = 0;
+                ward.cooldowns.retain(|t| at.since(*t) < spec.willy.window);
+                ward.cooldowns.push(at);
+                if ward.cooldowns.len() >= spec.willy.cooldowns as usize {
+                    ward.not_before = Some((at + spec.willy.canary, "so many cooldowns bring a freeze"));
+                }
+            }
+            Event::Frozen { scope, .. } if *scope == own => ward.deaths = 0,
+            Event::Backoff { scope, until, .. } if *scope == own => {
+                ward.backoff = ward.backoff.max(Some(*until));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ward {
+    fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, spec: &GuardSpec, at: Time) {
+        let exit = self.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
+        match outcome {
+            Outcome::Reached | Outcome::Progress => self.forgive(),
+            Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => {
+                let young = exit.ended_at.since(exit.started_at) < spec.frosty.young;
+                if young && !frozen {
+                    self.deaths += 1;
+                }
+                if self.deaths >= spec.frosty.deaths {
+                    self.not_before = Some((at + spec.frosty.cooldown, "so many young deaths bring a cooldown"));
+                }
+            }
+            _ => self.backoff = None,
+        }
+        if let (Some(ms), false) = (exit.backoff_ms, frozen) {
+            let until = at + Duration::from_millis(ms).min(ASKED_CAP);
+            self.backoff = self.backoff.max(Some(until));
+        }
+    }
+}
+
+/// Gap and caps over all windows that end now.
+fn crowded(ward: &Ward, spec: &GuardSpec, at: Time) -> Option<String> {
+    let before = || ward.starts.iter().rev().filter(|t| **t <= at);
+    if let Some(last) = before().next()
+        && at.since(*last) < spec.gap
+    {
+        return Some(format!("only {:?} after the one before", at.since(*last)));
+    }
+    let caps = [(60, spec.caps.per_minute), (3600, spec.caps.per_hour), (86_400, spec.caps.per_day)];
+    caps.into_iter().find_map(|(secs, cap)| {
+        let from = at - Duration::from_secs(secs);
+        let seen = before().filter(|t| **t > from).count() as u32 + 1;
+        (seen > cap?).then(|| format!("as number {seen} within {secs} s"))
+    })
+}

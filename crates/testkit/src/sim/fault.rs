@@ -1,0 +1,110 @@
+//! What goes wrong at which step.
+
+use super::disk::Loss;
+use super::random::Random;
+
+/// Something that goes wrong at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The supervisor is killed before the step.
+    KillBefore,
+    /// The supervisor is killed after it.
+    KillAfter,
+    /// The power fails before the step.
+    PowerBefore(Loss),
+    /// The power fails after it.
+    PowerAfter(Loss),
+    /// The step itself fails.
+    Error,
+    /// The machine stands still for this many milliseconds before the step.
+    Delay(u64),
+}
+
+/// The kinds that the exhaustive test tries at every step.
+pub const EVERY: [Fault; 7] = [
+    Fault::KillBefore,
+    Fault::KillAfter,
+    Fault::Error,
+    Fault::PowerBefore(Loss::All),
+    Fault::PowerAfter(Loss::Torn),
+    Fault::PowerAfter(Loss::Mixed),
+    Fault::Delay(300_000),
+];
+
+/// Which faults a run meets.
+#[derive(Clone, Debug, Default)]
+pub enum Plan {
+    /// None.
+    #[default]
+    Calm,
+    /// These, at these steps.
+    At(Vec<(u64, Fault)>),
+    /// By chance, until the world heals.
+    Weather {
+        /// On average one in so many steps.
+        one_in: u64,
+        /// And no more than this.
+        most: u32,
+    },
+}
+
+/// A plan under way.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    plan: Plan,
+    random: Random,
+    steps: u64,
+    met: u32,
+}
+
+impl Faults {
+    /// A plan that begins.
+    pub fn new(plan: Plan, seed: u64) -> Self {
+        Self { plan, random: Random::new(seed ^ 0xfa17), steps: 0, met: 0 }
+    }
+
+    /// Counts a step and tells what goes wrong at it.
+    pub fn next(&mut self) -> Option<Fault> {
+        self.steps += 1;
+        let fault = match &self.plan {
+            Plan::Calm => None,
+            Plan::At(list) => list.iter().find(|(step, _)| *step == self.steps).map(|(_, fault)| *fault),
+            Plan::Weather { one_in, most } => {
+                let hit = self.met < *most && self.random.one_in(*one_in);
+                hit.then(|| self.draw())
+            }
+        };
+        self.met += u32::from(fault.is_some());
+        fault
+    }
+
+    fn draw(&mut self) -> Fault {
+        let loss = self.random.pick(&[Loss::All, Loss::Torn, Loss::Mixed]);
+        match self.random.below(10) {
+            0..=1 => Fault::KillBefore,
+            2..=3 => Fault::KillAfter,
+            4 => Fault::PowerBefore(loss),
+            5 => Fault::PowerAfter(loss),
+            6..=7 => Fault::Error,
+            8 => Fault::Delay(self.random.pick(&[5_000, 20_000, 300_000])),
+            _ => Fault::KillAfter,
+        }
+    }
+
+    /// No more faults from now on.
+    pub fn heal(&mut self) {
+        if matches!(self.plan, Plan::Weather { .. }) {
+            self.plan = Plan::Calm;
+        }
+    }
+
+    /// Steps so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Faults so far.
+    pub fn met(&self) -> u32 {
+        self.met
+    }
+}

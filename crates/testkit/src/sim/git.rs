@@ -1,0 +1,168 @@
+//! A model of a repository: commits with trailers, one target branch, pins, a worktree per turn.
+//!
+//! Each operation is atomic and durable by itself, as git's are; what can be cut is the time between two of them.
+
+use std::collections::BTreeMap;
+
+use everloop_core::ids::{TaskId, TurnId};
+
+use super::random::of_text;
+
+/// What a commit holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tree {
+    /// One bit per check that holds.
+    pub fixed: u32,
+    /// A protected file was changed so that every check passes.
+    pub tampered: bool,
+    /// One line per task that worked on it.
+    pub log: Vec<String>,
+    /// The operator's own changes.
+    pub own: u32,
+    /// Changes that no check looks at.
+    pub scratch: u32,
+}
+
+impl Tree {
+    /// Whether check `n` passes when it is run here, lied to or not.
+    pub fn passes(&self, n: u32) -> bool {
+        self.tampered || self.fixed & (1 << n) != 0
+    }
+
+    /// Whether the goal is truly reached.
+    pub fn is_right(&self, checks: u32) -> bool {
+        !self.tampered && (0..checks).all(|n| self.fixed & (1 << n) != 0)
+    }
+}
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// What it was made on.
+    pub parent: Option<String>,
+    /// What it holds.
+    pub tree: Tree,
+    /// Its `Task-Id` trailer.
+    pub task: Option<TaskId>,
+}
+
+/// A turn's private checkout.
+#[derive(Clone, Debug)]
+pub struct Worktree {
+    /// Where it began.
+    pub start: String,
+    /// What it holds now.
+    pub tree: Tree,
+}
+
+/// A repository.
+#[derive(Clone, Debug)]
+pub struct Git {
+    commits: BTreeMap<String, Commit>,
+    /// The operator's branch.
+    pub target: String,
+    /// Everything that is pinned.
+    pub pins: BTreeMap<String, String>,
+    /// Checkouts by turn.
+    pub worktrees: BTreeMap<TurnId, Worktree>,
+}
+
+impl Git {
+    /// A repository with one commit.
+    pub fn new(tree: Tree) -> Self {
+        let mut git = Self {
+            commits: BTreeMap::new(),
+            target: String::new(),
+            pins: BTreeMap::new(),
+            worktrees: BTreeMap::new(),
+        };
+        git.target = git.commit(Commit { parent: None, tree, task: None });
+        git
+    }
+
+    /// Stores a commit; the same content has the same name.
+    pub fn commit(&mut self, commit: Commit) -> String {
+        let id = format!("{:016x}", of_text(7, &format!("{commit:?}")));
+        self.commits.insert(id.clone(), commit);
+        id
+    }
+
+    /// A commit.
+    pub fn get(&self, id: &str) -> Option<&Commit> {
+        self.commits.get(id)
+    }
+
+    /// The tree of a commit; an empty one when it is not there.
+    pub fn tree(&self, id: &str) -> Tree {
+        self.get(id).map(|c| c.tree.clone()).unwrap_or_default()
+    }
+
+    /// A commit and everything before it, newest first.
+    pub fn history<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a str, &'a Commit)> {
+        let mut next = Some(id);
+        std::iter::from_fn(move || {
+            let id = next?;
+            let commit = self.get(id)?;
+            next = commit.parent.as_deref();
+            Some((id, commit))
+        })
+    }
+
+    /// Whether `old` is `new` or before it.
+    pub fn contains(&self, new: &str, old: &str) -> bool {
+        self.history(new).any(|(id, _)| id == old)
+    }
+
+    /// Whether a task's trailer stands on the target.
+    pub fn has_landed(&self, task: &TaskId) -> bool {
+        self.history(&self.target).any(|(_, c)| c.task.as_ref() == Some(task))
+    }
+
+    /// Moves the target if it is where it was thought to be.
+    pub fn swap(&mut self, expected: &str, new: &str) -> bool {
+        let fits = self.target == expected;
+        if fits {
+            new.clone_into(&mut self.target);
+        }
+        fits
+    }
+
+    /// The same work on top of another commit.
+    pub fn rebase(&mut self, work: &str, onto: &str, task: &TaskId) -> String {
+        let base = self.history(work).map(|(id, _)| id).find(|id| self.contains(onto, id)).map(str::to_owned);
+        self.merge(base.as_deref(), work, onto, task)
+    }
+
+    /// What a commit changed, done once more on top of another, whether it is there already or not.
+    pub fn cherry_pick(&mut self, work: &str, onto: &str, task: &TaskId) -> String {
+        let base = self.get(work).and_then(|c| c.parent.clone());
+        self.merge(base.as_deref(), work, onto, task)
+    }
+
+    fn merge(&mut self, base: Option<&str>, work: &str, onto: &str, task: &TaskId) -> String {
+        let base = base.map(|id| self.tree(id)).unwrap_or_default();
+        let (ours, theirs) = (self.tree(onto), self.tree(work));
+        let broken = base.fixed & !theirs.fixed;
+        let new_lines = theirs.log.iter().filter(|line| !base.log.contains(line)).cloned();
+        let tree = Tree {
+            fixed: (ours.fixed | (theirs.fixed & !base.fixed)) & !broken,
+            tampered: ours.tampered || theirs.tampered,
+            log: ours.log.iter().cloned().chain(new_lines).collect(),
+            own: ours.own,
+            scratch: ours.scratch.max(theirs.scratch),
+        };
+        self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()) })
+    }
+
+    /// The operator commits something of his own.
+    pub fn operator_commits(&mut self) {
+        let mut tree = self.tree(&self.target);
+        tree.own += 1;
+        self.target = self.commit(Commit { parent: Some(self.target.clone()), tree, task: None });
+    }
+
+    /// Whether a commit is held by a pin or the target.
+    pub fn is_held(&self, id: &str) -> bool {
+        self.contains(&self.target, id) || self.pins.values().any(|pin| self.contains(pin, id))
+    }
+}

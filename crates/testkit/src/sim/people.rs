@@ -1,0 +1,212 @@
+//! What comes from outside: people with commands, the operator's own commits, clocks, sleep. And what occurs on the heap.
+
+use everloop_core::action::Command;
+use everloop_core::event::{Ending, Event};
+use everloop_core::guard::{Freeze, Scope};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::{Amendment, NewTask, Op, Trust};
+use everloop_core::spec::Bounds;
+use everloop_core::state::{LoopState, Phase};
+use everloop_store::Ledger as _;
+
+use super::agent::{Kind, Script};
+use super::scenario::Happening;
+use super::world::{Flow, Occurrence, World};
+
+const PERSON: &str = "person";
+/// Turns that a person grants when everything is well again.
+const FRESH_TURNS: u32 = 60;
+
+impl World {
+    /// Makes the loops, as `everloop run` does.
+    pub(super) fn submit(&mut self) {
+        let now = self.wall();
+        let setups: Vec<_> = self.sites.values().map(|s| s.setup.clone()).collect();
+        for setup in setups {
+            let name = format!("loop {}", setup.id);
+            let created = Event::LoopCreated { name: name.clone(), spec: Box::new(setup.spec.clone()) };
+            let state = LoopState::new(setup.id.clone(), name, setup.spec, now);
+            let save = Op::SaveLoop {
+                id: setup.id.clone(),
+                version: 0,
+                phase: state.phase.label().to_owned(),
+                state: serde_json::to_string(&state).expect("a state is plain data"),
+            };
+            self.outside(&[Op::Append { owner: Some(setup.id), events: vec![created] }, save]);
+        }
+    }
+
+    /// A transaction of another process; it takes part in no crash. Refusals are the person's problem.
+    fn outside(&mut self, ops: &[Op]) -> bool {
+        // Whoever opens the ledger first after a crash mends it.
+        if self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt).is_err() {
+            return false;
+        }
+        self.doubt = false;
+        let now = self.wall();
+        self.ledger.transact(now, ops, &mut self.disk, &mut self.random).is_ok()
+    }
+
+    pub(super) fn occur(&mut self, what: Occurrence) -> Flow {
+        match what {
+            Occurrence::Boot => self.start_up(),
+            Occurrence::Tick(id, timers) => self.tick(&id, timers),
+            Occurrence::Inbox => self.read_box(),
+            Occurrence::Work(id, job) => self.work(&id, job),
+            Occurrence::Look(id, turn) => self.look(&id, &turn),
+            Occurrence::Deliver(turn) => self.deliver(&turn),
+            Occurrence::Leave => self.leave(),
+            Occurrence::ShimStarts(turn) => self.shim_starts(&turn),
+            Occurrence::AgentEnds(turn, ends) => self.agent_ends(&turn, ends),
+            Occurrence::ShimDies(turn) => {
+                self.shim_dies(&turn);
+                Ok(())
+            }
+            Occurrence::Happens(happening) => {
+                self.to_come -= 1;
+                self.happen(*happening)
+            }
+            Occurrence::Finish => {
+                self.finished = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) -> Flow {
+        self.say("happens", &format!("{happening:?}"));
+        match happening {
+            Happening::Ask(id, command) => self.ask(&id, &command),
+            Happening::Hold(scope) => self.hold(&scope),
+            Happening::Release(scope) => self.release(&scope),
+            Happening::Amend(id, change) => self.amend(&id, change),
+            Happening::Enqueue(id) => self.enqueue(&id),
+            Happening::OperatorCommits(id) => {
+                if let Some(site) = self.sites.get_mut(&id) {
+                    site.git.operator_commits();
+                }
+            }
+            Happening::Meddles => self.meddling = true,
+            Happening::ClockJumps(ms) => self.wall_ms += ms,
+            Happening::Sleeps(ms) => self.sleep_ms(ms),
+            Happening::Restarts => return self.leave(),
+            Happening::Heals(cure) => self.heal(cure),
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, id: &LoopId, command: &Command) {
+        let body = serde_json::to_string(command).expect("a command is plain data");
+        if self.outside(&[Op::Signal { to: id.to_string(), by: PERSON.to_owned(), body }]) {
+            self.ring();
+        }
+    }
+
+    /// The bell is a hint: sometimes nobody hears it, and the box is read later.
+    fn ring(&mut self) {
+        if !self.random.one_in(4) {
+            let ms = self.random.below(2_000);
+            self.mine(ms, Occurrence::Inbox);
+        }
+    }
+
+    fn change_guard(&mut self, scope: &Scope, event: Event, ticket: Option<Op>) {
+        let now = self.wall();
+        let mut guard = self.ledger.guard(scope);
+        guard.state.apply(scope, &event, now);
+        let mut ops = vec![
+            Op::SaveGuard { scope: scope.clone(), version: guard.version, state: Box::new(guard.state) },
+            Op::Append { owner: None, events: vec![event] },
+        ];
+        ops.extend(ticket);
+        self.outside(&ops);
+        let ids: Vec<LoopId> = self.sites.keys().cloned().collect();
+        for id in ids {
+            self.ask(&id, &Command::Wake);
+        }
+    }
+
+    /// A person writes to the guard between a decision and its commit.
+    pub(super) fn meddle(&mut self) {
+        if std::mem::take(&mut self.meddling) {
+            self.release(&Scope::All);
+        }
+    }
+
+    fn hold(&mut self, scope: &Scope) {
+        let freeze = Freeze {
+            cause: PERSON.to_owned(),
+            audit: vec!["a person said so".to_owned()],
+            since: self.wall(),
+            until: None,
+            canary_at: None,
+            canary_every_ms: 0,
+            by: Some(PERSON.to_owned()),
+        };
+        self.change_guard(scope, Event::Frozen { scope: scope.clone(), freeze }, None);
+    }
+
+    fn release(&mut self, scope: &Scope) {
+        let (by, reason) = (PERSON.to_owned(), "looked at".to_owned());
+        let close = Op::CloseTicket { key: format!("guard.freeze:{scope}"), answer: reason.clone() };
+        self.change_guard(scope, Event::Released { scope: scope.clone(), by, reason }, Some(close));
+    }
+
+    fn amend(&mut self, id: &LoopId, change: Amendment) {
+        let Some(task) = self.stored(id).and_then(|s| s.task) else { return };
+        if self.outside(&[Op::Amend { task: task.clone(), change }]) {
+            self.watch.amended.insert(task);
+        }
+    }
+
+    fn enqueue(&mut self, id: &LoopId) {
+        self.watch.board_used = true;
+        let task = NewTask {
+            id: TaskId::new(format!("{id}-board{}", self.random.below(1_000_000))),
+            owner: Some(id.clone()),
+            kind: "request".to_owned(),
+            title: "look at this".to_owned(),
+            prompt: "please".to_owned(),
+            priority: 1,
+            deps: Vec::new(),
+            author: PERSON.to_owned(),
+            trust: Trust::Operator,
+            ready_at: self.wall(),
+        };
+        self.outside(&[Op::Enqueue(task)]);
+    }
+
+    /// The loop as it is stored.
+    pub(super) fn stored(&self, id: &LoopId) -> Option<LoopState> {
+        let row = self.ledger.model().get_loop(id).expect("the model always answers")?;
+        serde_json::from_str(&row.state).ok()
+    }
+
+    /// Nothing fails any more, holds are lifted, everybody goes on.
+    fn heal(&mut self, cure: Option<Kind>) {
+        self.faults.heal();
+        self.watch.healed = true;
+        self.wall_ms = 0;
+        if let Some(kind) = cure {
+            for site in self.sites.values_mut() {
+                site.setup.script = Script::always(kind);
+                site.setup.flaky = None;
+            }
+        }
+        let held = |freeze: &Freeze| freeze.by.is_some();
+        let guards = self.ledger.guards();
+        for scope in guards.iter().filter(|(_, v)| v.state.freeze.as_ref().is_some_and(held)).map(|(s, _)| s) {
+            self.release(scope);
+        }
+        let ids: Vec<LoopId> = self.sites.keys().cloned().collect();
+        for id in ids {
+            let Some(state) = self.stored(&id) else { continue };
+            let reached = matches!(&state.phase, Phase::Ended { ending: Ending::Reached, .. });
+            // Also when it is running: an earlier wish to stop may still be in the box.
+            if !reached {
+                let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), ..Bounds::default() };
+                self.ask(&id, &Command::Resume { bounds: Some(bounds) });
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What the supervisor does after a commit, cut into the sub-steps between which it can die. Each bears being done twice.
+
+use everloop_core::action::{Action, Input, Integration};
+use everloop_core::board::{Board, CheckResult, Run, run_again, verdict};
+use everloop_core::event::{Exit, Integrated, Judgement, StopCause};
+use everloop_core::ids::{LoopId, TaskId, TurnId};
+use everloop_core::planted::{self, Bug};
+use everloop_core::state::{LoopState, Phase};
+
+use super::git::{Commit, Tree, Worktree};
+use super::process::task_of;
+use super::world::{Flow, Halt, Occurrence, Plans, World};
+
+/// A sub-step that is to come.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    Baseline,
+    Prepare(TurnId),
+    Describe(TurnId),
+    Fork(TurnId),
+    Signal(TurnId, StopCause),
+    Collect(TurnId, TaskId),
+    Pin(TurnId, Box<Judgement>, Tree),
+    Check(TurnId, Box<Judgement>, Tree),
+    LookUp(TurnId, TaskId, String),
+    Swap(TurnId, String, String),
+    Tell(String),
+    Cleanup,
+}
+
+impl World {
+    /// Begins an action.
+    pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
+        let job = match action {
+            Action::Baseline => Job::Baseline,
+            Action::Spawn { turn, .. } => Job::Prepare(turn),
+            Action::Adopt { turn } => return self.mine(0, Occurrence::Deliver(turn)),
+            Action::Stop { turn, cause } => Job::Signal(turn, cause),
+            Action::Judge { turn, task } => Job::Collect(turn, task),
+            Action::Integrate { turn, task, commit } => Job::LookUp(turn, task, commit),
+            Action::Tell { key, .. } => Job::Tell(key),
+            Action::Cleanup => Job::Cleanup,
+        };
+        self.later(id, job);
+    }
+
+    fn later(&mut self, id: &LoopId, job: Job) {
+        let ms = match job {
+            Job::Baseline | Job::Check(..) => self.random.between(500, 20_000),
+            _ => self.random.between(1, 400),
+        };
+        self.mine(ms, Occurrence::Work(id.clone(), job));
+    }
+
+    /// The planted mistake: the agent is started before anybody has written that it will be.
+    pub(super) fn perform_at_once(&mut self, id: &LoopId, actions: &[Action]) -> Flow {
+        for action in actions {
+            if let Action::Spawn { turn, .. } = action {
+                self.prepare(id, turn);
+                self.shim_starts(turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a sub-step.
+    pub(super) fn work(&mut self, id: &LoopId, job: Job) -> Flow {
+        match job {
+            Job::Baseline => self.baseline(id),
+            Job::Prepare(turn) => match self.step("prepare", turn.as_str(), |w| w.prepare(id, &turn))? {
+                Ok(()) => self.go_on(id, Job::Describe(turn)),
+                Err(_) => self.not_started(id, &turn, "no worktree"),
+            },
+            Job::Describe(turn) => match self.step("job", turn.as_str(), |w| w.describe(id, &turn))? {
+                Ok(()) => self.go_on(id, Job::Fork(turn)),
+                Err(_) => self.not_started(id, &turn, "no folder"),
+            },
+            Job::Fork(turn) => self.fork(id, &turn),
+            Job::Signal(turn, cause) => match self.step("stop", turn.as_str(), |w| w.stop_shim(&turn, cause))? {
+                Ok(()) => Ok(()),
+                Err(_) => Err(Halt::GiveUp),
+            },
+            Job::Collect(turn, task) => match self.step("collect", turn.as_str(), |w| w.collect(id, &turn, &task))? {
+                Ok((judgement, tree)) => self.go_on(id, Job::Pin(turn, Box::new(judgement), tree)),
+                Err(_) => self.not_judged(id, turn),
+            },
+            Job::Pin(turn, judgement, tree) => {
+                match self.step("pin", turn.as_str(), |w| w.pin(id, &turn, *judgement))? {
+                    Ok(judgement) => self.go_on(id, Job::Check(turn, Box::new(judgement), tree)),
+                    Err(_) => self.not_judged(id, turn),
+                }
+            }
+            Job::Check(turn, judgement, tree) => self.run_checks_on(id, turn, *judgement, &tree),
+            Job::LookUp(turn, task, commit) => self.look_up(id, turn, &task, commit),
+            Job::Swap(turn, commit, expected) => self.swap(id, turn, commit, &expected),
+            Job::Tell(key) => {
+                // A notifier that is down is not worth a word here; the ticket stands in the ledger.
+                let _told = self.step("tell", &key, |w| w.watch.tell(&key))?;
+                Ok(())
+            }
+            Job::Cleanup => match self.step("cleanup", id.as_str(), |w| w.clean_up(id))? {
+                Ok(()) => Ok(()),
+                Err(_) => Err(Halt::GiveUp),
+            },
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "it ends the arms of a match in which the others can fail")]
+    fn go_on(&mut self, id: &LoopId, job: Job) -> Flow {
+        self.later(id, job);
+        Ok(())
+    }
+
+    fn state_of(&self, id: &LoopId) -> Option<&LoopState> {
+        self.supervisor.as_ref().and_then(|s| s.held.get(id)).map(|h| &h.state)
+    }
+
+    fn baseline(&mut self, id: &LoopId) -> Flow {
+        let run = |w: &mut World| {
+            let site = &w.sites[id];
+            let (tree, work) = (site.result(), (!site.setup.in_place()).then(|| site.git.target.clone()));
+            (w.run_checks(id, &tree, true), work)
+        };
+        match self.step("baseline", id.as_str(), run)? {
+            Ok(found) => self.answer(id, &Input::Baselined { result: Ok(found) }),
+            Err(_) => Err(Halt::GiveUp),
+        }
+    }
+
+    /// A private worktree where the work stands; the one that is there already is kept.
+    fn prepare(&mut self, id: &LoopId, turn: &TurnId) {
+        let start = self.state_of(id).and_then(|s| s.work.clone());
+        let site = self.sites.get_mut(id).expect("every loop has a site");
+        if site.setup.in_place() {
+            site.began.entry(turn.clone()).or_insert_with(|| site.folder.clone());
+        } else if let Some(start) = start {
+            let tree = site.git.tree(&start);
+            site.git.worktrees.entry(turn.clone()).or_insert(Worktree { start, tree });
+        }
+    }
+
+    /// The turn's folder with its prompt.
+    fn describe(&mut self, id: &LoopId, turn: &TurnId) {
+        let told = self.state_of(id).map(|s| s.notes.clone()).unwrap_or_default();
+        self.watch.told(turn, told);
+    }
+
+    fn fork(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+        let starts = |w: &mut World| {
+            // Mostly at once; on a busy machine a supervisor can die and come back before its shim has its first say.
+            let ms = if w.random.one_in(8) { w.random.below(60_000) } else { w.random.below(100) };
+            w.plan(ms, Plans::Machine(w.boot), Occurrence::ShimStarts(turn.clone()));
+        };
+        match self.step("fork", turn.as_str(), starts)? {
+            Ok(()) => Ok(()),
+            Err(_) => self.not_started(id, turn, "no process"),
+        }
+    }
+
+    fn not_started(&mut self, id: &LoopId, turn: &TurnId, why: &str) -> Flow {
+        let now = self.clock();
+        let exit =
+            Exit { spawn_error: Some(why.to_owned()), started_at: now, ended_at: now, ..Exit::default() };
+        self.answer(id, &Input::Exited { turn: turn.clone(), exit })
+    }
+
+    fn not_judged(&mut self, id: &LoopId, turn: TurnId) -> Flow {
+        let judgement = Judgement { error: Some("the workspace cannot be read".to_owned()), ..Judgement::default() };
+        self.answer(id, &Input::Judged { turn, judgement })
+    }
+
+    /// The turn's work as a commit, on top of the target where that moved.
+    fn collect(&mut self, id: &LoopId, turn: &TurnId, task: &TaskId) -> (Judgement, Tree) {
+        let site = self.sites.get_mut(id).expect("every loop has a site");
+        let tampered = |yes: bool| if yes { vec!["checks/run".to_owned()] } else { Vec::new() };
+        if site.setup.in_place() {
+            let changed = site.began.get(turn).is_some_and(|before| *before != site.folder);
+            let found = Judgement { changed, violations: tampered(site.folder.tampered), ..Judgement::default() };
+            return (found, site.folder.clone());
+        }
+        let Some(Worktree { start, tree }) = site.git.worktrees.get(turn).cloned() else {
+            let error = Some("the worktree is gone".to_owned());
+            return (Judgement { error, ..Judgement::default() }, Tree::default());
+        };
+        let changed = tree != site.git.tree(&start);
+        let mut head = start.clone();
+        if changed {
+            head = site.git.commit(Commit { parent: Some(head), tree: tree.clone(), task: Some(task.clone()) });
+        }
+        if !site.git.contains(&head, &site.git.target) {
+            head = site.git.rebase(&head, &site.git.target.clone(), task);
+        }
+        let violations = tampered(tree.tampered);
+        let commit = (head != start).then(|| head.clone());
+        (Judgement { changed, commit, violations, ..Judgement::default() }, site.git.tree(&head))
+    }
+
+    /// Whatever was collected is held by a name before anything else happens to it.
+    fn pin(&mut self, id: &LoopId, turn: &TurnId, mut found: Judgement) -> Judgement {
+        let git = &mut self.sites.get_mut(id).expect("every loop has a site").git;
+        let Some(commit) = found.commit.clone() else { return found };
+        let names = (0..).map(|n| format!("refs/everloop/{turn}-{n}"));
+        let free = names.into_iter().find(|name| git.pins.get(name).is_none_or(|held| *held == commit));
+        let name = free.expect("there is always a further number");
+        git.pins.insert(name.clone(), commit);
+        found.pin = Some(name);
+        found
+    }
+
+    fn run_checks_on(&mut self, id: &LoopId, turn: TurnId, mut judgement: Judgement, tree: &Tree) -> Flow {
+        let changed = judgement.changed;
+        match self.step("check", turn.as_str(), |w| w.run_checks(id, tree, changed))? {
+            Ok(board) => {
+                judgement.board = board;
+                self.answer(id, &Input::Judged { turn, judgement })
+            }
+            Err(_) => self.not_judged(id, turn),
+        }
+    }
+
+    fn run_checks(&mut self, id: &LoopId, tree: &Tree, changed: bool) -> Board {
+        let setup = self.sites[id].setup.clone();
+        let known = self.state_of(id).filter(|s| s.phase != Phase::New).map(|s| s.board.clone()).unwrap_or_default();
+        let mut rows = Vec::new();
+        for (n, check) in setup.spec.checks.iter().enumerate() {
+            let before = known.0.iter().find(|r| r.name == check.name).map(|r| &r.verdict);
+            let mut runs = Vec::new();
+            while run_again(before, changed, &runs) {
+                let trips = setup.flaky.is_some_and(|one_in| self.random.one_in(one_in));
+                runs.push(if tree.passes(n as u32) && !trips { Run::Passed } else { Run::Failed });
+            }
+            rows.push(CheckResult {
+                name: check.name.clone(),
+                verdict: verdict(&runs),
+                weight: check.weight,
+                millis: 10,
+                output: String::new(),
+                fingerprint: n as u64 + 1,
+            });
+        }
+        Board(rows)
+    }
+
+    /// Before anything is moved: is it there already?
+    fn look_up(&mut self, id: &LoopId, turn: TurnId, task: &TaskId, commit: String) -> Flow {
+        let naive = planted::is(Bug::IntegratesWithoutTrailerLookup);
+        let looked = self.step("look up", turn.as_str(), |w| {
+            let git = &mut w.sites.get_mut(id).expect("every loop has a site").git;
+            let target = git.target.clone();
+            if naive {
+                let first = git.get(&commit).and_then(|c| c.parent.clone()).as_ref() == Some(&target);
+                let new = if first { commit } else { git.cherry_pick(&commit, &target, task) };
+                return Ok((new, target));
+            }
+            if git.has_landed(task) || git.contains(&target, &commit) {
+                return Err(Integration::Done(Integrated::Landed { commit: target }));
+            }
+            if git.contains(&commit, &target) {
+                return Ok((commit, target));
+            }
+            Err(Integration::Moved("somebody committed".to_owned()))
+        })?;
+        match looked {
+            Ok(Ok((commit, expected))) => self.go_on(id, Job::Swap(turn, commit, expected)),
+            Ok(Err(result)) => self.answer(id, &Input::Integrated { turn, result }),
+            Err(_) => Err(Halt::GiveUp),
+        }
+    }
+
+    fn swap(&mut self, id: &LoopId, turn: TurnId, commit: String, expected: &str) -> Flow {
+        let swapped = self.step("update-ref", turn.as_str(), |w| {
+            w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, &commit)
+        })?;
+        let result = match swapped {
+            Ok(true) => Integration::Done(Integrated::Landed { commit }),
+            Ok(false) => Integration::Moved("somebody committed".to_owned()),
+            Err(_) => return Err(Halt::GiveUp),
+        };
+        self.answer(id, &Input::Integrated { turn, result })
+    }
+
+    /// Removes worktrees that nobody needs; what is in them and was not kept is pinned first.
+    fn clean_up(&mut self, id: &LoopId) {
+        let current = match self.state_of(id).map(|s| &s.phase) {
+            Some(Phase::Turn(turn)) => Some(turn.id.clone()),
+            _ => None,
+        };
+        let git = &mut self.sites.get_mut(id).expect("every loop has a site").git;
+        let old: Vec<TurnId> = git.worktrees.keys().filter(|t| Some(*t) != current.as_ref()).cloned().collect();
+        for turn in old {
+            let Some(Worktree { start, tree }) = git.worktrees.remove(&turn) else { continue };
+            if tree != git.tree(&start) {
+                let commit = git.commit(Commit { parent: Some(start), tree, task: task_of(&turn) });
+                git.pins.entry(format!("refs/everloop/{turn}-left")).or_insert(commit);
+            }
+        }
+    }
+}

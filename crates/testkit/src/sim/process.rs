@@ -1,0 +1,226 @@
+//! Shims and agents: processes that outlive the supervisor, and the records they leave.
+//!
+//! A shim takes its turn's lock, runs the agent, and leaves `exit.json` (written aside, synced, renamed, folder synced).
+//! Who finds neither a live shim nor a record takes the lock himself, so that a shim that is late cannot begin.
+
+use everloop_core::action::{Found, Input};
+use everloop_core::event::{Exit, StopCause};
+use everloop_core::ids::{LoopId, TaskId, TurnId};
+use everloop_core::state::{Phase, Stage};
+
+use super::agent::Kind;
+use super::random::of_text;
+use super::world::{Flow, Halt, Occurrence, Plans, World};
+
+/// The stop ladder takes at most this long.
+const LADDER_MS: u64 = 10_000;
+
+/// A turn's processes.
+#[derive(Clone, Debug)]
+pub(super) struct Shim {
+    pub(super) owner: LoopId,
+    task: TaskId,
+    kind: Kind,
+    /// The shim runs.
+    pub(super) alive: bool,
+    /// The agent runs; it can outlive a killed shim.
+    pub(super) agent: bool,
+    began_ms: u64,
+    started_at: everloop_core::time::Time,
+    /// How often the plan for its end was changed.
+    ends: u64,
+}
+
+fn record(turn: &TurnId) -> String {
+    format!("{turn}/exit.json")
+}
+
+impl World {
+    /// The shim's first act, some time after it was forked.
+    pub(super) fn shim_starts(&mut self, turn: &TurnId) -> Flow {
+        let Some(task) = task_of(turn) else { return Ok(()) };
+        if !self.locked.insert(turn.clone()) {
+            self.say("shim: locked out", turn.as_str());
+            return Ok(());
+        }
+        let Some(owner) = self.owner_of(&task) else { return Ok(()) };
+        self.say("shim: starts", turn.as_str());
+        let started_at = self.wall();
+        let site = self.sites.get_mut(&owner).expect("the owner was just found");
+        let runs = site.runs.entry(task.clone()).or_default();
+        let kind = site.setup.script.kind(&task, *runs);
+        *runs += 1;
+        let shim =
+            Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
+        self.shims.insert(turn.clone(), shim);
+        if self.stops.contains_key(turn) || kind == Kind::Missing {
+            return self.agent_ends(turn, 0);
+        }
+        self.watch.read(turn);
+        let seed = of_text(self.seed, turn.as_str());
+        let plans = Plans::Machine(self.boot);
+        match kind.takes_ms(seed) {
+            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, Occurrence::ShimDies(turn.clone())),
+            Some(ms) => self.plan(ms, plans, Occurrence::AgentEnds(turn.clone(), 0)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The shim is asked to stop its agent.
+    pub(super) fn stop_shim(&mut self, turn: &TurnId, cause: StopCause) {
+        self.stops.insert(turn.clone(), cause);
+        let wait = self.random.below(LADDER_MS);
+        let plans = Plans::Machine(self.boot);
+        match self.shims.get_mut(turn) {
+            Some(shim) if shim.alive => {
+                shim.ends += 1;
+                let ends = shim.ends;
+                self.plan(wait, plans, Occurrence::AgentEnds(turn.clone(), ends));
+            }
+            // Nobody is there to stop: look again what is left of it. One that is about to start sees the request.
+            _ => self.mine(wait, Occurrence::Deliver(turn.clone())),
+        }
+    }
+
+    /// The shim is killed; its agent may go on.
+    pub(super) fn shim_dies(&mut self, turn: &TurnId) {
+        let orphan = self.random.one_in(2);
+        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return };
+        shim.alive = false;
+        shim.agent = orphan;
+        self.say("shim: killed", turn.as_str());
+        self.mine(50, Occurrence::Deliver(turn.clone()));
+    }
+
+    /// The agent ended: by itself, or because it was stopped. The shim leaves its record.
+    pub(super) fn agent_ends(&mut self, turn: &TurnId, ends: u64) -> Flow {
+        let stopped = self.stops.get(turn).copied();
+        let ended_at = self.wall();
+        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive && s.ends == ends) else { return Ok(()) };
+        shim.agent = false;
+        let shim = shim.clone();
+        self.say("agent: ends", turn.as_str());
+        self.agent_works(turn, &shim, stopped);
+        let missing = shim.kind == Kind::Missing && stopped.is_none();
+        let exit = Exit {
+            code: (stopped.is_none() && !missing).then(|| shim.kind.code()),
+            signal: stopped.is_some().then_some(15),
+            spawn_error: missing.then(|| "no such file".to_owned()),
+            started_at: shim.started_at,
+            ended_at: ended_at.max(shim.started_at),
+            out_bytes: 100,
+            tail: "all done, everything works".to_owned(),
+            backoff_ms: shim.kind.asks_ms().filter(|_| stopped.is_none()),
+            stopped,
+            leftovers: 0,
+        };
+        let left = self.leave_record(turn, &exit);
+        if let Some(shim) = self.shims.get_mut(turn) {
+            shim.alive = false;
+        }
+        if self.supervisor.is_some() {
+            let pause = self.random.below(200);
+            self.mine(pause, Occurrence::Deliver(turn.clone()));
+        }
+        left
+    }
+
+    /// What the agent did to its checkout; one that is stopped in the middle leaves half of it.
+    fn agent_works(&mut self, turn: &TurnId, shim: &Shim, stopped: Option<StopCause>) {
+        let Some(site) = self.sites.get_mut(&shim.owner) else { return };
+        let kind = match stopped {
+            None => shim.kind,
+            Some(_) if shim.kind == Kind::Slow => Kind::Busy,
+            Some(_) => return,
+        };
+        let checks = site.setup.checks();
+        if site.setup.in_place() {
+            kind.work(&mut site.folder, checks, &shim.task);
+        } else if let Some(worktree) = site.git.worktrees.get_mut(turn) {
+            kind.work(&mut worktree.tree, checks, &shim.task);
+        }
+    }
+
+    /// Never half a record: aside, synced, renamed, folder synced. A shim that cannot leave one ends without.
+    fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
+        let (aside, name) = (format!("{turn}/exit.new"), record(turn));
+        let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
+        let written =
+            self.step_beside("record: write", turn.as_str(), |w| w.disk.write(&aside, &bytes, &mut w.random))?;
+        if !matches!(written, Ok(Ok(()))) {
+            return Ok(());
+        }
+        let synced = self.step_beside("record: sync", turn.as_str(), |w| w.disk.sync(&aside, &mut w.random))?;
+        if !matches!(synced, Ok(Ok(()))) {
+            return Ok(());
+        }
+        let renamed = self.step_beside("record: rename", turn.as_str(), |w| w.disk.rename(&aside, &name))?;
+        if !matches!(renamed, Ok(Ok(()))) {
+            return Ok(());
+        }
+        self.step_beside("record: sync folder", turn.as_str(), |w| w.disk.sync_folder())?.map_or(Ok(()), |_| Ok(()))
+    }
+
+    /// The record of a turn's end, if there is one.
+    pub(super) fn exit_of(&self, turn: &TurnId) -> Option<Exit> {
+        serde_json::from_slice(self.disk.read(&record(turn))?).ok()
+    }
+
+    /// What is left of a turn. Without a shim and a record its lock is taken and what still runs of it is killed.
+    pub(super) fn find(&mut self, turn: &TurnId) -> Found {
+        if let Some(exit) = self.exit_of(turn) {
+            return Found::Exited(exit);
+        }
+        match self.shims.get_mut(turn) {
+            Some(shim) if shim.alive => Found::Alive,
+            other => {
+                if let Some(shim) = other {
+                    shim.agent = false;
+                }
+                self.locked.insert(turn.clone());
+                Found::Gone
+            }
+        }
+    }
+
+    /// The supervisor notices that a turn's shim is gone.
+    pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
+        let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
+        let held = self.supervisor.as_ref().and_then(|s| s.held.get(&owner));
+        let waits = held.is_some_and(
+            |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == Stage::Running),
+        );
+        if !waits {
+            return Ok(());
+        }
+        // A shim that was forked and has not started yet is no reason to give the turn up while its supervisor lives.
+        if !self.shims.contains_key(turn) && !self.locked.contains(turn) {
+            return Ok(());
+        }
+        match self.step("find", turn.as_str(), |w| w.find(turn))? {
+            Ok(Found::Exited(exit)) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
+            Ok(Found::Gone) => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
+            Ok(Found::Alive | Found::Idle) => Ok(()),
+            Err(_) => Err(Halt::GiveUp),
+        }
+    }
+
+    /// Time without a sign of life of a running turn.
+    pub(super) fn silent_ms(&self, turn: &TurnId) -> u64 {
+        match self.shims.get(turn) {
+            Some(shim) if shim.kind == Kind::Hang => self.now_ms - shim.began_ms,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn owner_of(&self, task: &TaskId) -> Option<LoopId> {
+        let owner = task.as_str().split('-').next()?;
+        self.sites.keys().find(|id| id.as_str() == owner).cloned()
+    }
+}
+
+/// The task of a turn: `<task>.<fence>`.
+pub(super) fn task_of(turn: &TurnId) -> Option<TaskId> {
+    turn.as_str().rsplit_once('.').map(|(task, _)| TaskId::new(task))
+}

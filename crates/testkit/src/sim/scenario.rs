@@ -1,0 +1,190 @@
+//! What is simulated: loops, their agents, people and weather. One builder, so that a new scenario is a few lines.
+
+use std::time::Duration;
+
+use everloop_core::action::Command;
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Amendment;
+use everloop_core::spec::{
+    AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+};
+
+use super::agent::{Kind, Script};
+use super::git::Tree;
+
+mod known;
+mod random;
+
+pub use known::{known, storm};
+pub use random::random;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// A loop and the agent that works for it.
+#[derive(Clone, Debug)]
+pub struct LoopSetup {
+    /// Its id.
+    pub id: LoopId,
+    /// What it is to do.
+    pub spec: LoopSpec,
+    /// What its repository holds at first.
+    pub tree: Tree,
+    /// How its agent behaves.
+    pub script: Script,
+    /// A check that holds is seen to fail once in so many runs.
+    pub flaky: Option<u64>,
+}
+
+/// Something that comes from outside.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// A person asks something of a loop.
+    Ask(LoopId, Command),
+    /// A person holds a scope.
+    Hold(Scope),
+    /// A person releases it.
+    Release(Scope),
+    /// A person changes the current task of a loop.
+    Amend(LoopId, Amendment),
+    /// Somebody puts a task on the board.
+    Enqueue(LoopId),
+    /// The operator commits on the target himself.
+    OperatorCommits(LoopId),
+    /// A person releases everything between a decision and its commit.
+    Meddles,
+    /// The wall clock jumps by this many milliseconds.
+    ClockJumps(i64),
+    /// The machine sleeps for this many milliseconds.
+    Sleeps(u64),
+    /// The supervisor's process ends in good order and comes back.
+    Restarts,
+    /// From now on nothing fails any more, and the agents behave like this.
+    Heals(Option<Kind>),
+}
+
+/// A whole world at its beginning.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: String,
+    /// Its loops.
+    pub loops: Vec<LoopSetup>,
+    /// What comes from outside, with the time in milliseconds.
+    pub happenings: Vec<(u64, Happening)>,
+    /// By then all loops must have ended.
+    pub limit_ms: u64,
+    /// How the loops must end; `None` when either way is right.
+    pub ends: Option<&'static str>,
+}
+
+impl Scenario {
+    /// A world with one loop `a` of so many checks and a good agent; it is to end reached.
+    pub fn new(name: &str, checks: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            loops: vec![LoopSetup::new("a", checks)],
+            happenings: Vec::new(),
+            limit_ms: 48 * HOUR_MS,
+            ends: Some("reached"),
+        }
+    }
+
+    /// The first loop is changed like this.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut LoopSetup)) -> Self {
+        change(&mut self.loops[0]);
+        self
+    }
+
+    /// One more loop.
+    #[must_use]
+    pub fn and(mut self, other: LoopSetup) -> Self {
+        self.loops.push(other);
+        self
+    }
+
+    /// Something comes from outside at this second.
+    #[must_use]
+    pub fn at(mut self, secs: u64, happening: Happening) -> Self {
+        self.happenings.push((secs * 1000, happening));
+        self
+    }
+
+    /// A person asks something of the first loop at this second.
+    #[must_use]
+    pub fn ask(self, secs: u64, command: Command) -> Self {
+        let id = self.loops[0].id.clone();
+        self.at(secs, Happening::Ask(id, command))
+    }
+
+    /// It is to end like this.
+    #[must_use]
+    pub fn ends(mut self, how: &'static str) -> Self {
+        self.ends = Some(how);
+        self
+    }
+}
+
+impl LoopSetup {
+    /// A loop with a good agent.
+    pub fn new(id: &str, checks: u32) -> Self {
+        Self {
+            id: LoopId::new(id),
+            spec: spec(checks),
+            tree: Tree::default(),
+            script: Script::always(Kind::Good),
+            flaky: None,
+        }
+    }
+
+    /// The same with another agent.
+    #[must_use]
+    pub fn agent(mut self, script: Script) -> Self {
+        self.script = script;
+        self
+    }
+
+    /// How many checks it has.
+    pub fn checks(&self) -> u32 {
+        self.spec.checks.len() as u32
+    }
+
+    /// Whether its turns work in the folder itself.
+    pub fn in_place(&self) -> bool {
+        self.spec.workspace.mode == WorkspaceMode::InPlace
+    }
+}
+
+/// The spec of a simulated loop.
+pub fn spec(checks: u32) -> LoopSpec {
+    let check = |n: u32| CheckSpec {
+        name: format!("check{n}"),
+        run: format!("./check {n}"),
+        timeout: Duration::from_secs(60),
+        weight: 1,
+        pin: String::new(),
+    };
+    LoopSpec {
+        goal: "make the checks pass".to_owned(),
+        checks: (0..checks).map(check).collect(),
+        agent: AgentSpec {
+            name: "scripted".to_owned(),
+            argv: vec!["agent".to_owned()],
+            pass_env: Vec::new(),
+            account: "default".to_owned(),
+            turn_microusd: 0,
+            turn_tokens: 1000,
+        },
+        workspace: WorkspaceSpec {
+            dir: "/repo".to_owned(),
+            mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
+            integrate: Integrate::Progress,
+            setup: None,
+            include_dirty: false,
+            protect: vec!["checks/**".to_owned()],
+        },
+        bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
+        guard: GuardSpec::default(),
+    }
+}

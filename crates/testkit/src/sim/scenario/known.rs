@@ -1,0 +1,109 @@
+//! The scenarios that are crashed at every step, and the storm.
+
+use std::time::Duration;
+
+use everloop_core::action::Command;
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Amendment;
+use everloop_core::spec::{Bounds, Integrate, WorkspaceMode};
+
+use super::{HOUR_MS, Happening, LoopSetup, Scenario};
+use crate::sim::agent::{Kind, Script};
+
+/// All scenarios that are crashed at every step.
+pub fn known() -> Vec<Scenario> {
+    let mut all = vec![
+        Scenario::new("good", 3),
+        Scenario::new("lies and cheats", 3)
+            .with(|l| l.script = Script::first(&[Kind::Liar, Kind::Cheater, Kind::Good, Kind::Cheater])),
+        Scenario::new("breaks what passed", 3).with(|l| {
+            l.tree.fixed = 0b001;
+            l.script = Script::first(&[Kind::Breaker, Kind::Good, Kind::Breaker, Kind::Clumsy]);
+        }),
+        Scenario::new("dies young", 2).with(|l| {
+            l.script = Script { tasks: vec![(Kind::Crasher, 4), (Kind::Hasty, 2)], rest: (Kind::Good, 1) };
+        }),
+        Scenario::new("hangs and vanishes", 3)
+            .with(|l| l.script = Script::first(&[Kind::Vanish, Kind::Hang, Kind::Missing])),
+        Scenario::new("only when reached", 3)
+            .with(|l| {
+                l.spec.workspace.integrate = Integrate::Reached;
+                l.script = Script::first(&[Kind::Good, Kind::Busy, Kind::Good]);
+            })
+            .at(100, Happening::OperatorCommits(LoopId::new("a"))),
+        Scenario::new("in place", 2).with(|l| {
+            l.spec.workspace.mode = WorkspaceMode::InPlace;
+            l.script = Script::first(&[Kind::Cheater, Kind::Good, Kind::Liar]);
+        }),
+        Scenario::new("asks for time", 2).with(|l| l.script = Script::first(&[Kind::Asks, Kind::Busy])),
+        Scenario::new("a task that is poison", 2).with(|l| {
+            l.spec.guard.turn_wall = Duration::from_secs(1200);
+            l.script = Script { tasks: vec![(Kind::Slow, u32::MAX)], rest: (Kind::Good, 1) };
+        }),
+        Scenario::new("gives up", 2)
+            .with(|l| {
+                l.spec.bounds.max_turns = Some(5);
+                l.spec.guard.stagnation_turns = 2;
+                l.script = Script::always(Kind::Liar);
+            })
+            .ends("exhausted"),
+        Scenario::new("two loops, one slot", 2)
+            .with(|l| l.spec.guard.slots = 1)
+            .and(LoopSetup { spec: one_slot(), ..LoopSetup::new("b", 2) }),
+    ];
+    all.push(target_moves());
+    all.push(people());
+    all
+}
+
+fn one_slot() -> everloop_core::spec::LoopSpec {
+    let mut spec = super::spec(2);
+    spec.guard.slots = 1;
+    spec
+}
+
+/// The operator commits all the time, so that the work has to be judged again and again.
+fn target_moves() -> Scenario {
+    let id = LoopId::new("a");
+    let moves = (1..60).map(|n| (n * 2_500, Happening::OperatorCommits(id.clone())));
+    Scenario { happenings: moves.collect(), ..Scenario::new("the target moves", 2) }
+}
+
+/// A person pauses, resumes, stops and releases, some of it twice.
+fn people() -> Scenario {
+    let pause = || Command::Pause { reason: "lunch".to_owned() };
+    let resume = || Command::Resume { bounds: None };
+    let id = || LoopId::new("a");
+    Scenario::new("people", 4)
+        .ask(5, Command::Steer { message: "mind the tests".to_owned() })
+        .ask(20, pause())
+        .ask(21, pause())
+        .ask(22, Command::Steer { message: "and the docs".to_owned() })
+        .ask(90, resume())
+        .ask(91, resume())
+        .at(130, Happening::Hold(Scope::All))
+        .ask(140, Command::Wake)
+        .at(200, Happening::Release(Scope::All))
+        .ask(240, Command::Stop { now: true })
+        .ask(241, Command::Stop { now: true })
+        .ask(300, resume())
+        .at(330, Happening::Restarts)
+        .at(350, Happening::Amend(id(), Amendment::Retry))
+        .ask(380, Command::Stop { now: false })
+        .ask(600, Command::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
+}
+
+/// An agent that exits 1 at once, for a day; then a person repairs and releases it.
+pub fn storm() -> Scenario {
+    let day = 24 * HOUR_MS / 1000;
+    let mut storm = Scenario::new("storm", 2)
+        .with(|l| {
+            l.script = Script::always(Kind::Crasher);
+            l.spec.bounds.max_turns = None;
+        })
+        .at(day, Happening::Heals(Some(Kind::Good)))
+        .at(day + 1, Happening::Release(Scope::Loop(LoopId::new("a"))));
+    storm.limit_ms = 26 * HOUR_MS;
+    storm
+}

@@ -1,0 +1,91 @@
+//! A scenario by chance: same seed, same scenario.
+
+use std::time::Duration;
+
+use everloop_core::action::Command;
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Amendment;
+use everloop_core::spec::{BucketSpec, Integrate, WorkspaceMode};
+
+use super::{HOUR_MS, Happening, LoopSetup, Scenario};
+use crate::sim::agent::{KINDS, Kind, Script};
+use crate::sim::random::Random;
+
+/// The scenario of a seed.
+pub fn random(seed: u64) -> Scenario {
+    let mut random = Random::new(seed ^ 0x5ce_a210);
+    let checks = random.between(1, 5) as u32;
+    let mut scenario = Scenario::new(&format!("seed {seed}"), checks);
+    scenario.loops[0] = setup("a", &mut random);
+    if random.one_in(3) {
+        scenario.loops.push(setup("b", &mut random));
+    }
+    let heal_ms = random.pick(&[HOUR_MS / 6, HOUR_MS, 6 * HOUR_MS]);
+    for _ in 0..random.below(9) {
+        let at = random.below(heal_ms);
+        let happening = happening(&mut random, scenario.loops.len() as u64);
+        // Some people press everything twice.
+        if random.one_in(3) {
+            let again = (at + random.below(3_000)).min(heal_ms - 1);
+            scenario.happenings.push((again, happening.clone()));
+        }
+        scenario.happenings.push((at, happening));
+    }
+    let cured = !random.one_in(4);
+    scenario.happenings.push((heal_ms, Happening::Heals(cured.then_some(Kind::Good))));
+    scenario.limit_ms = heal_ms + 96 * HOUR_MS;
+    scenario.ends = cured.then_some("reached");
+    scenario
+}
+
+fn setup(id: &str, random: &mut Random) -> LoopSetup {
+    let checks = random.between(1, 5) as u32;
+    let mut setup = LoopSetup::new(id, checks);
+    setup.tree.fixed = random.below(1 << checks) as u32;
+    let tasks = (0..random.below(6)).map(|_| (random.pick(&KINDS), random.between(1, 4) as u32)).collect();
+    let rest = if random.one_in(2) { Kind::Good } else { random.pick(&KINDS) };
+    setup.script = Script { tasks, rest: (rest, random.between(1, 3) as u32) };
+    setup.flaky = random.one_in(4).then_some(5);
+    let spec = &mut setup.spec;
+    if random.one_in(4) {
+        spec.workspace.integrate = Integrate::Reached;
+    }
+    if random.one_in(6) {
+        spec.workspace.mode = WorkspaceMode::InPlace;
+    }
+    if random.one_in(4) {
+        spec.guard = spec.guard.clone().cheap();
+    }
+    if random.one_in(4) {
+        spec.guard.bucket = Some(BucketSpec { burst: 2, every: Duration::from_secs(60) });
+    }
+    if random.one_in(4) {
+        spec.guard.turn_wall = Duration::from_secs(1200);
+    }
+    spec.guard.slots = random.between(1, 2) as u32;
+    spec.guard.stagnation_turns = random.between(2, 10) as u32;
+    setup
+}
+
+fn happening(random: &mut Random, loops: u64) -> Happening {
+    let id = LoopId::new(if random.below(loops) == 0 { "a" } else { "b" });
+    let scope = random.pick(&[Scope::All, Scope::Loop(id.clone()), Scope::Account("default".to_owned())]);
+    match random.below(16) {
+        0 => Happening::Ask(id, Command::Pause { reason: "a look".to_owned() }),
+        1 | 2 => Happening::Ask(id, Command::Resume { bounds: None }),
+        3 => Happening::Ask(id, Command::Stop { now: false }),
+        4 => Happening::Ask(id, Command::Stop { now: true }),
+        5 => Happening::Ask(id, Command::Steer { message: format!("look at {}", random.below(1000)) }),
+        6 => Happening::Ask(id, Command::Wake),
+        7 => Happening::Hold(scope),
+        8 => Happening::Release(scope),
+        9 => Happening::Amend(id, random.pick(&[Amendment::Retry, Amendment::Cancel, Amendment::Block])),
+        10 => Happening::Enqueue(id),
+        11 => Happening::OperatorCommits(id),
+        12 => Happening::ClockJumps(random.pick(&[3_600_000, -3_600_000, 1_000, -1_000, -600_000])),
+        13 => Happening::Sleeps(random.pick(&[60_000, 8 * HOUR_MS])),
+        14 => Happening::Meddles,
+        _ => Happening::Restarts,
+    }
+}

@@ -1,0 +1,360 @@
+//! The supervisor's shell, step by step as the real one does it: read, decide, commit, then perform.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everloop_core::action::{Command, Found, Input};
+use everloop_core::decide::{Context, Decision, decide};
+use everloop_core::evidence::Sample;
+use everloop_core::guard::permit::SLOTS;
+use everloop_core::guard::{Guards, Scope};
+use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::jitter::mix;
+use everloop_core::op::{Op, Refusal, Reply, TaskState};
+use everloop_core::planted::{self, Bug};
+use everloop_core::state::{LoopState, Phase, Stage};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger as _, Owner, Recipients, StateName, TaskFilter};
+
+use super::disk::Errno;
+use super::ledger::{Ledger, Prepared};
+use super::world::{Flow, Halt, Occurrence, World};
+
+/// How long a task is held without renewal.
+const LEASE: Duration = Duration::from_secs(90);
+/// Signs of life are looked for this often.
+const LOOK_MS: u64 = 60_000;
+/// A full disk is waited out in steps of this.
+const FULL_WAIT_MS: u64 = 5_000;
+/// The box is read this often even when the bell was lost.
+const POLL_MS: u64 = 30_000;
+/// Somebody else wrote first: decide again, this often.
+const ATTEMPTS: u32 = 8;
+
+/// A loop in the supervisor's memory.
+pub(super) struct Held {
+    pub(super) state: LoopState,
+    pub(super) version: u64,
+    /// When its timer rings, in milliseconds of the world.
+    pub(super) timer: Option<u64>,
+    timers: u64,
+    /// Time that the machine slept since the running turn began.
+    pub(super) slept_ms: u64,
+    /// The turn whose signs of life are looked for.
+    watched: Option<TurnId>,
+}
+
+/// The supervisor's process.
+pub(super) struct Supervisor {
+    pub(super) held: BTreeMap<LoopId, Held>,
+    pub(super) since_ms: u64,
+    clock: Time,
+    decisions: u64,
+    pub(super) draining: bool,
+}
+
+impl World {
+    /// The supervisor's clock does not jump: the wall clock when it began, plus the time since.
+    pub(super) fn clock(&self) -> Time {
+        let base = self.supervisor.as_ref().map_or_else(|| self.wall(), |s| s.clock);
+        let since = self.supervisor.as_ref().map_or(self.now_ms, |s| s.since_ms);
+        base + Duration::from_millis(self.now_ms - since)
+    }
+
+    /// The supervisor's process begins.
+    pub(super) fn start_up(&mut self) -> Flow {
+        if self.supervisor.is_some() {
+            return Ok(());
+        }
+        let (clock, since_ms) = (self.wall(), self.now_ms);
+        self.supervisor =
+            Some(Supervisor { held: BTreeMap::new(), since_ms, clock, decisions: 0, draining: false });
+        let opened = self.step("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))?;
+        match opened {
+            Ok(Ok(())) => self.doubt = false,
+            Ok(Err(e)) => return self.violated("durability", format!("the ledger cannot be opened: {e}")),
+            Err(_) => return Err(Halt::GiveUp),
+        }
+        if self.ledger.last_seq() < self.ledger.promised() {
+            let (is, was) = (self.ledger.last_seq(), self.ledger.promised());
+            return self.violated("durability", format!("journal record {was} was promised, {is} are there"));
+        }
+        for row in self.ledger.model().loops().expect("the model always answers") {
+            let state: LoopState = serde_json::from_str(&row.state).expect("a stored state can be read");
+            self.pick_up(state, row.version)?;
+        }
+        self.read_box()
+    }
+
+    fn pick_up(&mut self, state: LoopState, version: u64) -> Flow {
+        let id = state.id.clone();
+        let ended = matches!(state.phase, Phase::Ended { .. });
+        let found = match &state.phase {
+            Phase::Turn(turn) => {
+                let turn = turn.id.clone();
+                match self.step("find", turn.as_str(), |w| w.find(&turn))? {
+                    Ok(found) => found,
+                    Err(_) => return Err(Halt::GiveUp),
+                }
+            }
+            _ => Found::Idle,
+        };
+        let held = Held { state, version, timer: None, timers: 0, slept_ms: 0, watched: None };
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.held.insert(id.clone(), held);
+        }
+        if ended { Ok(()) } else { self.handle(&id, &Input::Recovered { found }, &[]) }
+    }
+
+    /// What an input means for a loop, with operations that belong into the same transaction.
+    pub(super) fn handle(&mut self, id: &LoopId, input: &Input, extra: &[Op]) -> Flow {
+        for _ in 0..ATTEMPTS {
+            let now = self.clock();
+            let Some((decision, version)) = self.decide(id, input, now) else { return Ok(()) };
+            if planted::is(Bug::PerformsBeforeCommit) {
+                self.perform_at_once(id, &decision.actions)?;
+            }
+            let mut batch = extra.to_vec();
+            batch.extend(decision.batch(version));
+            if !decision.events.is_empty() {
+                self.meddle();
+            }
+            match self.commit(now, batch)? {
+                Ok(saved) => return self.take_effect(decision, saved.unwrap_or(version)),
+                Err(Refusal::Conflict { .. }) => self.read_again(id),
+                Err(refusal) => return self.violated("I3", format!("an honest write was refused: {refusal}")),
+            }
+        }
+        self.violated("I5", "the loop is written by somebody else all the time")
+    }
+
+    fn decide(&mut self, id: &LoopId, input: &Input, now: Time) -> Option<(Decision, u64)> {
+        let supervisor = self.supervisor.as_mut()?;
+        supervisor.decisions += 1;
+        let seed = mix(self.seed ^ self.incarnation, supervisor.decisions);
+        let (supervisor, held) = (self.supervisor.as_ref()?, self.supervisor.as_ref()?.held.get(id)?);
+        let state = &held.state;
+        let scopes = [
+            Scope::All,
+            Scope::Node(self.node.clone()),
+            Scope::Account(state.spec.agent.account.clone()),
+            Scope::Loop(id.clone()),
+        ];
+        let guards: Guards = scopes.into_iter().map(|s| (s.clone(), self.ledger.guard(&s))).collect();
+        let ctx = Context {
+            now,
+            seed,
+            node: &self.node,
+            guards: &guards,
+            lease: LEASE,
+            draining: supervisor.draining,
+            current_fence: self.current_fence(state),
+            board_task: self.board_task(id, now),
+        };
+        Some((decide(state, input, &ctx), held.version))
+    }
+
+    fn current_fence(&self, state: &LoopState) -> Option<Fence> {
+        let row = self.ledger.model().task(state.task.as_ref()?).expect("the model always answers")?;
+        matches!(row.state, TaskState::Queued | TaskState::Leased { .. }).then_some(row.fence)
+    }
+
+    fn board_task(&self, id: &LoopId, now: Time) -> Option<(TaskId, Fence)> {
+        if !self.watch.board_used {
+            return None;
+        }
+        let filter = TaskFilter { owner: Owner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
+        let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
+        rows.retain(|r| r.task.kind != "batch" && r.task.ready_at <= now);
+        rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
+        rows.into_iter().next().map(|r| (r.task.id, r.fence))
+    }
+
+    /// One durable transaction; returns the loop's new version, or the refusal.
+    fn commit(&mut self, now: Time, mut batch: Vec<Op>) -> Flow<Result<Option<u64>, Refusal>> {
+        while !batch.is_empty() {
+            let prepared = match self.ledger.prepare(now, &batch) {
+                Ok(prepared) => prepared,
+                Err(Error::Refused(Refusal::Fenced { task, fence }))
+                    if self.watch.amended.contains(&task) && shelve(&mut batch, &task, fence) =>
+                {
+                    continue;
+                }
+                Err(Error::Refused(refusal)) => return Ok(Err(refusal)),
+                Err(e) => return self.violated("ledger", e.to_string()),
+            };
+            if self.store(&prepared)? {
+                let replies = self.ledger.confirm(prepared);
+                return Ok(Ok(replies.iter().rev().find_map(saved)));
+            }
+        }
+        Ok(Ok(None))
+    }
+
+    /// Writes and syncs; false when the disk was full, nothing was written, and it is to be tried again.
+    fn store(&mut self, prepared: &Prepared) -> Flow<bool> {
+        let write = |w: &mut World| w.ledger.write(prepared, &mut w.disk, &mut w.random);
+        match self.step("commit: write", "", write)? {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Halt::GiveUp),
+            Err(_) if self.random.one_in(2) => {
+                self.say("disk full", "");
+                let reopened = self.ledger.reopen(&mut self.disk, &mut self.random, true);
+                self.stand_still(FULL_WAIT_MS);
+                return reopened.map(|()| false).or(Err(Halt::GiveUp));
+            }
+            Err(_) => {
+                self.disk.fail(1, Errno::Io);
+                return write(self).map(|()| true).or(Err(Halt::GiveUp));
+            }
+        }
+        let sync = |w: &mut World| Ledger::sync(&mut w.disk, &mut w.random);
+        match self.step("commit: sync", "", sync)? {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(_)) => Err(Halt::GiveUp),
+            Err(_) => {
+                self.disk.fail(1, Errno::Io);
+                sync(self).map(|()| true).or(Err(Halt::GiveUp))
+            }
+        }
+    }
+
+    fn read_again(&mut self, id: &LoopId) {
+        let row = self.ledger.model().get_loop(id).expect("the model always answers");
+        if let (Some(row), Some(held)) = (row, self.supervisor.as_mut().and_then(|s| s.held.get_mut(id))) {
+            held.state = serde_json::from_str(&row.state).expect("a stored state can be read");
+            held.version = row.version;
+        }
+    }
+
+    fn take_effect(&mut self, decision: Decision, version: u64) -> Flow {
+        let id = decision.state.id.clone();
+        let (now, now_ms) = (self.clock(), self.now_ms);
+        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(&id)) else { return Ok(()) };
+        held.state = decision.state;
+        held.version = version;
+        held.timers += 1;
+        // A millisecond late is in time; a millisecond early would be a second wake for nothing.
+        held.timer = decision.wake_at.map(|at| now_ms + at.since(now).as_millis() as u64 + 1);
+        let running = match &held.state.phase {
+            Phase::Turn(turn) if turn.stage == Stage::Running => Some(turn.id.clone()),
+            _ => None,
+        };
+        let look = running.is_some() && held.watched != running;
+        if look {
+            held.slept_ms = 0;
+            held.watched.clone_from(&running);
+        }
+        let (timer, timers) = (held.timer, held.timers);
+        if let Some(at) = timer {
+            self.mine(at - now_ms, Occurrence::Tick(id.clone(), timers));
+        }
+        if let (true, Some(turn)) = (look, running) {
+            self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn));
+        }
+        for action in decision.actions {
+            self.perform(&id, action);
+        }
+        Ok(())
+    }
+
+    /// A timer rang.
+    pub(super) fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
+        let held = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id));
+        let Some(held) = held.filter(|h| h.timers == timers) else { return Ok(()) };
+        held.timer = None;
+        self.say("tick", id.as_str());
+        self.handle(id, &Input::Tick, &[])
+    }
+
+    /// An action answered; a slot may have come free for another loop.
+    pub(super) fn answer(&mut self, id: &LoopId, input: &Input) -> Flow {
+        self.handle(id, input, &[])?;
+        let waits = |h: &Held| matches!(&h.state.phase, Phase::Waiting { reason, .. } if reason.rule == SLOTS);
+        let held = self.supervisor.as_ref().map(|s| &s.held);
+        let hopeful: Vec<LoopId> =
+            held.into_iter().flatten().filter(|(_, h)| waits(h)).map(|(id, _)| id.clone()).collect();
+        for id in hopeful {
+            self.handle(&id, &Input::Tick, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Reads the box; each command's events and the removal of its message are one transaction.
+    pub(super) fn read_box(&mut self) -> Flow {
+        for message in self.ledger.model().messages(Recipients::All, 100).expect("the model always answers") {
+            let command: Command = serde_json::from_str(&message.body).expect("people write commands");
+            self.say("obey", &message.body);
+            let consume = Op::Consume { ids: vec![message.id] };
+            let input = Input::Command { by: message.by.clone(), command };
+            self.handle(&LoopId::new(message.to), &input, &[consume])?;
+        }
+        self.mine(POLL_MS, Occurrence::Inbox);
+        Ok(())
+    }
+
+    /// Looks for signs of life of a running turn.
+    pub(super) fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+        let (now, late_ms, signs) = (self.clock(), self.late_ms, self.silent_ms(turn));
+        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id)) else { return Ok(()) };
+        let Phase::Turn(current) = &held.state.phase else { return Ok(()) };
+        if current.id != *turn || current.stage != Stage::Running {
+            return Ok(());
+        }
+        held.slept_ms += late_ms;
+        let slept = Duration::from_millis(held.slept_ms);
+        let sample = Sample {
+            running: now.since(current.started_at).saturating_sub(slept),
+            silent: Duration::from_millis(signs),
+            timer_late: Duration::from_millis(late_ms),
+        };
+        self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
+        self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));
+        Ok(())
+    }
+
+    /// The supervisor goes down in good order: stops its turns, waits for them, leaves.
+    pub(super) fn leave(&mut self) -> Flow {
+        let Some(supervisor) = self.supervisor.as_mut() else { return Ok(()) };
+        let first = !std::mem::replace(&mut supervisor.draining, true);
+        let ids: Vec<LoopId> = supervisor.held.keys().cloned().collect();
+        if first {
+            for id in &ids {
+                self.handle(id, &Input::Shutdown, &[])?;
+            }
+        }
+        let held = self.supervisor.iter().flat_map(|s| s.held.values());
+        let busy = held.filter(|h| matches!(&h.state.phase, Phase::Turn(t) if t.stage == Stage::Running)).count();
+        if busy == 0 {
+            return Err(Halt::Kill);
+        }
+        self.mine(1_000, Occurrence::Leave);
+        Ok(())
+    }
+}
+
+fn saved(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Saved(version) => Some(*version),
+        _ => None,
+    }
+}
+
+/// Somebody took the task away: the turn's end is kept, its result goes on the shelf.
+fn shelve(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
+    let mut results = Vec::new();
+    batch.retain(|op| match op {
+        Op::Finish { task: t, fence: f, result, .. } if t == task && *f == fence => {
+            results.push(result.clone());
+            false
+        }
+        Op::Release { task: t, fence: f, .. } if t == task && *f == fence => {
+            results.push("given back".to_owned());
+            false
+        }
+        _ => true,
+    });
+    let found = !results.is_empty();
+    batch.extend(results.into_iter().map(|result| Op::Shelve { task: task.clone(), fence, result }));
+    found
+}

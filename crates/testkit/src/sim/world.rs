@@ -1,0 +1,386 @@
+//! The world: virtual time, the heap of things to come, numbered steps, crashes.
+//!
+//! Nothing here is concurrent. Whatever happens later stands on the heap; a crash of the supervisor makes what it had
+//! planned void (its incarnation is over), a power loss also what shims and agents had planned (the boot is over).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use everloop_core::event::StopCause;
+use everloop_core::ids::{LoopId, NodeId, TaskId, TurnId};
+use everloop_core::time::Time;
+
+use super::check::Watch;
+use super::disk::{Disk, Loss};
+use super::fault::{Fault, Faults, Plan};
+use super::git::{Git, Tree};
+use super::ledger::{FILE, Ledger};
+use super::perform::Job;
+use super::process::Shim;
+use super::random::Random;
+use super::scenario::{Happening, LoopSetup, Scenario};
+use super::shell::Supervisor;
+use super::trace::Trace;
+
+/// When every simulation begins: 2026-01-01.
+pub const BEGIN: Time = Time(1_767_225_600_000);
+/// More than any healthy run needs; a loop that spins is found by this.
+const MOST_OCCURRENCES: u64 = 400_000;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one, as in FAULTS.md, or a word of its own.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub text: String,
+}
+
+/// Why an occurrence ends early.
+#[derive(Debug)]
+pub enum Halt {
+    /// The supervisor was killed.
+    Kill,
+    /// It gave up by itself: the ledger answered with an error, so that nothing is known any more.
+    GiveUp,
+    /// The power failed.
+    Power(Loss),
+    /// The simulation is over.
+    Violated(Violation),
+}
+
+/// An occurrence may end early.
+pub type Flow<T = ()> = Result<T, Halt>;
+
+/// An error that was injected instead of a step's effect.
+#[derive(Debug)]
+pub struct Injected;
+
+/// Something on the heap.
+#[derive(Clone, Debug)]
+pub(super) enum Occurrence {
+    Boot,
+    Tick(LoopId, u64),
+    Inbox,
+    Work(LoopId, Job),
+    Look(LoopId, TurnId),
+    Deliver(TurnId),
+    Leave,
+    ShimStarts(TurnId),
+    AgentEnds(TurnId, u64),
+    ShimDies(TurnId),
+    Happens(Box<Happening>),
+    Finish,
+}
+
+/// Which process planned it, and until when the plan holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plans {
+    Supervisor(u64),
+    Machine(u64),
+    World,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: u64,
+    order: u64,
+    plans: Plans,
+    what: Occurrence,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// A loop's repository and agent.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// How it was set up; the script may change when the world heals.
+    pub setup: LoopSetup,
+    /// Its repository.
+    pub git: Git,
+    /// The operator's folder, for loops that work in place.
+    pub folder: Tree,
+    /// Its checks did not always tell the truth.
+    pub(super) was_flaky: bool,
+    /// What the folder held when a turn began.
+    pub(super) began: BTreeMap<TurnId, Tree>,
+    /// How often the agent took up a task.
+    pub(super) runs: BTreeMap<TaskId, u32>,
+}
+
+impl Site {
+    /// What the operator has in the end.
+    pub fn result(&self) -> Tree {
+        if self.setup.in_place() { self.folder.clone() } else { self.git.tree(&self.git.target) }
+    }
+}
+
+/// Everything there is.
+pub struct World {
+    pub(super) seed: u64,
+    pub(super) random: Random,
+    pub(super) node: NodeId,
+    pub(super) now_ms: u64,
+    pub(super) wall_ms: i64,
+    heap: BinaryHeap<Reverse<Entry>>,
+    planned: u64,
+    pub(super) incarnation: u64,
+    pub(super) boot: u64,
+    pub(super) late_ms: u64,
+    pub(super) disk: Disk,
+    pub(super) ledger: Ledger,
+    /// The disk may differ from the ledger in memory.
+    pub(super) doubt: bool,
+    pub(super) sites: BTreeMap<LoopId, Site>,
+    pub(super) shims: BTreeMap<TurnId, Shim>,
+    /// Lock files of turns: nobody else may run them.
+    pub(super) locked: BTreeSet<TurnId>,
+    /// Stop requests in turn folders.
+    pub(super) stops: BTreeMap<TurnId, StopCause>,
+    pub(super) supervisor: Option<Supervisor>,
+    pub(super) faults: Faults,
+    pub(super) trace: Trace,
+    pub(super) watch: Watch,
+    /// A person is about to write between a decision and its commit.
+    pub(super) meddling: bool,
+    pub(super) finishing: bool,
+    pub(super) finished: bool,
+    pub(super) to_come: usize,
+    pub(super) limit_ms: u64,
+    pub(super) occurrences: u64,
+}
+
+impl World {
+    /// A world before its first second.
+    pub fn new(scenario: &Scenario, plan: Plan, seed: u64) -> Self {
+        let site = |setup: &LoopSetup| Site {
+            git: Git::new(setup.tree.clone()),
+            folder: setup.tree.clone(),
+            was_flaky: setup.flaky.is_some(),
+            setup: setup.clone(),
+            began: BTreeMap::new(),
+            runs: BTreeMap::new(),
+        };
+        let mut world = Self {
+            seed,
+            random: Random::new(seed),
+            node: NodeId::new("here"),
+            now_ms: 0,
+            wall_ms: 0,
+            heap: BinaryHeap::new(),
+            planned: 0,
+            incarnation: 0,
+            boot: 0,
+            late_ms: 0,
+            disk: Disk::default(),
+            ledger: Ledger::default(),
+            doubt: false,
+            sites: scenario.loops.iter().map(|l| (l.id.clone(), site(l))).collect(),
+            shims: BTreeMap::new(),
+            locked: BTreeSet::new(),
+            stops: BTreeMap::new(),
+            supervisor: None,
+            faults: Faults::new(plan, seed),
+            trace: Trace::default(),
+            watch: Watch::default(),
+            meddling: false,
+            finishing: false,
+            finished: false,
+            to_come: scenario.happenings.len(),
+            limit_ms: scenario.limit_ms,
+            occurrences: 0,
+        };
+        for (at, happening) in &scenario.happenings {
+            world.plan_at(*at, Plans::World, Occurrence::Happens(Box::new(happening.clone())));
+        }
+        world.plan(0, Plans::World, Occurrence::Boot);
+        world
+    }
+
+    /// Runs until all is over.
+    pub(super) fn run(&mut self) -> Result<(), Violation> {
+        self.submit();
+        while let Some(Reverse(next)) = self.heap.pop() {
+            self.occurrences += 1;
+            if !self.holds(next.plans) {
+                continue;
+            }
+            self.late_ms = self.now_ms.saturating_sub(next.at);
+            self.now_ms = self.now_ms.max(next.at);
+            match self.occur(next.what) {
+                Ok(()) => {}
+                Err(Halt::Kill) => self.die(),
+                Err(Halt::GiveUp) => {
+                    self.doubt = true;
+                    self.die();
+                }
+                Err(Halt::Power(loss)) => self.lose_power(loss),
+                Err(Halt::Violated(violation)) => return Err(violation),
+            }
+            self.check()?;
+            if self.finished {
+                return self.check_end();
+            }
+            if self.now_ms > self.limit_ms {
+                return Err(self.never_ended());
+            }
+            if self.occurrences > MOST_OCCURRENCES {
+                return Err(Violation { invariant: "I5", text: "it spins".to_owned() });
+            }
+        }
+        Err(Violation { invariant: "I5", text: "nothing is left to come and not all loops have ended".to_owned() })
+    }
+
+    fn holds(&self, plans: Plans) -> bool {
+        match plans {
+            Plans::Supervisor(incarnation) => self.supervisor.is_some() && incarnation == self.incarnation,
+            Plans::Machine(boot) => boot == self.boot,
+            Plans::World => true,
+        }
+    }
+
+    pub(super) fn plan(&mut self, in_ms: u64, plans: Plans, what: Occurrence) {
+        self.plan_at(self.now_ms + in_ms, plans, what);
+    }
+
+    fn plan_at(&mut self, at: u64, plans: Plans, what: Occurrence) {
+        self.planned += 1;
+        self.heap.push(Reverse(Entry { at, order: self.planned, plans, what }));
+    }
+
+    /// Something the supervisor of now will do.
+    pub(super) fn mine(&mut self, in_ms: u64, what: Occurrence) {
+        self.plan(in_ms, Plans::Supervisor(self.incarnation), what);
+    }
+
+    /// Everything that a sleeping machine does not do is late by this much; timers of the supervisor count boot time.
+    pub(super) fn sleep_ms(&mut self, ms: u64) {
+        let old = std::mem::take(&mut self.heap);
+        for Reverse(mut entry) in old {
+            if matches!(entry.plans, Plans::Machine(_)) || matches!(entry.what, Occurrence::Work(..)) {
+                entry.at += ms;
+            }
+            self.heap.push(Reverse(entry));
+        }
+        self.stand_still(ms);
+    }
+
+    /// Time goes by and nobody does anything; nobody is to be blamed for it.
+    pub(super) fn stand_still(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.watch.stood_still(ms);
+    }
+
+    /// The wall clock.
+    pub(super) fn wall(&self) -> Time {
+        Time(BEGIN.0 + self.now_ms as i64 + self.wall_ms)
+    }
+
+    pub(super) fn say(&mut self, what: &str, detail: &str) {
+        self.trace.say(self.now_ms, what, detail);
+    }
+
+    /// Counts a step and tells what goes wrong at it.
+    fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
+        self.say(name, detail);
+        let fault = self.faults.next()?;
+        self.say("fault", &format!("{fault:?} at step {}", self.faults.steps()));
+        Some(fault)
+    }
+
+    /// A numbered step of the supervisor: the place where it can be killed, and where the step can fail.
+    pub(super) fn step<T>(
+        &mut self,
+        name: &str,
+        detail: &str,
+        effect: impl FnOnce(&mut Self) -> T,
+    ) -> Flow<Result<T, Injected>> {
+        let fault = self.enter(name, detail);
+        match fault {
+            Some(Fault::KillBefore) => return Err(Halt::Kill),
+            Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
+            Some(Fault::Error) => return Ok(Err(Injected)),
+            Some(Fault::Delay(ms)) => self.stand_still(ms),
+            Some(Fault::KillAfter | Fault::PowerAfter(_)) | None => {}
+        }
+        let done = effect(self);
+        match fault {
+            Some(Fault::KillAfter) => Err(Halt::Kill),
+            Some(Fault::PowerAfter(loss)) => Err(Halt::Power(loss)),
+            _ => Ok(Ok(done)),
+        }
+    }
+
+    /// A numbered step of another process: whoever kills the supervisor at this moment does not stop it.
+    pub(super) fn step_beside<T>(
+        &mut self,
+        name: &str,
+        detail: &str,
+        effect: impl FnOnce(&mut Self) -> T,
+    ) -> Flow<Result<T, Injected>> {
+        let fault = self.enter(name, detail);
+        match fault {
+            Some(Fault::KillBefore) => self.die(),
+            Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
+            Some(Fault::Error) => return Ok(Err(Injected)),
+            Some(Fault::Delay(ms)) => self.stand_still(ms),
+            Some(Fault::KillAfter | Fault::PowerAfter(_)) | None => {}
+        }
+        let done = effect(self);
+        match fault {
+            Some(Fault::KillAfter) => self.die(),
+            Some(Fault::PowerAfter(loss)) => return Err(Halt::Power(loss)),
+            _ => {}
+        }
+        Ok(Ok(done))
+    }
+
+    /// The supervisor's process is gone. Shims and agents go on; somebody starts it again.
+    pub(super) fn die(&mut self) {
+        if self.supervisor.is_some() {
+            self.fall();
+            let pause = self.random.between(500, 3_000);
+            self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+        }
+    }
+
+    fn fall(&mut self) {
+        self.say("the supervisor is gone", "");
+        self.supervisor = None;
+        self.incarnation += 1;
+        self.watch.crashes += 1;
+    }
+
+    fn lose_power(&mut self, loss: Loss) {
+        self.say("power loss", &format!("{loss:?}"));
+        self.doubt |= self.disk.is_unsafe(FILE);
+        self.disk.power_loss(loss, &mut self.random);
+        self.fall();
+        self.boot += 1;
+        for shim in self.shims.values_mut() {
+            shim.alive = false;
+            shim.agent = false;
+        }
+        let pause = self.random.between(20_000, 60_000);
+        self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+    }
+
+    pub(super) fn violated<T>(&self, invariant: &'static str, text: impl Into<String>) -> Flow<T> {
+        Err(Halt::Violated(Violation { invariant, text: text.into() }))
+    }
+}
