@@ -24,7 +24,8 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
     }
     // Checks that did not run, or that may have been tampered with, say nothing about the work, in place neither.
-    let unproven = |outcome| Assessment { outcome, keep: false, integrate: false };
+    let believed = in_place && planted::is(Bug::BelievesTamperedChecks);
+    let unproven = |outcome| Assessment { outcome, keep: believed, integrate: false };
     if let Some(why) = &found.error {
         return unproven(Outcome::TaskFailed { why: why.clone() });
     }

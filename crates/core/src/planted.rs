@@ -26,6 +26,9 @@ pub enum Bug {
     TicketEveryTime,
     StopIgnored,
     BackoffMarkerShortens,
+    ReachedWithoutLanding,
+    BelievesTamperedChecks,
+    ForgetsLateMessages,
 }
 
 /// All of them.
@@ -50,6 +53,9 @@ pub const ALL: &[Bug] = &[
     Bug::TicketEveryTime,
     Bug::StopIgnored,
     Bug::BackoffMarkerShortens,
+    Bug::ReachedWithoutLanding,
+    Bug::BelievesTamperedChecks,
+    Bug::ForgetsLateMessages,
 ];
 
 #[cfg(feature = "planted")]

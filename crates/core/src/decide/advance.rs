@@ -80,7 +80,8 @@ impl Step<'_> {
         let (bounds, now) = (&state.spec.bounds, self.ctx.now);
         let exhausted = |bound: &str| Some(Ending::Exhausted { bound: bound.to_owned() });
         // Work that passes but could not be landed (the target moved too often) is not reached yet.
-        if state.board.all_pass() && state.landed.all_pass() {
+        let landed = state.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
+        if state.board.all_pass() && landed {
             return Some(Ending::Reached);
         }
         if let Some(stop) = &state.stop

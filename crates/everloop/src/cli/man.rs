@@ -80,6 +80,7 @@ mod tests {
         for name in ["everloop.1", "everloop-status.1", "everloop-task-add.1", "everloop-guard-release.1"] {
             assert!(names.contains(&name), "{name} in {names:?}");
         }
-        assert!(pages[0].1.contains("keeps coding agents") || pages[0].1.contains("Keeps coding agents"));
+        let main = pages.iter().find(|(name, _)| name == "everloop.1").map(|(_, text)| text.as_str());
+        assert!(main.is_some_and(|text| text.contains("Keeps coding agents")), "{main:?}");
     }
 }

@@ -305,6 +305,9 @@ fn an_upper_layer_can_say_the_same_thing_in_another_way() {
     let resolved = Project::new(toml).good();
     assert_eq!(resolved.agent.argv, ["x"]);
     assert_eq!(resolved.checks.iter().map(|c| c.run.as_str()).collect::<Vec<_>>(), ["new"]);
+    let toml = "[agent.bot]\ncommand = \"bot\"\n[defaults]\nagent_cmd = \"old\"\n\
+        [loop.a]\ngoal = \"g\"\nagent = \"bot\"\nchecks = [\"true\"]\n";
+    assert_eq!(Project::new(toml).good().agent.argv, ["bot"]);
 }
 
 #[test]

@@ -27,10 +27,10 @@ impl Ui {
     /// Asks on stderr; a bare return means yes.
     pub fn agrees(&self, question: &str) -> Result<bool, Failure> {
         let mut stderr = io::stderr().lock();
-        write!(stderr, "{question} [Y/n] ").and_then(|()| stderr.flush())?;
+        write!(stderr, "{} [Y/n] ", self.talk_paint().strong(question)).and_then(|()| stderr.flush())?;
         let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+        let read = io::stdin().lock().read_line(&mut answer)?;
+        Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
     }
 
     /// What listings are drawn with, as of `now`.

@@ -138,9 +138,9 @@ fn set_aside(state: &LoopState, page: &mut Page) {
     for (i, attempt) in state.tries.iter().filter(worth).enumerate() {
         let line = format!("turn {}: {}", attempt.number, clean(&amounts_to(&attempt.outcome)));
         if i == 0 {
-            page.entry("Aside", &line)
+            page.entry("Aside", &line);
         } else {
-            page.more(&line)
+            page.more(&line);
         }
         let pin = attempt.pin.as_deref().unwrap_or_default();
         page.more(&format!("  kept at {pin}  (git show {pin})", pin = clean(pin)));

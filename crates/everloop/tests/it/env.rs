@@ -62,9 +62,9 @@ impl Output {
 impl Env {
     /// An empty home, an empty state folder and an empty project without git.
     pub fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("everloop-it-").tempdir().unwrap();
+        let root = tempfile::Builder::new().prefix("everloop-it-").tempdir().expect("a temporary folder can be made");
         for name in ["home", "project", "tmp"] {
-            fs::create_dir(root.path().join(name)).unwrap();
+            fs::create_dir(root.path().join(name)).expect("a new folder can be filled");
         }
         Self { root, vars: Vec::new() }
     }
@@ -103,8 +103,8 @@ impl Env {
     /// Writes a file of the project.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.project().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        let made = fs::create_dir_all(path.parent().unwrap_or(&path)).and_then(|()| fs::write(&path, text));
+        made.unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 
     /// Writes a shell script of the project that can be executed; returns its path.
@@ -112,7 +112,7 @@ impl Env {
         use std::os::unix::fs::PermissionsExt;
         self.write(name, &format!("#!/bin/sh\n{body}\n"));
         let path = self.project().join(name);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file was just written");
         path.display().to_string()
     }
 
@@ -139,7 +139,7 @@ impl Env {
 
     /// Starts everloop in the project; it is killed when the handle is dropped.
     pub fn spawn(&self, args: &[&str]) -> Background {
-        let mut child = self.command(args).spawn().unwrap();
+        let mut child = self.command(args).spawn().expect("the binary was built for this test");
         let readers = (gather(child.stdout.take()), gather(child.stderr.take()));
         Background { child, readers: Some(readers) }
     }
@@ -149,7 +149,7 @@ impl Env {
     pub fn wait_for(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let end = Instant::now() + DEADLINE;
         while !condition() {
-            assert!(Instant::now() < end, "waited in vain: {what}");
+            assert!(Instant::now() < end, "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
             std::thread::sleep(LOOK);
         }
     }
@@ -211,7 +211,10 @@ pub fn processes_of(state: &Path) -> Vec<i32> {
     let marks =
         ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());
     let own = std::process::id();
-    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let pids = fs::read_dir("/proc")
+        .expect("tests run on Linux")
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let ours = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|b| *b == 0).any(|entry| marks.iter().any(|mark| entry.starts_with(mark)))
@@ -233,7 +236,7 @@ impl Background {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid()), signal).unwrap();
+        kill(Pid::from_raw(self.pid()), signal).expect("it is our child and was not waited for");
     }
 
     /// Waits for its end.
@@ -264,7 +267,7 @@ fn gather(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
 
 #[track_caller]
 fn finish(mut command: Command, what: &str) -> Output {
-    let mut child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{what}: {e}"));
     let (out, err) = (gather(child.stdout.take()), gather(child.stderr.take()));
     let status = wait_for_end(&mut child, what);
     output(status, out, err)
@@ -274,7 +277,7 @@ fn finish(mut command: Command, what: &str) -> Output {
 fn wait_for_end(child: &mut Child, what: &str) -> ExitStatus {
     let end = Instant::now() + DEADLINE;
     loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = child.try_wait().expect("it is our child") {
             return status;
         }
         if Instant::now() > end {
@@ -289,5 +292,6 @@ fn wait_for_end(child: &mut Child, what: &str) -> ExitStatus {
 fn output(status: ExitStatus, out: JoinHandle<String>, err: JoinHandle<String>) -> Output {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Output { code, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+    let text = |reader: JoinHandle<String>| reader.join().expect("a reader does not panic");
+    Output { code, stdout: text(out), stderr: text(err) }
 }

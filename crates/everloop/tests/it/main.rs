@@ -1,13 +1,20 @@
 //! The binary as a user meets it: one file per verb, and `tidy` for the tree itself. `env` is the world of a test.
 
 mod config;
+mod demo;
 mod doctor;
 mod env;
 mod guard;
+mod hostile;
 mod init;
+mod kill;
 mod logs;
+mod readme;
 mod replay;
+mod run;
 mod show;
 mod status;
+mod storm;
 mod task;
 mod tidy;
+mod untouched;

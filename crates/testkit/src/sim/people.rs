@@ -38,11 +38,6 @@ impl World {
 
     /// A transaction of another process; it takes part in no crash. Refusals are the person's problem.
     fn outside(&mut self, ops: &[Op]) -> bool {
-        // Whoever opens the ledger first after a crash mends it.
-        if self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt).is_err() {
-            return false;
-        }
-        self.doubt = false;
         let now = self.wall();
         self.ledger.transact(now, ops, &mut self.disk, &mut self.random).is_ok()
     }
@@ -75,6 +70,11 @@ impl World {
 
     fn happen(&mut self, happening: Happening) -> Flow {
         self.say("happens", &format!("{happening:?}"));
+        // Whoever opens the ledger first after a crash mends it.
+        if let Err(e) = self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt) {
+            return self.violated("durability", format!("the ledger cannot be opened: {e}"));
+        }
+        self.doubt = false;
         match happening {
             Happening::Ask(id, command) => self.ask(&id, &command),
             Happening::Hold(scope) => self.hold(&scope),

@@ -57,6 +57,7 @@ impl World {
         for action in actions {
             if let Action::Spawn { turn, .. } = action {
                 self.prepare(id, turn);
+                self.describe(id, turn);
                 self.shim_starts(turn)?;
             }
         }
@@ -248,15 +249,16 @@ impl World {
             let git = &mut w.sites.get_mut(id).expect("every loop has a site").git;
             let target = git.target.clone();
             if naive {
-                let first = git.get(&commit).and_then(|c| c.parent.clone()).as_ref() == Some(&target);
-                let new = if first { commit } else { git.cherry_pick(&commit, &target, task) };
+                let fits = git.contains(&commit, &target) && commit != target;
+                let new = if fits { commit } else { git.cherry_pick(&commit, &target, task) };
                 return Ok((new, target));
             }
-            if git.has_landed(task) || git.contains(&target, &commit) {
-                return Err(Integration::Done(Integrated::Landed { commit: target }));
-            }
-            if git.contains(&commit, &target) {
+            if git.contains(&commit, &target) && commit != target {
                 return Ok((commit, target));
+            }
+            // It is there already, as itself or in another shape: a crash came before that was written down.
+            if git.contains(&target, &commit) || git.has_landed(task) {
+                return Err(Integration::Done(Integrated::Landed { commit: target }));
             }
             Err(Integration::Moved("somebody committed".to_owned()))
         })?;

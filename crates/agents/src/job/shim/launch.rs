@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{getpid, getppid, pipe2};
 
 use super::super::cgroup::Cgroup;
@@ -70,6 +70,8 @@ fn before_exec(command: &mut Command, door: Option<File>) {
     let shim = getpid();
     let prepare = move || -> io::Result<()> {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // The shim blocks the signals it reads from a descriptor; its command must not inherit that.
+        SigSet::empty().thread_set_mask()?;
         if getppid() != shim {
             // The shim died before the line above: nobody would ever kill us.
             return Err(Errno::ESRCH.into());

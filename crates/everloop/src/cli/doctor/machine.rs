@@ -41,7 +41,7 @@ async fn git(chart: &mut Chart, dir: &Path) {
         Err(e) => chart.fail(format!("git cannot be run: {e}"), install),
         Ok(line) => match version(&line) {
             Some(found) if found < GIT_LEAST => {
-                chart.fail(format!("{line} is older than {}.{}", GIT_LEAST.0, GIT_LEAST.1), install)
+                chart.fail(format!("{line} is older than {}.{}", GIT_LEAST.0, GIT_LEAST.1), install);
             }
             Some(_) => chart.ok(line),
             None => chart.warn(format!("`{line}` does not tell git's version"), install),
@@ -72,11 +72,11 @@ async fn containment(chart: &mut Chart, home: &Home) -> Result<(), Failure> {
             None => chart.ok("jobs are held together by their process tree (no control group may be made here)"),
         },
         Ok((Ended::Exited(exit), _)) => {
-            chart.fail(format!("a trial job did not work: {}", exit.describe()), "is `true` in PATH?")
+            chart.fail(format!("a trial job did not work: {}", exit.describe()), "is `true` in PATH?");
         }
         Ok((Ended::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
         Err(e) => {
-            chart.fail(format!("a trial job could not be run: {e}"), "is the state folder on a disk that allows locks?")
+            chart.fail(format!("a trial job could not be run: {e}"), "is the state folder on a disk that allows locks?");
         }
     }
     match std::fs::remove_dir_all(&dir) {

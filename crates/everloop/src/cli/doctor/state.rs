@@ -117,7 +117,7 @@ fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&Owner>) -> bool
     let open = states.iter().filter(|s| !is_over(s)).count() as u64;
     match supervisor {
         Some(o) => {
-            chart.ok(format!("`everloop {}` supervises since {} (process {})", o.role, here(o.since), o.process.pid))
+            chart.ok(format!("`everloop {}` supervises since {} (process {})", o.role, here(o.since), o.process.pid));
         }
         None if open > 0 => {
             chart.warn(format!("{} not over and no supervisor runs", count(open, "loop")), "everloop up");

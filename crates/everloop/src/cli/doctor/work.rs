@@ -107,7 +107,7 @@ async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy:
         match cleaned {
             Ok(()) => chart.fixed(text),
             Err(e) => {
-                chart.warn(format!("{text}: {e}"), "is its repository still there? if not, remove the folder by hand")
+                chart.warn(format!("{text}: {e}"), "is its repository still there? if not, remove the folder by hand");
             }
         }
     }

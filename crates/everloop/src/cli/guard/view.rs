@@ -178,9 +178,9 @@ mod tests {
         let guards: Guards =
             [(Scope::All, versioned(GuardState::default())), (Scope::Loop(loop_state().id), versioned(cooling))].into();
         insta::assert_snapshot!(lines(&guards, &[loop_state()], &look).join("\n"), @r"
-        SCOPE      STATE               STARTS 1m/1h/1d    SPENT           SET ASIDE
-        all        free                0 0 0              0 calls         -
-        loop:k3f9  cools down, in 60s  1/4 1/100 1/1000   3 calls, $0.30  -
+        SCOPE      STATE               STARTS 1m/1h/1d  SPENT           SET ASIDE
+        all        free                0 0 0            0 calls         -
+        loop:k3f9  cools down, in 60s  1 1/100 1/1000   3 calls, $0.30  -
         loop:k3f9: cools down until 21:01:01 (level 2): starts died young
         ");
     }

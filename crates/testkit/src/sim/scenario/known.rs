@@ -66,7 +66,7 @@ fn one_slot() -> everloop_core::spec::LoopSpec {
 /// The operator commits all the time, so that the work has to be judged again and again.
 fn target_moves() -> Scenario {
     let id = LoopId::new("a");
-    let moves = (1..60).map(|n| (n * 2_500, Happening::OperatorCommits(id.clone())));
+    let moves = (1..300).map(|n| (n * 2_500, Happening::OperatorCommits(id.clone())));
     Scenario { happenings: moves.collect(), ..Scenario::new("the target moves", 2) }
 }
 

@@ -1,0 +1,14 @@
+//! `everloop demo`: the first thing that anybody tries.
+
+use crate::env::Env;
+
+#[test]
+fn the_demo_shows_what_it_promises_and_ends_well() {
+    let env = Env::new();
+    let out = env.run(&["demo"]).ok();
+    for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "alive, running", "sleeps"] {
+        assert!(out.stderr.contains(seen), "`{seen}` is missing:\n{}", out.stderr);
+    }
+    assert!(out.stdout.contains("5 of 5 checks pass"), "{}", out.stdout);
+    assert!(std::fs::read_dir(env.project().parent().unwrap().join("tmp")).unwrap().next().is_none(), "it cleans up");
+}

@@ -1,0 +1,173 @@
+//! The supervisor is killed, again and again, at any moment; the end is the same as if nothing had happened.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::env::{Env, processes_of};
+
+/// Turns of the loop, each of which appends its task's id to a file.
+const TURNS: usize = 30;
+/// Kills in all; most fall into the work, the rest into starts and recoveries.
+const KILLS: u32 = 200;
+
+fn args() -> Vec<String> {
+    let check = format!("test $(wc -l < ids) -ge {TURNS}");
+    let agent = "sh -c 'sleep 0.05; echo $EVERLOOP_TASK >> ids'";
+    ["run", "count", "--check", &check, "--agent-cmd", agent, "--gap", "0"].map(str::to_owned).to_vec()
+}
+
+fn world() -> Env {
+    let env = Env::new().git();
+    env.write("ids", "");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "ids"]);
+    env
+}
+
+/// Ids without the loop's own, which is drawn at random.
+fn numbers(env: &Env) -> Vec<String> {
+    env.read("ids").lines().map(|l| l.rsplit_once('-').unwrap().1.to_owned()).collect()
+}
+
+fn trailers(env: &Env) -> Vec<String> {
+    let log = env.git_run(&["log", "--format=%(trailers:key=Task-Id,valueonly,separator=%x2C)", "main"]);
+    log.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn two_hundred_kills_change_nothing() {
+    let args = args();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let calm = world();
+    calm.run(&args).ok();
+
+    let env = world();
+    let mut kills = 0;
+    let mut seed = 7;
+    while kills < KILLS {
+        seed = everloop_core::jitter::mix(seed, 1);
+        let mut run = env.command(&args);
+        run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = run.spawn().unwrap();
+        // Any moment from the first instruction to a few turns later.
+        let end = Instant::now() + Duration::from_micros(seed % 120_000);
+        while Instant::now() < end && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let ended = child.try_wait().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if ended.is_some() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills >= KILLS, "the loop ended after {kills} kills already; make it longer or the moments shorter");
+    env.run(&args).ok();
+
+    assert_eq!(numbers(&env), numbers(&calm), "equal to the uninterrupted run");
+    let trailers = trailers(&env);
+    assert_eq!(trailers.len(), trailers.iter().collect::<BTreeSet<_>>().len(), "each task landed once");
+    env.wait_for("nothing of a turn is left", || processes_of(&env.state()).is_empty());
+    let said = env.run(&["replay"]).ok().stdout;
+    assert!(said.contains("equal"), "{said}");
+    assert_eq!(env.git_run(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_turn_outlives_its_supervisor_and_is_adopted() {
+    let env = Env::new().git();
+    let agent = "sh -c 'touch ../begun-$EVERLOOP_TURN; while ! test -f '$GO'; do sleep 0.02; done; touch done'";
+    let go = env.project().parent().unwrap().join("go");
+    let agent = agent.replace("'$GO'", &go.display().to_string());
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"];
+    let run = env.spawn(&args);
+    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for("the agent is at work", || {
+        processes_of(&env.state()).iter().any(|pid| *pid != run.pid() && is_shell_of_agent(*pid))
+    });
+    run.signal(Signal::SIGKILL);
+    run.wait();
+    let second = env.spawn(&args);
+    env.wait_for("it was found", || env.run(&["logs"]).stdout.contains("alive"));
+    std::fs::write(&go, "").unwrap();
+    second.wait().ok();
+    let state = env.the_loop();
+    assert_eq!((state["started"].as_u64(), state["tally"]["lost"].as_u64()), (Some(1), Some(0)), "{state}");
+}
+
+fn is_shell_of_agent(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.starts_with("sh\0-c"))
+}
+
+#[test]
+fn a_second_supervisor_says_so_and_exits() {
+    let env = Env::new();
+    let up = env.spawn(&["up"]);
+    env.wait_for("it supervises", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");
+    let second = env.run(&["up"]).exits(1);
+    assert!(second.stderr.contains("already supervises") && second.stderr.contains("hint:"), "{}", second.stderr);
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
+    env.run(&["down"]).exits(6);
+}
+
+#[test]
+fn a_second_terminal_follows_and_takes_over() {
+    let env = Env::new().git();
+    let first = env.spawn(&["run", "one", "--check", "test -f never", "--agent-cmd", "sleep 60", "--gap", "0"]);
+    env.wait_for("the first runs", || env.run(&["status"]).stdout.contains("running"));
+    let agent = "sh -c 'sleep 0.5; touch two'";
+    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
+    let two_runs = || {
+        let status = env.run(&["status", "--json"]).json();
+        status["loops"].as_array().unwrap().iter().any(|l| l["name"] == "two" && l["phase"] == "running")
+    };
+    env.wait_for("the first process runs the second loop, too", two_runs);
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    second.wait().ok();
+    assert!(env.git_run(&["ls-tree", "--name-only", "main"]).contains("two"));
+}
+
+#[test]
+fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
+    let env = Env::new().git();
+    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];
+    let run = env.spawn(&args);
+    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    run.signal(Signal::SIGINT);
+    env.wait_for("the wish is noted", || env.run(&["logs"]).stdout.contains("asked it to stop"));
+    assert!(env.run(&["status"]).stdout.contains("running"), "the turn goes on");
+    let begun = Instant::now();
+    run.signal(Signal::SIGINT);
+    run.wait().exits(130);
+    assert!(begun.elapsed() < Duration::from_secs(8), "the agent got its signal, it was not killed at the end of the grace");
+    env.wait_for("nothing is left", || processes_of(&env.state()).is_empty());
+    let again = env.spawn(&args);
+    env.wait_for("the same command goes on", || env.run(&["status"]).stdout.contains("running"));
+    again.signal(Signal::SIGTERM);
+    again.wait().exits(143);
+    assert_eq!(env.the_loop()["turns"], 0, "an interrupted turn does not count");
+}
+
+#[test]
+fn a_closed_terminal_ends_nothing() {
+    let env = Env::new().git();
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sh -c 'sleep 1; touch done'"]);
+    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    run.signal(Signal::SIGHUP);
+    run.wait().ok();
+}
+
+#[test]
+fn detached_it_goes_on_without_us() {
+    let env = Env::new().git();
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0", "--detach", "--json"];
+    let told = env.run(&args).ok().json();
+    assert_eq!(told["detached"], true);
+    env.wait_for("it is reached", || env.run(&["status", "--json"]).json()["loops"][0]["phase"] == "reached");
+    env.run(&["down"]).ok();
+}

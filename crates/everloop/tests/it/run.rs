@@ -1,0 +1,214 @@
+//! `everloop run`: what a person sees when a goal is handed over.
+
+use crate::env::Env;
+
+const DONE: [&str; 6] = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done"];
+
+/// The arguments of `run` with an agent that is a line of shell.
+fn sh<'a>(goal: &'a str, check: &'a str, agent: &'a str, more: &[&'a str]) -> Vec<String> {
+    let agent = format!("sh -c '{agent}'");
+    let mut args: Vec<String> = ["run", goal, "--check", check, "--agent-cmd", &agent].map(str::to_owned).to_vec();
+    args.extend(more.iter().map(|m| (*m).to_owned()));
+    args
+}
+
+fn words(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn one_turn_reaches_the_goal_and_lands_on_the_branch() {
+    let env = Env::new().git();
+    let out = env.run(&DONE).ok();
+    assert!(out.stdout.contains("1 turn with progress"), "{}", out.stdout);
+    assert_eq!(env.git_run(&["status", "--porcelain"]), "", "the work tree is clean");
+    assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "README\ndone\n");
+    assert_eq!(env.git_run(&["rev-list", "--count", "main"]).trim(), "2");
+    assert_eq!(env.git_run(&["branch", "--format=%(refname)"]).trim(), "refs/heads/main", "no branch of ours");
+    assert_eq!(env.git_run(&["worktree", "list"]).lines().count(), 1, "no worktree of ours is left");
+    env.run(&["replay"]).ok();
+}
+
+#[test]
+fn a_repository_without_a_commit() {
+    let env = Env::new().git_unborn();
+    env.run(&DONE).ok();
+    assert_eq!(env.git_run(&["status", "--porcelain"]), "");
+    assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "done\n");
+}
+
+#[test]
+fn a_folder_without_git() {
+    let env = Env::new();
+    let out = env.run(&DONE).ok();
+    assert!(out.stderr.contains("directly in"), "it says where it works: {}", out.stderr);
+    assert!(env.project().join("done").exists());
+    assert_eq!(std::fs::read_dir(env.project()).unwrap().count(), 1, "nothing else is left in the folder");
+}
+
+#[test]
+fn an_agent_that_only_says_so_never_succeeds() {
+    let env = Env::new().git();
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "echo all done", "-n", "3", "--gap", "0"];
+    let out = env.run(&args).exits(3);
+    assert!(out.stdout.contains("3 no-op turns"), "{}", out.stdout);
+    assert!(out.stderr.contains("without a minimum gap"), "--gap 0 is said aloud: {}", out.stderr);
+}
+
+#[test]
+fn an_agent_that_edits_the_check_is_refused_and_its_edit_is_kept() {
+    let env = Env::new().git();
+    env.write("check.sh", "test -f done\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "check"]);
+    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "2", "--gap", "0"]))).exits(3);
+    assert!(out.stdout.contains("2 refused turns"), "{}", out.stdout);
+    assert_eq!(env.read("check.sh"), "test -f done\n");
+    let pins = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
+    let pin = pins.lines().find(|r| r.ends_with("-1/1")).expect("the attempt is pinned").to_owned();
+    assert_eq!(env.git_run(&["show", &format!("{pin}:check.sh")]), "true\n");
+}
+
+#[test]
+fn without_git_an_edited_check_is_put_back() {
+    let env = Env::new();
+    env.write("check.sh", "test -f done\n");
+    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "1", "--gap", "0"]))).exits(3);
+    assert!(out.stdout.contains("1 refused turn"), "{}", out.stdout);
+    assert_eq!(env.read("check.sh"), "test -f done\n");
+}
+
+#[test]
+fn an_ignored_file_that_an_agent_plants_proves_nothing() {
+    let env = Env::new().git();
+    env.write(".gitignore", "done\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "ignore"]);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "-n", "1", "--gap", "0"]).exits(3);
+}
+
+#[test]
+fn work_that_breaks_another_check_is_set_aside() {
+    let env = Env::new().git();
+    let mut args = sh("x", "test -f README", "rm README", &["-n", "1", "--gap", "0"]);
+    args.extend(["--check", "test -f never"].map(str::to_owned));
+    let out = env.run(&words(&args)).exits(3);
+    assert!(out.stdout.contains("regressed"), "{}", out.stdout);
+    assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "README\n");
+}
+
+#[test]
+fn progress_lands_step_by_step_and_only_when_reached_if_asked() {
+    let agent = "if test -f one; then touch two; else touch one; fi";
+    for (policy, commits) in [("progress", "2"), ("reached", "1")] {
+        let env = Env::new().git();
+        let mut args = sh("x", "test -f one", agent, &["-n", "1", "--gap", "0", "--integrate", policy]);
+        args.extend(["--check", "test -f two"].map(str::to_owned));
+        env.run(&words(&args)).exits(3);
+        assert_eq!(env.git_run(&["rev-list", "--count", "main"]).trim(), commits, "{policy}");
+        env.run(&words(&args)).ok();
+        assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "README\none\ntwo\n", "{policy}");
+    }
+}
+
+#[test]
+fn a_goal_that_is_reached_already_starts_nothing() {
+    let env = Env::new().git();
+    let out = env.run(&["run", "x", "--check", "test -f README", "--agent-cmd", "touch never"]).ok();
+    assert!(!out.stderr.contains("turn 1 started"), "{}", out.stderr);
+}
+
+#[test]
+fn the_minimum_gap_applies_without_any_configuration() {
+    let env = Env::new().git();
+    let _run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "true"]);
+    env.wait_for("the loop waits for the gap", || {
+        let why = env.run(&["why"]).stdout;
+        why.contains("at least 15s lie between two starts") && why.contains("[guard.gap]")
+    });
+    assert_eq!(env.the_loop()["started"], 1);
+}
+
+#[test]
+fn the_prompt_arrives_by_argument_by_file_and_on_stdin() {
+    for (agent, how) in [
+        ("cp {prompt_file} got", "file"),
+        ("tee got", "stdin"),
+        ("sh -c 'printf %s \"$1\" > got' sh {prompt}", "argument"),
+    ] {
+        let env = Env::new();
+        env.run(&["run", "greet $(touch pwned) `x`", "--check", "test -f got", "--agent-cmd", agent]).ok();
+        let got = env.read("got");
+        assert!(got.contains("greet $(touch pwned) `x`") && got.contains("test -f got"), "{how}: {got}");
+        assert!(!env.project().join("pwned").exists(), "{how}: the goal was executed");
+    }
+}
+
+#[test]
+fn a_prompt_inside_shell_code_is_refused() {
+    let env = Env::new();
+    let args = ["run", "x", "--check", "true", "--agent-cmd", "sh -c 'agent \"{prompt}\"'"];
+    let out = env.run(&args);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("$1"), "the hint shows the safe way: {}", out.stderr);
+}
+
+#[test]
+fn the_environment_is_cleared_and_named_secrets_are_redacted() {
+    let env = Env::new().var("OUTER_SECRET", "hidden-from-agents").var("MY_TOKEN", "s3cr3t-t0k3n-value");
+    let agent = "env > seen; echo the token is $MY_TOKEN; touch done";
+    let mut args = sh("x", "test -f done", agent, &["--gap", "0"]);
+    args.extend(["--env", "MY_TOKEN"].map(str::to_owned));
+    let out = env.run(&words(&args)).ok();
+    let seen = env.read("seen");
+    assert!(seen.contains("MY_TOKEN=s3cr3t") && !seen.contains("OUTER_SECRET") && !seen.contains("EVERLOOP_STATE_DIR"));
+    assert!(seen.contains("EVERLOOP_TASK=") && seen.contains("EVERLOOP_TURN="));
+    let turn = env.the_loop()["tries"][0]["turn"].as_str().unwrap().to_owned();
+    let shown = env.run(&["logs", "--turn", &turn]).ok().stdout;
+    assert!(shown.contains("the token is [redacted:MY_TOKEN]"), "{shown}");
+    assert!(!out.stderr.contains("s3cr3t") && !out.stdout.contains("s3cr3t"));
+    let grep = std::process::Command::new("grep").args(["-ral", "s3cr3t-t0k3n-value"]).arg(env.state()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "the secret is in the state folder");
+}
+
+#[test]
+fn a_task_from_the_board_is_what_the_turn_is_about() {
+    let env = Env::new().git();
+    let turn = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]);
+    turn.exits(3);
+    env.run(&["task", "add", "mind the gap", "--prompt", "between train and platform", "--loop", "x"]).ok();
+    env.run(&words(&sh("x", "test -f done", "true", &[]))[..0]).exits(2);
+    let prompt_of = sh("y", "test -f done", "cat > done", &["--gap", "0"]);
+    env.run(&words(&prompt_of)).ok();
+    assert!(!env.read("done").contains("mind the gap"), "another loop's task");
+    env.run(&["resume", "x", "-n", "1"]).ok();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "0"]).ok();
+}
+
+#[test]
+fn bounds_end_the_loop_and_resume_goes_on() {
+    let env = Env::new().git();
+    let base = ["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "0"];
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    env.run(&with(&["--max-time", "1ms"])).exits(3);
+    env.run(&with(&["--max-calls", "2", "--new"])).exits(3);
+    assert_eq!(env.the_loop()["spent"]["calls"], 2);
+    let refused = env.run(&["resume"]).exits(2);
+    assert!(refused.stderr.contains("used up its limit on calls"), "{}", refused.stderr);
+}
+
+#[test]
+fn typos_get_hints() {
+    let env = Env::new();
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["run"], 2, "everloop run \"GOAL\""),
+        (&["run", "x", "--agent-cmd", "true"], 2, "--check"),
+        (&["run", "x", "--check", "true"], 2, "--agent-cmd"),
+        (&["run", "x", "--check", "true", "--agent-cmd", "true", "--gap", "soon"], 2, "15s"),
+        (&["statsu"], 2, "status"),
+    ];
+    for (args, code, hint) in cases {
+        let out = env.run(args).exits(code);
+        assert!(out.stderr.contains(hint), "{args:?}: {}", out.stderr);
+    }
+}

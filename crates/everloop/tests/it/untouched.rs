@@ -1,0 +1,98 @@
+//! What is the operator's stays the operator's: tree, index, stash, branches, configuration.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::env::Env;
+
+/// Everything in the project, byte for byte, except objects and what lies under our own names.
+fn contents(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(folder) = todo.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            let ours = ["refs/everloop", "logs/refs/everloop", "worktrees", "objects"];
+            if ours.iter().any(|o| name.starts_with(&format!(".git/{o}"))) {
+                continue;
+            }
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                todo.push(path);
+            } else {
+                let bytes = if meta.is_symlink() { Vec::new() } else { fs::read(&path).unwrap() };
+                found.insert(name, (meta.permissions().mode(), bytes));
+            }
+        }
+    }
+    found
+}
+
+/// A repository with everything that could be disturbed.
+fn busy() -> Env {
+    let env = Env::new().git();
+    env.write("src/a.txt", "one\n");
+    env.write("src/b.txt", "two\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "files"]);
+    env.git_run(&["branch", "other"]);
+    env.write("src/a.txt", "stashed\n");
+    env.git_run(&["stash", "-q"]);
+    env.write("src/a.txt", "changed, staged\n");
+    env.git_run(&["add", "src/a.txt"]);
+    env.write("src/a.txt", "changed again, not staged\n");
+    env.write("untracked.txt", "mine\n");
+    env.git_run(&["config", "custom.key", "value"]);
+    // The index is refreshed by any look; after this one there is nothing left to refresh.
+    env.git_run(&["status"]);
+    env
+}
+
+#[test]
+fn a_dirty_tree_is_byte_identical_before_and_after() {
+    let env = busy();
+    let before = contents(&env.project());
+    let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    let after = contents(&env.project());
+    let changed: Vec<&String> = after.keys().chain(before.keys()).filter(|k| before.get(*k) != after.get(*k)).collect();
+    assert_eq!(changed, Vec::<&String>::new(), "something of the operator's was touched");
+    assert!(out.stdout.contains("git") && out.stdout.contains("merge --ff-only"), "it says how to take the work: {}", out.stdout);
+    let work = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop/*/work"]);
+    assert!(env.git_run(&["ls-tree", "--name-only", work.trim()]).contains("done"));
+}
+
+#[test]
+fn a_turn_that_is_refused_or_fails_leaves_no_trace_either() {
+    let env = busy();
+    let before = contents(&env.project());
+    let agent = "sh -c 'rm -rf src; git stash drop; echo x > README; exit 3'";
+    env.run(&["run", "x", "--check", "test -f never", "--agent-cmd", agent, "-n", "1", "--gap", "0"]).exits(3);
+    let mut after = contents(&env.project());
+    // The agent ran `git stash drop` in its worktree, where stashes are shared: that is the agent's deed, not ours.
+    let mut before = before;
+    for side in [&mut before, &mut after] {
+        side.retain(|name, _| !name.contains("stash") && !name.ends_with("ORIG_HEAD"));
+    }
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    assert!(before == after, "something of the operator's was touched");
+}
+
+#[test]
+fn the_state_folder_is_private() {
+    let env = Env::new().git();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    let mut todo = vec![env.state()];
+    while let Some(path) = todo.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let inside_private = path != env.state() && meta.is_dir();
+        if !inside_private {
+            assert_eq!(meta.permissions().mode() & 0o077, 0, "{} can be read by others", path.display());
+        }
+        if meta.is_dir() && !path.ends_with("work") {
+            todo.extend(fs::read_dir(path).unwrap().flatten().map(|e| e.path()));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Every scenario × every step × every kind of fault; the end is always that of the run in which nothing went wrong.
+
+use everloop_testkit::sim::fault::{EVERY, Fault, Plan};
+use everloop_testkit::sim::run::{Report, run};
+use everloop_testkit::sim::scenario::{Scenario, known};
+
+use super::{in_parallel, must_be_clean};
+
+const SEED: u64 = 0;
+/// A second crash is tried at each of so many steps after the first: all of a recovery and what follows it.
+const SECOND: u64 = 9;
+
+fn must_end_alike(what: &str, report: &Report, calm: &Report) {
+    must_be_clean(what, report);
+    assert_eq!(report.results, calm.results, "{what}: the end differs from an uninterrupted run");
+    for (id, ending) in &report.endings {
+        let (is, was) = (std::mem::discriminant(ending), std::mem::discriminant(&calm.endings[id]));
+        assert_eq!(is, was, "{what}: loop {id} ended differently: {ending:?}");
+    }
+}
+
+fn calm(scenario: &Scenario) -> Report {
+    let calm = run(scenario, Plan::Calm, SEED);
+    must_be_clean(&scenario.name, &calm);
+    calm
+}
+
+#[test]
+fn a_fault_at_every_step_changes_nothing_about_the_end() {
+    let scenarios = known();
+    assert!(scenarios.len() >= 8);
+    let mut points = Vec::new();
+    for scenario in &scenarios {
+        let calm = calm(scenario);
+        points.extend((1..=calm.steps).map(|step| (scenario.clone(), step, calm.clone())));
+    }
+    in_parallel(&points, |(scenario, step, calm)| {
+        for fault in EVERY {
+            let what = format!("{}, {fault:?} at step {step}", scenario.name);
+            must_end_alike(&what, &run(scenario, Plan::At(vec![(*step, fault)]), SEED), calm);
+        }
+    });
+}
+
+#[test]
+fn a_second_crash_during_recovery_changes_nothing_either() {
+    let scenarios: Vec<Scenario> = known().into_iter().take(3).collect();
+    let mut points = Vec::new();
+    for scenario in &scenarios {
+        let calm = calm(scenario);
+        points.extend((1..=calm.steps).map(|step| (scenario.clone(), step, calm.clone())));
+    }
+    in_parallel(&points, |(scenario, step, calm)| {
+        for later in 1..=SECOND {
+            let plan = vec![(*step, Fault::KillAfter), (step + later, Fault::KillAfter)];
+            let what = format!("{}, killed at steps {step} and {}", scenario.name, step + later);
+            must_end_alike(&what, &run(scenario, Plan::At(plan), SEED), calm);
+        }
+    });
+}
