@@ -137,6 +137,7 @@ impl Session {
     }
 
     /// The ledger, to read only; `None` when nothing was ever written.
+    #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn reader(&self, home: &Home) -> Result<Option<Sqlite>, Failure> {
         match Sqlite::open(&home.database(), Mode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
@@ -146,6 +147,7 @@ impl Session {
     }
 
     /// The ledger, to write.
+    #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn writer(&self, home: &Home) -> Result<Sqlite, Failure> {
         Ok(Sqlite::open(&home.database(), Mode::ReadWrite)?)
     }
@@ -178,8 +180,12 @@ fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopSta
     match (exact, begins.as_slice()) {
         (Some(i), _) | (None, &[i]) => Ok(all.into_iter().nth(i).expect("the position was just found")),
         (None, []) if ids.is_empty() => Err(no_loops()),
-        (None, []) => Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", ")))),
-        (None, _) => Err(Failure::usage(format!("`{word}` fits several loops")).hint(format!("there are: {}", ids.join(", ")))),
+        (None, []) => {
+            Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", "))))
+        }
+        (None, _) => {
+            Err(Failure::usage(format!("`{word}` fits several loops")).hint(format!("there are: {}", ids.join(", "))))
+        }
     }
 }
 
@@ -201,7 +207,8 @@ fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, L
 }
 
 fn no_loops() -> Failure {
-    Failure::usage("there is no loop yet").hint("start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'")
+    Failure::usage("there is no loop yet")
+        .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'")
 }
 
 /// Does what was typed.
@@ -225,7 +232,7 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
 
 fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
     match verb {
-        Verb::Run(args) => run::run(*args, session),
+        Verb::Run(args) => run::run(&args, session),
         Verb::Up(args) => up::up(&args, session),
         Verb::Down(args) => down::down(&args, session),
         Verb::Status(args) => status::status(&args, session),
@@ -233,7 +240,7 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Logs(args) => logs::logs(&args, session),
         Verb::Show(args) => show::show(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
-        Verb::Resume(args) => resume::resume(args, session),
+        Verb::Resume(args) => resume::resume(&args, session),
         Verb::Stop(args) => stop::stop(&args, session),
         Verb::Steer(args) => steer::steer(args, session),
         Verb::Wake(args) => wake::wake(&args, session),

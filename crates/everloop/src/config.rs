@@ -1,6 +1,6 @@
 //! everloop.toml and everything that is laid over it. Owns which value wins and where it came from.
 //!
-//! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values
+//! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values; [`shell`]: commands that need one
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`show`]: its values and their origins
@@ -21,6 +21,7 @@ mod overrides;
 mod read;
 mod resolve;
 mod schema;
+mod shell;
 mod show;
 #[cfg(test)]
 mod tests;

@@ -117,10 +117,8 @@ impl Home {
         let process = Identity::current().map_err(|e| cannot("lock", &self.root, &e))?;
         let owner = Owner { process, role: role.to_owned(), since: now };
         let text = serde_json::to_string(&owner).expect("an owner is plain data and always has a JSON form");
-        let written = lock
-            .set_len(0)
-            .and_then(|()| lock.seek(SeekFrom::Start(0)))
-            .and_then(|_| lock.write_all(text.as_bytes()));
+        let written =
+            lock.set_len(0).and_then(|()| lock.seek(SeekFrom::Start(0))).and_then(|_| lock.write_all(text.as_bytes()));
         written.map_err(|e| cannot("write", &self.root.join("supervisor.lock"), &e))?;
         Ok(Ok(Ownership { _lock: lock }))
     }

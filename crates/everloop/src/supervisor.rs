@@ -10,6 +10,7 @@ use everloop_agents::job::Shim;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
 use everloop_core::event::Event;
+use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::state::{LoopState, Phase, STATE_VERSION};
 use everloop_core::time::Time;
@@ -24,8 +25,8 @@ use crate::home::{Home, Ownership};
 mod bell;
 mod clock;
 mod commit;
-mod inbox;
 mod errand;
+mod inbox;
 mod judge;
 mod life;
 mod perform;
@@ -166,7 +167,7 @@ impl Supervisor {
             let nap = self.nap(watcher);
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
-                () = bell.rung() => self.look_around(watcher).await?,
+                () = bell.rung() => self.woken(watcher).await?,
                 () = sleep(nap) => self.tick(asleep + nap, watcher).await?,
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
@@ -197,6 +198,22 @@ impl Supervisor {
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
         let next = timers.chain(pulse).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
+    }
+
+    /// Somebody changed something: a command, a new loop, the guard, a task.
+    async fn woken(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.look_around(watcher).await?;
+        self.tick_waiting(|_| true, watcher).await
+    }
+
+    /// Lets loops that wait for one of these rules ask again.
+    async fn tick_waiting(&mut self, rule: impl Fn(&str) -> bool, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let waits = |s: &Slot| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
+        let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id.clone()).collect();
+        for id in hopeful {
+            self.handle(&id, &Input::Tick, watcher).await?;
+        }
+        Ok(())
     }
 
     /// Reads the box and picks up loops that are new.
@@ -233,19 +250,18 @@ impl Supervisor {
         }
         self.handle(&answer.id, &answer.input, watcher).await?;
         // A slot may have come free for another loop.
-        let waiting = |s: &Slot| matches!(&s.state.phase, Phase::Waiting { reason, .. } if reason.rule == everloop_core::guard::permit::SLOTS);
-        let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waiting(s)).map(|(id, _)| id.clone()).collect();
-        for id in hopeful {
-            self.handle(&id, &Input::Tick, watcher).await?;
-        }
-        Ok(())
+        self.tick_waiting(|rule| rule == SLOTS, watcher).await
     }
 
     async fn tick(&mut self, due: Time, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let now = self.clock.now();
         let late = now.since(due);
-        let due: Vec<LoopId> =
-            self.slots.iter().filter(|(_, s)| s.wake_at.is_some_and(|at| at <= now)).map(|(id, _)| id.clone()).collect();
+        let due: Vec<LoopId> = self
+            .slots
+            .iter()
+            .filter(|(_, s)| s.wake_at.is_some_and(|at| at <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in due {
             self.handle(&id, &Input::Tick, watcher).await?;
         }
@@ -262,12 +278,12 @@ impl Supervisor {
         self.ended_by = Some(interrupt);
         let ids: Vec<LoopId> = self.slots.keys().cloned().collect();
         let gentle = interrupt == Interrupt::Int && self.until == Until::LoopsEnd;
+        self.draining |= !gentle || self.interrupts > 2;
         for id in ids {
             let input = match self.interrupts {
                 1 | 2 if gentle => inbox::stop_command(self.interrupts == 2),
                 _ => Input::Shutdown,
             };
-            self.draining = !gentle || self.interrupts > 2;
             self.handle(&id, &input, watcher).await?;
         }
         if self.draining && self.interrupts > 2 {
@@ -287,7 +303,8 @@ pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
         return Err(broken(format!("format {version} is newer than this everloop understands ({STATE_VERSION})"))
             .hint("use the everloop that wrote it, or a newer one"));
     }
-    serde_json::from_value(value).map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
+    serde_json::from_value(value)
+        .map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
 }
 
 /// This machine's name.
@@ -305,7 +322,11 @@ struct Signals {
 impl Signals {
     fn listen() -> Result<Self, Failure> {
         let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
-        Ok(Self { int: on(SignalKind::interrupt())?, term: on(SignalKind::terminate())?, hup: on(SignalKind::hangup())? })
+        Ok(Self {
+            int: on(SignalKind::interrupt())?,
+            term: on(SignalKind::terminate())?,
+            hup: on(SignalKind::hangup())?,
+        })
     }
 
     /// A closed terminal (SIGHUP) ends nothing: the loop goes on.

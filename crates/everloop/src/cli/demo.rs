@@ -67,7 +67,9 @@ impl Stage<'_> {
         let mut first = self.start(&project)?;
         let killed = self.watch(&mut first, Some(KILLED_TURN))?;
         if killed.is_none() {
-            self.say("The supervisor was killed with SIGKILL in the middle of a turn. Starting the same command again:");
+            self.say(
+                "The supervisor was killed with SIGKILL in the middle of a turn. Starting the same command again:",
+            );
             let mut second = self.start(&project)?;
             let code = self.watch(&mut second, None)?;
             return self.finish(&mut second, code);

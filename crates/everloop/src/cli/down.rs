@@ -28,8 +28,11 @@ pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let begun = Instant::now();
     while home.is_owned() {
         if begun.elapsed() > args.timeout {
-            return Err(Failure::failed(format!("process {} is still there after {:?}", owner.process.pid, args.timeout))
-                .hint(format!("look at it, or kill it: kill -9 {}; nothing is lost by that", owner.process.pid)));
+            return Err(Failure::failed(format!(
+                "process {} is still there after {:?}",
+                owner.process.pid, args.timeout
+            ))
+            .hint(format!("look at it, or kill it: kill -9 {}; nothing is lost by that", owner.process.pid)));
         }
         std::thread::sleep(LOOK);
     }

@@ -6,7 +6,6 @@
 use everloop_core::action::Command;
 use everloop_core::event::Event;
 use everloop_core::guard::{Freeze, Scope};
-use everloop_core::ids::LoopId;
 use everloop_core::op::{Op, Refusal};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
@@ -195,7 +194,7 @@ fn known(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Fail
     let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];
     all.extend(loops.iter().map(|s| Scope::Account(s.spec.agent.account.clone())));
     all.extend(ledger.guards()?.into_keys());
-    all.extend(loops.iter().filter(|s| !is_over(s)).map(|s| Scope::Loop(LoopId::new(s.id.as_str()))));
+    all.extend(loops.iter().filter(|s| !is_over(s)).map(|s| Scope::Loop(s.id.clone())));
     if matches!(scope, Scope::Loop(_)) || all.contains(&scope) {
         return Ok(scope);
     }

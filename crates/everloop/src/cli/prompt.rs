@@ -1,12 +1,11 @@
 //! `everloop prompt`: the prompt that the next turn would get.
 
-use everloop_core::op::TaskState;
-use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
-use serde_json::json;
-
-use everloop_core::op::TaskRow;
+use everloop_core::ids::TaskId;
+use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
+use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use serde_json::json;
 
 use super::Session;
 use crate::error::{Code, Failure};
@@ -72,6 +71,6 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
 /// The number and the task that the next turn will have.
 fn look_ahead(state: &mut LoopState, task: Option<&TaskRow>) {
     state.started += 1;
-    let own = everloop_core::ids::TaskId::of_loop(&state.id, state.task_number + 1);
+    let own = TaskId::of_loop(&state.id, state.task_number + 1);
     state.task = Some(task.map_or(own, |row| row.task.id.clone()));
 }

@@ -22,12 +22,12 @@ pub struct Args {
     max_time: Option<std::time::Duration>,
 }
 
-pub fn resume(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn resume(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.writer(&home)?;
     let (row, state) = session.find_loop(&ledger, args.id.as_deref())?;
     drop(ledger);
-    let bounds = new_bounds(&state, &args)?;
+    let bounds = new_bounds(&state, args)?;
     let (_, taker) = send::send(session, Some(row.id.as_str()), &Command::Resume { bounds })?;
     send::tell(session, &row.id, "goes on", taker)?;
     Ok(Code::Ok)

@@ -26,7 +26,9 @@ pub use create::add_configured;
 /// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after the running turn, twice
 /// stops the agent; running the same command again goes on where it was.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}' -n 20")]
+#[command(
+    after_help = "Example:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}' -n 20"
+)]
 pub struct Args {
     /// What is to be reached; without it, the loop of everloop.toml is run
     goal: Option<String>,
@@ -126,25 +128,28 @@ impl Args {
     }
 }
 
-pub fn run(args: Args, session: &mut Session) -> Result<Code, Failure> {
-    let wanted = create::resolve(&args, session)?;
+pub fn run(args: &Args, session: &Session) -> Result<Code, Failure> {
+    let wanted = create::resolve(args, session)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let (state, origin) = create::find_or_create(&wanted, &args, session, &home, &mut ledger)?;
-    announce(session, &state, &wanted, &origin)?;
+    let (state, origin) = create::find_or_create(&wanted, args, session, &home, &mut ledger)?;
+    announce(session, &state, &wanted, origin);
     if args.detach {
         return detach(session, &home, &mut ledger, &state);
     }
     if origin == create::Origin::Resumed {
         wake_up(session, &mut ledger, &state, &wanted)?;
     }
-    attend(&args, session, &home, &state.id)
+    attend(args, session, &home, &state.id)
 }
 
 /// A loop that ended before its goal (stopped, exhausted) goes on with the bounds of this command.
 fn wake_up(session: &Session, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
     let mut bounds = wanted.bounds.clone();
-    if matches!(&state.phase, Phase::Ended { ending: Ending::Exhausted { .. } | Ending::Stopped { .. } | Ending::Failed { .. }, .. }) {
+    if matches!(
+        &state.phase,
+        Phase::Ended { ending: Ending::Exhausted { .. } | Ending::Stopped { .. } | Ending::Failed { .. }, .. }
+    ) {
         bounds.max_turns = bounds.max_turns.map(|n| n.max(1).saturating_add(state.turns));
     } else if state.paused.is_none() {
         return Ok(());
@@ -156,9 +161,9 @@ fn wake_up(session: &Session, ledger: &mut Sqlite, state: &LoopState, wanted: &R
 }
 
 /// Says before anything starts what will happen and what it may cost at most.
-fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin: &create::Origin) -> Result<(), Failure> {
+fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin: create::Origin) {
     let ui = &session.ui;
-    let verb = if *origin == create::Origin::Resumed { "resuming" } else { "starting" };
+    let verb = if origin == create::Origin::Resumed { "resuming" } else { "starting" };
     ui.talk(&format!("{verb} loop {} ({}): {}", state.id, state.name, crate::ui::text::clean(&state.spec.goal)));
     let place = match &state.spec.workspace.mode {
         WorkspaceMode::Git { target } => {
@@ -172,18 +177,19 @@ fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin:
     for warning in &wanted.warnings {
         ui.warn(warning);
     }
-    Ok(())
 }
 
 /// Hands the loop to a supervisor in the background.
-fn detach(session: &mut Session, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
+fn detach(session: &Session, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
     attend_elsewhere(session, home, ledger, &state.id)?;
     let daemon = home.owner().is_some_and(|o| o.role == "up");
     if !daemon {
         up::start_in_background(home)?;
     }
     let told = serde_json::json!({ "loop": state.id, "name": state.name, "detached": true });
-    session.ui.said(&format!("{} runs in the background; `everloop logs -f {}` follows it", state.id, state.id), &told)?;
+    session
+        .ui
+        .said(&format!("{} runs in the background; `everloop logs -f {}` follows it", state.id, state.id), &told)?;
     Ok(Code::Ok)
 }
 
@@ -195,22 +201,19 @@ fn attend_elsewhere(session: &Session, home: &Home, ledger: &mut Sqlite, id: &Lo
 }
 
 /// Supervises the loop, or follows it while another process does; whichever is gone first, the loop goes on.
-fn attend(args: &Args, session: &mut Session, home: &Home, id: &LoopId) -> Result<Code, Failure> {
+fn attend(args: &Args, session: &Session, home: &Home, id: &LoopId) -> Result<Code, Failure> {
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
     let mut interrupted = None;
     loop {
-        match home.own("run", session.now())? {
-            Ok(ownership) => {
-                let reach = Reach::Only(BTreeSet::from([id.clone()]));
-                let options = Options { home: home.clone(), reach, until: Until::LoopsEnd, shim: up::own_shim()? };
-                let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
-                interrupted = up::block_on(supervisor.run(&mut watcher))??;
-            }
-            Err(_) => {
-                let mut ledger = session.writer(home)?;
-                attend_elsewhere(session, home, &mut ledger, id)?;
-                follow::follow(session, home, &mut watcher, id)?;
-            }
+        if let Ok(ownership) = home.own("run", session.now())? {
+            let reach = Reach::Only(BTreeSet::from([id.clone()]));
+            let options = Options { home: home.clone(), reach, until: Until::LoopsEnd, shim: up::own_shim()? };
+            let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
+            interrupted = up::block_on(supervisor.run(&mut watcher))??;
+        } else {
+            let mut ledger = session.writer(home)?;
+            attend_elsewhere(session, home, &mut ledger, id)?;
+            follow::follow(session, home, &mut watcher, id)?;
         }
         watcher.finish();
         let ledger = session.writer(home)?;
@@ -238,7 +241,12 @@ fn code_of(interrupt: Interrupt) -> Code {
     }
 }
 
-fn report(session: &Session, state: &LoopState, ending: &Ending, interrupt: Option<Interrupt>) -> Result<Code, Failure> {
+fn report(
+    session: &Session,
+    state: &LoopState,
+    ending: &Ending,
+    interrupt: Option<Interrupt>,
+) -> Result<Code, Failure> {
     let summary = crate::ui::summary(state, session.ui.paint());
     match session.ui.format() {
         Format::Text => session.ui.out_lines(&summary)?,

@@ -35,7 +35,10 @@ pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
     let options = Options { home, reach: Reach::All, until: Until::Told, shim: own_shim()? };
-    session.ui.talk(&format!("supervising (state in {}); stop with Ctrl-C or `everloop down`", options.home.root().display()));
+    session.ui.talk(&format!(
+        "supervising (state in {}); stop with Ctrl-C or `everloop down`",
+        options.home.root().display()
+    ));
     let supervisor = Supervisor::new(options, ledger, ownership);
     let ended = block_on(supervisor.run(&mut Lines { ui: &session.ui }))??;
     session.ui.talk("stopped; loops go on with `everloop up`");

@@ -37,7 +37,7 @@ pub struct LoopKeys {
     /// Which `[agent.NAME]` works on it.
     pub agent: Option<Text>,
     /// A command that works on it, instead of `agent`. `{prompt}` and `{prompt_file}` are replaced; with neither, the
-    /// prompt arrives on stdin.
+    /// prompt arrives on stdin. With shell syntax in it (`|`, `>`, `$X`, …) it is run by `sh`.
     pub agent_cmd: Option<Command>,
     /// Shell commands that say whether the goal is reached: each must exit with 0. For names, times and weights use
     /// `[[loop.NAME.check]]`.
@@ -95,8 +95,8 @@ pub struct CheckKeys {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["command"]))]
 pub struct AgentKeys {
-    /// The command, as a list of words or as one text that is split like in a shell. `{prompt}` and `{prompt_file}` are
-    /// replaced; with neither, the prompt arrives on stdin.
+    /// The command, as a list of words or as one text that is split like in a shell (and run by `sh` when it has shell
+    /// syntax in it). `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on stdin.
     pub command: Option<Command>,
     /// Names of environment variables that it may see besides the built-in few.
     pub pass_env: Option<List>,

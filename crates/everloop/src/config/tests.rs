@@ -242,7 +242,7 @@ const REFUSED: [(&str, &str, &str); 22] = [
     ("[loop.a]\nmax_turns = 99999999999999999999", "wrong value for `max_turns`", ":2:13"),
     ("[defaults]\nweight = 3", "unknown key `weight` in `[defaults]`", ":2:1"),
     ("[defaults.gaurd]\ngap = \"1s\"", "unknown key `gaurd` in `[defaults]`", ":1:11"),
-    ("[loop.a]\nagent_cmd = \"x | y\"", "`|` needs a shell", ":2:13"),
+    ("[loop.a]\nagent_cmd = \"sh -c 'x {prompt}'\"", "a prompt inside shell code would be executed", ":2:13"),
 ];
 
 #[test]

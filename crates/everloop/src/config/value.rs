@@ -13,8 +13,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Value;
 
-/// Words of a shell that mean nothing when there is no shell.
-const OPERATORS: [&str; 9] = ["&&", "||", "|", ";", ">", ">>", "<", "&", "2>&1"];
+use super::shell;
 
 /// A text with something in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,11 +85,11 @@ fn bad_deadline(text: &str) -> String {
 }
 
 impl Command {
-    /// Splits a command line; refuses what would need a shell.
+    /// Splits a command line; one with shell syntax is run by `sh`.
     pub fn split(line: &str) -> Result<Self, String> {
         let words = shlex::split(line).ok_or_else(|| format!("`{line}` has an open quote; close it"))?;
-        if let Some(word) = words.iter().find(|w| OPERATORS.contains(&w.as_str())) {
-            return Err(format!("`{word}` needs a shell, and agents run without one; write `sh -c '…'` around it"));
+        if shell::is_needed(line) && !words.is_empty() {
+            return Self::of(shell::wrap(line));
         }
         Self::of(words)
     }
@@ -99,6 +98,10 @@ impl Command {
     pub fn of(words: Vec<String>) -> Result<Self, String> {
         if words.first().is_none_or(|program| program.trim().is_empty()) {
             return Err("the command is empty; name a program, for example `my-agent {prompt}`".to_owned());
+        }
+        if shell::has_prompt_in_code(&words) {
+            let how = "hand it over: `sh -c 'my-agent \"$1\"' sh {prompt}`";
+            return Err(format!("a prompt inside shell code would be executed; {how}"));
         }
         if words.iter().any(|w| w.contains('\0')) {
             return Err("the command holds a NUL character; remove it".to_owned());
@@ -356,7 +359,7 @@ mod tests {
             ("", "the command is empty"),
             ("'a b' \"c", "has an open quote"),
             ("x {prompt} {prompt_file}", "more than once"),
-            ("x && y", "`&&` needs a shell"),
+            ("sh -c 'x \"{prompt}\"'", "would be executed"),
         ] {
             let error = Command::split(line).expect_err(line);
             assert!(error.contains(why), "{line}: {error}");

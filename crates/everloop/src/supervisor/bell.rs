@@ -18,8 +18,7 @@ impl Bell {
     /// Makes the pipe if it is not there and listens.
     pub fn hang(home: &Home) -> Result<Self, Failure> {
         let path = home.bell();
-        let cannot =
-            |e: &std::io::Error| Failure::failed(format!("cannot listen on `{}`", path.display())).because(e);
+        let cannot = |e: &std::io::Error| Failure::failed(format!("cannot listen on `{}`", path.display())).because(e);
         let is_pipe = std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_fifo());
         if !is_pipe {
             match std::fs::remove_file(&path) {

@@ -9,7 +9,7 @@ use everloop_core::guard::{Guards, Spend};
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState};
-use everloop_core::state::LoopState;
+use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 use tokio::time::sleep;
@@ -53,8 +53,15 @@ impl Supervisor {
             let mut batch = extra.to_vec();
             batch.extend(decision.batch(version));
             match self.commit(now, batch).await {
-                Ok(saved) => return self.take_effect(decision, saved.unwrap_or(version), now, watcher).await,
-                Err(Error::Refused(Refusal::Conflict { .. })) => self.read_again(id)?,
+                Ok(saved) => {
+                    self.take_effect(decision, saved.unwrap_or(version), now, watcher);
+                    return Ok(());
+                }
+                // Somebody wrote first: a person changed a task, the guard or the loop. What is true now decides.
+                Err(Error::Refused(refusal)) => {
+                    tracing::debug!(owner = %id, %refusal, "decided again");
+                    self.read_again(id)?;
+                }
                 Err(e) => return Err(e.into()),
             }
         }
@@ -93,11 +100,18 @@ impl Supervisor {
         Ok(guards)
     }
 
+    /// The fence after which the loop can take its current task again: it holds it, or nobody does.
     fn current_fence(&self, state: &LoopState) -> Result<Option<Fence>, Failure> {
-        let Some(task) = &state.task else { return Ok(None) };
-        let row = self.ledger.task(task)?;
-        let takeable = row.filter(|r| matches!(r.state, TaskState::Queued | TaskState::Leased { .. }));
-        Ok(takeable.map(|r| r.fence))
+        let Some(row) = state.task.as_ref().map(|t| self.ledger.task(t)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let held = matches!(&state.phase, Phase::Turn(turn) if turn.fence == row.fence);
+        let free = match row.state {
+            TaskState::Queued => true,
+            TaskState::Leased { until, .. } => held || until <= self.clock.now(),
+            TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+        };
+        Ok(free.then_some(row.fence))
     }
 
     /// The most urgent ready task that somebody put on the board for this loop.
@@ -150,15 +164,9 @@ impl Supervisor {
         Ok(())
     }
 
-    async fn take_effect(
-        &mut self,
-        decision: Decision,
-        version: u64,
-        now: Time,
-        watcher: &mut impl Watcher,
-    ) -> Result<(), Failure> {
+    fn take_effect(&mut self, decision: Decision, version: u64, now: Time, watcher: &mut impl Watcher) {
         let id = decision.state.id.clone();
-        let Some(slot) = self.slots.get_mut(&id) else { return Ok(()) };
+        let Some(slot) = self.slots.get_mut(&id) else { return };
         slot.state = decision.state;
         slot.version = version;
         slot.wake_at = decision.wake_at;
@@ -166,9 +174,8 @@ impl Supervisor {
             watcher.committed(&slot.state, &decision.events, now);
         }
         for action in decision.actions {
-            self.perform(&id, action).await;
+            self.perform(&id, action);
         }
-        Ok(())
     }
 }
 

@@ -96,7 +96,9 @@ impl Supervisor {
             if turn.stopping.is_some() && now.since(*life.stopping.get_or_insert(now)) > OBEY {
                 // The shim itself does not obey; its exit, or its absence, is heard of like any other.
                 tracing::warn!(turn = %turn.id, "the turn did not stop when told to and is killed");
-                job::kill(&dir).map(drop).unwrap_or_else(|e| tracing::warn!(error = %e, "and could not be killed"));
+                if let Err(e) = job::kill(&dir) {
+                    tracing::warn!(error = %e, "and could not be killed");
+                }
             }
             if now.since(life.renewed) >= RENEW {
                 life.renewed = now;

@@ -12,7 +12,7 @@ use super::life::Life;
 use super::{Answer, Supervisor, prompt};
 
 impl Supervisor {
-    pub(super) async fn perform(&mut self, id: &LoopId, action: Action) {
+    pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
         match action {
             Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
             // The ticket is in the ledger; whoever watches is shown the event.

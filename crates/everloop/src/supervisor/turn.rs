@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, Ended, Running, Spec};
-use everloop_agents::workspace::{Effort, Side};
+use everloop_agents::workspace::{Dropped, Effort, Side};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{Fence, TaskId, TurnId};
@@ -25,8 +25,7 @@ impl Errand {
         match started {
             Ok(running) => wait(turn, running).await,
             Err(why) => {
-                let exit =
-                    Exit { spawn_error: Some(why), started_at: self.now, ended_at: self.now, ..Exit::default() };
+                let exit = Exit { spawn_error: Some(why), started_at: self.now, ended_at: self.now, ..Exit::default() };
                 Input::Exited { turn: turn.clone(), exit }
             }
         }
@@ -54,11 +53,7 @@ impl Errand {
         }
         let base = workspace.prepare_turn(turn, work.as_deref()).await.map_err(|e| full_text(&e))?;
         if let Some(dropped) = &base.dropped {
-            prompt.push_str(&format!(
-                "\nThe operator's branch moved. Earlier work ({}) conflicts with it in {} and was set aside; this turn starts from the branch.\n",
-                dropped.commit,
-                dropped.paths.join(", ")
-            ));
+            prompt.push_str(&set_aside(dropped));
         }
         let cwd = self.workspace().await?.turn_dir();
         self.set_up(Side::Turn, cwd).await?;
@@ -120,7 +115,9 @@ impl Errand {
         if let Ok(workspace) = self.workspace().await {
             let effort = Effort { task: &task, fence, subject: &subject };
             match workspace.collect(&effort).await {
-                Ok(found) if found.changed => tracing::info!(turn = %effort.turn(), pin = ?found.pin, "kept unfinished work"),
+                Ok(found) if found.changed => {
+                    tracing::info!(turn = %effort.turn(), pin = ?found.pin, "kept unfinished work");
+                }
                 Ok(_) => {}
                 Err(e) => tracing::debug!(turn = %effort.turn(), error = %e, "nothing to keep of an unfinished turn"),
             }
@@ -145,6 +142,14 @@ impl Errand {
             }
         }
     }
+}
+
+fn set_aside(dropped: &Dropped) -> String {
+    format!(
+        "\nThe operator's branch moved. Earlier work ({}) conflicts with it in {} and was set aside; this turn starts from the branch.\n",
+        dropped.commit,
+        dropped.paths.join(", ")
+    )
 }
 
 async fn wait(turn: &TurnId, mut running: Running) -> Input {

@@ -6,7 +6,8 @@ use crate::env::Env;
 fn the_demo_shows_what_it_promises_and_ends_well() {
     let env = Env::new();
     let out = env.run(&["demo"]).ok();
-    for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "alive, running", "sleeps"] {
+    for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "alive, running", "sleeps"]
+    {
         assert!(out.stderr.contains(seen), "`{seen}` is missing:\n{}", out.stderr);
     }
     assert!(out.stdout.contains("5 of 5 checks pass"), "{}", out.stdout);

@@ -83,14 +83,15 @@ fn an_agent_without_a_sign_of_life_is_stopped() {
     let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 600", "--gap", "0", "-n", "1"];
     let out = env.run(&[&args[..], &["--turn-silence", "2s"]].concat()).exits(3);
     assert!(out.stderr.contains("no sign of life"), "{}", out.stderr);
-    assert!(out.stdout.contains("1 turn") && out.stdout.contains("fail"), "{}", out.stdout);
+    assert!(out.stdout.contains("1 failure of the agent"), "{}", out.stdout);
 }
 
 #[test]
 fn a_turn_has_a_wall_limit() {
     let env = Env::new();
     let agent = "sh -c 'while :; do echo busy; sleep 0.05; done'";
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--gap", "0", "-n", "1", "--turn-wall", "1s"];
+    let args =
+        ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--gap", "0", "-n", "1", "--turn-wall", "1s"];
     let out = env.run(&args).exits(3);
     assert!(out.stderr.contains("its time was up"), "{}", out.stderr);
 }

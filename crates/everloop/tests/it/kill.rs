@@ -28,7 +28,7 @@ fn world() -> Env {
 
 /// Ids without the loop's own, which is drawn at random.
 fn numbers(env: &Env) -> Vec<String> {
-    env.read("ids").lines().map(|l| l.rsplit_once('-').unwrap().1.to_owned()).collect()
+    env.read("ids").lines().map(|l| l.rsplit_once('-').expect("a loop's task has a number").1.to_owned()).collect()
 }
 
 fn trailers(env: &Env) -> Vec<String> {
@@ -144,7 +144,10 @@ fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     let begun = Instant::now();
     run.signal(Signal::SIGINT);
     run.wait().exits(130);
-    assert!(begun.elapsed() < Duration::from_secs(8), "the agent got its signal, it was not killed at the end of the grace");
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "the agent got its signal, it was not killed at the end of the grace"
+    );
     env.wait_for("nothing is left", || processes_of(&env.state()).is_empty());
     let again = env.spawn(&args);
     env.wait_for("the same command goes on", || env.run(&["status"]).stdout.contains("running"));

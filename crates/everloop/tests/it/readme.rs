@@ -8,7 +8,7 @@ use crate::env::Env;
 /// Blocks that are marked with `<!-- run -->`.
 fn blocks(text: &str) -> Vec<String> {
     let marked = text.split("<!-- run -->\n```sh\n").skip(1);
-    marked.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    marked.map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]

@@ -167,22 +167,41 @@ fn the_environment_is_cleared_and_named_secrets_are_redacted() {
     let shown = env.run(&["logs", "--turn", &turn]).ok().stdout;
     assert!(shown.contains("the token is [redacted:MY_TOKEN]"), "{shown}");
     assert!(!out.stderr.contains("s3cr3t") && !out.stdout.contains("s3cr3t"));
-    let grep = std::process::Command::new("grep").args(["-ral", "s3cr3t-t0k3n-value"]).arg(env.state()).output().unwrap();
+    let grep =
+        std::process::Command::new("grep").args(["-ral", "s3cr3t-t0k3n-value"]).arg(env.state()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "the secret is in the state folder");
 }
 
 #[test]
 fn a_task_from_the_board_is_what_the_turn_is_about() {
+    let env = Env::new();
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "cat > got", "-n", "1", "--gap", "0"];
+    env.run(&args).exits(3);
+    assert!(!env.read("got").contains("mind the gap"));
+    let add = ["task", "add", "mind the gap", "--prompt", "between train and platform", "--loop", "x", "--json"];
+    let added = env.run(&add).ok().json();
+    env.run(&args).exits(3);
+    let got = env.read("got");
+    assert!(got.contains("mind the gap") && got.contains("between train and platform"), "{got}");
+    let task = env.run(&["task", "show", added["task"].as_str().unwrap(), "--json"]).ok().json();
+    assert_eq!(task["task"]["state"]["is"], "done", "{task}");
+}
+
+#[test]
+fn shell_syntax_in_the_agent_command_works() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -s done", "--agent-cmd", "echo $EVERLOOP_TASK | cat > done", "--gap", "0"])
+        .ok();
+    assert!(env.read("done").ends_with("-1\n"));
+}
+
+#[test]
+fn a_check_script_that_is_not_committed_is_told() {
     let env = Env::new().git();
-    let turn = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]);
-    turn.exits(3);
-    env.run(&["task", "add", "mind the gap", "--prompt", "between train and platform", "--loop", "x"]).ok();
-    env.run(&words(&sh("x", "test -f done", "true", &[]))[..0]).exits(2);
-    let prompt_of = sh("y", "test -f done", "cat > done", &["--gap", "0"]);
-    env.run(&words(&prompt_of)).ok();
-    assert!(!env.read("done").contains("mind the gap"), "another loop's task");
-    env.run(&["resume", "x", "-n", "1"]).ok();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "0"]).ok();
+    env.write("check.sh", "true\n");
+    let out = env.run(&["run", "x", "--check", "sh check.sh", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    assert!(out.stderr.contains("`check.sh`, which is not committed"), "{}", out.stderr);
+    env.run(&["run", "y", "--check", "sh check.sh", "--agent-cmd", "true", "--include-dirty"]).ok();
 }
 
 #[test]
@@ -204,7 +223,7 @@ fn typos_get_hints() {
         (&["run"], 2, "everloop run \"GOAL\""),
         (&["run", "x", "--agent-cmd", "true"], 2, "--check"),
         (&["run", "x", "--check", "true"], 2, "--agent-cmd"),
-        (&["run", "x", "--check", "true", "--agent-cmd", "true", "--gap", "soon"], 2, "15s"),
+        (&["run", "x", "--check", "true", "--agent-cmd", "true", "--gap", "soon"], 2, "15m"),
         (&["statsu"], 2, "status"),
     ];
     for (args, code, hint) in cases {

@@ -114,3 +114,19 @@ fn what_an_agent_adds_is_not_the_operators_word() {
     assert_eq!(state(&env, &task)["trust"], "agent");
     assert_eq!(state(&env, &task)["author"], "turn k3f9-1.1");
 }
+
+#[test]
+fn a_person_who_takes_a_loops_task_does_not_stop_the_loop() {
+    let env = Env::new();
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "test -f healed && touch done", "--gap", "0"];
+    let stopped = env.run(&[&args[..], &["--max-calls", "1"]].concat()).exits(3);
+    drop(stopped);
+    let task = env.run(&["task", "add", "mine", "--loop", "x", "--json"]).ok().json()["task"].as_str().unwrap().to_owned();
+    let run = env.spawn(&[&args[..], &["--new"]].concat());
+    drop(run);
+    let run = env.spawn(&["run", "y", "--check", "test -f done", "--agent-cmd", "test -f healed && touch done", "--gap", "0"]);
+    env.wait_for("it runs", || env.run(&["logs"]).stdout.contains("turn 1 started"));
+    env.run(&["task", "claim", &task, "--lease", "10m"]).ok();
+    env.write("healed", "");
+    run.wait().ok();
+}

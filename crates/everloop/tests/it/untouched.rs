@@ -12,18 +12,18 @@ fn contents(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![dir.to_owned()];
     while let Some(folder) = todo.pop() {
-        for entry in fs::read_dir(folder).unwrap().flatten() {
+        for entry in fs::read_dir(folder).expect("the folder is there").flatten() {
             let path = entry.path();
-            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            let name = path.strip_prefix(dir).expect("it is below").display().to_string();
             let ours = ["refs/everloop", "logs/refs/everloop", "worktrees", "objects"];
             if ours.iter().any(|o| name.starts_with(&format!(".git/{o}"))) {
                 continue;
             }
-            let meta = fs::symlink_metadata(&path).unwrap();
+            let meta = fs::symlink_metadata(&path).expect("it was just listed");
             if meta.is_dir() {
                 todo.push(path);
             } else {
-                let bytes = if meta.is_symlink() { Vec::new() } else { fs::read(&path).unwrap() };
+                let bytes = if meta.is_symlink() { Vec::new() } else { fs::read(&path).expect("it was just listed") };
                 found.insert(name, (meta.permissions().mode(), bytes));
             }
         }
@@ -59,7 +59,11 @@ fn a_dirty_tree_is_byte_identical_before_and_after() {
     let after = contents(&env.project());
     let changed: Vec<&String> = after.keys().chain(before.keys()).filter(|k| before.get(*k) != after.get(*k)).collect();
     assert_eq!(changed, Vec::<&String>::new(), "something of the operator's was touched");
-    assert!(out.stdout.contains("git") && out.stdout.contains("merge --ff-only"), "it says how to take the work: {}", out.stdout);
+    assert!(
+        out.stdout.contains("git") && out.stdout.contains("merge --ff-only"),
+        "it says how to take the work: {}",
+        out.stdout
+    );
     let work = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop/*/work"]);
     assert!(env.git_run(&["ls-tree", "--name-only", work.trim()]).contains("done"));
 }

@@ -9,7 +9,8 @@ use everloop_testkit::sim::fault::{Fault, Plan};
 use everloop_testkit::sim::run::{Report, run};
 use everloop_testkit::sim::scenario::{Scenario, known, random, storm};
 
-const USAGE: &str = "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace]";
+const USAGE: &str =
+    "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace]";
 
 struct Options {
     seeds: Range<u64>,

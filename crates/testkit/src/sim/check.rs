@@ -183,7 +183,10 @@ impl World {
                 return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", ward.fold));
             }
             if stored.is_some_and(|s| s.turns != ward.counted) {
-                return broken("turns", format!("loop {id}: {} turns count, it says {}", ward.counted, ward.fold.turns));
+                return broken(
+                    "turns",
+                    format!("loop {id}: {} turns count, it says {}", ward.counted, ward.fold.turns),
+                );
             }
         }
         let empty = GuardState::default();

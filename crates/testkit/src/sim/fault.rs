@@ -64,7 +64,7 @@ impl Faults {
     }
 
     /// Counts a step and tells what goes wrong at it.
-    pub fn next(&mut self) -> Option<Fault> {
+    pub fn meet(&mut self) -> Option<Fault> {
         self.steps += 1;
         let fault = match &self.plan {
             Plan::Calm => None,
@@ -82,12 +82,11 @@ impl Faults {
         let loss = self.random.pick(&[Loss::All, Loss::Torn, Loss::Mixed]);
         match self.random.below(10) {
             0..=1 => Fault::KillBefore,
-            2..=3 => Fault::KillAfter,
-            4 => Fault::PowerBefore(loss),
-            5 => Fault::PowerAfter(loss),
-            6..=7 => Fault::Error,
-            8 => Fault::Delay(self.random.pick(&[5_000, 20_000, 300_000])),
-            _ => Fault::KillAfter,
+            2..=4 => Fault::KillAfter,
+            5 => Fault::PowerBefore(loss),
+            6 => Fault::PowerAfter(loss),
+            7..=8 => Fault::Error,
+            _ => Fault::Delay(self.random.pick(&[5_000, 20_000, 300_000])),
         }
     }
 

@@ -70,12 +70,8 @@ pub struct Git {
 impl Git {
     /// A repository with one commit.
     pub fn new(tree: Tree) -> Self {
-        let mut git = Self {
-            commits: BTreeMap::new(),
-            target: String::new(),
-            pins: BTreeMap::new(),
-            worktrees: BTreeMap::new(),
-        };
+        let mut git =
+            Self { commits: BTreeMap::new(), target: String::new(), pins: BTreeMap::new(), worktrees: BTreeMap::new() };
         git.target = git.commit(Commit { parent: None, tree, task: None });
         git
     }

@@ -11,7 +11,7 @@ use everloop_store::Ledger as _;
 
 use super::agent::{Kind, Script};
 use super::scenario::Happening;
-use super::world::{Flow, Occurrence, World};
+use super::world::{Flow, Occurrence, World, violated};
 
 const PERSON: &str = "person";
 /// Turns that a person grants when everything is well again.
@@ -72,7 +72,7 @@ impl World {
         self.say("happens", &format!("{happening:?}"));
         // Whoever opens the ledger first after a crash mends it.
         if let Err(e) = self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt) {
-            return self.violated("durability", format!("the ledger cannot be opened: {e}"));
+            return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
         self.doubt = false;
         match happening {

@@ -160,8 +160,7 @@ impl World {
 
     fn not_started(&mut self, id: &LoopId, turn: &TurnId, why: &str) -> Flow {
         let now = self.clock();
-        let exit =
-            Exit { spawn_error: Some(why.to_owned()), started_at: now, ended_at: now, ..Exit::default() };
+        let exit = Exit { spawn_error: Some(why.to_owned()), started_at: now, ended_at: now, ..Exit::default() };
         self.answer(id, &Input::Exited { turn: turn.clone(), exit })
     }
 

@@ -50,8 +50,7 @@ impl World {
         let runs = site.runs.entry(task.clone()).or_default();
         let kind = site.setup.script.kind(&task, *runs);
         *runs += 1;
-        let shim =
-            Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
+        let shim = Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
         self.shims.insert(turn.clone(), shim);
         if self.stops.contains_key(turn) || kind == Kind::Missing {
             return self.agent_ends(turn, 0);
@@ -188,9 +187,8 @@ impl World {
     pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
         let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
         let held = self.supervisor.as_ref().and_then(|s| s.held.get(&owner));
-        let waits = held.is_some_and(
-            |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == Stage::Running),
-        );
+        let waits = held
+            .is_some_and(|h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == Stage::Running));
         if !waits {
             return Ok(());
         }

@@ -6,9 +6,7 @@ use everloop_core::action::Command;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Amendment;
-use everloop_core::spec::{
-    AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
-};
+use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 
 use super::agent::{Kind, Script};
 use super::git::Tree;

@@ -18,7 +18,7 @@ use everloop_store::{Error, Ledger as _, Owner, Recipients, StateName, TaskFilte
 
 use super::disk::Errno;
 use super::ledger::{Ledger, Prepared};
-use super::world::{Flow, Halt, Occurrence, World};
+use super::world::{Flow, Halt, Occurrence, World, violated};
 
 /// How long a task is held without renewal.
 const LEASE: Duration = Duration::from_secs(90);
@@ -67,17 +67,16 @@ impl World {
             return Ok(());
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
-        self.supervisor =
-            Some(Supervisor { held: BTreeMap::new(), since_ms, clock, decisions: 0, draining: false });
+        self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, decisions: 0, draining: false });
         let opened = self.step("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))?;
         match opened {
             Ok(Ok(())) => self.doubt = false,
-            Ok(Err(e)) => return self.violated("durability", format!("the ledger cannot be opened: {e}")),
+            Ok(Err(e)) => return violated("durability", format!("the ledger cannot be opened: {e}")),
             Err(_) => return Err(Halt::GiveUp),
         }
         if self.ledger.last_seq() < self.ledger.promised() {
             let (is, was) = (self.ledger.last_seq(), self.ledger.promised());
-            return self.violated("durability", format!("journal record {was} was promised, {is} are there"));
+            return violated("durability", format!("journal record {was} was promised, {is} are there"));
         }
         for row in self.ledger.model().loops().expect("the model always answers") {
             let state: LoopState = serde_json::from_str(&row.state).expect("a stored state can be read");
@@ -120,12 +119,15 @@ impl World {
                 self.meddle();
             }
             match self.commit(now, batch)? {
-                Ok(saved) => return self.take_effect(decision, saved.unwrap_or(version)),
+                Ok(saved) => {
+                    self.take_effect(decision, saved.unwrap_or(version));
+                    return Ok(());
+                }
                 Err(Refusal::Conflict { .. }) => self.read_again(id),
-                Err(refusal) => return self.violated("I3", format!("an honest write was refused: {refusal}")),
+                Err(refusal) => return violated("I3", format!("an honest write was refused: {refusal}")),
             }
         }
-        self.violated("I5", "the loop is written by somebody else all the time")
+        violated("I5", "the loop is written by somebody else all the time")
     }
 
     fn decide(&mut self, id: &LoopId, input: &Input, now: Time) -> Option<(Decision, u64)> {
@@ -181,7 +183,7 @@ impl World {
                     continue;
                 }
                 Err(Error::Refused(refusal)) => return Ok(Err(refusal)),
-                Err(e) => return self.violated("ledger", e.to_string()),
+                Err(e) => return violated("ledger", e.to_string()),
             };
             if self.store(&prepared)? {
                 let replies = self.ledger.confirm(prepared);
@@ -227,10 +229,10 @@ impl World {
         }
     }
 
-    fn take_effect(&mut self, decision: Decision, version: u64) -> Flow {
+    fn take_effect(&mut self, decision: Decision, version: u64) {
         let id = decision.state.id.clone();
         let (now, now_ms) = (self.clock(), self.now_ms);
-        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(&id)) else { return Ok(()) };
+        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(&id)) else { return };
         held.state = decision.state;
         held.version = version;
         held.timers += 1;
@@ -255,7 +257,6 @@ impl World {
         for action in decision.actions {
             self.perform(&id, action);
         }
-        Ok(())
     }
 
     /// A timer rang.

@@ -298,7 +298,7 @@ impl World {
     /// Counts a step and tells what goes wrong at it.
     fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
         self.say(name, detail);
-        let fault = self.faults.next()?;
+        let fault = self.faults.meet()?;
         self.say("fault", &format!("{fault:?} at step {}", self.faults.steps()));
         Some(fault)
     }
@@ -379,8 +379,9 @@ impl World {
         let pause = self.random.between(20_000, 60_000);
         self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
     }
+}
 
-    pub(super) fn violated<T>(&self, invariant: &'static str, text: impl Into<String>) -> Flow<T> {
-        Err(Halt::Violated(Violation { invariant, text: text.into() }))
-    }
+/// The simulation ends here.
+pub(super) fn violated<T>(invariant: &'static str, text: impl Into<String>) -> Flow<T> {
+    Err(Halt::Violated(Violation { invariant, text: text.into() }))
 }

@@ -1,35 +1,113 @@
-//! Deliberate mistakes: each is found by an invariant, else the tests are wrong.
+//! Deliberate mistakes: each is found by the invariant that is named here, else the tests are wrong.
 
 use everloop_core::planted::{self, ALL, Bug};
 use everloop_testkit::sim::fault::{EVERY, Plan};
-use everloop_testkit::sim::run::{Report, run};
-use everloop_testkit::sim::scenario::{Scenario, known, random, storm};
+use everloop_testkit::sim::run::run;
+use everloop_testkit::sim::scenario::{Scenario, known, storm};
+
+use super::must_be_clean;
+
+/// What has to go wrong for a mistake to show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// Nothing.
+    InCalm,
+    /// A fault at the right step.
+    InCrashes,
+}
+use Shows::{InCalm, InCrashes};
+
+/// Mistake, scenario that shows it, when, the invariant that catches it, and what the mistake is.
+type Row = (Bug, &'static str, Shows, &'static str, &'static str);
+
+const TABLE: &[Row] = &[
+    (Bug::FenceRestartsAtRetry, "dies young", InCalm, "I3", "a task that is tried again gets fence 1 again"),
+    (Bug::TrustsExitCode, "in place", InCalm, "false success", "exit code 0 counts as reached"),
+    (Bug::IgnoresProtectedPaths, "in place", InCalm, "false success", "an edited check script is not looked for"),
+    (Bug::AcceptsRegression, "breaks what passed", InCalm, "worse", "work that breaks a check is kept"),
+    (Bug::CountsLostTurns, "hangs and vanishes", InCalm, "turns", "a turn that vanished counts against the bounds"),
+    (Bug::SpawnsWithoutPermit, "dies young", InCalm, "I6", "the guard's refusal is ignored"),
+    (Bug::GapIgnored, "dies young", InCalm, "I6", "the least gap between two starts is not kept"),
+    (Bug::BackoffResetByUptime, "storm", InCalm, "I6", "having run resets the reflexes, not progress"),
+    (Bug::NeverFreezes, "storm", InCalm, "I6", "cooldowns never become a freeze"),
+    (Bug::FreezeWithoutCanary, "storm", InCalm, "I5", "a freeze never tries whether it is over"),
+    (Bug::ReservationNotSettled, "good", InCalm, "reservations", "what a turn had set aside stays set aside"),
+    (Bug::IntegratesWithoutTrailerLookup, "good", InCrashes, "I2", "work is landed again after a crash"),
+    (Bug::RecoveryRestartsLiveTurn, "good", InCrashes, "one agent", "a turn that lives is started again"),
+    (Bug::RecoveryForgetsExited, "good", InCrashes, "I1", "a turn that ended while nobody looked is thrown away"),
+    (Bug::WaitWithoutTimer, "dies young", InCalm, "I5", "a cooldown has no timer"),
+    (Bug::CommitWithoutSync, "good", InCrashes, "durability", "a commit is promised before it is synced"),
+    (Bug::PerformsBeforeCommit, "good", InCrashes, "I7", "the agent is started before that is written down"),
+    (Bug::TicketEveryTime, "gives up", InCalm, "I11", "the same cause opens its ticket again"),
+    (Bug::StopIgnored, "people", InCrashes, "I6", "a wish to stop is noted and not obeyed"),
+    (Bug::BackoffMarkerShortens, "dies young", InCalm, "I6", "an agent can shorten the guard's own wait"),
+    (
+        Bug::ReachedWithoutLanding,
+        "the target moves",
+        InCalm,
+        "false success",
+        "work that never landed counts as reached",
+    ),
+    (
+        Bug::BelievesTamperedChecks,
+        "in place",
+        InCalm,
+        "false success",
+        "in place, checks that were edited are believed",
+    ),
+    (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
+];
+
+/// Switches a mistake on for as long as it lives.
+struct Plant;
+
+impl Plant {
+    fn new(bug: Bug) -> Self {
+        planted::plant(Some(bug));
+        Self
+    }
+}
+
+impl Drop for Plant {
+    fn drop(&mut self) {
+        planted::plant(None);
+    }
+}
+
+fn scenario(name: &str) -> Scenario {
+    let all = known().into_iter().chain([storm()]);
+    all.into_iter().find(|s| s.name == name).expect("the table names a scenario that there is")
+}
+
+/// The invariants that do not hold, as they are found.
+fn violations(scenario: &Scenario, shows: Shows) -> Box<dyn Iterator<Item = &'static str> + '_> {
+    let invariant = |plan| run(scenario, plan, 0).violation.map(|v| v.invariant);
+    let calm = std::iter::once_with(move || invariant(Plan::Calm)).flatten();
+    if shows == InCalm {
+        return Box::new(calm);
+    }
+    let steps = 1..=run(scenario, Plan::Calm, 0).steps;
+    let points = steps.flat_map(|step| EVERY.into_iter().map(move |fault| (step, fault)));
+    Box::new(points.filter_map(move |point| invariant(Plan::At(vec![point]))))
+}
 
 #[test]
-fn table() {
-    for bug in ALL {
-        planted::plant(Some(*bug));
-        let mut found = Vec::new();
-        for s in known().iter().chain([&storm()]) {
-            let r = run(s, Plan::Calm, 0);
-            if let Some(v) = r.violation { found.push(format!("{}: {}", s.name, v.invariant)); }
-        }
-        if found.is_empty() {
-            'o: for s in known().iter() {
-                let steps = run(s, Plan::Calm, 0).steps;
-                for step in 1..=steps { for f in EVERY {
-                    let r = run(s, Plan::At(vec![(step, f)]), 0);
-                    if let Some(v) = r.violation { found.push(format!("{} {step} {f:?}: {} {}", s.name, v.invariant, v.text)); break 'o; }
-                } }
-            }
-        }
-        if found.is_empty() {
-            for seed in 0..500 {
-                let r = run(&random(seed), Plan::Weather { one_in: 20 + seed % 100, most: 12 }, seed);
-                if let Some(v) = r.violation { found.push(format!("seed {seed}: {} {}", v.invariant, v.text)); break; }
-            }
-        }
-        eprintln!("{bug:?}: {found:?}");
+fn every_planted_mistake_is_found_by_its_invariant() {
+    for (bug, name, shows, caught_by, mistake) in TABLE {
+        let scenario = scenario(name);
+        let _plant = Plant::new(*bug);
+        let found = violations(&scenario, *shows).find(|invariant| invariant == caught_by);
+        assert!(found.is_some(), "{bug:?} ({mistake}) was not caught by {caught_by} in `{name}`");
     }
-    planted::plant(None);
+}
+
+#[test]
+fn the_table_is_complete_and_without_a_mistake_all_is_clean() {
+    assert!(ALL.len() >= 15);
+    for bug in ALL {
+        assert!(TABLE.iter().any(|row| row.0 == *bug), "{bug:?} is in no row");
+    }
+    for scenario in known().iter().chain([&storm()]) {
+        must_be_clean(&scenario.name, &run(scenario, Plan::Calm, 0));
+    }
 }

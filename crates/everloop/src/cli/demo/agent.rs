@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Plays the next act. `acts` is where it remembers how far it came; it exists outside of the workspace on purpose.
 pub fn play(acts: &OsStr) -> io::Result<()> {
     let acts = Path::new(acts);
-    let act = (1..).find(|n| !acts.join(format!("{n}.begun")).exists()).unwrap_or(1);
+    let act = (1u32..100).find(|n| !acts.join(format!("{n}.begun")).exists()).unwrap_or(1);
     fs::write(acts.join(format!("{act}.begun")), "")?;
     match act {
         1 => {

@@ -76,7 +76,7 @@ async fn containment(chart: &mut Chart, home: &Home) -> Result<(), Failure> {
         }
         Ok((Ended::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
         Err(e) => {
-            chart.fail(format!("a trial job could not be run: {e}"), "is the state folder on a disk that allows locks?");
+            chart.fail(format!("a trial job could not be run: {e}"), "does its disk allow locks?");
         }
     }
     match std::fs::remove_dir_all(&dir) {

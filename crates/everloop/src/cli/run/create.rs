@@ -14,10 +14,11 @@ use jiff::tz::TimeZone;
 
 use super::Args;
 use crate::cli::{Session, up};
-use crate::config::{self, Moment, Overrides, ResolvedLoop, Workspace};
+use crate::config::{self, ConfigError, Moment, Overrides, ResolvedLoop, Workspace};
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::supervisor::read_state;
+use crate::ui::Ui;
 
 /// Where the loop came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +39,10 @@ pub fn resolve(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> 
 fn chosen(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
-    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags()))?;
+    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags())).map_err(usage)?;
     let moment = moment(session);
     if let Some(goal) = &args.goal {
-        return Ok(config.one_off(goal, &moment).map_err(|e| without_file(e.into(), dir))?);
+        return config.one_off(goal, &moment).map_err(usage);
     }
     let names = config.loops();
     let name = match (&args.name, names.as_slice()) {
@@ -56,12 +57,14 @@ fn chosen(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
                 .hint(format!("name one: everloop run --loop {}", several.join(" | "))));
         }
     };
-    Ok(config.resolve(name, &moment)?)
+    config.resolve(name, &moment).map_err(usage)
 }
 
-/// What is wrong with a loop that stands in no file is wrong with the command line.
-fn without_file(mut failure: Failure, dir: &Path) -> Failure {
-    if failure.code == Code::BadConfig && !dir.join(config::PROJECT_FILE).exists() {
+/// What is wrong in no file is wrong on the command line.
+fn usage(error: ConfigError) -> Failure {
+    let in_file = error.diagnostics.iter().any(|d| d.place.is_some());
+    let mut failure = Failure::from(error);
+    if !in_file {
         failure.code = Code::Usage;
     }
     failure
@@ -122,7 +125,7 @@ pub fn add_configured(session: &Session, ledger: &mut Sqlite) -> Result<(), Fail
 
 fn create(wanted: &ResolvedLoop, session: &Session, home: &Home, ledger: &mut Sqlite) -> Result<LoopState, Failure> {
     let id = draw_id(ledger)?;
-    let spec = up::block_on(complete(wanted, &id, home))??;
+    let spec = up::block_on(complete(wanted, &id, home, &session.ui))??;
     let now = session.now();
     let state = LoopState::new(id.clone(), wanted.name.clone(), spec.clone(), now);
     let created = Event::LoopCreated { name: wanted.name.clone(), spec: Box::new(spec) };
@@ -137,7 +140,7 @@ fn create(wanted: &ResolvedLoop, session: &Session, home: &Home, ledger: &mut Sq
 }
 
 /// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
-async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home) -> Result<LoopSpec, Failure> {
+async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui: &Ui) -> Result<LoopSpec, Failure> {
     let dir = &wanted.workspace.dir;
     let cannot = |e: workspace::Error| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
     let place = workspace::discover(dir).await.map_err(cannot)?;
@@ -155,11 +158,14 @@ async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home) -> Result<Loo
     let mut shop = Shop::open(options).await.map_err(cannot)?;
     let cwd = shop.check_out_verify(None).await.map_err(cannot)?;
     let (root, below) = match (&mode, &place) {
-        (WorkspaceMode::Git { .. }, Place::Git(repository)) => (top_of(&cwd, &repository.below), repository.below.clone()),
+        (WorkspaceMode::Git { .. }, Place::Git(repository)) => {
+            (top_of(&cwd, &repository.below), repository.below.clone())
+        }
         _ => (cwd.clone(), PathBuf::new()),
     };
     let runs = spec.checks.iter().map(|c| c.run.as_str());
     let named = protect::files_of_checks(runs, &root, &below);
+    warn_uncommitted(&spec, dir, &cwd, ui);
     // The checks' own files come first, so that an exception of the operator's can still name one.
     spec.workspace.protect.splice(0..0, named);
     for check in &mut spec.checks {
@@ -167,6 +173,20 @@ async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home) -> Result<Loo
         check.pin = pinned.map_err(|e| Failure::failed(format!("cannot pin check `{}`", check.name)).because(&e))?;
     }
     Ok(spec)
+}
+
+/// A check whose script lies in the folder but not in the commit would be broken, and nobody would see why.
+fn warn_uncommitted(spec: &LoopSpec, dir: &Path, checkout: &Path, ui: &Ui) {
+    for check in &spec.checks {
+        let here = protect::files_of_checks([check.run.as_str()], dir, Path::new(""));
+        let there = protect::files_of_checks([check.run.as_str()], checkout, Path::new(""));
+        for file in here.iter().filter(|f| !there.contains(f)) {
+            ui.warn(&format!(
+                "check `{}` runs `{file}`, which is not committed, and checks run on commits: commit it, or use --include-dirty or --in-place",
+                check.name
+            ));
+        }
+    }
 }
 
 /// The root of the checkout that `cwd` lies `below`.

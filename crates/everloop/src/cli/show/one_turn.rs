@@ -46,7 +46,7 @@ pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Session) -> Result<Code, F
         }
         (None, _) if there => lines.push("Ended     without a record".to_owned()),
         (None, _) => {
-            lines.push("Ended     its folder is gone; old turns are removed, their work stays under its ref".to_owned());
+            lines.push("Ended     its folder is gone; the work of old turns stays under its ref".to_owned());
         }
     }
     if there {

@@ -165,8 +165,9 @@ fn not_taken(error: Error, row: &TaskRow, session: &Session) -> Failure {
             Failure::failed(format!("task `{}` is held by {node} for another {left}", row.task.id))
                 .hint(format!("wait, or take it away: everloop task retry {}", row.task.id))
         }
-        (Error::Refused(refusal), _) => Failure::failed(refusal.to_string())
-            .hint(format!("see what it waits for: everloop task show {}", row.task.id)),
+        (Error::Refused(refusal), _) => {
+            Failure::failed(refusal.to_string()).hint(format!("look at it: everloop task show {}", row.task.id))
+        }
         (other, _) => other.into(),
     }
 }

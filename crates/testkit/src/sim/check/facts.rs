@@ -174,9 +174,8 @@ impl World {
     /// I11: a ticket stands for a cause that is still there.
     fn check_tickets(&self) -> Result<(), Violation> {
         for ticket in self.ledger.model().tickets(Tickets::Open).expect("the model always answers") {
-            let frozen = |text: &str| {
-                Scope::try_from(text.to_owned()).is_ok_and(|scope| self.watch.frozen.contains_key(&scope))
-            };
+            let frozen =
+                |text: &str| Scope::try_from(text.to_owned()).is_ok_and(|scope| self.watch.frozen.contains_key(&scope));
             let healthy = match ticket.key.split_once(':') {
                 Some(("guard.freeze", scope)) => !frozen(scope),
                 Some(("stagnation", id)) => {

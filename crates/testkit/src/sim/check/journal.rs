@@ -91,7 +91,10 @@ impl World {
             // A flaky check can hide that something passed, so that its loss is not seen either.
             let worse = now.fixed.count_ones() < before.fixed.count_ones() && !site.was_flaky;
             if worse || now.tampered {
-                return broken("worse", format!("turn {turn} was kept, although its work is worse: {before:?} {now:?}"));
+                return broken(
+                    "worse",
+                    format!("turn {turn} was kept, although its work is worse: {before:?} {now:?}"),
+                );
             }
             if !site.git.is_held(new) {
                 return broken("work", format!("the work of turn {turn} stands under no name"));

@@ -1,0 +1,153 @@
+//! When a turn may start: every refusal names its rule and until when, and is written down once.
+
+use everloop_core::event::{Event, Exit};
+use everloop_core::guard::Scope;
+use everloop_core::ids::TurnId;
+use everloop_core::spec::{BucketSpec, Budget, Caps};
+use everloop_core::state::Phase;
+
+use super::rig::{Rig, secs};
+
+#[test]
+fn the_gap_is_kept_and_its_end_is_named() {
+    let mut rig = Rig::running();
+    let start = rig.now;
+    rig.exit(2, 0);
+    let decision = rig.judged(0);
+    assert_eq!(rig.waits_for(), "guard.gap");
+    assert_eq!(decision.wake_at, Some(start + secs(15)));
+    assert_eq!(rig.tick(12).events.len(), 0, "nothing new is nothing to write");
+    rig.tick(1);
+    assert_eq!(rig.phase(), "running");
+}
+
+#[test]
+fn caps_hold_in_their_window() {
+    let caps = Caps { per_minute: Some(2), ..Caps::default() };
+    let mut rig = Rig::with(|s| (s.guard.gap, s.guard.caps) = (secs(0), caps));
+    rig.baseline(0);
+    for _ in 0..2 {
+        rig.exit(5, 0);
+        rig.judged(0);
+    }
+    assert_eq!(rig.waits_for(), "guard.cap");
+    rig.wait_out();
+    assert_eq!(rig.phase(), "running");
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_the_loop() {
+    let mut rig = Rig::with(|s| s.guard.budget = Budget { calls: Some(1), ..Budget::default() });
+    rig.baseline(0);
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert_eq!(rig.phase(), "exhausted");
+}
+
+#[test]
+fn tokens_are_reserved_before_they_are_spent() {
+    let mut rig = Rig::with(|s| s.guard.budget = Budget { tokens: Some(150), ..Budget::default() });
+    rig.baseline(0);
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert_eq!(rig.phase(), "exhausted", "a second turn of 100 would not fit");
+}
+
+#[test]
+fn a_bucket_refills_at_its_rate() {
+    let bucket = BucketSpec { burst: 1, every: secs(100) };
+    let mut rig = Rig::with(|s| {
+        s.guard = s.guard.clone().cheap();
+        s.guard.bucket = Some(bucket);
+    });
+    let start = rig.now;
+    rig.baseline(0);
+    rig.exit(5, 0);
+    let decision = rig.judged(0);
+    assert_eq!(rig.waits_for(), "guard.bucket");
+    assert_eq!(decision.wake_at, Some(start + secs(100)));
+}
+
+#[test]
+fn a_full_machine_is_looked_at_again_without_writing_every_time() {
+    let mut rig = Rig::with(|s| s.guard.slots = 1);
+    let node = Scope::Node(everloop_core::ids::NodeId::new("here"));
+    let busy = rig.guards.entry(node.clone()).or_default();
+    busy.state.reserved.insert(TurnId::new("other.1"), everloop_core::guard::Spend::default());
+    rig.baseline(0);
+    assert_eq!(rig.waits_for(), "guard.slots");
+    for _ in 0..5 {
+        let decision = rig.tick(30);
+        assert!(decision.events.is_empty());
+        assert_eq!(decision.wake_at, Some(rig.now + secs(30)), "but it has a timer");
+    }
+    rig.guards.entry(node).or_default().state.reserved.clear();
+    rig.tick(30);
+    assert_eq!(rig.phase(), "running");
+}
+
+#[test]
+fn a_marker_never_shortens_the_guards_own_wait() {
+    let mut rig = Rig::with(|s| {
+        s.guard = s.guard.clone().cheap();
+        // So long that the draw cannot be shorter than what the agent asks for.
+        (s.guard.backoff_first, s.guard.backoff_cap) = (secs(100_000), secs(100_000));
+    });
+    rig.baseline(0);
+    rig.exit_as(60, Exit { code: Some(1), backoff_ms: Some(1), ..Exit::default() });
+    let decision = rig.judged(0);
+    let own = decision.events.iter().find_map(|e| match e {
+        Event::Backoff { until, why, .. } if why.starts_with("failure") => Some(*until),
+        _ => None,
+    });
+    assert_eq!(rig.waits_for(), "guard.backoff");
+    assert_eq!(decision.wake_at, own, "the longer of the two counts");
+}
+
+#[test]
+fn a_marker_of_a_healthy_agent_is_obeyed_up_to_six_hours() {
+    for (asked_ms, granted) in [(60_000, secs(60)), (u64::MAX, secs(6 * 3600))] {
+        let mut rig = Rig::with(|s| s.guard = s.guard.clone().cheap());
+        rig.baseline(0);
+        rig.exit_as(30, Exit { code: Some(0), backoff_ms: Some(asked_ms), ..Exit::default() });
+        let decision = rig.judged(0);
+        assert_eq!(decision.wake_at, Some(rig.now + granted));
+    }
+}
+
+#[test]
+fn deaths_cool_down_cooldowns_freeze_and_a_trial_that_ends_well_releases() {
+    let mut rig = Rig::running();
+    let mut rules = std::collections::BTreeSet::new();
+    while rig.state.tickets.is_empty() {
+        rig.exit(1, 1);
+        rig.judged(0);
+        while rig.phase() == "waiting" && rig.state.tickets.is_empty() {
+            rules.insert(rig.waits_for().to_owned());
+            rig.wait_out();
+        }
+    }
+    assert!(rules.contains("guard.cooldown"));
+    assert_eq!(rig.state.started, 9, "three times three deaths");
+    assert_eq!(
+        (rig.waits_for(), rig.state.tickets.as_slice()),
+        ("guard.freeze", &["guard.freeze:loop:k".to_owned()][..])
+    );
+    rig.wait_out();
+    let Phase::Turn(turn) = &rig.state.phase else { panic!("a trial start is due") };
+    assert_eq!(turn.permit.canary, Some(Scope::Loop(rig.state.id.clone())));
+    rig.exit(30, 0);
+    rig.judged(1);
+    rig.landed();
+    assert!(rig.state.tickets.is_empty(), "released, and the ticket is closed");
+    assert!(rig.guards[&Scope::Loop(rig.state.id.clone())].state.freeze.is_none());
+}
+
+#[test]
+fn nothing_stays_reserved_when_nothing_runs() {
+    let mut rig = Rig::running();
+    assert!(rig.guards.values().all(|g| g.state.reserved.len() == 1));
+    rig.exit(2, 0);
+    rig.judged(0);
+    assert!(rig.guards.values().all(|g| g.state.reserved.is_empty()));
+}

@@ -1,0 +1,8 @@
+//! What `decide` decides. One builder ([`rig::Rig`]), so that a new test is three lines.
+
+mod ending;
+mod guard;
+mod people;
+mod recovery;
+mod rig;
+mod turn;

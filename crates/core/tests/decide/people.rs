@@ -1,0 +1,130 @@
+//! What people ask of a loop, once and twice, at good and bad moments.
+
+use everloop_core::action::{Command, Input};
+use everloop_core::event::{Exit, Outcome, StopCause};
+use everloop_core::spec::Bounds;
+
+use super::rig::{Rig, actions, outcome};
+
+fn pause() -> Command {
+    Command::Pause { reason: "lunch".to_owned() }
+}
+
+fn resume(bounds: Option<Bounds>) -> Command {
+    Command::Resume { bounds }
+}
+
+fn steer(message: &str) -> Command {
+    Command::Steer { message: message.to_owned() }
+}
+
+#[test]
+fn stop_now_stops_the_agent_and_ends_the_loop() {
+    let mut rig = Rig::running();
+    assert_eq!(actions(&rig.ask(Command::Stop { now: true })), ["stop"]);
+    assert!(actions(&rig.ask(Command::Stop { now: true })).is_empty(), "once is enough");
+    let decision = rig.stopped(3, StopCause::Person);
+    assert_eq!(outcome(&decision), Outcome::Interrupted);
+    assert_eq!((rig.phase(), rig.state.turns), ("stopped", 0));
+}
+
+#[test]
+fn stop_after_this_turn_lets_it_finish_and_count() {
+    let mut rig = Rig::running();
+    assert!(actions(&rig.ask(Command::Stop { now: false })).is_empty());
+    rig.exit(30, 0);
+    rig.judged(1);
+    rig.landed();
+    assert_eq!((rig.phase(), rig.state.turns), ("stopped", 1));
+}
+
+#[test]
+fn a_goal_that_is_reached_by_the_last_turn_is_reached_not_stopped() {
+    let mut rig = Rig::running();
+    rig.ask(Command::Stop { now: false });
+    rig.exit(30, 0);
+    rig.judged(3);
+    rig.landed();
+    assert_eq!(rig.phase(), "reached");
+}
+
+#[test]
+fn a_pause_lets_the_turn_finish_and_starts_nothing_until_resumed() {
+    let mut rig = Rig::running();
+    rig.ask(pause());
+    rig.exit(30, 0);
+    let decision = rig.judged(0);
+    assert_eq!((rig.waits_for(), decision.wake_at), ("paused", None));
+    assert!(rig.tick(86_400).actions.is_empty());
+    assert!(rig.ask(pause()).events.is_empty(), "it is paused already");
+    assert_eq!(actions(&rig.ask(resume(None))), ["spawn"]);
+}
+
+#[test]
+fn an_exhausted_loop_goes_on_with_new_bounds() {
+    let mut rig = Rig::with(|s| s.bounds.max_turns = Some(1));
+    rig.baseline(0);
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert_eq!(rig.phase(), "exhausted");
+    rig.ask(resume(None));
+    assert_eq!(rig.phase(), "exhausted", "the old bounds still end it");
+    rig.ask(resume(Some(Bounds { max_turns: Some(2), ..Bounds::default() })));
+    assert_eq!(rig.turn().as_str(), "k-2.1");
+}
+
+#[test]
+fn a_reached_loop_is_not_resumed() {
+    let mut rig = Rig::new();
+    rig.baseline(3);
+    assert!(rig.ask(resume(None)).events.is_empty());
+}
+
+#[test]
+fn a_loop_whose_baseline_failed_takes_it_again_when_resumed() {
+    let mut rig = Rig::new();
+    rig.give(&Input::Baselined { result: Err("no such folder".to_owned()) });
+    assert_eq!(rig.phase(), "failed");
+    assert_eq!(actions(&rig.ask(resume(None))), ["baseline"]);
+}
+
+#[test]
+fn a_message_is_told_once_to_a_turn_that_ran() {
+    let mut rig = Rig::new();
+    rig.ask(steer("mind the tests"));
+    rig.baseline(0);
+    assert_eq!(rig.state.notes, ["mind the tests"], "it stays until the turn has ended");
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert!(rig.state.notes.is_empty());
+}
+
+#[test]
+fn a_message_that_comes_during_a_turn_is_for_the_next_one() {
+    let mut rig = Rig::running();
+    rig.ask(steer("mind the tests"));
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert_eq!(rig.state.notes, ["mind the tests"]);
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert!(rig.state.notes.is_empty());
+}
+
+#[test]
+fn a_turn_that_never_ran_has_delivered_no_message() {
+    let mut rig = Rig::new();
+    rig.ask(steer("mind the tests"));
+    rig.baseline(0);
+    rig.exit_as(0, Exit { spawn_error: Some("no such file".to_owned()), ..Exit::default() });
+    assert_eq!(rig.state.notes, ["mind the tests"]);
+}
+
+#[test]
+fn a_wake_does_not_shorten_a_wait_of_the_guard() {
+    let mut rig = Rig::running();
+    rig.exit(1, 0);
+    rig.judged(0);
+    assert!(rig.ask(Command::Wake).actions.is_empty());
+    assert_eq!(rig.waits_for(), "guard.gap");
+}

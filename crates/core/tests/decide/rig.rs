@@ -1,0 +1,244 @@
+//! A loop on a bench: inputs in, decisions out, every event applied. No ledger, no clock but its own.
+
+use std::time::Duration;
+
+use everloop_core::action::{Action, Command, Input, Integration};
+use everloop_core::board::{Board, CheckResult, Verdict};
+use everloop_core::decide::{Context, Decision, decide};
+use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCause};
+use everloop_core::guard::Guards;
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+
+/// A loop on a bench.
+pub struct Rig {
+    pub state: LoopState,
+    pub guards: Guards,
+    pub now: Time,
+    pub draining: bool,
+    pub board_task: Option<(TaskId, Fence)>,
+    decisions: u64,
+}
+
+pub fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn spec(checks: usize) -> LoopSpec {
+    let check = |n: usize| CheckSpec {
+        name: format!("c{n}"),
+        run: "true".to_owned(),
+        timeout: secs(60),
+        weight: 1,
+        pin: String::new(),
+    };
+    LoopSpec {
+        goal: "pass".to_owned(),
+        checks: (0..checks).map(check).collect(),
+        agent: AgentSpec {
+            name: "agent".to_owned(),
+            argv: vec!["agent".to_owned()],
+            pass_env: Vec::new(),
+            account: "default".to_owned(),
+            turn_microusd: 0,
+            turn_tokens: 100,
+        },
+        workspace: WorkspaceSpec {
+            dir: "/repo".to_owned(),
+            mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
+            integrate: Integrate::Progress,
+            setup: None,
+            include_dirty: false,
+            protect: Vec::new(),
+        },
+        bounds: Bounds::default(),
+        guard: GuardSpec::default(),
+    }
+}
+
+/// A board on which the first `passing` of `checks` pass.
+pub fn board(passing: usize, checks: usize) -> Board {
+    let row = |n: usize| CheckResult {
+        name: format!("c{n}"),
+        verdict: if n < passing { Verdict::Pass } else { Verdict::Fail },
+        weight: 1,
+        millis: 1,
+        output: String::new(),
+        fingerprint: n as u64 + 1,
+    };
+    Board((0..checks).map(row).collect())
+}
+
+impl Rig {
+    /// A loop with three checks that nobody has run yet.
+    pub fn new() -> Self {
+        let now = Time(1_700_000_000_000);
+        Self {
+            state: LoopState::new(LoopId::new("k"), "test".to_owned(), spec(3), now),
+            guards: Guards::new(),
+            now,
+            draining: false,
+            board_task: None,
+            decisions: 0,
+        }
+    }
+
+    /// The same with another spec.
+    pub fn with(change: impl FnOnce(&mut LoopSpec)) -> Self {
+        let mut rig = Self::new();
+        change(&mut rig.state.spec);
+        rig
+    }
+
+    /// The loop after its baseline, with its first turn under way.
+    pub fn running() -> Self {
+        let mut rig = Self::new();
+        rig.baseline(0);
+        rig
+    }
+
+    /// Decides, and applies what was decided as if it had been committed.
+    pub fn give(&mut self, input: &Input) -> Decision {
+        self.decisions += 1;
+        let node = NodeId::new("here");
+        let ctx = Context {
+            now: self.now,
+            seed: self.decisions,
+            node: &node,
+            guards: &self.guards,
+            lease: secs(90),
+            draining: self.draining,
+            current_fence: self.state.task.is_some().then_some(self.state.fence),
+            board_task: self.board_task.clone(),
+        };
+        let decision = decide(&self.state, input, &ctx);
+        self.state = decision.state.clone();
+        self.guards = decision.guards.clone();
+        decision
+    }
+
+    pub fn baseline(&mut self, passing: usize) -> Decision {
+        let result = Ok((board(passing, self.state.spec.checks.len()), Some("base".to_owned())));
+        self.give(&Input::Baselined { result })
+    }
+
+    pub fn ask(&mut self, command: Command) -> Decision {
+        self.give(&Input::Command { by: "ann".to_owned(), command })
+    }
+
+    pub fn tick(&mut self, after: u64) -> Decision {
+        self.now = self.now + secs(after);
+        self.give(&Input::Tick)
+    }
+
+    /// The running turn.
+    pub fn turn(&self) -> TurnId {
+        match &self.state.phase {
+            Phase::Turn(turn) => turn.id.clone(),
+            other => panic!("no turn is under way: {other:?}"),
+        }
+    }
+
+    /// The agent ends after some seconds.
+    pub fn exit(&mut self, after: u64, code: i32) -> Decision {
+        self.exit_as(after, Exit { code: Some(code), ..Exit::default() })
+    }
+
+    pub fn stopped(&mut self, after: u64, cause: StopCause) -> Decision {
+        self.exit_as(after, Exit { signal: Some(15), stopped: Some(cause), ..Exit::default() })
+    }
+
+    pub fn exit_as(&mut self, after: u64, exit: Exit) -> Decision {
+        let started_at = self.now;
+        self.now = self.now + secs(after);
+        let exit = Exit { started_at, ended_at: self.now, ..exit };
+        self.give(&Input::Exited { turn: self.turn(), exit })
+    }
+
+    /// The turn's work is a commit on which so many checks pass.
+    pub fn judged(&mut self, passing: usize) -> Decision {
+        let found = work(&self.turn(), board(passing, self.state.spec.checks.len()));
+        self.judged_as(found)
+    }
+
+    pub fn judged_as(&mut self, judgement: Judgement) -> Decision {
+        self.give(&Input::Judged { turn: self.turn(), judgement })
+    }
+
+    pub fn landed(&mut self) -> Decision {
+        let result = Integration::Done(Integrated::Landed { commit: "landed".to_owned() });
+        self.give(&Input::Integrated { turn: self.turn(), result })
+    }
+
+    pub fn moved(&mut self) -> Decision {
+        let result = Integration::Moved("somebody committed".to_owned());
+        self.give(&Input::Integrated { turn: self.turn(), result })
+    }
+
+    /// A whole turn that changes nothing; the next one is started if it has to wait.
+    pub fn no_op(&mut self) -> Decision {
+        self.exit(30, 0);
+        let (passing, checks) = (self.state.board.passing().len(), self.state.spec.checks.len());
+        self.judged_as(Judgement { board: board(passing, checks), ..Judgement::default() })
+    }
+
+    /// Waits out whatever the loop waits for.
+    pub fn wait_out(&mut self) -> Decision {
+        let until = match &self.state.phase {
+            Phase::Waiting { reason, .. } => reason.until.expect("it ends by itself"),
+            other => panic!("it does not wait: {other:?}"),
+        };
+        self.now = until;
+        self.give(&Input::Tick)
+    }
+
+    /// The rule for which it waits.
+    pub fn waits_for(&self) -> &str {
+        match &self.state.phase {
+            Phase::Waiting { reason, .. } => &reason.rule,
+            other => panic!("it does not wait: {other:?}"),
+        }
+    }
+
+    pub fn phase(&self) -> &'static str {
+        self.state.phase.label()
+    }
+}
+
+/// A turn's work.
+pub fn work(turn: &TurnId, board: Board) -> Judgement {
+    Judgement {
+        changed: true,
+        commit: Some(format!("commit-{turn}")),
+        pin: Some(format!("refs/everloop/{turn}")),
+        diffstat: "1 file".to_owned(),
+        board,
+        ..Judgement::default()
+    }
+}
+
+/// The outcome of the turn that a decision ended.
+pub fn outcome(decision: &Decision) -> Outcome {
+    let found = decision.events.iter().find_map(|e| match e {
+        Event::TurnEnded { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    });
+    found.expect("the decision ends a turn")
+}
+
+/// The names of a decision's actions.
+pub fn actions(decision: &Decision) -> Vec<&'static str> {
+    let name = |action: &Action| match action {
+        Action::Baseline => "baseline",
+        Action::Spawn { .. } => "spawn",
+        Action::Adopt { .. } => "adopt",
+        Action::Stop { .. } => "stop",
+        Action::Judge { .. } => "judge",
+        Action::Integrate { .. } => "integrate",
+        Action::Tell { .. } => "tell",
+        Action::Cleanup => "cleanup",
+    };
+    decision.actions.iter().map(name).collect()
+}

@@ -1,0 +1,246 @@
+//! Old journals stay readable: `fixtures/journal-v1.jsonl` holds every event as version 1 wrote it, byte for byte.
+//!
+//! A line of a released version is never edited. A new kind of event gets a new line; a new field of an old kind must be
+//! optional, so that the old line still means what it meant.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use everloop_core::board::{Board, CheckResult, Verdict};
+use everloop_core::event::{
+    EVENT_VERSION, Ending, Event, Exit, Integrated, Judgement, Outcome, Pattern, Settled, StopCause,
+};
+use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::reason::Reason;
+use everloop_core::spec::{
+    AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+};
+use everloop_core::time::Time;
+
+const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
+const AT: Time = Time(1_767_225_600_000);
+
+fn text(s: &str) -> String {
+    s.to_owned()
+}
+
+fn turn() -> TurnId {
+    TurnId::new("k3f9-2.3")
+}
+
+fn spec() -> Box<LoopSpec> {
+    let bucket = Some(BucketSpec { burst: 2, every: Duration::from_secs(60) });
+    Box::new(LoopSpec {
+        goal: text("make it pass"),
+        checks: vec![CheckSpec {
+            name: text("unit"),
+            run: text("cargo test"),
+            timeout: Duration::from_secs(600),
+            weight: 2,
+            pin: text("abc"),
+        }],
+        agent: AgentSpec {
+            name: text("command"),
+            argv: vec![text("agent"), text("{prompt}")],
+            pass_env: vec![text("LANG")],
+            account: text("default"),
+            turn_microusd: 5,
+            turn_tokens: 7,
+        },
+        workspace: WorkspaceSpec {
+            dir: text("/repo"),
+            mode: WorkspaceMode::Git { target: text("refs/heads/main") },
+            integrate: Integrate::Progress,
+            setup: Some(text("npm ci")),
+            include_dirty: false,
+            protect: vec![text("tests/**")],
+        },
+        bounds: bounds(),
+        guard: GuardSpec { bucket, ..GuardSpec::default() },
+    })
+}
+
+fn bounds() -> Bounds {
+    Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(AT) }
+}
+
+fn board() -> Board {
+    let row = |name: &str, verdict| CheckResult {
+        name: text(name),
+        verdict,
+        weight: 1,
+        millis: 12,
+        output: text("1 failed"),
+        fingerprint: 77,
+    };
+    Board(vec![
+        row("a", Verdict::Pass),
+        row("b", Verdict::Fail),
+        row("c", Verdict::Flaky { passes: 2, runs: 3 }),
+        row("d", Verdict::Broken { why: text("gone") }),
+    ])
+}
+
+fn scope() -> Scope {
+    Scope::Loop(LoopId::new("k3f9"))
+}
+
+fn started() -> Event {
+    let reserve = Spend { calls: 1, tokens: 7, microusd: 5 };
+    let scopes = vec![Scope::All, Scope::Node(NodeId::new("here")), Scope::Account(text("default")), scope()];
+    let bucket = Some(Bucket { millistarts: 1500, at: AT });
+    let permit = Permit { scopes, reserve, canary: Some(scope()), bucket };
+    Event::TurnStarted { turn: turn(), task: TaskId::new("k3f9-2"), fence: Fence(3), number: 4, permit }
+}
+
+fn exited(stopped: Option<StopCause>) -> Event {
+    let exit = Exit {
+        code: Some(1),
+        signal: Some(15),
+        spawn_error: Some(text("no such file")),
+        started_at: AT,
+        ended_at: AT + Duration::from_secs(5),
+        out_bytes: 12,
+        tail: text("done"),
+        backoff_ms: Some(60_000),
+        stopped,
+        leftovers: 1,
+    };
+    Event::TurnExited { turn: turn(), exit }
+}
+
+fn judged() -> Event {
+    let judgement = Judgement {
+        changed: true,
+        commit: Some(text("c0ffee")),
+        pin: Some(text("refs/everloop/k3f9-2/3")),
+        diffstat: text("1 file changed"),
+        violations: vec![text("tests/a.rs")],
+        board: board(),
+        error: Some(text("conflict")),
+    };
+    Event::TurnJudged { turn: turn(), judgement }
+}
+
+fn ended(outcome: Outcome, integrated: Option<Integrated>) -> Event {
+    let spend = Spend { calls: 1, tokens: 7, microusd: 5 };
+    let settled = Settled { spend, estimated: true, failed: false, died_young: false, progress: true };
+    Event::TurnEnded { turn: turn(), outcome, settled, work: Some(text("c0ffee")), integrated }
+}
+
+fn turns() -> Vec<Event> {
+    let (commit, why) = (text("c0ffee"), text("dirty"));
+    let aside = Integrated::Aside { commit: commit.clone(), why: why.clone(), command: text("git merge c0ffee") };
+    vec![
+        started(),
+        exited(None),
+        exited(Some(StopCause::Wall)),
+        exited(Some(StopCause::Stuck)),
+        exited(Some(StopCause::Person)),
+        exited(Some(StopCause::Shutdown)),
+        judged(),
+        Event::TurnReturned { turn: turn(), why: why.clone() },
+        ended(Outcome::Reached, Some(Integrated::Landed { commit })),
+        ended(Outcome::Progress, Some(aside)),
+        ended(Outcome::NotYet, Some(Integrated::InPlace)),
+        ended(Outcome::NoOp, None),
+        ended(Outcome::Refused { paths: vec![text("tests/a.rs")] }, None),
+        ended(Outcome::Regressed { lost: vec![text("unit")] }, None),
+        ended(Outcome::AgentFailed { why: why.clone(), kept: true }, None),
+        ended(Outcome::TaskFailed { why }, None),
+        ended(Outcome::Interrupted, None),
+        ended(Outcome::Lost, None),
+        Event::Stopping { turn: turn(), cause: StopCause::Stuck },
+    ]
+}
+
+fn others() -> Vec<Event> {
+    let by = || text("ann");
+    let freeze = Freeze {
+        cause: text("cooldowns"),
+        audit: vec![text("9 starts died young")],
+        since: AT,
+        until: Some(AT + Duration::from_secs(3600)),
+        canary_at: Some(AT + Duration::from_secs(900)),
+        canary_every_ms: 900_000,
+        by: Some(by()),
+    };
+    let noticed = |pattern| Event::Noticed { pattern, turns: 3 };
+    vec![
+        Event::LoopCreated { name: text("fix"), spec: spec() },
+        Event::SpecChanged { spec: spec() },
+        Event::Baselined { board: board(), work: Some(text("c0ffee")) },
+        Event::Waiting { reason: Reason::new("guard.gap").with("gap", "15s").until(AT) },
+        Event::Woken { by: by() },
+        Event::Paused { by: by(), reason: text("lunch") },
+        Event::Resumed { by: by(), bounds: Some(bounds()) },
+        Event::StopAsked { by: by(), now: true },
+        Event::Steered { by: by(), message: text("mind the tests") },
+        Event::Cooldown { scope: scope(), until: AT, level: 2 },
+        Event::Backoff { scope: Scope::Account(text("default")), until: AT, why: text("failure: exit 1") },
+        Event::Frozen { scope: Scope::All, freeze },
+        Event::Released { scope: Scope::Node(NodeId::new("here")), by: by(), reason: text("looked at") },
+        noticed(Pattern::NoOps),
+        noticed(Pattern::SameError),
+        noticed(Pattern::PingPong),
+        noticed(Pattern::Stagnation),
+        Event::TicketOpened { key: text("stagnation:k3f9"), text: text("no progress") },
+        Event::TicketClosed { key: text("stagnation:k3f9") },
+        Event::Ended { ending: Ending::Reached },
+        Event::Ended { ending: Ending::Exhausted { bound: text("turns") } },
+        Event::Ended { ending: Ending::Stopped { by: by() } },
+        Event::Ended { ending: Ending::Failed { why: text("no such folder") } },
+        Event::Recovered { found: text("k3f9-2.3 alive, running") },
+        Event::Note { text: text("hello") },
+    ]
+}
+
+/// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::LoopCreated { .. } => "loop_created",
+        Event::SpecChanged { .. } => "spec_changed",
+        Event::Baselined { .. } => "baselined",
+        Event::Waiting { .. } => "waiting",
+        Event::TurnStarted { .. } => "turn_started",
+        Event::TurnExited { .. } => "turn_exited",
+        Event::TurnJudged { .. } => "turn_judged",
+        Event::TurnReturned { .. } => "turn_returned",
+        Event::TurnEnded { .. } => "turn_ended",
+        Event::Woken { .. } => "woken",
+        Event::Paused { .. } => "paused",
+        Event::Resumed { .. } => "resumed",
+        Event::StopAsked { .. } => "stop_asked",
+        Event::Steered { .. } => "steered",
+        Event::Stopping { .. } => "stopping",
+        Event::Cooldown { .. } => "cooldown",
+        Event::Backoff { .. } => "backoff",
+        Event::Frozen { .. } => "frozen",
+        Event::Released { .. } => "released",
+        Event::Noticed { .. } => "noticed",
+        Event::TicketOpened { .. } => "ticket_opened",
+        Event::TicketClosed { .. } => "ticket_closed",
+        Event::Ended { .. } => "ended",
+        Event::Recovered { .. } => "recovered",
+        Event::Note { .. } => "note",
+    }
+}
+
+const KINDS: usize = 25;
+
+#[test]
+fn every_event_of_version_1_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 1, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = turns().into_iter().chain(others()).collect();
+    let lines: Vec<&str> = VERSION_1.lines().collect();
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+        assert_eq!(serde_json::to_string(event).expect("events have a JSON form"), *line);
+        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", kind(event))), "{line}");
+    }
+    let kinds: BTreeSet<&str> = events.iter().map(kind).collect();
+    assert_eq!(kinds.len(), KINDS, "every kind has a line");
+}
