@@ -118,15 +118,30 @@ fn what_an_agent_adds_is_not_the_operators_word() {
 #[test]
 fn a_person_who_takes_a_loops_task_does_not_stop_the_loop() {
     let env = Env::new();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "test -f healed && touch done", "--gap", "0"];
-    let stopped = env.run(&[&args[..], &["--max-calls", "1"]].concat()).exits(3);
-    drop(stopped);
-    let task = env.run(&["task", "add", "mine", "--loop", "x", "--json"]).ok().json()["task"].as_str().unwrap().to_owned();
-    let run = env.spawn(&[&args[..], &["--new"]].concat());
-    drop(run);
-    let run = env.spawn(&["run", "y", "--check", "test -f done", "--agent-cmd", "test -f healed && touch done", "--gap", "0"]);
-    env.wait_for("it runs", || env.run(&["logs"]).stdout.contains("turn 1 started"));
-    env.run(&["task", "claim", &task, "--lease", "10m"]).ok();
+    env.write("everloop.toml", FAILING);
+    let run = env.spawn(&["run"]);
+    env.wait_for("it runs", || env.run(&["logs"]).stdout.contains("no-op"));
+    env.write("broken", "");
+    let added = env.run(&["task", "add", "mine", "--loop", "x", "--json"]).ok().json();
+    let task = added["task"].as_str().unwrap().to_owned();
+    env.wait_for("a turn on it failed", || env.run(&["logs"]).stdout.contains(&format!("{task}.1 ended")));
+    // Refused while a turn has it; between two turns it can be had.
+    env.wait_for("it is taken", || env.run(&["task", "claim", &task, "--lease", "10m"]).code == 0);
     env.write("healed", "");
     run.wait().ok();
+    let row = env.run(&["task", "show", &task, "--json"]).ok().json();
+    assert_eq!(row["task"]["state"]["is"], "leased", "it is still the person's: {row}");
 }
+
+const FAILING: &str = r#"
+[loop.x]
+goal = "x"
+checks = ["test -f done"]
+agent_cmd = "if test -f healed; then touch done; else ! test -f broken; fi"
+[loop.x.guard]
+gap = "200ms"
+per_hour = "none"
+backoff_first = "300ms"
+backoff_cap = "300ms"
+frosty_deaths = 100
+"#;
