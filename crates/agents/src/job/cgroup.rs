@@ -2,7 +2,7 @@
 //!
 //! Everything here may fail (no cgroup v2, no permission) and then the tree of processes is walked instead.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -39,9 +39,10 @@ impl Cgroup {
         &self.path
     }
 
-    /// A process that writes `0` here moves itself into the group.
+    /// Its folder; a process can be made right inside the group with it. (Moving one there afterwards makes the kernel
+    /// wait for all processors, some 10 ms.)
     pub(super) fn door(&self) -> io::Result<File> {
-        OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))
+        File::open(&self.path)
     }
 
     /// Its processes, without those of groups below it.

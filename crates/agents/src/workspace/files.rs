@@ -73,28 +73,38 @@ pub(super) fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf
     Ok(Some(place))
 }
 
-/// Writes `value` to `path`: whole, or not at all, also over a power cut.
+/// Writes `value` to `path`: whole, or not at all, also when this process is killed. A power cut may lose it.
 pub(super) fn write_note(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let new = beside(path);
+    fs::write(&new, serde_json::to_vec(value)?)?;
+    fs::rename(&new, path)
+}
+
+/// The same, and a power cut does not lose it either.
+pub(super) fn write_note_durably(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_whole(path, &serde_json::to_vec(value)?)
 }
 
 /// Writes `bytes` to `path`: whole, or not at all, also over a power cut.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = folder.join(name);
+    let new = beside(path);
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    File::open(folder)?.sync_all()
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-/// Reads what [`write_note`] wrote; `None` when there is nothing.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// Reads what [`write_note`] wrote; `None` when there is nothing, or what a power cut left of it.
 pub(super) fn read_note<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

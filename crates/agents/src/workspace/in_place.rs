@@ -95,7 +95,9 @@ impl InPlace {
         }
         let fingerprint = self.fingerprint()?;
         let note = Note { version: NOTE_VERSION, turn: turn.clone(), fingerprint, files: kept, collected: None };
-        self.write_note(&note)
+        // Without it a turn could keep a changed check script over a power cut.
+        let path = self.note_path();
+        files::write_note_durably(&path, &note).map_err(Error::files("write", &path))
     }
 
     /// Copies one file, named by its content, unless `known` says that the copy is there.
@@ -135,7 +137,10 @@ impl InPlace {
             None => self.seen(&note, &broken)?,
         };
         note.collected = Some(collected.clone());
-        self.write_note(&note)?;
+        let path = self.note_path();
+        let written =
+            if broken.is_empty() { files::write_note(&path, &note) } else { files::write_note_durably(&path, &note) };
+        written.map_err(Error::files("write", &path))?;
         for path in &broken {
             self.put_back(path, &note.files[path], &self.shelf(turn))
                 .map_err(Error::files("put back", path.as_ref()))?;
@@ -207,13 +212,12 @@ impl InPlace {
     }
 
     fn note(&self) -> Result<Option<Note>, Error> {
-        let path = self.root.join("folder.json");
+        let path = self.note_path();
         files::read_note(&path).map_err(Error::files("read", &path))
     }
 
-    fn write_note(&self, note: &Note) -> Result<(), Error> {
-        let path = self.root.join("folder.json");
-        files::write_note(&path, note).map_err(Error::files("write", &path))
+    fn note_path(&self) -> PathBuf {
+        self.root.join("folder.json")
     }
 
     fn copies(&self) -> PathBuf {

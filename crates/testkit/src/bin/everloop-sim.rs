@@ -1,5 +1,6 @@
 //! `everloop-sim`: runs seeds of the simulation and says what came of them. Exit 1 when an invariant does not hold.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ struct Sum {
     longest_stall: Duration,
     hash: u64,
     violations: u64,
+    marks: BTreeMap<&'static str, u64>,
 }
 
 #[expect(clippy::print_stderr, clippy::print_stdout, reason = "this binary talks to a terminal")]
@@ -54,6 +56,9 @@ fn main() -> ExitCode {
             println!("VIOLATION {what}: {}: {}", violation.invariant, violation.text);
             break;
         }
+    }
+    for (mark, times) in &sum.marks {
+        println!("{times:>9} {mark}");
     }
     println!("{}", sum.describe(began.elapsed()));
     ExitCode::from(u8::from(sum.violations > 0))
@@ -123,6 +128,9 @@ impl Sum {
         self.longest_stall = self.longest_stall.max(report.longest_stall);
         self.hash = self.hash.rotate_left(1) ^ report.trace_hash;
         self.violations += u64::from(report.violation.is_some());
+        for (mark, times) in &report.marks {
+            *self.marks.entry(mark).or_default() += times;
+        }
     }
 
     fn describe(&self, took: Duration) -> String {

@@ -19,7 +19,10 @@ use super::world::{Occurrence, Plans, Violation, World};
 
 mod facts;
 mod journal;
+mod marks;
 mod starts;
+
+pub use marks::MARKS;
 
 /// The whole state is compared with its journal once in so many occurrences.
 const DEEP_ONE_IN: u64 = 50;
@@ -79,11 +82,18 @@ pub struct Watch {
     read: BTreeMap<TurnId, Vec<String>>,
     told: BTreeMap<String, u32>,
     opened: BTreeMap<String, u32>,
+    /// How often each of [`MARKS`] was met.
+    pub marks: BTreeMap<&'static str, u64>,
     /// The longest time in which a loop that was free to go on wrote nothing.
     pub longest_stall_ms: u64,
 }
 
 impl Watch {
+    /// Something worth counting happened.
+    pub(super) fn mark(&mut self, what: &'static str) {
+        *self.marks.entry(what).or_default() += 1;
+    }
+
     /// A turn's prompt was written with these messages.
     pub(super) fn told(&mut self, turn: &TurnId, notes: Vec<String>) {
         self.prompts.insert(turn.clone(), notes);
@@ -150,6 +160,7 @@ impl World {
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.watch.mark(marks::of(&record.event));
         if let Some(id) = &record.owner {
             self.observe_loop(id, &record.event, record.at)?;
         }
@@ -192,6 +203,10 @@ impl World {
         let empty = GuardState::default();
         for (scope, stored) in self.ledger.guards() {
             let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);
+            let idle = self.watch.wards.values().all(|w| w.current.is_none());
+            if idle && !stored.state.reserved.is_empty() {
+                return broken("reservations", format!("{scope} has {:?} set aside", stored.state.reserved));
+            }
             if stored.state != *fold {
                 return broken("replay", format!("guard {scope}: stored {:?}, replayed {fold:?}", stored.state));
             }

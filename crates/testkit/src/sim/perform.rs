@@ -257,6 +257,7 @@ impl World {
             }
             // It is there already, as itself or in another shape: a crash came before that was written down.
             if git.contains(&target, &commit) || git.has_landed(task) {
+                w.watch.mark("landed before");
                 return Err(Integration::Done(Integrated::Landed { commit: target }));
             }
             Err(Integration::Moved("somebody committed".to_owned()))

@@ -41,6 +41,7 @@ impl World {
         let Some(task) = task_of(turn) else { return Ok(()) };
         if !self.locked.insert(turn.clone()) {
             self.say("shim: locked out", turn.as_str());
+            self.watch.mark("late shim locked out");
             return Ok(());
         }
         let Some(owner) = self.owner_of(&task) else { return Ok(()) };
@@ -172,10 +173,16 @@ impl World {
             return Found::Exited(exit);
         }
         match self.shims.get_mut(turn) {
-            Some(shim) if shim.alive => Found::Alive,
+            Some(shim) if shim.alive => {
+                self.watch.mark("turn adopted");
+                Found::Alive
+            }
             other => {
                 if let Some(shim) = other {
-                    shim.agent = false;
+                    let orphan = std::mem::replace(&mut shim.agent, false);
+                    if orphan {
+                        self.watch.mark("orphan reaped");
+                    }
                 }
                 self.locked.insert(turn.clone());
                 Found::Gone

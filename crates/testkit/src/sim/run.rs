@@ -38,6 +38,8 @@ pub struct Report {
     pub starts: usize,
     /// Open tickets, by key.
     pub tickets: Vec<String>,
+    /// How often each of [`MARKS`](super::check::MARKS) was met.
+    pub marks: BTreeMap<&'static str, u64>,
 }
 
 /// Runs a scenario to its end.
@@ -75,6 +77,7 @@ impl World {
             results: self.sites.iter().map(|(id, s)| (id.clone(), s.result())).collect(),
             starts: wards.values().map(|w| w.starts.len()).sum(),
             tickets: open.into_iter().map(|t| t.key).collect(),
+            marks: self.watch.marks.clone(),
         }
     }
 }

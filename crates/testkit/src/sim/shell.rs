@@ -123,7 +123,10 @@ impl World {
                     self.take_effect(decision, saved.unwrap_or(version));
                     return Ok(());
                 }
-                Err(Refusal::Conflict { .. }) => self.read_again(id),
+                Err(Refusal::Conflict { .. }) => {
+                    self.watch.mark("conflict");
+                    self.read_again(id);
+                }
                 Err(refusal) => return violated("I3", format!("an honest write was refused: {refusal}")),
             }
         }
@@ -180,6 +183,7 @@ impl World {
                 Err(Error::Refused(Refusal::Fenced { task, fence }))
                     if self.watch.amended.contains(&task) && shelve(&mut batch, &task, fence) =>
                 {
+                    self.watch.mark("shelved");
                     continue;
                 }
                 Err(Error::Refused(refusal)) => return Ok(Err(refusal)),
@@ -201,6 +205,7 @@ impl World {
             Ok(Err(_)) => return Err(Halt::GiveUp),
             Err(_) if self.random.one_in(2) => {
                 self.say("disk full", "");
+                self.watch.mark("disk full");
                 let reopened = self.ledger.reopen(&mut self.disk, &mut self.random, true);
                 self.stand_still(FULL_WAIT_MS);
                 return reopened.map(|()| false).or(Err(Halt::GiveUp));

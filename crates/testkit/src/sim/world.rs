@@ -368,7 +368,11 @@ impl World {
 
     fn lose_power(&mut self, loss: Loss) {
         self.say("power loss", &format!("{loss:?}"));
-        self.doubt |= self.disk.is_unsafe(FILE);
+        self.watch.mark("power loss");
+        if self.disk.is_unsafe(FILE) {
+            self.doubt = true;
+            self.watch.mark("power loss with unsynced data");
+        }
         self.disk.power_loss(loss, &mut self.random);
         self.fall();
         self.boot += 1;

@@ -41,7 +41,7 @@ fn calm(scenario: &Scenario) -> Report {
 }
 
 #[test]
-fn a_fault_at_every_step_changes_nothing_about_the_end() {
+fn long_a_fault_at_every_step_changes_nothing_about_the_end() {
     let scenarios = known();
     assert!(scenarios.len() >= 8);
     let mut points = Vec::new();
@@ -58,7 +58,7 @@ fn a_fault_at_every_step_changes_nothing_about_the_end() {
 }
 
 #[test]
-fn a_second_crash_during_recovery_changes_nothing_either() {
+fn long_a_second_crash_during_recovery_changes_nothing_either() {
     let scenarios: Vec<Scenario> = known().into_iter().take(3).collect();
     let mut points = Vec::new();
     for scenario in &scenarios {

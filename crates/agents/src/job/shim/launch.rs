@@ -1,22 +1,31 @@
 //! Starts the command of a job: own process group, own control group, dies with the shim.
+//!
+//! Not by `std::process::Command`, because only `clone3` can make a process inside a control group. The shim has one
+//! thread, so the child may do whatever it likes between fork and exec; still it only makes system calls.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{getpid, getppid, pipe2};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::unistd::{
+    ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execvp, fork, getpid, getppid, pipe2, setpgid,
+};
 
 use super::super::cgroup::Cgroup;
 use super::super::spec::Spec;
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
 const PIPE_BYTES: i32 = 1 << 20;
+
+/// From linux/sched.h; in the libc crate it does not fit its type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A command that runs.
 #[derive(Debug)]
@@ -31,58 +40,124 @@ pub(super) struct Launched {
     pub(super) err: OwnedFd,
 }
 
+/// Everything the child needs, made before the fork.
+struct Plan {
+    argv: Vec<CString>,
+    cwd: CString,
+    stdin: File,
+    out: OwnedFd,
+    err: OwnedFd,
+    /// Closed by a successful exec; else it carries the error.
+    report: OwnedFd,
+    shim: Pid,
+}
+
 /// Starts the command; if it cannot be put into the group it runs without.
 pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, String> {
     if !spec.cwd.is_dir() {
         return Err(format!("`{}` is not a folder", spec.cwd.display()));
     }
-    if let Some(cgroup) = cgroup
-        && let Ok(door) = cgroup.door()
-        && let Ok(launched) = try_launch(spec, Some(door))
-    {
-        return Ok(launched);
+    let program = spec.argv.first().ok_or("the command is empty")?;
+    let pipe_failed = |e: io::Error| format!("pipe: {e}");
+    let (out, out_writer) = pipe().map_err(pipe_failed)?;
+    let (err, err_writer) = pipe().map_err(pipe_failed)?;
+    let (report, report_writer) = pipe2(OFlag::O_CLOEXEC).map_err(|e| format!("pipe: {e}"))?;
+    let plan = Plan {
+        argv: spec.argv.iter().map(|a| c_string(a.as_bytes())).collect::<Result<_, _>>()?,
+        cwd: c_string(spec.cwd.as_os_str().as_bytes())?,
+        stdin: stdin(spec)?,
+        out: out_writer,
+        err: err_writer,
+        report: report_writer,
+        shim: getpid(),
+    };
+    let door = cgroup.and_then(|group| group.door().ok());
+    let (pid, grouped) = make_child(&plan, door.as_ref()).map_err(|e| format!("fork: {e}"))?;
+    // Our copies of the writing ends go, so that both pipes end with the command.
+    drop(plan);
+    let mut failure = [0; 4];
+    if File::from(report).read_exact(&mut failure).is_err() {
+        // It was closed by the exec: the command runs.
+        return Ok(Launched { pid, grouped, out, err });
     }
-    // Also after a failure that had nothing to do with the group: the second one is then the one that is told.
-    try_launch(spec, None)
+    nix::sys::wait::waitpid(Pid::from_raw(pid), None).ok();
+    let why = io::Error::from_raw_os_error(i32::from_ne_bytes(failure));
+    Err(format!("`{program}`: {why}"))
 }
 
-fn try_launch(spec: &Spec, door: Option<File>) -> Result<Launched, String> {
-    let (program, args) = spec.argv.split_first().ok_or("the command is empty")?;
-    let stdin = match &spec.stdin {
-        Some(path) => OpenOptions::new().read(true).open(path).map_err(|e| format!("`{}`: {e}", path.display()))?,
-        None => File::open("/dev/null").map_err(|e| format!("`/dev/null`: {e}"))?,
-    };
-    let (out, out_writer) = pipe().map_err(|e| format!("pipe: {e}"))?;
-    let (err, err_writer) = pipe().map_err(|e| format!("pipe: {e}"))?;
-    let grouped = door.is_some();
-    let mut command = Command::new(program);
-    command.args(args).current_dir(&spec.cwd).process_group(0);
-    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(out_writer)).stderr(Stdio::from(err_writer));
-    before_exec(&mut command, door);
-    // The child is waited for with all other orphans, never through this handle. Dropping `command` closes our
-    // copies of the writing ends.
-    let child = command.spawn().map_err(|e| format!("`{program}`: {e}"))?;
-    Ok(Launched { pid: child.id() as i32, grouped, out, err })
+fn stdin(spec: &Spec) -> Result<File, String> {
+    let path = spec.stdin.as_deref().unwrap_or("/dev/null".as_ref());
+    OpenOptions::new().read(true).open(path).map_err(|e| format!("`{}`: {e}", path.display()))
 }
 
-#[expect(unsafe_code, reason = "pre_exec is the only way to run code between fork and exec")]
-fn before_exec(command: &mut Command, door: Option<File>) {
-    let shim = getpid();
-    let prepare = move || -> io::Result<()> {
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // The shim blocks the signals it reads from a descriptor; its command must not inherit that.
-        SigSet::empty().thread_set_mask()?;
-        if getppid() != shim {
-            // The shim died before the line above: nobody would ever kill us.
-            return Err(Errno::ESRCH.into());
+fn c_string(bytes: &[u8]) -> Result<CString, String> {
+    CString::new(bytes).map_err(|_| "the command holds a NUL character".to_owned())
+}
+
+/// Forks, into the group if there is one and the kernel can. The child does not come back.
+fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
+    if let Some(door) = door {
+        match clone_into(door) {
+            Ok(0) => become_command(plan),
+            Ok(pid) => return Ok((pid, true)),
+            // An old kernel, a sandbox that knows no clone3, a group that does not take us: go on without.
+            Err(_) => {}
         }
-        if let Some(door) = &door {
-            nix::unistd::write(door, b"0")?;
-        }
-        Ok(())
+    }
+    #[expect(unsafe_code, reason = "fork has no safe form")]
+    // SAFETY: this process has one thread, so the child finds no lock held by another.
+    match unsafe { fork() }? {
+        ForkResult::Child => become_command(plan),
+        ForkResult::Parent { child } => Ok((child.as_raw(), false)),
+    }
+}
+
+/// A fork whose child begins in the control group; 0 in the child.
+#[expect(unsafe_code, reason = "clone3 has no safe form")]
+fn clone_into(door: &File) -> io::Result<i32> {
+    // SAFETY: all zeros is a valid value of this plain struct; without CLONE_VM the call is a fork, and this process has
+    // one thread.
+    let pid = unsafe {
+        let mut args: libc::clone_args = std::mem::zeroed();
+        args.flags = CLONE_INTO_CGROUP;
+        args.exit_signal = libc::SIGCHLD as u64;
+        args.cgroup = door.as_raw_fd() as u64;
+        libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>())
     };
-    // SAFETY: only system calls; nothing is allocated and no lock is taken between fork and exec.
-    unsafe { command.pre_exec(prepare) };
+    Errno::result(pid).map(|pid| pid as i32).map_err(io::Error::from)
+}
+
+/// The child's part: never returns.
+fn become_command(plan: &Plan) -> ! {
+    let why = prepare(plan).and_then(|()| execvp(&plan.argv[0], &plan.argv)).err().unwrap_or(Errno::UnknownErrno);
+    // Nobody reads it only when the shim is gone, and then nobody cares.
+    nix::unistd::write(&plan.report, &(why as i32).to_ne_bytes()).ok();
+    #[expect(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]
+    // SAFETY: ends this process at once; nothing runs after it.
+    unsafe {
+        libc::_exit(127)
+    }
+}
+
+fn prepare(plan: &Plan) -> nix::Result<()> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != plan.shim {
+        // The shim died before the line above: nobody would ever kill us.
+        return Err(Errno::ESRCH);
+    }
+    dup2_stdin(&plan.stdin)?;
+    dup2_stdout(&plan.out)?;
+    dup2_stderr(&plan.err)?;
+    chdir(plan.cwd.as_c_str())?;
+    // The shim blocks the signals that it reads from a descriptor, and every Rust program ignores SIGPIPE; a command must
+    // inherit neither.
+    #[expect(unsafe_code, reason = "setting a signal to its default has no safe wrapper")]
+    // SAFETY: no handler is installed.
+    unsafe {
+        signal(Signal::SIGPIPE, SigHandler::SigDfl)?;
+    }
+    SigSet::empty().thread_set_mask()
 }
 
 /// A pipe whose reading end does not block.

@@ -32,6 +32,12 @@ pub fn random(seed: u64) -> Scenario {
         }
         scenario.happenings.push((at, happening));
     }
+    if random.one_in(6) {
+        // The operator is busy on the same branch.
+        let begin = random.below(heal_ms / 2);
+        let commit = || Happening::OperatorCommits(LoopId::new("a"));
+        scenario.happenings.extend((0..60).map(|n| (begin + n * 4_000, commit())));
+    }
     let cured = !random.one_in(4);
     scenario.happenings.push((heal_ms, Happening::Heals(cured.then_some(Kind::Good))));
     scenario.limit_ms = heal_ms + 96 * HOUR_MS;
@@ -43,7 +49,7 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     let checks = random.between(1, 5) as u32;
     let mut setup = LoopSetup::new(id, checks);
     setup.tree.fixed = random.below(1 << checks) as u32;
-    let tasks = (0..random.below(6)).map(|_| (random.pick(&KINDS), random.between(1, 4) as u32)).collect();
+    let tasks = (0..random.below(6)).map(|_| (random.pick(&KINDS), random.pick(&[1, 1, 2, 4, 12, 30]))).collect();
     let rest = if random.one_in(2) { Kind::Good } else { random.pick(&KINDS) };
     setup.script = Script { tasks, rest: (rest, random.between(1, 3) as u32) };
     setup.flaky = random.one_in(4).then_some(5);

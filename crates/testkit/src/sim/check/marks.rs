@@ -1,0 +1,87 @@
+//! Marks: what a run met. A simulation that never meets a freeze proves nothing about freezes; the tests ask for all.
+
+use everloop_core::event::{Ending, Event, Pattern};
+
+/// Everything that the random worlds together must have met.
+pub const MARKS: &[&str] = &[
+    "waiting",
+    "started",
+    "started as a trial",
+    "returned",
+    "reached",
+    "progress",
+    "not yet",
+    "no-op",
+    "refused",
+    "regressed",
+    "agent failed",
+    "task failed",
+    "interrupted",
+    "lost",
+    "paused",
+    "resumed",
+    "stop asked",
+    "steered",
+    "stopping",
+    "cooldown",
+    "backoff",
+    "frozen",
+    "released",
+    "no-ops",
+    "same error",
+    "ping-pong",
+    "stagnation",
+    "ticket opened",
+    "ticket closed",
+    "ended reached",
+    "ended exhausted",
+    "ended stopped",
+    "recovered",
+    "conflict",
+    "shelved",
+    "disk full",
+    "late shim locked out",
+    "orphan reaped",
+    "turn adopted",
+    "landed before",
+    "power loss",
+    "power loss with unsynced data",
+];
+
+/// The mark of an event.
+pub(super) fn of(event: &Event) -> &'static str {
+    match event {
+        Event::Waiting { .. } => "waiting",
+        Event::TurnStarted { permit, .. } if permit.canary.is_some() => "started as a trial",
+        Event::TurnStarted { .. } => "started",
+        Event::TurnReturned { .. } => "returned",
+        Event::TurnEnded { outcome, .. } => outcome.label(),
+        Event::Paused { .. } => "paused",
+        Event::Resumed { .. } => "resumed",
+        Event::StopAsked { .. } => "stop asked",
+        Event::Steered { .. } => "steered",
+        Event::Stopping { .. } => "stopping",
+        Event::Cooldown { .. } => "cooldown",
+        Event::Backoff { .. } => "backoff",
+        Event::Frozen { .. } => "frozen",
+        Event::Released { .. } => "released",
+        Event::Noticed { pattern: Pattern::NoOps, .. } => "no-ops",
+        Event::Noticed { pattern: Pattern::SameError, .. } => "same error",
+        Event::Noticed { pattern: Pattern::PingPong, .. } => "ping-pong",
+        Event::Noticed { pattern: Pattern::Stagnation, .. } => "stagnation",
+        Event::TicketOpened { .. } => "ticket opened",
+        Event::TicketClosed { .. } => "ticket closed",
+        Event::Ended { ending: Ending::Reached } => "ended reached",
+        Event::Ended { ending: Ending::Exhausted { .. } } => "ended exhausted",
+        Event::Ended { ending: Ending::Stopped { .. } } => "ended stopped",
+        Event::Ended { ending: Ending::Failed { .. } } => "ended failed",
+        Event::Recovered { .. } => "recovered",
+        Event::LoopCreated { .. }
+        | Event::SpecChanged { .. }
+        | Event::Baselined { .. }
+        | Event::TurnExited { .. }
+        | Event::TurnJudged { .. }
+        | Event::Woken { .. }
+        | Event::Note { .. } => "other",
+    }
+}
