@@ -127,6 +127,7 @@ pub struct Supervisor {
     draining: bool,
     interrupts: u32,
     ended_by: Option<Interrupt>,
+    looked_around: Time,
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
     under_way: usize,
@@ -151,6 +152,7 @@ impl Supervisor {
             draining,
             interrupts: 0,
             ended_by: None,
+            looked_around: Time::default(),
             answers,
             inputs,
             under_way: 0,
@@ -218,6 +220,7 @@ impl Supervisor {
 
     /// Reads the box and picks up loops that are new.
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.looked_around = self.clock.now();
         self.read_notices()?;
         for row in self.ledger.loops()? {
             let wanted = match &self.reach {
@@ -266,6 +269,10 @@ impl Supervisor {
             self.handle(&id, &Input::Tick, watcher).await?;
         }
         self.look_at_turns(late, watcher).await?;
+        // The bell is a hint; a client that died between its commit and the bell must not wait for the next one.
+        if now.since(self.looked_around) >= NAP {
+            self.look_around(watcher).await?;
+        }
         for slot in self.slots.values() {
             watcher.beat(&slot.state, slot.life.as_ref().map(|l| l.silent(now)), now);
         }

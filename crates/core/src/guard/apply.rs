@@ -55,7 +55,8 @@ impl GuardState {
         {
             freeze.canary_at = Some(at + Duration::from_millis(freeze.canary_every_ms));
         }
-        if matches!(scope, Scope::Account(_)) {
+        // A loop without a rate of its own leaves the account's bucket as it is.
+        if matches!(scope, Scope::Account(_)) && permit.bucket.is_some() {
             self.bucket = permit.bucket;
         }
     }

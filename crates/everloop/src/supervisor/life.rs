@@ -54,6 +54,9 @@ impl Life {
 
     fn look(&mut self, dir: &Path, now: Time, late: Duration) -> Sample {
         self.looked = now;
+        // Time that the machine slept through is nobody's: neither the turn's limits nor its silence count it.
+        self.started = self.started + late;
+        self.changed = self.changed + late;
         // What cannot be looked at is not taken for dead.
         let seen = job::sample(dir).unwrap_or_else(|e| {
             tracing::debug!(turn = %self.turn, error = %e, "no signs of life to be read");
@@ -66,7 +69,7 @@ impl Life {
             self.seen = seen;
             self.changed = now;
         }
-        Sample { running: now.since(self.started), silent: self.silent(now), timer_late: late }
+        Sample { running: now.since(self.started), silent: self.silent(now), timer_late: Duration::ZERO }
     }
 }
 
