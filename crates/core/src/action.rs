@@ -163,6 +163,11 @@ pub enum Command {
         /// The message.
         message: String,
     },
+    /// Do it differently from now on.
+    Reconfigure {
+        /// What the loop is to do.
+        spec: Box<crate::spec::LoopSpec>,
+    },
     /// Look again now: a wait of a rhythm ends, a wait of the guard does not.
     Wake,
 }

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         let played = args.next().map(|acts| cli::demo::agent::play(&acts));
         return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    log();
     let (ui, result) = cli::perform(cli::Cli::parse());
     match result {
         Ok(code) => code.into(),
@@ -40,4 +41,14 @@ fn main() -> ExitCode {
             failure.code.into()
         }
     }
+}
+
+/// What goes wrong beside the work itself, on stderr; `EVERLOOP_LOG=debug` tells more.
+fn log() {
+    let level = match std::env::var("EVERLOOP_LOG").as_deref() {
+        Ok("debug") => tracing::Level::DEBUG,
+        Ok("info") => tracing::Level::INFO,
+        _ => tracing::Level::WARN,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
 }

@@ -10,6 +10,7 @@ use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
+use crate::spec::CheckSpec;
 use crate::state::Phase;
 use crate::time::Time;
 
@@ -20,6 +21,8 @@ impl Step<'_> {
             return;
         }
         match result {
+            // The checks were changed meanwhile.
+            Ok((board, _)) if !is_about(board, &self.state().spec.checks) => self.act(Action::Baseline),
             Ok((board, work)) => {
                 self.emit(Event::Baselined { board: board.clone(), work: work.clone() });
                 self.advance();
@@ -171,4 +174,9 @@ impl Step<'_> {
         self.out.ops.push(Op::Enqueue(task));
         (id, Fence(1))
     }
+}
+
+/// Whether a board tells of exactly these checks.
+fn is_about(board: &Board, checks: &[CheckSpec]) -> bool {
+    board.0.iter().map(|r| &r.name).eq(checks.iter().map(|c| &c.name))
 }

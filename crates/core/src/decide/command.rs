@@ -1,9 +1,10 @@
 //! What people and other programs ask of a loop.
 
 use super::Step;
-use crate::action::Command;
+use crate::action::{Action, Command};
 use crate::event::{Ending, Event, StopCause};
 use crate::planted::{self, Bug};
+use crate::spec::LoopSpec;
 use crate::state::{Phase, Stage};
 
 /// A message longer than this is cut: it goes into every prompt until a turn has read it.
@@ -23,7 +24,7 @@ impl Step<'_> {
                 if !reached {
                     self.emit(Event::Resumed { by, bounds: bounds.clone() });
                     if self.state().phase == Phase::New {
-                        self.act(crate::action::Action::Baseline);
+                        self.act(Action::Baseline);
                     }
                 }
             }
@@ -37,9 +38,23 @@ impl Step<'_> {
                 let message = message.chars().take(MESSAGE_CAP).collect();
                 self.emit(Event::Steered { by, message });
             }
+            Command::Reconfigure { spec } => self.reconfigure(spec),
             Command::Wake => self.emit(Event::Woken { by }),
         }
         self.tick();
+    }
+
+    fn reconfigure(&mut self, spec: &LoopSpec) {
+        if self.ended() || self.state().spec == *spec {
+            return;
+        }
+        let taking = self.state().phase == Phase::New;
+        self.emit(Event::SpecChanged { spec: Box::new(spec.clone()) });
+        // Other checks need another baseline; one that is being taken already was asked with the old ones and is judged by
+        // its names when it comes.
+        if self.state().phase == Phase::New && !taking {
+            self.act(Action::Baseline);
+        }
     }
 
     fn ended(&self) -> bool {

@@ -11,6 +11,7 @@ use crate::ui::text::count;
 const HELP: &str = "Examples:
   everloop config show --origin
   everloop config check
+  everloop config apply
   everloop config schema > everloop.schema.json
 
 Later wins: built-in values, ~/.config/everloop/config.toml, everloop.toml, EVERLOOP_… variables, flags.";
@@ -39,6 +40,8 @@ enum What {
     Schema,
     /// Look for mistakes; exits with 7 when there are any
     Check,
+    /// Put a changed everloop.toml in force for its loops, also while they run; a wrong one changes nothing
+    Apply,
 }
 
 pub fn config(args: Args, session: &mut Session) -> Result<Code, Failure> {
@@ -54,6 +57,7 @@ pub fn config(args: Args, session: &mut Session) -> Result<Code, Failure> {
             Ok(Code::Ok)
         }
         What::Check => check(session),
+        What::Apply => super::run::apply(session),
     }
 }
 

@@ -17,10 +17,12 @@ use crate::home::Home;
 use crate::supervisor::{Interrupt, Notice, Options, Reach, SUPERVISOR, Supervisor, Until};
 use crate::ui::{Format, figures};
 
+mod apply;
 mod create;
 mod follow;
 mod watch;
 
+pub use apply::apply;
 pub use create::add_configured;
 
 /// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after the running turn, twice

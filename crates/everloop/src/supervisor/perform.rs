@@ -16,7 +16,7 @@ impl Supervisor {
         match action {
             Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
             // The ticket is in the ledger; whoever watches is shown the event.
-            Action::Tell { key, text } => tracing::warn!(ticket = key, "{text}"),
+            Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
             Action::Spawn { .. } | Action::Adopt { .. } => {
                 self.watch_life(id);
                 self.send_out(id, action);

@@ -46,3 +46,20 @@ fn without_a_file_the_built_in_values_hold() {
     let none = env.run(&["config", "show"]).exits(7);
     assert!(none.stderr.contains("everloop init"), "{}", none.stderr);
 }
+
+#[test]
+fn a_changed_file_is_put_in_force_and_a_wrong_one_changes_nothing() {
+    let env = Env::new();
+    let file = |check: &str| format!("[loop.a]\ngoal = \"g\"\nagent_cmd = \"true\"\nchecks = [\"{check}\"]\n");
+    env.write("everloop.toml", &file("test -f never"));
+    let run = env.spawn(&["run"]);
+    env.wait_for("it waits", || env.run(&["status"]).stdout.contains("waiting"));
+    env.write("everloop.toml", "[loop.a]\ngaol = \"g\"\n");
+    env.run(&["config", "apply"]).exits(7);
+    assert_eq!(env.the_loop()["spec"]["checks"][0]["run"], "test -f never", "the last good one stays");
+    env.write("everloop.toml", &file("test -d ."));
+    let said = env.run(&["config", "apply"]).ok().stdout;
+    assert!(said.contains("changed: a"), "{said}");
+    run.wait().ok();
+    env.run(&["replay"]).ok();
+}

@@ -70,7 +70,9 @@ fn two_hundred_kills_change_nothing() {
     assert_eq!(numbers(&env), numbers(&calm), "equal to the uninterrupted run");
     let trailers = trailers(&env);
     assert_eq!(trailers.len(), trailers.iter().collect::<BTreeSet<_>>().len(), "each task landed once");
+    let over = Instant::now();
     env.wait_for("nothing of a turn is left", || processes_of(&env.state()).is_empty());
+    assert!(over.elapsed() < Duration::from_secs(20), "something lived for {:?}", over.elapsed());
     let said = env.run(&["replay"]).ok().stdout;
     assert!(said.contains("equal"), "{said}");
     assert_eq!(env.git_run(&["status", "--porcelain"]), "");

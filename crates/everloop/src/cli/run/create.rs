@@ -123,7 +123,12 @@ pub fn add_configured(session: &Session, ledger: &mut Sqlite) -> Result<(), Fail
     Ok(())
 }
 
-fn create(wanted: &ResolvedLoop, session: &Session, home: &Home, ledger: &mut Sqlite) -> Result<LoopState, Failure> {
+pub(super) fn create(
+    wanted: &ResolvedLoop,
+    session: &Session,
+    home: &Home,
+    ledger: &mut Sqlite,
+) -> Result<LoopState, Failure> {
     let id = draw_id(ledger)?;
     let spec = up::block_on(complete(wanted, &id, home, &session.ui))??;
     let now = session.now();
@@ -140,7 +145,7 @@ fn create(wanted: &ResolvedLoop, session: &Session, home: &Home, ledger: &mut Sq
 }
 
 /// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
-async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui: &Ui) -> Result<LoopSpec, Failure> {
+pub(super) async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui: &Ui) -> Result<LoopSpec, Failure> {
     let dir = &wanted.workspace.dir;
     let cannot = |e: workspace::Error| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
     let place = workspace::discover(dir).await.map_err(cannot)?;

@@ -1,0 +1,48 @@
+//! A changed everloop.toml for loops that exist already. The ledger holds the last good one; a wrong file changes nothing.
+
+use std::path::Path;
+
+use everloop_core::action::Command;
+use everloop_core::event::Ending;
+use everloop_core::state::{LoopState, Phase};
+use everloop_store::Ledger;
+use serde_json::json;
+
+use super::create::{complete, create};
+use crate::cli::{Session, config as verb, send, up};
+use crate::error::{Code, Failure};
+use crate::supervisor::read_state;
+
+/// Sends every loop of the file what it is to do from now on; makes those that are new.
+pub fn apply(session: &Session) -> Result<Code, Failure> {
+    let wanted = verb::load(session)?.check(&verb::this_moment(session))?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    let (mut made, mut changed, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    for one in &wanted {
+        let mine = |s: &&LoopState| s.name == one.name && Path::new(&s.spec.workspace.dir) == one.workspace.dir;
+        let over = |s: &&LoopState| matches!(&s.phase, Phase::Ended { ending: Ending::Reached, .. });
+        match known.iter().filter(mine).find(|s| !over(s)) {
+            None if known.iter().any(|s| mine(&s)) => same.push(one.name.clone()),
+            None => {
+                create(one, session, &home, &mut ledger)?;
+                made.push(one.name.clone());
+            }
+            Some(state) => {
+                let spec = up::block_on(complete(one, &state.id, &home, &session.ui))??;
+                if spec == state.spec {
+                    same.push(one.name.clone());
+                } else {
+                    send::send(session, Some(state.id.as_str()), &Command::Reconfigure { spec: Box::new(spec) })?;
+                    changed.push(one.name.clone());
+                }
+            }
+        }
+    }
+    home.knock();
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let text = format!("new: {}; changed: {}; as before: {}", list(&made), list(&changed), list(&same));
+    session.ui.said(&text, &json!({ "new": made, "changed": changed, "same": same }))?;
+    Ok(Code::Ok)
+}
