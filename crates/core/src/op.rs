@@ -341,6 +341,36 @@ pub enum Reply {
     Sent(u64),
 }
 
+impl Reply {
+    /// The new version of a loop or guard, if this is about one.
+    pub fn version(&self) -> Option<u64> {
+        match self {
+            Reply::Saved(version) => Some(*version),
+            _ => None,
+        }
+    }
+}
+
+/// Somebody took the task away (a person cancelled it): the turn's end is kept, its result goes on the shelf. False when
+/// there is nothing to shelve, so that the refusal stands.
+pub fn shelve_late(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
+    let mut results = Vec::new();
+    batch.retain(|op| match op {
+        Op::Finish { task: t, fence: f, result, .. } if t == task && *f == fence => {
+            results.push(result.clone());
+            false
+        }
+        Op::Release { task: t, fence: f, .. } if t == task && *f == fence => {
+            results.push("given back".to_owned());
+            false
+        }
+        _ => true,
+    });
+    let found = !results.is_empty();
+    batch.extend(results.into_iter().map(|result| Op::Shelve { task: task.clone(), fence, result }));
+    found
+}
+
 /// Why a batch was refused; nothing of it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

@@ -3,9 +3,10 @@
 //! - `cli`: what can be typed, a file per verb
 //! - `supervisor`: the shell around the pure loop of `everloop-core`
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `home`: the state folder
+//! - `home`: the state folder; `board`: which task of a loop is next
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
+mod board;
 mod cli;
 mod config;
 mod detect;

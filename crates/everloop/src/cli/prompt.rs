@@ -4,19 +4,17 @@ use everloop_core::ids::TaskId;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Session;
+use crate::board;
 use crate::error::{Code, Failure};
 use crate::supervisor::prompt::render;
 
 const HELP: &str = "Examples:
   everloop prompt
   everloop prompt k3f9 | my-agent";
-
-/// Queued tasks of a loop that are looked at for the next one; the supervisor looks at as many.
-const BOARD_LOOK: usize = 100;
 
 /// Goal, scoreboard, failing output, what was tried, messages, what is left. While a turn runs: that turn's.
 #[derive(Debug, clap::Args)]
@@ -52,20 +50,7 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
             return Ok(row);
         }
     }
-    let owner = Owner::Loop(state.id.clone());
-    let mut rows = ledger.tasks(&TaskFilter { owner, states: vec![StateName::Queued], limit: BOARD_LOOK })?;
-    rows.retain(|r| r.task.kind != "batch" && r.task.ready_at <= now);
-    rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
-    for row in rows {
-        let mut ready = true;
-        for dep in &row.task.deps {
-            ready &= ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
-        }
-        if ready {
-            return Ok(Some(row));
-        }
-    }
-    Ok(None)
+    board::most_urgent(ledger, &state.id, now)
 }
 
 /// The number and the task that the next turn will have.

@@ -8,13 +8,14 @@ use everloop_core::guard::permit::Request;
 use everloop_core::guard::{Guards, Spend};
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::jitter::mix;
-use everloop_core::op::{Op, Refusal, Reply, TaskState};
+use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
+use everloop_store::{Error, Ledger};
 use tokio::time::sleep;
 
 use super::{Supervisor, Watcher, read_state};
+use crate::board;
 use crate::error::Failure;
 
 /// How long a task is held without renewal; renewed well before (see `life`).
@@ -23,8 +24,6 @@ pub const LEASE: Duration = Duration::from_secs(90);
 const ATTEMPTS: u32 = 8;
 /// A full disk is waited out in steps of this.
 const FULL_WAIT: Duration = Duration::from_secs(5);
-/// Queued tasks of a loop that are looked at for the next one.
-const BOARD_LOOK: usize = 100;
 
 impl Supervisor {
     /// What an input means for a loop.
@@ -114,23 +113,9 @@ impl Supervisor {
         Ok(free.then_some(row.fence))
     }
 
-    /// The most urgent ready task that somebody put on the board for this loop.
     fn board_task(&self, state: &LoopState) -> Result<Option<(TaskId, Fence)>, Failure> {
-        let filter =
-            TaskFilter { owner: Owner::Loop(state.id.clone()), states: vec![StateName::Queued], limit: BOARD_LOOK };
-        let mut rows = self.ledger.tasks(&filter)?;
-        rows.retain(|r| r.task.kind != "batch");
-        rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
-        for row in rows {
-            let mut ready = row.task.ready_at <= self.clock.now();
-            for dep in &row.task.deps {
-                ready &= self.ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
-            }
-            if ready {
-                return Ok(Some((row.task.id, row.fence)));
-            }
-        }
-        Ok(None)
+        let row = board::most_urgent(&self.ledger, &state.id, self.clock.now())?;
+        Ok(row.map(|r| (r.task.id, r.fence)))
     }
 
     /// One durable transaction; returns the loop's new version. A full disk is waited out: finished work is kept.
@@ -141,8 +126,8 @@ impl Supervisor {
         let mut told = false;
         loop {
             match self.ledger.transact(now, &batch) {
-                Ok(replies) => return Ok(replies.iter().rev().find_map(saved)),
-                Err(Error::Refused(Refusal::Fenced { task, fence })) if shelve(&mut batch, &task, fence) => {}
+                Ok(replies) => return Ok(replies.iter().rev().find_map(Reply::version)),
+                Err(Error::Refused(Refusal::Fenced { task, fence })) if shelve_late(&mut batch, &task, fence) => {}
                 Err(e @ Error::Full { .. }) => {
                     if !told {
                         tracing::warn!(error = %e, "the disk is full: waiting for room, nothing is lost");
@@ -177,31 +162,4 @@ impl Supervisor {
             self.perform(&id, action);
         }
     }
-}
-
-fn saved(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Saved(version) => Some(*version),
-        _ => None,
-    }
-}
-
-/// Somebody took the task away (a person cancelled it): the turn's end is kept, its result goes on the shelf. False when
-/// there is nothing to shelve, so that the refusal stands.
-fn shelve(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
-    let mut results = Vec::new();
-    batch.retain(|op| match op {
-        Op::Finish { task: t, fence: f, result, .. } if t == task && *f == fence => {
-            results.push(result.clone());
-            false
-        }
-        Op::Release { task: t, fence: f, .. } if t == task && *f == fence => {
-            results.push("given back".to_owned());
-            false
-        }
-        _ => true,
-    });
-    let found = !results.is_empty();
-    batch.extend(results.into_iter().map(|result| Op::Shelve { task: task.clone(), fence, result }));
-    found
 }

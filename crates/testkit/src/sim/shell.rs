@@ -10,7 +10,7 @@ use everloop_core::guard::permit::SLOTS;
 use everloop_core::guard::{Guards, Scope};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::jitter::mix;
-use everloop_core::op::{Op, Refusal, Reply, TaskState};
+use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
 use everloop_core::state::{LoopState, Phase, Stage};
 use everloop_core::time::Time;
@@ -181,7 +181,7 @@ impl World {
             let prepared = match self.ledger.prepare(now, &batch) {
                 Ok(prepared) => prepared,
                 Err(Error::Refused(Refusal::Fenced { task, fence }))
-                    if self.watch.amended.contains(&task) && shelve(&mut batch, &task, fence) =>
+                    if self.watch.amended.contains(&task) && shelve_late(&mut batch, &task, fence) =>
                 {
                     self.watch.mark("shelved");
                     continue;
@@ -191,7 +191,7 @@ impl World {
             };
             if self.store(&prepared)? {
                 let replies = self.ledger.confirm(prepared);
-                return Ok(Ok(replies.iter().rev().find_map(saved)));
+                return Ok(Ok(replies.iter().rev().find_map(Reply::version)));
             }
         }
         Ok(Ok(None))
@@ -337,30 +337,4 @@ impl World {
         self.mine(1_000, Occurrence::Leave);
         Ok(())
     }
-}
-
-fn saved(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Saved(version) => Some(*version),
-        _ => None,
-    }
-}
-
-/// Somebody took the task away: the turn's end is kept, its result goes on the shelf.
-fn shelve(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
-    let mut results = Vec::new();
-    batch.retain(|op| match op {
-        Op::Finish { task: t, fence: f, result, .. } if t == task && *f == fence => {
-            results.push(result.clone());
-            false
-        }
-        Op::Release { task: t, fence: f, .. } if t == task && *f == fence => {
-            results.push("given back".to_owned());
-            false
-        }
-        _ => true,
-    });
-    let found = !results.is_empty();
-    batch.extend(results.into_iter().map(|result| Op::Shelve { task: task.clone(), fence, result }));
-    found
 }

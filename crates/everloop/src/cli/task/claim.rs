@@ -5,19 +5,18 @@ use std::time::Duration;
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::op::{Op, Refusal, Reply, TaskRow, TaskState};
-use everloop_core::time::{Time, human, parse_duration};
-use everloop_store::{Error, Ledger, Owner, Sqlite, StateName, TaskFilter};
+use everloop_core::time::{human, parse_duration};
+use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
 use super::{Change, Session, caller, named_loop, no_task, note};
+use crate::board;
 use crate::error::{Code, Failure};
 use crate::supervisor::node_id;
 use crate::ui::text::clean;
 
 /// Somebody else may be faster; then the next one is taken.
 const ATTEMPTS: u32 = 8;
-/// Tasks of a loop that are looked at for the most urgent one.
-const LOOK: usize = 500;
 
 /// How a task is held.
 #[derive(Debug, clap::Args)]
@@ -96,7 +95,7 @@ fn claim_of_loop(
     session: &Session,
 ) -> Result<Option<TaskRow>, Failure> {
     for _ in 0..ATTEMPTS {
-        let Some(row) = most_urgent(ledger, owner, session.now())? else { return Ok(None) };
+        let Some(row) = board::most_urgent(ledger, owner, session.now())? else { return Ok(None) };
         match take(ledger, &row, hold, session) {
             Ok(row) => return Ok(row),
             Err(Error::Refused(_)) => {}
@@ -104,31 +103,6 @@ fn claim_of_loop(
         }
     }
     Ok(None)
-}
-
-fn most_urgent(ledger: &Sqlite, owner: &LoopId, now: Time) -> Result<Option<TaskRow>, Failure> {
-    let states = vec![StateName::Queued, StateName::Leased];
-    let mut rows = ledger.tasks(&TaskFilter { owner: Owner::Loop(owner.clone()), states, limit: LOOK })?;
-    rows.retain(|row| row.task.kind != "batch" && is_due(row, now));
-    rows.sort_by_key(|row| (-row.task.priority, row.created_at, row.task.id.clone()));
-    for row in rows {
-        let mut ready = true;
-        for dep in &row.task.deps {
-            ready &= ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
-        }
-        if ready {
-            return Ok(Some(row));
-        }
-    }
-    Ok(None)
-}
-
-fn is_due(row: &TaskRow, now: Time) -> bool {
-    match &row.state {
-        TaskState::Queued => row.task.ready_at <= now,
-        TaskState::Leased { until, .. } => *until <= now,
-        TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
-    }
 }
 
 fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Error> {
