@@ -104,6 +104,16 @@ pub struct LoopState {
     pub tickets: Vec<String>,
 }
 
+/// Labels of the phases in which a loop is over.
+pub const OVER: [&str; 4] = ["reached", "exhausted", "stopped", "failed"];
+
+impl LoopState {
+    /// Whether the loop is over; it may be resumed unless it was reached.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended { .. })
+    }
+}
+
 /// Where a loop is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -265,4 +275,22 @@ pub struct Kept {
     pub diffstat: String,
     /// How it reached the operator.
     pub integrated: Option<Integrated>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_has_a_label_that_says_over() {
+        let endings = [
+            Ending::Reached,
+            Ending::Exhausted { bound: String::new() },
+            Ending::Stopped { by: String::new() },
+            Ending::Failed { why: String::new() },
+        ];
+        let labels = endings.map(|ending| Phase::Ended { ending, at: Time(0) }.label());
+        assert_eq!(labels, OVER);
+        assert!(!OVER.contains(&Phase::New.label()) && !OVER.contains(&Phase::Ready.label()));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 use everloop_agents::clock;
 use everloop_core::ids::LoopId;
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, LoopRow, Mode, Sqlite};
 
@@ -160,16 +160,12 @@ impl Session {
             let state = read_state(&row)?;
             all.push((row, state));
         }
-        all.sort_by_key(|(_, s)| std::cmp::Reverse((!is_over(s), s.created_at)));
+        all.sort_by_key(|(_, s)| std::cmp::Reverse((!s.is_over(), s.created_at)));
         match word {
             Some(word) => named(all, word),
             None => nearest(all, &self.dir),
         }
     }
-}
-
-fn is_over(state: &LoopState) -> bool {
-    matches!(state.phase, Phase::Ended { .. })
 }
 
 fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopState), Failure> {
@@ -194,7 +190,7 @@ fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, L
         return Err(no_loops());
     }
     let here = all.iter().position(|(_, s)| dir.starts_with(&s.spec.workspace.dir));
-    let active = all.iter().filter(|(_, s)| !is_over(s)).count();
+    let active = all.iter().filter(|(_, s)| !s.is_over()).count();
     match here {
         Some(i) => Ok(all.swap_remove(i)),
         None if all.len() == 1 || active == 1 => Ok(all.swap_remove(0)),

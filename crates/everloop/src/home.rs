@@ -133,7 +133,8 @@ impl Home {
                 let mut text = String::new();
                 file.seek(SeekFrom::Start(0)).ok()?;
                 file.read_to_string(&mut text).ok()?;
-                serde_json::from_str(&text).ok()
+                // A killed supervisor's child may hold the lock for the moment between its fork and its exec.
+                serde_json::from_str(&text).ok().filter(|o: &Owner| o.process.is_alive())
             }
         }
     }

@@ -12,7 +12,7 @@ use everloop_core::action::Input;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::state::{LoopState, Phase, STATE_VERSION};
+use everloop_core::state::{LoopState, Phase, STATE_VERSION, Stage};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,8 +101,17 @@ struct Slot {
     version: u64,
     wake_at: Option<Time>,
     life: Option<life::Life>,
+    /// Errands under way.
+    errands: u32,
     /// At home between errands; an errand takes it along.
     workspace: Option<Workspace>,
+}
+
+impl Slot {
+    /// A turn is at work that nobody wants to stop; it needs no supervisor to go on.
+    fn goes_on(&self) -> bool {
+        matches!(&self.state.phase, Phase::Turn(t) if t.stage == Stage::Running && t.stopping.is_none())
+    }
 }
 
 /// What an errand brings back.
@@ -118,6 +127,8 @@ pub struct Supervisor {
     ledger: Sqlite,
     _ownership: Ownership,
     reach: Reach,
+    /// The loops for whose sake a `run` is here; others it only looks after as long as it is.
+    own: Option<BTreeSet<LoopId>>,
     until: Until,
     shim: Shim,
     node: NodeId,
@@ -130,7 +141,6 @@ pub struct Supervisor {
     looked_around: Time,
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
-    under_way: usize,
 }
 
 impl Supervisor {
@@ -138,11 +148,16 @@ impl Supervisor {
     pub fn new(options: Options, ledger: Sqlite, ownership: Ownership) -> Self {
         let (answers, inputs) = mpsc::channel(INPUTS);
         let draining = options.until == Until::Idle;
+        let own = match &options.reach {
+            Reach::All => None,
+            Reach::Only(ids) => Some(ids.clone()),
+        };
         Self {
             home: options.home,
             ledger,
             _ownership: ownership,
             reach: options.reach,
+            own,
             until: options.until,
             shim: options.shim,
             node: node_id(),
@@ -155,7 +170,6 @@ impl Supervisor {
             looked_around: Time::default(),
             answers,
             inputs,
-            under_way: 0,
         }
     }
 
@@ -178,18 +192,15 @@ impl Supervisor {
     }
 
     fn is_done(&self) -> Result<bool, Failure> {
-        let running = self.slots.values().any(|s| matches!(s.state.phase, Phase::Turn(_)));
-        let over = self.slots.values().all(|s| matches!(s.state.phase, Phase::Ended { .. }));
+        let is_own = |id: &LoopId| self.own.as_ref().is_none_or(|own| own.contains(id));
+        let mut own = self.slots.iter().filter(|(id, _)| is_own(id)).map(|(_, slot)| slot);
         Ok(match self.until {
-            _ if self.draining && self.until != Until::Idle => self.under_way == 0,
+            // Told to go: turns were interrupted, and their ends are waited for.
+            _ if self.draining && self.until != Until::Idle => self.slots.values().all(|s| s.errands == 0),
             Until::Told => false,
-            Until::LoopsEnd => over && self.under_way == 0,
-            Until::Idle => self.under_way == 0 && !self.stopping() && (!running || self.inbox_is_empty()?),
+            Until::LoopsEnd => own.all(|s| s.errands == 0 && s.state.is_over()),
+            Until::Idle => self.slots.values().all(|s| s.errands == 0 || s.goes_on()) && self.inbox_is_empty()?,
         })
-    }
-
-    fn stopping(&self) -> bool {
-        self.slots.values().any(|s| matches!(&s.state.phase, Phase::Turn(t) if t.stopping.is_some()))
     }
 
     /// Time until the next timer.
@@ -222,9 +233,11 @@ impl Supervisor {
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
         self.read_notices()?;
+        let addressed = self.addressed()?;
         for row in self.ledger.loops()? {
             let wanted = match &self.reach {
-                Reach::All => true,
+                // An ended loop is only worth its memory when somebody wants something of it.
+                Reach::All => !row.is_over() || addressed.contains(row.id.as_str()),
                 Reach::Only(ids) => ids.contains(&row.id),
             };
             if wanted && !self.slots.contains_key(&row.id) {
@@ -236,22 +249,27 @@ impl Supervisor {
 
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let state = read_state(row)?;
-        let ended = matches!(state.phase, Phase::Ended { .. });
         let found = self.find_turn(&state);
-        let slot = Slot { state, version: row.version, wake_at: None, life: None, workspace: None };
+        let slot = Slot { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None };
+        // Who only delivers a message leaves everything else to the next supervisor, except a turn that he may stop.
+        let concerned = self.until != Until::Idle || slot.goes_on();
+        let over = slot.state.is_over();
         self.slots.insert(row.id.clone(), slot);
-        if !ended {
+        if concerned && !over {
             self.handle(&row.id, &Input::Recovered { found }, watcher).await?;
         }
         Ok(())
     }
 
     async fn answered(&mut self, answer: Answer, watcher: &mut impl Watcher) -> Result<(), Failure> {
-        self.under_way = self.under_way.saturating_sub(1);
         if let Some(slot) = self.slots.get_mut(&answer.id) {
+            slot.errands = slot.errands.saturating_sub(1);
             slot.workspace = answer.workspace;
         }
         self.handle(&answer.id, &answer.input, watcher).await?;
+        if self.until == Until::Told {
+            self.slots.retain(|_, s| s.errands > 0 || !s.state.is_over());
+        }
         // A slot may have come free for another loop.
         self.tick_waiting(|rule| rule == SLOTS, watcher).await
     }
@@ -283,9 +301,10 @@ impl Supervisor {
     async fn interrupted(&mut self, interrupt: Interrupt, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.interrupts += 1;
         self.ended_by = Some(interrupt);
-        let ids: Vec<LoopId> = self.slots.keys().cloned().collect();
         let gentle = interrupt == Interrupt::Int && self.until == Until::LoopsEnd;
         self.draining |= !gentle || self.interrupts > 2;
+        let own = |id: &&LoopId| self.draining || self.own.as_ref().is_none_or(|own| own.contains(*id));
+        let ids: Vec<LoopId> = self.slots.keys().filter(own).cloned().collect();
         for id in ids {
             let input = match self.interrupts {
                 1 | 2 if gentle => inbox::stop_command(self.interrupts == 2),
@@ -295,7 +314,7 @@ impl Supervisor {
         }
         if self.draining && self.interrupts > 2 {
             // The jobs go on under their own shims and are found again by the next supervisor.
-            self.under_way = 0;
+            self.slots.values_mut().for_each(|s| s.errands = 0);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::TaskState;
+use everloop_core::state::OVER;
 use everloop_core::time::Time;
 
 /// A loop as it is stored.
@@ -17,6 +18,13 @@ pub struct LoopRow {
     pub updated_at: Time,
     /// The state as JSON; it carries its own format version.
     pub state: String,
+}
+
+impl LoopRow {
+    /// Whether the loop is over, by the name of its phase.
+    pub fn is_over(&self) -> bool {
+        OVER.contains(&self.phase.as_str())
+    }
 }
 
 /// A node's last sign of life.

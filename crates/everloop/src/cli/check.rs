@@ -115,7 +115,7 @@ fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failur
     } else {
         let states = ledger.loops()?.iter().map(read_state).collect::<Result<Vec<_>, _>>()?;
         let here = states.into_iter().filter(|s| session.dir.starts_with(&s.spec.workspace.dir));
-        here.max_by_key(|s| (!super::is_over(s), s.created_at))
+        here.max_by_key(|s| (!s.is_over(), s.created_at))
     };
     Ok(state.map(|state| Set {
         name: state.name,

@@ -12,8 +12,8 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
+use super::Session;
 use super::send::person;
-use super::{Session, is_over};
 use crate::error::{Code, Failure};
 use crate::supervisor::{node_id, read_state};
 use crate::ui::figures::moment;
@@ -194,7 +194,7 @@ fn known(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Fail
     let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];
     all.extend(loops.iter().map(|s| Scope::Account(s.spec.agent.account.clone())));
     all.extend(ledger.guards()?.into_keys());
-    all.extend(loops.iter().filter(|s| !is_over(s)).map(|s| Scope::Loop(s.id.clone())));
+    all.extend(loops.iter().filter(|s| !s.is_over()).map(|s| Scope::Loop(s.id.clone())));
     if matches!(scope, Scope::Loop(_)) || all.contains(&scope) {
         return Ok(scope);
     }

@@ -9,9 +9,8 @@ use everloop_store::{Ledger, Sqlite};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
-use super::{Session, is_over};
+use super::Session;
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
 use crate::ui::{Format, event_line};
 
 mod output;
@@ -188,7 +187,7 @@ fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Pri
 
 fn ended(ledger: &Sqlite, id: &LoopId) -> Result<bool, Failure> {
     match ledger.get_loop(id)? {
-        Some(row) => Ok(is_over(&read_state(&row)?)),
+        Some(row) => Ok(row.is_over()),
         None => Ok(true),
     }
 }

@@ -8,7 +8,7 @@ use everloop_core::why;
 use everloop_store::{Ledger, Tickets};
 use serde_json::{Value, json};
 
-use super::{Session, is_over};
+use super::Session;
 use crate::error::{Code, Failure};
 use crate::home::Owner;
 use crate::supervisor::{node_id, read_state};
@@ -66,7 +66,7 @@ fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
         Some(word) => vec![session.find_loop(&ledger, Some(word))?.1],
         None => ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?,
     };
-    loops.sort_by_key(|s| std::cmp::Reverse((!is_over(s), s.created_at)));
+    loops.sort_by_key(|s| std::cmp::Reverse((!s.is_over(), s.created_at)));
     let mut tickets = ledger.tickets(Tickets::Open)?;
     if word.is_some() {
         tickets.retain(|t| t.owner.is_none() || loops.iter().any(|s| t.owner.as_ref() == Some(&s.id)));
@@ -96,7 +96,7 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
     }
     match &seen.supervisor {
         Some(owner) => lines.push(supervisor_line(owner, look)),
-        None if seen.loops.iter().all(is_over) => {}
+        None if seen.loops.iter().all(LoopState::is_over) => {}
         None => {
             lines.push(look.paint.warn("no supervisor is running: nothing happens until one does"));
             lines.push("hint: everloop up".to_owned());
@@ -182,7 +182,7 @@ fn exit_code(seen: &Seen) -> Code {
         Phase::Ended { ending, .. } => Some(Code::of(ending)),
         Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) => None,
     };
-    let open: Vec<Code> = seen.loops.iter().filter(|s| !is_over(s)).map(|s| code_of_open(s, seen)).collect();
+    let open: Vec<Code> = seen.loops.iter().filter(|s| !s.is_over()).map(|s| code_of_open(s, seen)).collect();
     if open.is_empty() {
         return seen.loops.iter().max_by_key(|s| s.updated_at).and_then(over).unwrap_or(Code::Ok);
     }

@@ -4,8 +4,8 @@ use everloop_core::why::why as explain;
 use everloop_store::{Ledger, Tickets};
 use serde_json::json;
 
+use super::Session;
 use super::status::{freeze_of, supervisor_json};
-use super::{Session, is_over};
 use crate::error::{Code, Failure};
 use crate::ui::figures::{moment, relative};
 use crate::ui::text::clean;
@@ -33,12 +33,12 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let paragraph = explain(&state, look.now, &|at| moment(at, look.now, &look.zone));
 
     let mut lines = Vec::new();
-    if supervisor.is_none() && !is_over(&state) {
+    if supervisor.is_none() && !state.is_over() {
         let nobody = "No supervisor is running, so nothing happens until one does: `everloop up` starts one.";
         lines.push(look.paint.warn(nobody));
     }
     lines.push(clean(&paragraph));
-    let freeze = freeze_of(&state, &guards).filter(|_| !is_over(&state));
+    let freeze = freeze_of(&state, &guards).filter(|_| !state.is_over());
     // A loop that waits for something else does not know yet that it is held as well.
     if let Some((scope, freeze)) = freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
         let by = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));

@@ -1,5 +1,7 @@
 //! Messages from other processes: commands for a loop, notices for the supervisor. Each takes effect exactly once.
 
+use std::collections::BTreeSet;
+
 use everloop_core::action::{Command, Input};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
@@ -29,6 +31,11 @@ pub enum Notice {
 impl Supervisor {
     pub(super) fn inbox_is_empty(&self) -> Result<bool, Failure> {
         Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
+    }
+
+    /// Loops for which there are messages.
+    pub(super) fn addressed(&self) -> Result<BTreeSet<String>, Failure> {
+        Ok(self.ledger.messages(Recipients::All, ROUND)?.into_iter().map(|m| m.to).collect())
     }
 
     fn recipients(&self) -> Vec<String> {

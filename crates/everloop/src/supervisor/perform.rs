@@ -47,6 +47,7 @@ impl Supervisor {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let state = slot.state.clone();
         let workspace = slot.workspace.take();
+        slot.errands += 1;
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
             Action::Spawn { .. } => prompt::render(&state, task.as_ref(), self.clock.now()),
@@ -57,7 +58,6 @@ impl Supervisor {
             Errand { home: self.home.clone(), shim: self.shim.clone(), state, workspace, title, now: self.clock.now() };
         let answers = self.answers.clone();
         let id = id.clone();
-        self.under_way += 1;
         tokio::spawn(async move {
             let (input, workspace) = errand.run(action, prompt).await;
             // Nobody listens only when the supervisor is gone, and then its successor looks for itself.

@@ -135,6 +135,38 @@ fn a_second_terminal_follows_and_takes_over() {
 }
 
 #[test]
+fn a_process_that_is_done_with_its_own_loop_leaves_the_others_to_their_own() {
+    let env = Env::new().git();
+    let first = env.spawn(&["run", "one", "--check", "test -f one", "--agent-cmd", "sleep 1; touch one", "--gap", "0"]);
+    env.wait_for("the first runs", || env.run(&["status"]).stdout.contains("running"));
+    let agent = "sleep 4; touch two";
+    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
+    let begun = Instant::now();
+    first.wait().ok();
+    assert!(begun.elapsed() < Duration::from_secs(4), "it waited for the other loop");
+    second.wait().ok();
+    assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "README\none\ntwo\n");
+}
+
+#[test]
+fn commands_without_a_supervisor_take_effect_at_once() {
+    let env = Env::new().git();
+    let run = env.spawn(&["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 300", "--gap", "0"]);
+    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    run.signal(Signal::SIGKILL);
+    run.wait();
+    let begun = Instant::now();
+    env.run(&["pause", "--reason", "lunch"]).ok();
+    env.run(&["steer", "look at the parser"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waited for the turn");
+    assert_eq!(env.the_loop()["paused"]["reason"], "lunch");
+    assert!(!processes_of(&env.state()).is_empty(), "the turn goes on");
+    env.run(&["stop", "--now"]).ok();
+    assert_eq!(env.the_loop()["phase"]["is"], "ended");
+    env.wait_for("nothing is left", || processes_of(&env.state()).is_empty());
+}
+
+#[test]
 fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     let env = Env::new().git();
     let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];

@@ -35,7 +35,7 @@ fn a_loop_without_supervisor_says_so_first() {
     let data = env.run(&["status", "--json"]).ok().json();
     assert_eq!(data["supervisor"]["role"], "run");
     drop(up);
-    env.run(&["status", "--exit-code"]).exits(6);
+    env.wait_for("its lock is gone", || env.run(&["status", "--exit-code"]).code == 6);
     let said = env.run(&["status"]).ok().stdout;
     assert!(said.contains("no supervisor is running") && said.contains("hint: everloop up"), "{said}");
     let why = env.run(&["why"]).ok().stdout;

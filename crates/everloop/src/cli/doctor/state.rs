@@ -6,7 +6,7 @@ use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::{Session, is_over};
+use crate::cli::Session;
 use crate::home::{Home, Owner};
 use crate::supervisor::read_state;
 use crate::ui::figures::here;
@@ -114,7 +114,7 @@ fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&Owner>) -> bool
             return false;
         }
     };
-    let open = states.iter().filter(|s| !is_over(s)).count() as u64;
+    let open = states.iter().filter(|s| !s.is_over()).count() as u64;
     match supervisor {
         Some(o) => {
             chart.ok(format!("`everloop {}` supervises since {} (process {})", o.role, here(o.since), o.process.pid));

@@ -17,7 +17,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::{Session, is_over};
+use crate::cli::Session;
 use crate::error::Failure;
 use crate::home::Home;
 use crate::supervisor::read_state;
@@ -44,7 +44,7 @@ pub async fn look(
 
 fn agents(chart: &mut Chart, states: &[LoopState]) {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    for state in states.iter().filter(|s| !is_over(s)) {
+    for state in states.iter().filter(|s| !s.is_over()) {
         let Some(program) = state.spec.agent.argv.first() else { continue };
         let dir = Path::new(&state.spec.workspace.dir);
         let subject = format!("agent `{program}` of loop {} ({})", state.id, state.name);
@@ -91,7 +91,7 @@ async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy:
             chart.warn(format!("a folder of an unknown loop: {}", path.display()), hint);
             continue;
         };
-        if !is_over(state) || !(path.join("turn").exists() || path.join("verify").exists()) {
+        if !state.is_over() || !(path.join("turn").exists() || path.join("verify").exists()) {
             continue;
         }
         let text = format!("worktrees of the ended loop {id}: {}", path.display());
