@@ -9,13 +9,25 @@ use crate::env::{Env, processes_of};
 
 /// Turns of the loop, each of which appends its task's id to a file.
 const TURNS: usize = 30;
-/// Kills in all; most fall into the work, the rest into starts and recoveries.
-const KILLS: u32 = 200;
+/// Kills in all, spread over all turns; they hit starts, turns, judgements, landings and recoveries.
+const KILLS: usize = 200;
 
-fn args() -> Vec<String> {
+/// A turn ends when the file `allowed` counts more turns than are done, so that the kills cannot outlast the loop.
+fn args(env: &Env) -> Vec<String> {
     let check = format!("test $(wc -l < ids) -ge {TURNS}");
-    let agent = "sh -c 'sleep 0.05; echo $EVERLOOP_TASK >> ids'";
-    ["run", "count", "--check", &check, "--agent-cmd", agent, "--gap", "0"].map(str::to_owned).to_vec()
+    let wait = format!("until test $(cat {}) -gt $(wc -l < ids); do sleep 0.01; done", allowed(env).display());
+    let agent = format!("{wait}; echo $EVERLOOP_TASK >> ids");
+    ["run", "count", "--check", &check, "--agent-cmd", &agent, "--gap", "0"].map(str::to_owned).to_vec()
+}
+
+fn allowed(env: &Env) -> std::path::PathBuf {
+    env.project().with_file_name("allowed")
+}
+
+fn allow(env: &Env, turns: usize) {
+    let new = env.project().with_file_name("allowed.new");
+    std::fs::write(&new, turns.to_string()).expect("the folder is there");
+    std::fs::rename(new, allowed(env)).expect("the file was just written");
 }
 
 fn world() -> Env {
@@ -38,15 +50,17 @@ fn trailers(env: &Env) -> Vec<String> {
 
 #[test]
 fn two_hundred_kills_change_nothing() {
-    let args = args();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let calm = world();
-    calm.run(&args).ok();
+    allow(&calm, TURNS);
+    let calm_args = args(&calm);
+    calm.run(&calm_args.iter().map(String::as_str).collect::<Vec<_>>()).ok();
 
     let env = world();
-    let mut kills = 0;
+    let args = args(&env);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut seed = 7;
-    while kills < KILLS {
+    for kills in 0..KILLS {
+        allow(&env, kills * TURNS / KILLS);
         seed = everloop_core::jitter::mix(seed, 1);
         let mut run = env.command(&args);
         run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -56,15 +70,11 @@ fn two_hundred_kills_change_nothing() {
         while Instant::now() < end && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(500));
         }
-        let ended = child.try_wait().unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "it ended before kill {kills}");
         child.kill().unwrap();
         child.wait().unwrap();
-        if ended.is_some() {
-            break;
-        }
-        kills += 1;
     }
-    assert!(kills >= KILLS, "the loop ended after {kills} kills already; make it longer or the moments shorter");
+    allow(&env, TURNS);
     env.run(&args).ok();
 
     assert_eq!(numbers(&env), numbers(&calm), "equal to the uninterrupted run");

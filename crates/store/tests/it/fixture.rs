@@ -11,7 +11,7 @@ use everloop_core::guard::{Backing, Bucket, Cooling, GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{
-    AgentSpec, Bounds, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+    AgentSpec, Bounds, Budget, Caps, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Mode, Model, Sqlite};
@@ -45,7 +45,12 @@ fn spec() -> LoopSpec {
             protect: vec!["tests/**".into()],
         },
         bounds: Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(Time(99)) },
-        guard: GuardSpec { budget: Budget { calls: Some(5), tokens: None, microusd: None }, ..GuardSpec::default() },
+        guard: GuardSpec {
+            // The defaults at the time; a later change of them must not change what the file says.
+            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            budget: Budget { calls: Some(5), tokens: None, microusd: None },
+            ..GuardSpec::default()
+        },
     }
 }
 
