@@ -17,7 +17,7 @@ use everloop_core::spec::CheckSpec;
 use everloop_core::time::human;
 
 use crate::environment::Environment;
-use crate::job::{self, Caps, Ended, Found, Shim, Spec, Stream};
+use crate::job::{self, Caps, Ended, Errors, Found, Shim, Spec, Stream};
 use crate::protect;
 
 /// Both ends of what a check wrote; a person and a prompt see the last 4 KB of it.
@@ -169,14 +169,14 @@ impl Checker {
     }
 
     async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Ended, job::Error> {
-        // Both streams in the order they were written; the command itself stays a word of its own.
-        let argv = ["sh", "-c", "exec sh -c \"$1\" 2>&1", "sh", &check.run].map(str::to_owned).to_vec();
+        let argv = ["sh", "-c", &check.run].map(str::to_owned).to_vec();
         let spec = Spec {
             wall: check.timeout,
             grace: GRACE,
             caps: CAPS,
             secrets: self.pass_env.clone(),
             backoff_word: None,
+            errors: Errors::WithOutput,
             ..Spec::new(argv, cwd)
         };
         job::prepare(dir, &spec)?;

@@ -33,7 +33,7 @@ pub use output::{both_ends, output};
 pub use recover::{Found, inspect, reap_marked};
 pub use sample::{Evidence, sample};
 pub use shim::run_shim;
-pub use spec::{Caps, Confine, Spec, prepare};
+pub use spec::{Caps, Confine, Errors, Spec, prepare};
 pub use text::plain;
 
 /// The argument with which the main binary becomes a shim.

@@ -34,6 +34,20 @@ pub struct Spec {
     pub backoff_word: Option<String>,
     /// How its processes are held together.
     pub confine: Confine,
+    /// Where its errors go.
+    #[serde(default)]
+    pub errors: Errors,
+}
+
+/// Where a command's errors go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Errors {
+    /// Into a stream of their own.
+    #[default]
+    Apart,
+    /// Among the output, in the order in which both were written.
+    WithOutput,
 }
 
 /// How much output is kept; everything beyond is counted only.
@@ -77,6 +91,7 @@ impl Spec {
             secrets: Vec::new(),
             backoff_word: Some("BACKOFF".to_owned()),
             confine: Confine::Cgroup,
+            errors: Errors::Apart,
         }
     }
 }

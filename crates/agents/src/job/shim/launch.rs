@@ -19,7 +19,7 @@ use nix::unistd::{
 };
 
 use super::super::cgroup::Cgroup;
-use super::super::spec::Spec;
+use super::super::spec::{Errors, Spec};
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -49,6 +49,7 @@ struct Plan {
     err: OwnedFd,
     /// Closed by a successful exec; else it carries the error.
     report: OwnedFd,
+    errors: Errors,
     shim: Pid,
 }
 
@@ -69,6 +70,7 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
         out: out_writer,
         err: err_writer,
         report: report_writer,
+        errors: spec.errors,
         shim: getpid(),
     };
     let door = cgroup.and_then(|group| group.door().ok());
@@ -148,7 +150,10 @@ fn prepare(plan: &Plan) -> nix::Result<()> {
     }
     dup2_stdin(&plan.stdin)?;
     dup2_stdout(&plan.out)?;
-    dup2_stderr(&plan.err)?;
+    match plan.errors {
+        Errors::Apart => dup2_stderr(&plan.err)?,
+        Errors::WithOutput => dup2_stderr(&plan.out)?,
+    }
     chdir(plan.cwd.as_c_str())?;
     // The shim blocks the signals that it reads from a descriptor, and every Rust program ignores SIGPIPE; a command must
     // inherit neither.

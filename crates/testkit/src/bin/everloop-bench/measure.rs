@@ -80,10 +80,14 @@ pub fn run_times(mut command: impl FnMut() -> Command, samples: usize) -> Result
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub rss_kb: u64,
+    /// What is not a file: heap and stacks. The rest is the binary itself, which the kernel can drop and read again.
+    pub anon_kb: u64,
     /// Its share of pages that others map too; the fairer number for a binary that runs twice.
     pub pss_kb: u64,
     pub peak_rss_kb: u64,
     pub cpu: Duration,
+    /// How often it went to sleep by itself, and so was woken.
+    pub naps: u64,
     pub write_calls: u64,
 }
 
@@ -96,9 +100,11 @@ pub fn usage(pid: u32) -> Result<Usage> {
     let io = std::fs::read_to_string(proc.join("io")).unwrap_or_default();
     Ok(Usage {
         rss_kb: field(&status, "VmRSS:").unwrap_or(0),
+        anon_kb: field(&status, "RssAnon:").unwrap_or(0),
         pss_kb: field(&rollup, "Pss:").unwrap_or(0),
         peak_rss_kb: field(&status, "VmHWM:").unwrap_or(0),
         cpu: cpu(&proc)?,
+        naps: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
         write_calls: field(&io, "syscw:").unwrap_or(0),
     })
 }
@@ -123,4 +129,27 @@ pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     format!("{cores} cores, load {}", load.split(' ').next().unwrap_or("unknown"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_seen_as_cpu_time_and_memory() {
+        let pid = std::process::id();
+        let before = usage(pid).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while usage(pid).unwrap().cpu < before.cpu + Duration::from_millis(10) {
+            assert!(Instant::now() < deadline, "the meter does not move: {before:?}");
+        }
+        assert!(before.rss_kb > 0 && before.peak_rss_kb >= before.anon_kb && before.anon_kb > 0, "{before:?}");
+    }
+
+    #[test]
+    fn quantiles_are_taken_from_sorted_times() {
+        let times = Times::new((1..=11).rev().map(Duration::from_millis).collect()).unwrap();
+        assert_eq!((times.median(), times.p90()), (Duration::from_millis(6), Duration::from_millis(10)));
+        assert!(Times::new(Vec::new()).is_err());
+    }
 }
