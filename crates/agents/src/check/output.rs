@@ -95,12 +95,12 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> u64 {
-        fingerprint(text, Path::new("/tmp/work/verify"))
+        fingerprint(text, Path::new("/tmp/verify"))
     }
 
     #[test]
     fn the_same_error_again_has_the_same_fingerprint() {
-        let first = "test b ... ok\ntest a ... FAILED\npanicked at /tmp/work/verify/src/a.rs:12:5\nfinished in 980ms";
+        let first = "test b ... ok\ntest a ... FAILED\npanicked at /tmp/verify/src/a.rs:12:5\nfinished in 980ms";
         let again = "test a ... FAILED\ntest b ... ok\npanicked at ./src/a.rs:340:17\nfinished in 1.20s\n";
         assert_eq!(of(first), of(again));
         assert_eq!(of("at 0x7ffe12ab id 9fceb02d0ae5"), of("at 0xdead0001 id 123456789abc"));

@@ -28,9 +28,14 @@ impl Supervisor {
     }
 
     fn stop_turn(&self, turn: &TurnId, cause: StopCause) {
-        // Whoever waits for the job hears of its end; one that is not there yet, or no more, needs no stopping.
-        if let Err(e) = job::stop(&self.home.turn(turn), cause) {
-            tracing::warn!(%turn, error = %e, "the turn could not be told to stop");
+        let dir = self.home.turn(turn);
+        // The folder is made if the errand has not come that far: its shim will find the wish there.
+        let told = self.home.make(&dir).map_err(|f| f.message).and_then(|()| {
+            // Whoever waits for the job hears of its end.
+            job::stop(&dir, cause).map_err(|e| e.to_string())
+        });
+        if let Err(error) = told {
+            tracing::warn!(%turn, error, "the turn could not be told to stop");
         }
     }
 

@@ -154,6 +154,18 @@ impl Env {
         }
     }
 
+    /// Waits until an agent is really at work: granted, committed, and its process there.
+    #[track_caller]
+    pub fn wait_for_agent(&self) {
+        let at_work = |pid: &i32| {
+            let exe = fs::read_link(format!("/proc/{pid}/exe"));
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let in_turn = environment.split(|b| *b == 0).any(|entry| entry.starts_with(b"EVERLOOP_TURN="));
+            in_turn && exe.is_ok_and(|exe| !exe.ends_with("everloop"))
+        };
+        self.wait_for("an agent is at work", || processes_of(&self.state()).iter().any(at_work));
+    }
+
     /// The one loop there is, as `everloop show --json` tells it.
     #[track_caller]
     pub fn the_loop(&self) -> Value {

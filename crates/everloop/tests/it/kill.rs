@@ -96,10 +96,7 @@ fn a_turn_outlives_its_supervisor_and_is_adopted() {
     let agent = agent.replace("'$GO'", &go.display().to_string());
     let args = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"];
     let run = env.spawn(&args);
-    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
-    env.wait_for("the agent is at work", || {
-        processes_of(&env.state()).iter().any(|pid| *pid != run.pid() && is_shell_of_agent(*pid))
-    });
+    env.wait_for_agent();
     run.signal(Signal::SIGKILL);
     run.wait();
     let second = env.spawn(&args);
@@ -108,10 +105,6 @@ fn a_turn_outlives_its_supervisor_and_is_adopted() {
     second.wait().ok();
     let state = env.the_loop();
     assert_eq!((state["started"].as_u64(), state["tally"]["lost"].as_u64()), (Some(1), Some(0)), "{state}");
-}
-
-fn is_shell_of_agent(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.starts_with("sh\0-c"))
 }
 
 #[test]
@@ -130,7 +123,7 @@ fn a_second_supervisor_says_so_and_exits() {
 fn a_second_terminal_follows_and_takes_over() {
     let env = Env::new().git();
     let first = env.spawn(&["run", "one", "--check", "test -f never", "--agent-cmd", "sleep 60", "--gap", "0"]);
-    env.wait_for("the first runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     let agent = "sh -c 'sleep 0.5; touch two'";
     let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
     let two_runs = || {
@@ -148,7 +141,7 @@ fn a_second_terminal_follows_and_takes_over() {
 fn a_process_that_is_done_with_its_own_loop_leaves_the_others_to_their_own() {
     let env = Env::new().git();
     let first = env.spawn(&["run", "one", "--check", "test -f one", "--agent-cmd", "sleep 1; touch one", "--gap", "0"]);
-    env.wait_for("the first runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     let agent = "sleep 4; touch two";
     let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
     let begun = Instant::now();
@@ -162,7 +155,7 @@ fn a_process_that_is_done_with_its_own_loop_leaves_the_others_to_their_own() {
 fn commands_without_a_supervisor_take_effect_at_once() {
     let env = Env::new().git();
     let run = env.spawn(&["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 300", "--gap", "0"]);
-    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     run.signal(Signal::SIGKILL);
     run.wait();
     let begun = Instant::now();
@@ -181,10 +174,10 @@ fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     let env = Env::new().git();
     let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];
     let run = env.spawn(&args);
-    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     run.signal(Signal::SIGINT);
     env.wait_for("the wish is noted", || env.run(&["logs"]).stdout.contains("asked it to stop"));
-    assert!(env.run(&["status"]).stdout.contains("running"), "the turn goes on");
+    assert_eq!(env.the_loop()["phase"]["is"], "turn", "the turn goes on");
     let begun = Instant::now();
     run.signal(Signal::SIGINT);
     run.wait().exits(130);
@@ -194,17 +187,30 @@ fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     );
     env.wait_for("nothing is left", || processes_of(&env.state()).is_empty());
     let again = env.spawn(&args);
-    env.wait_for("the same command goes on", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     again.signal(Signal::SIGTERM);
     again.wait().exits(143);
     assert_eq!(env.the_loop()["turns"], 0, "an interrupted turn does not count");
 }
 
 #[test]
+fn a_stop_that_comes_before_the_agent_has_begun_still_stops_it() {
+    let env = Env::new().git();
+    // The setup takes its time, so that the turn is granted long before its process is there.
+    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];
+    let run = env.spawn(&[&args[..], &["--setup", "test $(basename $PWD) = verify || sleep 2"]].concat());
+    env.wait_for("the turn is granted", || env.run(&["logs"]).stdout.contains("turn 1 started"));
+    env.run(&["stop", "--now"]).ok();
+    let begun = Instant::now();
+    run.wait().exits(3);
+    assert!(begun.elapsed() < Duration::from_secs(15), "it took {:?}", begun.elapsed());
+}
+
+#[test]
 fn a_closed_terminal_ends_nothing() {
     let env = Env::new().git();
     let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sh -c 'sleep 1; touch done'"]);
-    env.wait_for("the turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     run.signal(Signal::SIGHUP);
     run.wait().ok();
 }

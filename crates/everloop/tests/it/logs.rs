@@ -27,7 +27,7 @@ fn following_ends_with_the_loop() {
     let env = Env::new();
     let agent = env.script("agent", "while ! test -f go; do sleep 0.05; done; echo working; touch done");
     let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0", "--in-place"]);
-    env.wait_for("a turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let turn = env.the_loop()["phase"]["id"].as_str().unwrap().to_owned();
     let follower = env.spawn(&["logs", "-f", &id]);

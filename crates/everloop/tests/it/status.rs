@@ -30,7 +30,7 @@ fn the_exit_code_tells_how_a_loop_ended() {
 fn a_loop_without_supervisor_says_so_first() {
     let env = Env::new();
     let up = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 50", "--gap", "0"]);
-    env.wait_for("a turn runs", || env.run(&["status"]).stdout.contains("running"));
+    env.wait_for_agent();
     env.run(&["status", "--exit-code"]).exits(0);
     let data = env.run(&["status", "--json"]).ok().json();
     assert_eq!(data["supervisor"]["role"], "run");

@@ -6,15 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::Result;
 
 /// Nanoseconds of CLOCK_MONOTONIC: the same clock in every process, unlike what `Instant` promises.
 pub fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists on every Linux");
-    let (s, ns) = (u64::try_from(time.tv_sec()).unwrap_or(0), u64::try_from(time.tv_nsec()).unwrap_or(0));
-    s * 1_000_000_000 + ns
+    u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Measured durations, sorted.
@@ -103,20 +103,17 @@ pub fn usage(pid: u32) -> Result<Usage> {
         anon_kb: field(&status, "RssAnon:").unwrap_or(0),
         pss_kb: field(&rollup, "Pss:").unwrap_or(0),
         peak_rss_kb: field(&status, "VmHWM:").unwrap_or(0),
-        cpu: cpu(&proc)?,
+        cpu: cpu(pid)?,
         naps: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
         write_calls: field(&io, "syscw:").unwrap_or(0),
     })
 }
 
-/// CPU of all threads, from the scheduler's nanoseconds: `stat` counts in steps of 10 ms, too coarse for an idle minute.
-fn cpu(proc: &Path) -> Result<Duration> {
-    let mut ns = 0;
-    for thread in std::fs::read_dir(proc.join("task"))? {
-        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-        ns += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
-    }
-    Ok(Duration::from_nanos(ns))
+/// CPU of all threads, also of those that ended, in nanoseconds: `stat` counts in steps of 10 ms, too coarse for an idle
+/// minute.
+fn cpu(pid: u32) -> Result<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid)?))?;
+    Ok(Duration::from(clock_gettime(clock)?))
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -143,6 +140,10 @@ mod tests {
         while usage(pid).unwrap().cpu < before.cpu + Duration::from_millis(10) {
             assert!(Instant::now() < deadline, "the meter does not move: {before:?}");
         }
+        let ended = usage(pid).unwrap().cpu;
+        let spin = move || while usage(pid).unwrap().cpu < ended + Duration::from_millis(10) {};
+        std::thread::spawn(spin).join().unwrap();
+        assert!(usage(pid).unwrap().cpu >= ended + Duration::from_millis(10), "a thread that ended is forgotten");
         assert!(before.rss_kb > 0 && before.peak_rss_kb >= before.anon_kb && before.anon_kb > 0, "{before:?}");
     }
 
