@@ -1,8 +1,9 @@
 //! Who may start a turn now; if not, when and why. One place for every permit, pure.
 //!
-//! [`permit`](permit::permit) asks the rules in a fixed order: freeze → cooldown → gap (with backoff) → caps → budgets →
-//! bucket → slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in the ledger and changed by
-//! events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and freezes.
+//! [`permit`](permit::permit) asks the rules in this order: freeze; cooldown, gap, backoff and caps (of these the one that
+//! holds longest is named); budgets; bucket; slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in
+//! the ledger and changed by events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and
+//! freezes.
 
 use std::collections::BTreeMap;
 use std::fmt;
