@@ -5,7 +5,7 @@
 //! ended. The shim survives the supervisor, so a killed supervisor loses nothing: the next one looks into the folder.
 //!
 //! - `spec`: what to run; `files`: what is in the folder
-//! - `shim`: the shim itself; `capture`, `marker`, `text`: what it does with output; `output`: reading it back
+//! - `shim`: the shim itself; `capture`, `marker`, `text`: what it does with output; `output`, `tail`: reading it back
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop, interrupt, kill
 //! - `sample`: signs of life; `cgroup`, `tree`: finding and killing everything that belongs to a job
 
@@ -21,6 +21,7 @@ mod recover;
 mod sample;
 mod shim;
 mod spec;
+mod tail;
 mod text;
 mod tree;
 
@@ -34,6 +35,7 @@ pub use recover::{Found, inspect, reap_marked};
 pub use sample::{Evidence, sample};
 pub use shim::run_shim;
 pub use spec::{Caps, Confine, Errors, Spec, prepare};
+pub use tail::{Piece, Tail};
 pub use text::plain;
 
 /// The argument with which the main binary becomes a shim.

@@ -1,11 +1,16 @@
 //! The part of everloop that acts: processes, checks, git workspaces.
 //!
+//! - [`agent`]: the agents that everloop knows: how each is started, what its output means
 //! - [`job`]: one mechanism to run an agent, a check or a setup command so that nothing leaks
+//! - [`api`]: an agent of our own, which talks to a model without any CLI
 //! - [`environment`]: what such a command may see; [`redact`]: what its output must not show
+//! - [`tmux`]: interactive agents in panes
 //! - [`workspace`]: where turns work and how their work reaches the operator; [`git`]: how git is called
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
 //! - [`process`]: who a process is; [`clock`]: the clocks of this machine
 
+pub mod agent;
+pub mod api;
 pub mod check;
 pub mod clock;
 pub mod environment;
@@ -14,4 +19,5 @@ pub mod job;
 pub mod process;
 pub mod protect;
 pub mod redact;
+pub mod tmux;
 pub mod workspace;

@@ -204,7 +204,7 @@ fn descendants_by_scan(root: i32) -> Vec<Stat> {
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper in nix; the call takes two integers and returns a new descriptor")]
-fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed; a non-negative result is a descriptor that nobody else owns.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {

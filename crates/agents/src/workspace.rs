@@ -6,7 +6,8 @@
 //! only, and only when nothing of the operator's is in the way.
 //!
 //! - [`place`]: what the operator's folder is; [`refs`]: names of our refs
-//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`locks`]: stale and shared locks
+//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`seal`]: whether it was touched; [`locks`]: stale and
+//!   shared locks
 //! - [`turn`]: where a turn starts and what it made; [`snapshot`]: the operator's uncommitted state
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
 //! - [`in_place`]: without git; [`files`]: small deeds on files
@@ -18,6 +19,7 @@ mod locks;
 mod merge;
 mod place;
 mod refs;
+mod seal;
 mod snapshot;
 mod tree;
 mod turn;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::action::{Action, Input};
 use crate::event::Event;
-use crate::guard::{Guards, Scope};
+use crate::guard::{Guards, Scope, Versioned};
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::op::Op;
 use crate::state::{LoopState, Phase};
@@ -178,7 +178,14 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         Event::TurnEnded { turn, .. } => {
             guards.iter().filter(|(_, v)| v.state.reserved.contains_key(turn)).map(|(s, _)| s.clone()).collect()
         }
+        Event::TurnExited { turn, exit } if exit.report.is_some() => {
+            let learns = |(scope, v): &(&Scope, &Versioned)| {
+                matches!(scope, Scope::Account(_)) && v.state.reserved.contains_key(turn)
+            };
+            guards.iter().filter(learns).map(|(s, _)| s.clone()).collect()
+        }
         Event::Cooldown { scope, .. }
+        | Event::Limited { scope, .. }
         | Event::Backoff { scope, .. }
         | Event::Frozen { scope, .. }
         | Event::Released { scope, .. } => vec![scope.clone()],
@@ -186,6 +193,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::SpecChanged { .. }
         | Event::Baselined { .. }
         | Event::Waiting { .. }
+        | Event::AgentSwitched { .. }
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
         | Event::TurnReturned { .. }

@@ -7,10 +7,11 @@ use crate::guard::{Permit, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::reason::Reason;
 use crate::spec::{Bounds, LoopSpec};
+use crate::stream::{Limit, LimitClass, Report};
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 1;
+pub const EVENT_VERSION: u32 = 2;
 
 /// Something that happened to a loop or to the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +53,24 @@ pub enum Event {
         number: u32,
         /// What the guard granted.
         permit: Permit,
+        /// Who takes it.
+        #[serde(default)]
+        agent: String,
+        /// Under which account.
+        #[serde(default)]
+        account: String,
+        /// The conversation that it goes on with.
+        #[serde(default)]
+        resume: Option<String>,
+    },
+    /// Another agent or account of the operator's list takes over.
+    AgentSwitched {
+        /// `agent@account` before.
+        from: String,
+        /// `agent@account` now.
+        to: String,
+        /// What holds the one before, or that the preferred one is free again.
+        reason: Reason,
     },
     /// The agent's process is gone.
     TurnExited {
@@ -145,6 +164,17 @@ pub enum Event {
         /// `failure` or `asked` (a marker in the agent's output).
         why: String,
     },
+    /// The vendor will not serve an account now.
+    Limited {
+        /// The account.
+        scope: Scope,
+        /// What its CLI said.
+        limit: Limit,
+        /// Nothing starts before.
+        until: Time,
+        /// How often in a row without a success.
+        strikes: u32,
+    },
     /// Really Chill Willy, a wall, or a person: a full hold.
     Frozen {
         /// Who.
@@ -220,20 +250,36 @@ pub struct Exit {
     pub stopped: Option<StopCause>,
     /// Processes that were left behind and had to be killed.
     pub leftovers: u32,
+    /// What its stream said, summed up; `None` for an agent without one.
+    #[serde(default)]
+    pub report: Option<Box<Report>>,
 }
 
 impl Exit {
-    /// The agent itself says that all went well.
+    /// The agent itself says that all went well. One with a stream must have said so and have ended well: exit code 0
+    /// alone also comes from a CLI that was interrupted, ran out of tokens or was refused a tool.
     pub fn ok(&self) -> bool {
-        self.code == Some(0) && self.spawn_error.is_none() && self.stopped.is_none()
+        let lingered = self.stopped == Some(StopCause::Lingers);
+        let ended = self.code == Some(0) && self.stopped.is_none() || lingered;
+        let said = self.report.as_ref().map_or(!lingered, |r| r.ok == Some(true));
+        ended && said && self.spawn_error.is_none()
+    }
+
+    /// The limit that ended it.
+    pub fn limit(&self) -> Option<&Limit> {
+        if self.ok() { None } else { self.report.as_ref()?.limit.as_ref() }
     }
 
     /// `exit 1`, `signal 9`, `could not start: …`, `stopped: …`.
     pub fn describe(&self) -> String {
+        if let (Some(limit), None) = (self.limit(), self.stopped) {
+            return format!("limit ({}): {}", limit.class, limit.text);
+        }
         match (&self.spawn_error, self.stopped, self.signal, self.code) {
             (Some(e), _, _, _) => format!("could not start: {e}"),
             (_, Some(cause), _, _) => format!("stopped: {}", cause.describe()),
             (_, _, Some(s), _) => format!("signal {s}"),
+            (_, _, _, Some(0)) if !self.ok() => "exit 0 without a final word".to_owned(),
             (_, _, _, Some(c)) => format!("exit {c}"),
             (None, None, None, None) => "ended without a trace".to_owned(),
         }
@@ -248,6 +294,10 @@ pub enum StopCause {
     Wall,
     /// No sign of life.
     Stuck,
+    /// The same again and again.
+    Spinning,
+    /// It said its last word and did not end.
+    Lingers,
     /// A person said so.
     Person,
     /// The supervisor goes down.
@@ -260,6 +310,8 @@ impl StopCause {
         match self {
             StopCause::Wall => "its time was up",
             StopCause::Stuck => "no sign of life",
+            StopCause::Spinning => "it did the same again and again",
+            StopCause::Lingers => "it had finished and did not end",
             StopCause::Person => "by a person",
             StopCause::Shutdown => "the supervisor went down",
         }
@@ -319,6 +371,13 @@ pub enum Outcome {
         /// How.
         why: String,
     },
+    /// The vendor would not serve the account; the conversation goes on when it does and nothing is counted.
+    Limited {
+        /// Which kind of limit.
+        class: LimitClass,
+        /// The work so far is there for the turn that goes on.
+        kept: bool,
+    },
     /// Stopped by a person or by a shutdown; the task is tried again and nothing is counted.
     Interrupted,
     /// The process vanished with its machine or its runner; the task is tried again and nothing is counted.
@@ -328,13 +387,14 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the turn counts against the loop's bounds.
     pub fn counts(&self) -> bool {
-        !matches!(self, Outcome::Interrupted | Outcome::Lost)
+        !matches!(self, Outcome::Interrupted | Outcome::Lost | Outcome::Limited { .. })
     }
 
     /// Whether the same task is tried again.
     pub fn retries(&self) -> bool {
         match self {
-            Outcome::AgentFailed { kept, .. } => !kept,
+            // Work that is kept carries the task's name; a second piece of work needs another one.
+            Outcome::AgentFailed { kept, .. } | Outcome::Limited { kept, .. } => !kept,
             Outcome::TaskFailed { .. } | Outcome::Interrupted | Outcome::Lost => true,
             Outcome::Reached
             | Outcome::Progress
@@ -356,6 +416,7 @@ impl Outcome {
             Outcome::Regressed { .. } => "regressed",
             Outcome::AgentFailed { .. } => "agent failed",
             Outcome::TaskFailed { .. } => "task failed",
+            Outcome::Limited { .. } => "limited",
             Outcome::Interrupted => "interrupted",
             Outcome::Lost => "lost",
         }
@@ -375,6 +436,9 @@ pub struct Settled {
     pub died_young: bool,
     /// It brought progress.
     pub progress: bool,
+    /// A limit ended it.
+    #[serde(default)]
+    pub limited: bool,
 }
 
 /// How work reached the operator.

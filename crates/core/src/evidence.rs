@@ -1,8 +1,14 @@
-//! Slow, stuck or healthy, for agents without a stream: signs of life only.
+//! Slow, stuck or healthy: signs of life, and what the stream shows where there is one.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::phase::{Doing, Gaps, Pulse};
+use crate::spec::GuardSpec;
+
+/// Past a phase's soft limit, this long without any other sign of life means stuck.
+const NO_EVIDENCE: Duration = Duration::from_secs(60);
 
 /// What was seen of a running turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +22,8 @@ pub struct Sample {
     /// How late our own timer was; a machine that slept must not blame the agent.
     #[serde(with = "crate::time::millis")]
     pub timer_late: Duration,
+    /// What its stream shows, for an agent that has one.
+    pub pulse: Option<Pulse>,
 }
 
 /// What a sample says.
@@ -23,36 +31,77 @@ pub struct Sample {
 pub enum Health {
     /// Signs of life, or not silent for long.
     Healthy,
+    /// It waits for a person.
+    Asking,
     /// Silent for too long.
     Stuck,
+    /// The same again and again.
+    Spinning,
+    /// It said its last word and does not end.
+    Lingers,
     /// Past its wall budget.
     OverWall,
 }
 
-/// Judges a sample. `silence` and `wall` are the loop's limits; both are stretched by how late our own timer is.
-pub fn health(sample: &Sample, silence: Duration, wall: Duration) -> Health {
+/// Judges a sample by the loop's limits and by what is usual; all limits are stretched by how late our own timer is.
+pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     let stretch = sample.timer_late;
-    if sample.running > wall + stretch {
-        Health::OverWall
-    } else if sample.silent > silence + stretch {
-        Health::Stuck
-    } else {
-        Health::Healthy
+    if sample.running > spec.turn_wall + stretch {
+        return Health::OverWall;
     }
+    let Some(pulse) = &sample.pulse else {
+        let stuck = sample.silent > spec.turn_silence + stretch;
+        return if stuck { Health::Stuck } else { Health::Healthy };
+    };
+    if pulse.spinning {
+        return Health::Spinning;
+    }
+    let Some(limit) = usual.limit(pulse, &spec.phases) else { return Health::Asking };
+    let dead = sample.silent >= NO_EVIDENCE.min(limit.soft);
+    if pulse.quiet > limit.hard + stretch || pulse.quiet > limit.soft + stretch && dead {
+        return if pulse.doing == Doing::AfterResult { Health::Lingers } else { Health::Stuck };
+    }
+    Health::Healthy
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn ask(sample: &Sample) -> Health {
+        health(sample, &GuardSpec::default(), &Gaps::default())
+    }
+
     #[test]
     fn a_machine_that_slept_does_not_blame_the_agent() {
-        let secs = Duration::from_secs;
-        let asleep = Sample { running: secs(9000), silent: secs(8000), timer_late: secs(8000) };
-        assert_eq!(health(&asleep, secs(600), secs(7200)), Health::Healthy);
-        let silent = Sample { running: secs(700), silent: secs(601), timer_late: secs(0) };
-        assert_eq!(health(&silent, secs(600), secs(7200)), Health::Stuck);
-        let long = Sample { running: secs(7201), silent: secs(1), timer_late: secs(0) };
-        assert_eq!(health(&long, secs(600), secs(7200)), Health::OverWall);
+        let sample = |running, silent, late| Sample {
+            running: secs(running),
+            silent: secs(silent),
+            timer_late: secs(late),
+            pulse: None,
+        };
+        assert_eq!(ask(&sample(9000, 8000, 8000)), Health::Healthy);
+        assert_eq!(ask(&sample(700, 601, 0)), Health::Stuck);
+        assert_eq!(ask(&sample(7201, 1, 0)), Health::OverWall);
+    }
+
+    #[test]
+    fn a_quiet_tool_is_at_work_and_a_quiet_model_is_not() {
+        let sample = |doing, quiet, silent| Sample {
+            running: secs(quiet),
+            silent: secs(silent),
+            pulse: Some(Pulse { doing, quiet: secs(quiet), ..Pulse::default() }),
+            ..Sample::default()
+        };
+        assert_eq!(ask(&sample(Doing::Tool, 500, 500)), Health::Healthy);
+        assert_eq!(ask(&sample(Doing::Model, 500, 5)), Health::Healthy, "slow, with signs of life");
+        assert_eq!(ask(&sample(Doing::Model, 500, 61)), Health::Stuck);
+        assert_eq!(ask(&sample(Doing::Model, 901, 5)), Health::Stuck, "past the hard limit");
+        assert_eq!(ask(&sample(Doing::AfterResult, 11, 11)), Health::Lingers);
+        assert_eq!(ask(&sample(Doing::Asking, 1, 1)), Health::Asking);
     }
 }

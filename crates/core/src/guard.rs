@@ -1,6 +1,6 @@
 //! Who may start a turn now; if not, when and why. One place for every permit, pure.
 //!
-//! [`permit`](permit::permit) asks the rules in this order: freeze; cooldown, gap, backoff and caps (of these the one that
+//! [`permit`](permit::permit) asks the rules in this order: freeze; the vendor's limit, cooldown, gap, backoff and caps (of these the one that
 //! holds longest is named); budgets; bucket; slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in
 //! the ledger and changed by events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and
 //! freezes.
@@ -11,7 +11,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{LoopId, NodeId, TurnId};
+use crate::phase::Gaps;
 use crate::reason::Reason;
+use crate::stream::Limit;
 use crate::time::Time;
 
 mod apply;
@@ -77,6 +79,16 @@ pub struct Spend {
 }
 
 impl Spend {
+    /// The greater of each.
+    #[must_use]
+    pub fn most(self, other: Spend) -> Spend {
+        Spend {
+            calls: self.calls.max(other.calls),
+            tokens: self.tokens.max(other.tokens),
+            microusd: self.microusd.max(other.microusd),
+        }
+    }
+
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Spend) -> Spend {
@@ -158,6 +170,17 @@ pub struct Backing {
     pub why: String,
 }
 
+/// The vendor's own limit on an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// What its CLI said.
+    pub limit: Limit,
+    /// Nothing starts before.
+    pub until: Time,
+    /// How often in a row without a success.
+    pub strikes: u32,
+}
+
 /// What the guard remembers about a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardState {
@@ -189,6 +212,12 @@ pub struct GuardState {
     pub probation: bool,
     /// The bucket.
     pub bucket: Option<Bucket>,
+    /// The vendor's own limit; stays, with its time passed, until a turn ended without one.
+    #[serde(default)]
+    pub held: Option<Held>,
+    /// How long this account's agents usually say nothing.
+    #[serde(default)]
+    pub gaps: Gaps,
 }
 
 /// A guard's state and the version under which it was read.

@@ -4,6 +4,7 @@ use crate::event::{Exit, Judgement, Outcome, Pattern, StopCause};
 use crate::planted::{self, Bug};
 use crate::spec::{Integrate, WorkspaceMode};
 use crate::state::{LoopState, Try};
+use crate::stream::LimitClass;
 
 /// What to do with a turn's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,15 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         let integrate = state.spec.workspace.integrate == Integrate::Progress && board.improves_on(&state.landed);
         return Assessment { outcome: Outcome::Progress, keep: true, integrate };
     }
+    if let (Some(limit), None) = (exit.limit().filter(|l| l.class != LimitClass::Context), exit.stopped) {
+        // It goes on with the same conversation, which expects to find what it did so far.
+        let (class, kept) = (limit.class, found.changed);
+        return Assessment { outcome: Outcome::Limited { class, kept }, keep: kept || in_place, integrate: false };
+    }
+    if exit.report.as_ref().is_some_and(|r| r.session_lost) && !found.changed {
+        // Nobody's fault: the next turn begins a fresh conversation.
+        return refuse(Outcome::Lost);
+    }
     let worse = board.score() < state.board.score() && !planted::is(Bug::AcceptsRegression);
     if !exit.ok() {
         return failed(exit, found.changed && !worse, in_place);
@@ -57,7 +67,9 @@ fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {
     let outcome = match exit.stopped {
         Some(StopCause::Wall) => Outcome::TaskFailed { why: exit.describe() },
         Some(StopCause::Person | StopCause::Shutdown) => Outcome::Interrupted,
-        Some(StopCause::Stuck) | None => Outcome::AgentFailed { why: exit.describe(), kept: usable },
+        Some(StopCause::Stuck | StopCause::Spinning | StopCause::Lingers) | None => {
+            Outcome::AgentFailed { why: exit.describe(), kept: usable }
+        }
     };
     let keep = in_place || matches!(outcome, Outcome::AgentFailed { kept: true, .. });
     Assessment { outcome, keep, integrate: false }

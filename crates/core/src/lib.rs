@@ -10,6 +10,9 @@
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
+//! - [`phase`]: what an agent with a stream is busy with, and whether it is stuck or spinning
+//! - [`stream`]: what an agent's CLI says while it works, in one model
+//! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
 //! - [`prompt`]: what the next turn must be told
 //! - [`why`]: any state in one paragraph
@@ -26,11 +29,14 @@ pub mod jitter;
 pub mod journal;
 pub mod judge;
 pub mod op;
+pub mod pacing;
+pub mod phase;
 pub mod planted;
 pub mod prompt;
 pub mod reason;
 pub mod recovery;
 pub mod spec;
 pub mod state;
+pub mod stream;
 pub mod time;
 pub mod why;

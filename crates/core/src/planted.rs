@@ -29,6 +29,7 @@ pub enum Bug {
     ReachedWithoutLanding,
     BelievesTamperedChecks,
     ForgetsLateMessages,
+    ProbesBeforeReset,
 }
 
 /// All of them.
@@ -56,6 +57,7 @@ pub const ALL: &[Bug] = &[
     Bug::ReachedWithoutLanding,
     Bug::BelievesTamperedChecks,
     Bug::ForgetsLateMessages,
+    Bug::ProbesBeforeReset,
 ];
 
 #[cfg(feature = "planted")]

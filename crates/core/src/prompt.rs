@@ -6,7 +6,7 @@ use crate::board::CheckResult;
 use crate::event::Outcome;
 use crate::op::{TaskRow, Trust};
 use crate::spec::{LoopSpec, WorkspaceMode};
-use crate::state::{LoopState, Try};
+use crate::state::{LoopState, Phase, Try};
 use crate::time::{Time, human};
 
 /// Turns of which the prompt tells.
@@ -37,6 +37,10 @@ pub struct Prompt {
     pub protected: Vec<String>,
     /// Whether the turn works in a private copy of the repository.
     pub isolated: bool,
+    /// The turn goes on with an earlier conversation.
+    pub resumed: bool,
+    /// Last words of the conversation before, for one that begins anew; data.
+    pub handoff: String,
 }
 
 /// A task from the board.
@@ -73,7 +77,10 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         text: t.task.prompt.clone(),
         untrusted: t.task.trust == Trust::Agent,
     });
+    let resumed = matches!(&state.phase, Phase::Turn(turn) if turn.resume.is_some());
     Prompt {
+        resumed,
+        handoff: if resumed { String::new() } else { state.handoff.clone() },
         goal: state.spec.goal.clone(),
         number: state.started.max(1),
         task: state.task.as_ref().map_or_else(String::new, ToString::to_string),
@@ -108,6 +115,7 @@ fn tried(t: &Try) -> String {
         Outcome::Regressed { lost } => format!("not used, because these checks stopped passing: {}", lost.join(", ")),
         Outcome::AgentFailed { why, .. } | Outcome::TaskFailed { why } => format!("{}: {why}", t.outcome.label()),
         Outcome::NoOp => "nothing was changed".to_owned(),
+        Outcome::Limited { class, .. } => format!("cut off by a limit: {}", class.describe()),
         Outcome::Reached | Outcome::Progress | Outcome::NotYet | Outcome::Interrupted | Outcome::Lost => {
             t.outcome.label().to_owned()
         }

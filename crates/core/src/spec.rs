@@ -15,12 +15,22 @@ pub struct LoopSpec {
     pub checks: Vec<CheckSpec>,
     /// Who works on it.
     pub agent: AgentSpec,
+    /// Who works on it while that one's account is held, in the operator's order. Empty: nobody.
+    #[serde(default)]
+    pub others: Vec<AgentSpec>,
     /// Where the work happens.
     pub workspace: WorkspaceSpec,
     /// When to end without having reached it.
     pub bounds: Bounds,
     /// When a turn may start.
     pub guard: GuardSpec,
+}
+
+impl LoopSpec {
+    /// Everybody who may work on it, in the operator's order.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
+        std::iter::once(&self.agent).chain(&self.others)
+    }
 }
 
 /// One criterion: a command whose exit code says whether it holds.
@@ -39,21 +49,122 @@ pub struct CheckSpec {
     pub pin: String,
 }
 
-/// A command that takes a turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Who takes a turn: a command, or a CLI whose options and stream everloop knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentSpec {
     /// What it is called in reports.
     pub name: String,
-    /// The argument vector; `{prompt}` and `{prompt_file}` are replaced. With neither, the prompt arrives on stdin.
+    /// How it is driven.
+    #[serde(default)]
+    pub kind: AgentKind,
+    /// The argument vector. Of a command: `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on
+    /// stdin. Of a known CLI: the program, and arguments that the operator wants besides everloop's own.
     pub argv: Vec<String>,
+    /// The model, where the operator wants a certain one.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// What the agent may do without asking.
+    #[serde(default)]
+    pub permission: Permission,
+    /// Commands that it may run besides editing files, as prefixes (`cargo test`).
+    #[serde(default)]
+    pub allow: Vec<String>,
     /// Names of environment variables it may see besides the built-in allow list.
     pub pass_env: Vec<String>,
     /// The credential set it runs under; turns of one account share caps and rates.
     pub account: String,
+    /// The account's own environment.
+    #[serde(default)]
+    pub env: Vec<Variable>,
+    /// Where the vendor's API is, if not where the CLI looks by itself.
+    #[serde(default)]
+    pub api_base: Option<String>,
+    /// Turns after which a conversation is ended and a fresh one begins; 1 never resumes. 0 stands for the default.
+    #[serde(default)]
+    pub session_turns: u32,
     /// What one turn is taken to cost, in millionths of a dollar, until the agent itself reports it.
     pub turn_microusd: u64,
     /// What one turn is taken to use in tokens, until the agent itself reports it.
     pub turn_tokens: u64,
+}
+
+/// How an agent is driven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentKind {
+    /// Any command; only its work, its exit code and signs of life are looked at.
+    #[default]
+    Command,
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// Gemini CLI.
+    Gemini,
+    /// opencode.
+    Opencode,
+    /// everloop's own agent, which talks to a model itself.
+    Api,
+    /// An interactive agent in a tmux pane.
+    Pane,
+}
+
+impl AgentKind {
+    /// All of them.
+    pub const ALL: [AgentKind; 7] = [
+        AgentKind::Command,
+        AgentKind::Claude,
+        AgentKind::Codex,
+        AgentKind::Gemini,
+        AgentKind::Opencode,
+        AgentKind::Api,
+        AgentKind::Pane,
+    ];
+
+    /// As it is written in flags and files.
+    pub fn label(self) -> &'static str {
+        match self {
+            AgentKind::Command => "command",
+            AgentKind::Claude => "claude",
+            AgentKind::Codex => "codex",
+            AgentKind::Gemini => "gemini",
+            AgentKind::Opencode => "opencode",
+            AgentKind::Api => "api",
+            AgentKind::Pane => "pane",
+        }
+    }
+}
+
+/// What an agent may do without asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    /// Edit files in its workspace and run the commands that the operator allows.
+    #[default]
+    Edits,
+    /// Everything.
+    Full,
+}
+
+/// An environment variable of an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// As the agent sees it.
+    pub name: String,
+    /// Where its value comes from when a turn starts; a secret itself is never stored.
+    pub source: Source,
+}
+
+/// Where the value of a variable comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A variable of the supervisor's own environment.
+    Env(String),
+    /// A file; its first line.
+    File(String),
+    /// A plain value that is no secret.
+    Plain(String),
 }
 
 /// Where turns work and how their work reaches the operator.
@@ -138,8 +249,54 @@ pub struct GuardSpec {
     /// A turn without any sign of life for this long is stopped.
     #[serde(with = "millis")]
     pub turn_silence: Duration,
+    /// How long an agent with a stream may say nothing, by what it is busy with.
+    #[serde(default)]
+    pub phases: PhaseLimits,
     /// Turns without progress after which a person is told.
     pub stagnation_turns: u32,
+}
+
+/// How long an agent with a stream may say nothing, by what it is busy with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseLimits {
+    /// Nothing was heard of it yet.
+    pub starting: PhaseLimit,
+    /// The model thinks or writes.
+    pub model: PhaseLimit,
+    /// A tool runs that names no limit of its own.
+    pub tool: PhaseLimit,
+    /// Another agent works for it.
+    pub subagent: PhaseLimit,
+    /// It said its last word and has not ended.
+    pub after_result: PhaseLimit,
+}
+
+/// Past `soft` without any other sign of life, or past `hard` in any case, an agent is stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseLimit {
+    /// With evidence of life it may take longer.
+    #[serde(with = "millis")]
+    pub soft: Duration,
+    /// It may not.
+    #[serde(with = "millis")]
+    pub hard: Duration,
+}
+
+impl Default for PhaseLimits {
+    fn default() -> Self {
+        let limit = |soft, hard| PhaseLimit { soft: Duration::from_secs(soft), hard: Duration::from_secs(hard) };
+        Self {
+            // A CLI that loads plugins and servers still says hello within half a minute.
+            starting: limit(30, 120),
+            // The longest thinking seen is minutes; the CLIs themselves give up a silent stream after five.
+            model: limit(180, 900),
+            // Builds and test runs.
+            tool: limit(600, 3600),
+            subagent: limit(1200, 3600),
+            // Enough to write a session; a CLI that hangs after its result is a known illness.
+            after_result: limit(10, 20),
+        }
+    }
 }
 
 /// Most starts per window; `None` is no cap.
@@ -242,6 +399,7 @@ impl Default for GuardSpec {
             turn_wall: secs(2 * 3600),
             // Without a stream there is only evidence: output, CPU, children, changed files.
             turn_silence: secs(600),
+            phases: PhaseLimits::default(),
             stagnation_turns: 10,
         }
     }

@@ -10,6 +10,7 @@ use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::reason::Reason;
 use crate::spec::LoopSpec;
+use crate::stream::Usage;
 use crate::time::{Time, millis};
 
 mod apply;
@@ -102,6 +103,33 @@ pub struct LoopState {
     pub in_turns: Duration,
     /// Keys of tickets this loop opened and that are still open.
     pub tickets: Vec<String>,
+    /// The conversation that the next turn may go on with.
+    #[serde(default)]
+    pub session: Option<Session>,
+    /// The agent's last words, for a turn that begins a fresh conversation.
+    #[serde(default)]
+    pub handoff: String,
+    /// `agent@account` of the latest turn.
+    #[serde(default)]
+    pub worker: String,
+    /// The most that one turn used so far; what the next one sets aside.
+    #[serde(default)]
+    pub dearest: Spend,
+}
+
+/// A conversation with an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// `agent@account`: nobody else can go on with it.
+    pub worker: String,
+    /// As its CLI calls it.
+    pub id: String,
+    /// Turns in it.
+    pub turns: u32,
+    /// How full it is.
+    pub context_percent: Option<u32>,
+    /// What it used in all, for CLIs that only count so.
+    pub in_all: Option<Usage>,
 }
 
 /// Labels of the phases in which a loop is over.
@@ -189,6 +217,23 @@ pub struct Turn {
     pub returned: u32,
     /// How many of the loop's messages are in its prompt.
     pub told: usize,
+    /// Who has it.
+    #[serde(default)]
+    pub agent: String,
+    /// Under which account.
+    #[serde(default)]
+    pub account: String,
+    /// The conversation that it goes on with.
+    #[serde(default)]
+    pub resume: Option<String>,
+    /// What it used, once its agent said so.
+    #[serde(default)]
+    pub used: Option<Usage>,
+}
+
+/// `agent@account`.
+pub fn worker(agent: &str, account: &str) -> String {
+    format!("{agent}@{account}")
 }
 
 /// How far a turn is.
@@ -262,6 +307,8 @@ pub struct Tally {
     pub task_failed: u32,
     pub interrupted: u32,
     pub lost: u32,
+    #[serde(default)]
+    pub limited: u32,
 }
 
 /// Work that was kept.

@@ -28,6 +28,8 @@ fn at_work(turn: &Turn, now: Time) -> String {
     let stop = match turn.stopping {
         Some(StopCause::Person) => " A person asked to stop it.",
         Some(StopCause::Stuck) => " It is being stopped: no sign of life.",
+        Some(StopCause::Spinning) => " It is being stopped: it does the same again and again.",
+        Some(StopCause::Lingers) => " It is being stopped: it has finished and does not end.",
         Some(StopCause::Wall) => " It is being stopped: its time is up.",
         Some(StopCause::Shutdown) => " It is being stopped: the supervisor goes down.",
         None => "",
@@ -61,6 +63,10 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
             let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
             format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))
         }
+        "guard.limit" => {
+            format!("the vendor limits the account `{}` ({}): {}", input("account"), input("class"), input("said"))
+        }
+        "guard.spread" => format!("those who waited for the account `{}` start one after the other", input("account")),
         "guard.cooldown" => {
             format!("{} cools down (Frosty, level {}) because starts died young", input("scope"), input("level"))
         }

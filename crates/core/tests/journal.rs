@@ -1,4 +1,4 @@
-//! Old journals stay readable: `fixtures/journal-v1.jsonl` holds every event as version 1 wrote it, byte for byte.
+//! Old journals stay readable: `fixtures/journal-v<n>.jsonl` holds every event as version n wrote it, byte for byte.
 //!
 //! A line of a released version is never edited. A new kind of event gets a new line; a new field of an old kind must be
 //! optional, so that the old line still means what it meant.
@@ -12,13 +12,17 @@ use everloop_core::event::{
 };
 use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::phase::Phases;
 use everloop_core::reason::Reason;
 use everloop_core::spec::{
-    AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Source, Variable,
+    WorkspaceMode, WorkspaceSpec,
 };
+use everloop_core::stream::{Limit, LimitClass, Quota, Report, Said, Usage};
 use everloop_core::time::Time;
 
 const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
+const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -47,7 +51,9 @@ fn spec() -> Box<LoopSpec> {
             account: text("default"),
             turn_microusd: 5,
             turn_tokens: 7,
+            ..AgentSpec::default()
         },
+        others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: text("/repo"),
             mode: WorkspaceMode::Git { target: text("refs/heads/main") },
@@ -91,7 +97,8 @@ fn started() -> Event {
     let scopes = vec![Scope::All, Scope::Node(NodeId::new("here")), Scope::Account(text("default")), scope()];
     let bucket = Some(Bucket { millistarts: 1500, at: AT });
     let permit = Permit { scopes, reserve, canary: Some(scope()), bucket };
-    Event::TurnStarted { turn: turn(), task: TaskId::new("k3f9-2"), fence: Fence(3), number: 4, permit }
+    let (turn, task, fence, number) = (turn(), TaskId::new("k3f9-2"), Fence(3), 4);
+    Event::TurnStarted { turn, task, fence, number, permit, agent: text(""), account: text(""), resume: None }
 }
 
 fn exited(stopped: Option<StopCause>) -> Event {
@@ -106,6 +113,7 @@ fn exited(stopped: Option<StopCause>) -> Event {
         backoff_ms: Some(60_000),
         stopped,
         leftovers: 1,
+        report: None,
     };
     Event::TurnExited { turn: turn(), exit }
 }
@@ -125,7 +133,7 @@ fn judged() -> Event {
 
 fn ended(outcome: Outcome, integrated: Option<Integrated>) -> Event {
     let spend = Spend { calls: 1, tokens: 7, microusd: 5 };
-    let settled = Settled { spend, estimated: true, failed: false, died_young: false, progress: true };
+    let settled = Settled { spend, estimated: true, failed: false, died_young: false, progress: true, limited: false };
     Event::TurnEnded { turn: turn(), outcome, settled, work: Some(text("c0ffee")), integrated }
 }
 
@@ -196,6 +204,66 @@ fn others() -> Vec<Event> {
     ]
 }
 
+/// What version 2 added.
+fn added() -> Vec<Event> {
+    let mut started = started();
+    if let Event::TurnStarted { agent, account, resume, .. } = &mut started {
+        (*agent, *account, *resume) = (text("claude"), text("work"), Some(text("27832923")));
+    }
+    let limit = Limit {
+        rule: text("claude.window"),
+        class: LimitClass::Window,
+        reset_at: Some(AT),
+        text: text("You've hit your 5-hour limit"),
+    };
+    let used = Usage { input: 11, output: 7, cache_read: 1000, cache_write: 100, microusd: Some(884) };
+    let quota = Quota { window: text("five_hour"), used_permille: 910, reset_at: Some(AT), length_ms: None };
+    let mut phases = Phases::new(AT);
+    phases.take(&Said::Unknown, AT + Duration::from_secs(2));
+    let report = Report {
+        session: Some(text("27832923")),
+        session_lost: true,
+        model: Some(text("claude-opus-5-5")),
+        used,
+        in_all: Some(used),
+        limit: Some(limit.clone()),
+        quotas: vec![quota],
+        context_percent: Some(12),
+        ok: Some(false),
+        tools: 1,
+        retries: 2,
+        denied: 3,
+        unknown: 4,
+        last_text: text("done"),
+        gaps: phases.gaps().clone(),
+    };
+    let mut exit = exited(None);
+    if let Event::TurnExited { exit, .. } = &mut exit {
+        exit.report = Some(Box::new(report));
+    }
+    let mut spec = spec();
+    spec.others = vec![AgentSpec {
+        kind: AgentKind::Codex,
+        model: Some(text("gpt-5.5")),
+        permission: Permission::Full,
+        allow: vec![text("cargo test")],
+        env: vec![Variable { name: text("OPENAI_API_KEY"), source: Source::File(text("/keys/own")) }],
+        api_base: Some(text("http://127.0.0.1:1")),
+        session_turns: 3,
+        ..spec.agent.clone()
+    }];
+    vec![
+        Event::SpecChanged { spec },
+        started,
+        exit,
+        exited(Some(StopCause::Spinning)),
+        exited(Some(StopCause::Lingers)),
+        ended(Outcome::Limited { class: LimitClass::Weekly, kept: true }, None),
+        Event::Limited { scope: Scope::Account(text("work")), limit, until: AT, strikes: 1 },
+        Event::AgentSwitched { from: text("claude@work"), to: text("codex@own"), reason: Reason::new("guard.limit") },
+    ]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -214,6 +282,8 @@ fn kind(event: &Event) -> &'static str {
         Event::StopAsked { .. } => "stop_asked",
         Event::Steered { .. } => "steered",
         Event::Stopping { .. } => "stopping",
+        Event::AgentSwitched { .. } => "agent_switched",
+        Event::Limited { .. } => "limited",
         Event::Cooldown { .. } => "cooldown",
         Event::Backoff { .. } => "backoff",
         Event::Frozen { .. } => "frozen",
@@ -227,13 +297,27 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-const KINDS: usize = 25;
+const KINDS: usize = 27;
+
+fn first() -> Vec<Event> {
+    turns().into_iter().chain(others()).collect()
+}
 
 #[test]
-fn every_event_of_version_1_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 1, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = turns().into_iter().chain(others()).collect();
-    let lines: Vec<&str> = VERSION_1.lines().collect();
+fn every_event_of_version_1_is_read_as_it_was_meant() {
+    let (events, lines) = (first(), VERSION_1.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_2_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 2, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = first().into_iter().chain(added()).collect();
+    let lines: Vec<&str> = VERSION_2.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

@@ -14,6 +14,7 @@ use crate::home::Home;
 use crate::supervisor::read_state;
 use crate::ui::{Format, Ui};
 
+mod agents;
 mod check;
 mod completions;
 mod config;
@@ -24,6 +25,7 @@ mod guard;
 mod init;
 mod logs;
 mod man;
+mod pane;
 mod pause;
 mod prompt;
 mod replay;
@@ -36,6 +38,7 @@ mod steer;
 mod stop;
 mod task;
 mod up;
+mod usage;
 mod wake;
 mod why;
 
@@ -92,8 +95,14 @@ pub enum Verb {
     Wake(wake::Args),
     /// The board: add, list and change tasks
     Task(task::Args),
+    /// Interactive agents in tmux panes: start, look, type, respawn
+    Pane(pane::Args),
     /// What the guard remembers; hold everything, release a hold
     Guard(guard::Args),
+    /// List agents: installed, logged in, how they are billed
+    Agents(agents::Args),
+    /// What turns used: tokens, money, and how full the accounts' windows are
+    Usage(usage::Args),
     /// Run a loop's checks now and show the scoreboard
     Check(check::Args),
     /// Show the prompt that the next turn would get
@@ -204,7 +213,7 @@ fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, L
 
 fn no_loops() -> Failure {
     Failure::usage("there is no loop yet")
-        .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'")
+        .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent claude (`everloop agents` lists what is here)")
 }
 
 /// Does what was typed.
@@ -241,7 +250,10 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Steer(args) => steer::steer(args, session),
         Verb::Wake(args) => wake::wake(&args, session),
         Verb::Task(args) => task::task(args, session),
+        Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
+        Verb::Agents(args) => agents::agents(&args, session),
+        Verb::Usage(args) => usage::usage(&args, session),
         Verb::Check(args) => check::check(&args, session),
         Verb::Prompt(args) => prompt::prompt(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),

@@ -3,7 +3,7 @@
 //! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values; [`shell`]: commands that need one
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
-//! - [`resolve`]: one loop, typed and validated; [`show`]: its values and their origins
+//! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`show`]: its values and their origins
 //! - [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
@@ -13,6 +13,8 @@ use std::sync::Arc;
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
+mod account;
+mod agent;
 mod diagnostic;
 mod keys;
 mod layer;
@@ -27,6 +29,7 @@ mod show;
 mod tests;
 mod value;
 
+pub use agent::{BUILT_IN, built_in};
 pub use diagnostic::{ConfigError, Diagnostic};
 pub use keys::Workspace;
 pub use overrides::{Flags, Overrides};
@@ -52,6 +55,15 @@ pub struct Moment {
     pub now: Time,
     /// The zone in which deadlines without zone are meant.
     pub zone: TimeZone,
+    /// What `~/` stands for.
+    pub home: Option<PathBuf>,
+}
+
+impl Moment {
+    /// At `now`, as this process sees the world.
+    pub fn at(now: Time) -> Self {
+        Self { now, zone: TimeZone::system(), home: std::env::var_os("HOME").map(PathBuf::from) }
+    }
 }
 
 /// Everything that was said about loops, not yet put together.
@@ -101,8 +113,10 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
         sections(path, name, Owner::User)
     });
     let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), Owner::Project);
+    let config = Config { dir: dir.to_owned(), user, project, env, flags, files };
+    diagnostics.extend(config.lacking());
     ConfigError::unless_empty(diagnostics)?;
-    Ok(Config { dir: dir.to_owned(), user, project, env, flags, files })
+    Ok(config)
 }
 
 /// The text of a file, `None` when there is none. Anything else that is not readable text is a mistake.
@@ -133,14 +147,6 @@ impl Config {
         self.project.loops.keys().cloned().collect()
     }
 
-    /// The names of all agents.
-    pub fn agents(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.user.agents.keys().chain(self.project.agents.keys()).cloned().collect();
-        names.sort();
-        names.dedup();
-        names
-    }
-
     /// The files that were read.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
@@ -169,7 +175,7 @@ impl Config {
 
     /// Resolves every loop of the file; all mistakes are returned at once.
     pub fn check(&self, moment: &Moment) -> Result<Vec<ResolvedLoop>, ConfigError> {
-        let mut diagnostics = Vec::new();
+        let mut diagnostics = agent::check_all(self, moment);
         let mut resolved = Vec::new();
         for name in self.project.loops.keys() {
             match self.resolve(name, moment) {
@@ -202,13 +208,14 @@ impl Config {
         resolve::resolve(resolve::Given { name, dir: &self.dir, values, place, agents: self, moment })
     }
 
-    /// The keys of an agent, the project's over the user's.
-    fn agent(&self, name: &str) -> Option<Layer> {
-        let mine = [&self.user, &self.project].map(|file| file.agents.get(name));
-        mine.iter().any(Option::is_some).then(|| {
-            let mut layer = layer::built_in_agent();
-            mine.into_iter().flatten().for_each(|upper| layer.lay(upper));
-            layer
-        })
+    /// What agents lack in all files together.
+    fn lacking(&self) -> Vec<Diagnostic> {
+        let told = self.user.lacking.iter().chain(&self.project.lacking);
+        let lacks = |name: &str| {
+            let layer = self.agent(name).unwrap_or_default();
+            let kind = layer.0.get("kind").and_then(|kind| kind.value.as_str());
+            agent::needs(name, kind).is_some_and(|key| !layer.0.contains_key(key))
+        };
+        told.filter(|(name, _)| lacks(name)).map(|(_, diagnostic)| diagnostic.clone()).collect()
     }
 }

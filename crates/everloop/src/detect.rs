@@ -314,7 +314,7 @@ mod tests {
     fn round_trip(proposals: &[Proposal], goal: &str) -> ResolvedLoop {
         let toml = render_toml(proposals, goal);
         let dir = folder(&[("everloop.toml", &toml)]);
-        let moment = Moment { now: everloop_core::time::Time(0), zone: jiff::tz::TimeZone::UTC };
+        let moment = Moment::at(everloop_core::time::Time(0));
         let config = load(dir.path(), None, &Overrides::default()).unwrap_or_else(|e| panic!("{e}\n{toml}"));
         config.resolve("main", &moment).unwrap_or_else(|e| panic!("{e}\n{toml}"))
     }

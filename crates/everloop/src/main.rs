@@ -3,7 +3,7 @@
 //! - `cli`: what can be typed, a file per verb
 //! - `supervisor`: the shell around the pure loop of `everloop-core`
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `home`: the state folder; `board`: which task of a loop is next
+//! - `home`: the state folder; `board`: which task of a loop is next; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod board;
@@ -13,6 +13,7 @@ mod detect;
 mod error;
 mod home;
 mod supervisor;
+mod tally;
 mod ui;
 
 use std::process::ExitCode;

@@ -22,6 +22,7 @@ use tokio::time::sleep;
 use crate::error::Failure;
 use crate::home::{Home, Ownership};
 
+mod account;
 mod bell;
 mod clock;
 mod commit;
@@ -31,6 +32,7 @@ mod judge;
 mod life;
 mod perform;
 pub mod prompt;
+mod stream;
 mod turn;
 
 pub use inbox::{Notice, SUPERVISOR};

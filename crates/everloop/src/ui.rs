@@ -1,7 +1,7 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
 //! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`]: what people read
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`]: what people read
 //! - [`live`]: the view that stays in place while a loop runs
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+pub mod agents;
 mod answer;
 pub mod board;
 pub mod events;
@@ -23,6 +24,7 @@ pub mod status;
 pub mod summary;
 pub mod table;
 pub mod text;
+pub mod usage;
 
 pub use events::event_line;
 pub use paint::Paint;

@@ -2,5 +2,11 @@
 //!
 //! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
 //!   crashed at every step and held to its invariants
+//! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
+//! - [`clis`]: the real agent programs, how they are started against that server
+//! - [`offline`]: a test in a network namespace with nothing but loopback
 
+pub mod clis;
+pub mod fake_model;
+pub mod offline;
 pub mod sim;

@@ -1,15 +1,19 @@
 //! Starting a job and waiting for it, also for one that another supervisor started.
 
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use everloop_core::event::Exit;
+use nix::libc;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
@@ -18,7 +22,7 @@ use super::error::Error;
 use super::files;
 use super::recover::{Found, inspect};
 use super::{JOB_VAR, SHIM_ARG};
-use crate::process::Identity;
+use crate::process::pidfd_open;
 
 /// How long a shim may take from its lock to saying who it is; normally milliseconds.
 const REPORT_PATIENCE: Duration = Duration::from_secs(5);
@@ -48,7 +52,7 @@ pub struct Running {
     /// Readable when the shim ended; `None` when it already has.
     ended: Option<OwnedFd>,
     /// The shim, when it is our child.
-    child: Option<Child>,
+    child: Option<Pid>,
 }
 
 /// How a job ended.
@@ -63,24 +67,39 @@ pub enum Ended {
 /// Starts the shim of a prepared job. `env` is all that shim and command see, besides [`JOB_VAR`].
 pub fn start(shim: &Shim, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, Error> {
     let dir = fs::canonicalize(dir).map_err(Error::io("resolve", dir))?;
-    let mut command = Command::new(&shim.exe);
-    command.args(&shim.args).arg(&dir).env_clear().envs(env).env(JOB_VAR, &dir);
-    // Not in our folder, which somebody may want to unmount or remove while a job outlives us.
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    in_own_session(&mut command);
-    let child = command.spawn().map_err(Error::io("start", &shim.exe))?;
-    let ended = match Identity::of(child.id() as i32) {
-        // Our own child keeps its number until we wait for it.
-        Some(identity) => identity.open().map_err(Error::io("watch the shim of", &dir))?,
-        None => None,
-    };
-    Ok(Running { dir, ended, child: Some(child) })
+    let child = spawn(shim, &dir, env).map_err(Error::io("start", &shim.exe))?;
+    // Our own child keeps its number until we wait for it.
+    let ended = pidfd_open(child.as_raw()).map_err(Error::io("watch the shim of", &dir))?;
+    Ok(Running { dir, ended: Some(ended), child: Some(child) })
 }
 
-#[expect(unsafe_code, reason = "pre_exec is the only way to run code between fork and exec")]
-fn in_own_session(command: &mut Command) {
-    // SAFETY: one system call, nothing is allocated.
-    unsafe { command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(io::Error::from)) };
+/// The shim as a process in a session of its own, with no input and no output. Not by `std::process::Command`, which can
+/// make a session only by a fork, and a fork copies the memory map of a supervisor that is about to leave it.
+fn spawn(shim: &Shim, dir: &Path, env: Vec<(OsString, OsString)>) -> io::Result<Pid> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let mut files = PosixSpawnFileActions::init()?;
+    for standard in 0..=2 {
+        files.add_dup2(null.as_raw_fd(), standard)?;
+    }
+    let mut attributes = PosixSpawnAttr::init()?;
+    let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
+    // As `Command` does: nothing is blocked, and SIGPIPE, which every Rust program ignores, is not.
+    let signals = PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
+    attributes.set_flags(session | signals)?;
+    attributes.set_sigmask(&SigSet::empty())?;
+    attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
+    let words = [shim.exe.as_os_str()].into_iter().chain(shim.args.iter().map(OsString::as_os_str));
+    let argv: Vec<CString> = words.chain([dir.as_os_str()]).map(|w| c_string(&[w])).collect::<io::Result<_>>()?;
+    let job = (JOB_VAR.into(), dir.as_os_str().to_owned());
+    let variables = env.into_iter().filter(|(name, _)| name != JOB_VAR).chain([job]);
+    let envp: Vec<CString> =
+        variables.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
+    Ok(posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?)
+}
+
+fn c_string(parts: &[&OsStr]) -> io::Result<CString> {
+    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.as_bytes()).copied().collect();
+    CString::new(bytes).map_err(io::Error::other)
 }
 
 #[expect(unsafe_code, reason = "registering a descriptor has no safe form")]
@@ -131,9 +150,9 @@ impl Running {
             let watched = register(fd.as_fd()).map_err(Error::io("watch the shim of", &self.dir))?;
             watched.readable().await.map_err(Error::io("wait for the shim of", &self.dir))?.retain_ready();
         }
-        if let Some(mut child) = self.child.take() {
+        if let Some(child) = self.child.take() {
             // It has ended: this only takes it off the process table.
-            child.wait().map_err(Error::io("wait for the shim of", &self.dir))?;
+            waitpid(child, None).map_err(|e| Error::io("wait for the shim of", &self.dir)(e.into()))?;
         }
         match inspect_aside(&self.dir).await? {
             Found::Exited(exit) => Ok(Ended::Exited(exit)),

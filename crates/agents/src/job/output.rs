@@ -49,6 +49,18 @@ impl Kept {
         self.head.iter().chain(&self.segments).map(|(_, len)| len).sum::<u64>() + self.dropped
     }
 
+    /// The files with where each begins in the stream and how long it is.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Path, u64, u64)> {
+        let mut at = 0;
+        let head = self.head.iter().map(|part| (part, 0));
+        let tail = self.segments.iter().enumerate().map(|(n, part)| (part, if n == 0 { self.dropped } else { 0 }));
+        head.chain(tail).map(move |((path, len), dropped)| {
+            let from = at + dropped;
+            at = from + len;
+            (path.as_path(), from, *len)
+        })
+    }
+
     fn first(&self, max_bytes: u64) -> Vec<u8> {
         match &self.head {
             Some((path, len)) => read_part(path, 0, max_bytes.min(*len)),

@@ -49,7 +49,7 @@ pub fn run_shim(dir: &Path) -> i32 {
 }
 
 fn attend(dir: &Path) -> Result<i32, Error> {
-    isolate::own_session();
+    isolate::stand_alone();
     isolate::close_inherited_on_exec();
     let Some(_lock) = files::try_lock(dir)? else { return Ok(REFUSED) };
     if dir.join(files::CANCELLED).exists() || dir.join(files::EXIT).exists() {
@@ -158,6 +158,7 @@ fn describe(watch: &Watch<'_>, pump: &Pump, swept: Swept, started_at: Time) -> R
         backoff_ms: pump.backoff().map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         stopped: watch.cause(),
         leftovers: swept.leftovers,
+        report: None,
     };
     let (cpu_ms, max_rss_kb) = getrusage(UsageWho::RUSAGE_CHILDREN).map_or((0, 0), |u| {
         let cpu = u.user_time().num_milliseconds() + u.system_time().num_milliseconds();

@@ -84,20 +84,27 @@ impl InPlace {
         let known = before.map(|note| note.files).unwrap_or_default();
         files::make_private(&self.copies()).map_err(Error::files("make", &self.copies()))?;
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
-        for (path, meta) in walk(&self.dir, &self.root)? {
-            let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.protects(&path)) else { continue };
+        let entries = walk(&self.dir, &self.root)?;
+        for (path, meta) in &entries {
+            let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.protects(path)) else { continue };
             bytes += meta.len();
             if bytes > MOST_PROTECTED_MB << 20 {
                 return Err(Error::TooMuchToProtect { dir: self.dir.clone(), limit_mb: MOST_PROTECTED_MB });
             }
-            let file = self.keep(&path, &meta, known.get(name)).map_err(Error::files("copy", &path))?;
+            let file = self.keep(path, meta, known.get(name)).map_err(Error::files("copy", path))?;
             kept.extend(file.map(|file| (name.to_owned(), file)));
         }
-        let fingerprint = self.fingerprint()?;
+        let fingerprint = hash_entries(&entries);
         let note = Note { version: NOTE_VERSION, turn: turn.clone(), fingerprint, files: kept, collected: None };
-        // Without it a turn could keep a changed check script over a power cut.
         let path = self.note_path();
-        files::write_note_durably(&path, &note).map_err(Error::files("write", &path))
+        // Lost in a power cut, it would let a turn keep a changed check script. Where nothing is protected, the worst is
+        // that this one turn counts as failed, as with all other files of a job; what it did stays in the folder.
+        let written = if note.files.is_empty() {
+            files::write_note(&path, &note)
+        } else {
+            files::write_note_durably(&path, &note)
+        };
+        written.map_err(Error::files("write", &path))
     }
 
     /// Copies one file, named by its content, unless `known` says that the copy is there.

@@ -1,4 +1,8 @@
-//! Names of the refs that a loop owns. Everything is under `refs/everloop/<loop>/`, nothing under `refs/heads/`.
+//! Names of the refs that a loop owns, and a short look at one. Everything is under `refs/everloop/<loop>/`, nothing under
+//! `refs/heads/`.
+
+use std::fs;
+use std::path::Path;
 
 use everloop_core::ids::{Fence, LoopId, TaskId};
 
@@ -25,6 +29,12 @@ pub fn pin(owner: &LoopId, task: &TaskId, fence: Fence) -> String {
 /// The same work merged with a target that had moved.
 pub fn merged(owner: &LoopId, task: &TaskId, commit: &str) -> String {
     format!("refs/everloop/{}/{}/merged-{}", part(owner.as_str()), task_part(task), part(commit))
+}
+
+/// What the file of the ref `name` says, if it has one: it counts before everything else, so git need not be asked whether
+/// the ref still stands where it stood. Refs that are packed, or kept in tables, have none.
+pub fn loose(common: &Path, name: &str) -> Option<String> {
+    Some(fs::read_to_string(common.join(name)).ok()?.trim_end().to_owned())
 }
 
 /// A task may be called `work`, but its ref must not stand in the way of the loop's own.

@@ -4,9 +4,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
 use super::locks::{self, Shared};
+use super::seal::{self, Scope, Seal, Sources};
 use super::{Error, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
@@ -31,10 +33,14 @@ pub(super) struct Tree {
     common: PathBuf,
     operators: Git,
     shared: Shared,
+    /// What git reads besides the repository.
+    sources: Mutex<Option<Sources>>,
+    /// What was clean when git last looked at it, and the commit that was checked out there.
+    clean: Mutex<Option<(Seal, Option<String>)>>,
 }
 
 /// What `git status` sees in a worktree.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Look {
     /// The commit checked out.
     pub head: Option<String>,
@@ -61,7 +67,9 @@ impl Tree {
     /// The worktree at `path` (absolute, without links) of the repository with the git folder `common`. Nothing is made
     /// before [`Tree::bring_to`].
     pub fn new(path: PathBuf, common: &Path, shared: Shared) -> Self {
-        Self { path, common: common.to_owned(), operators: Git::shared(common), shared }
+        let operators = Git::shared(common);
+        let (sources, clean) = (Mutex::default(), Mutex::default());
+        Self { path, common: common.to_owned(), operators, shared, sources, clean }
     }
 
     /// Its folder.
@@ -127,9 +135,32 @@ impl Tree {
         Ok(())
     }
 
-    /// One `git status`.
+    /// One `git status`, or none if nothing was touched since the last one and that found nothing.
     pub async fn look(&self, detail: Detail) -> Result<Look, Error> {
-        status(&self.git()?.within(LONG_DEADLINE), detail).await
+        let git = self.git()?.within(LONG_DEADLINE);
+        let seal = self.seal(&git).await?;
+        let clean = || self.clean.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(now), Some((then, head))) = (&seal, &*clean())
+            && now == then
+        {
+            return Ok(Look { head: head.clone(), clean: true, ..Look::default() });
+        }
+        let look = status(&git, detail).await?;
+        let plain = look.clean && look.branch.is_none();
+        *clean() = seal.filter(|_| plain).map(|seal| (seal, look.head.clone()));
+        Ok(look)
+    }
+
+    async fn seal(&self, git: &Git) -> Result<Option<Seal>, Error> {
+        let scope = Scope { tree: self.path.clone(), admin: self.admin_of_present()?, common: self.common.clone() };
+        let known = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sources = match known.filter(Sources::hold) {
+            Some(sources) => Some(sources),
+            None => Sources::list(git, &scope).await?,
+        };
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&sources);
+        let Some(sources) = sources else { return Ok(None) };
+        files::apart(move || Ok(seal::take(&scope, &sources))).await
     }
 
     /// Folder for things that were found where they do not belong.
@@ -180,6 +211,25 @@ impl Tree {
     /// git, run in the git folder that all worktrees share.
     pub fn shared_git(&self) -> &Git {
         &self.operators
+    }
+}
+
+#[cfg(test)]
+impl Tree {
+    /// Whether the next look would do without git.
+    pub async fn is_sealed(&self) -> bool {
+        let seal = self.seal(&self.git().unwrap()).await.unwrap();
+        seal.is_some_and(|now| self.known().is_some_and(|(then, _)| then == now))
+    }
+
+    /// What the last look left for the next one.
+    pub fn known(&self) -> Option<(Seal, Option<String>)> {
+        self.clean.lock().unwrap().clone()
+    }
+
+    /// Forgets all looks after the one that left `known`.
+    pub fn pretend(&self, known: Option<(Seal, Option<String>)>) {
+        *self.clean.lock().unwrap() = known;
     }
 }
 

@@ -32,7 +32,15 @@ const NOTE_VERSION: u32 = 1;
 impl Worktrees {
     /// Brings the turn's worktree to where the turn starts.
     pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, Error> {
-        let target = self.git().commit(&self.target).await?;
+        let target = match &self.chosen {
+            // git said so, and the ref has not moved since.
+            Some(Choice { target: Some(known), .. })
+                if refs::loose(&self.place.common, &self.target).as_ref() == Some(known) =>
+            {
+                Some(known.clone())
+            }
+            _ => self.git().commit(&self.target).await?,
+        };
         let line = match work {
             Some(work) => Some(work.to_owned()),
             None => self.include_dirty.then(|| self.start.clone()),

@@ -132,7 +132,10 @@ impl Worktrees {
 
     /// Moves the work line.
     pub async fn set_work(&self, commit: &str) -> Result<(), Error> {
-        self.git().bytes(&["update-ref", &refs::work(&self.owner), commit]).await?;
+        let name = refs::work(&self.owner);
+        if refs::loose(&self.place.common, &name).as_deref() != Some(commit) {
+            self.git().bytes(&["update-ref", &name, commit]).await?;
+        }
         Ok(())
     }
 

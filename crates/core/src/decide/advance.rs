@@ -3,16 +3,21 @@
 use super::Step;
 use crate::action::Action;
 use crate::board::Board;
-use crate::event::{Ending, Event};
+use crate::event::{Ending, Event, Outcome};
 use crate::guard::permit::{Request, SLOT_POLL, SLOTS, over, permit};
 use crate::guard::{Answer, Permit, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
-use crate::spec::CheckSpec;
-use crate::state::Phase;
+use crate::spec::{AgentSpec, CheckSpec};
+use crate::state::{LoopState, Phase, worker};
 use crate::time::Time;
+
+/// Turns in one conversation: long enough to use what was learned, short enough that nothing old rules.
+const SESSION_TURNS: u32 = 8;
+/// Percent of the context from which on a fresh conversation is better than a full one.
+const CONTEXT_FULL: u32 = 85;
 
 impl Step<'_> {
     /// The checks before the first turn are there.
@@ -43,12 +48,31 @@ impl Step<'_> {
             return self.wait(Reason::new("paused").with("by", pause.by).with("reason", pause.reason));
         }
         let state = self.state().clone();
+        let mut held: Option<Reason> = None;
+        for agent in state.spec.agents() {
+            match self.ask(&state, agent) {
+                Answer::Go(permit) => return self.start(agent, permit, held),
+                // Another agent or account may go on, if the operator listed one, and if it is not the loop that waits.
+                Answer::Wait(reason) if concerns_account(&reason) => held = Some(sooner(held, reason)),
+                Answer::Wait(reason) => return self.wait(reason),
+                Answer::Spent(reason) => {
+                    return self.end(Ending::Exhausted { bound: reason.input("bound").to_owned() });
+                }
+            }
+        }
+        if let Some(reason) = held {
+            self.wait(reason);
+        }
+    }
+
+    /// Asks the guard for one of the loop's agents.
+    fn ask(&mut self, state: &LoopState, agent: &AgentSpec) -> Answer {
         let request = Request {
             owner: &state.id,
-            account: &state.spec.agent.account,
+            account: &agent.account,
             node: self.ctx.node,
             spec: &state.spec.guard,
-            reserve: Spend { calls: 1, tokens: state.spec.agent.turn_tokens, microusd: state.spec.agent.turn_microusd },
+            reserve: reserve(state, agent),
             noops: state.noops,
         };
         for scope in over(&self.out.guards, &request.scopes(), self.ctx.now) {
@@ -58,13 +82,11 @@ impl Step<'_> {
         }
         self.close_released(&request.scopes());
         match permit(&self.out.guards, &request, self.ctx.now) {
-            Answer::Go(permit) => self.start(permit),
             Answer::Wait(_) if planted::is(Bug::SpawnsWithoutPermit) => {
                 let (scopes, reserve) = (request.scopes(), request.reserve);
-                self.start(Permit { scopes, reserve, canary: None, bucket: None });
+                Answer::Go(Permit { scopes, reserve, canary: None, bucket: None })
             }
-            Answer::Wait(reason) => self.wait(reason),
-            Answer::Spent(reason) => self.end(Ending::Exhausted { bound: reason.input("bound").to_owned() }),
+            answer => answer,
         }
     }
 
@@ -137,14 +159,45 @@ impl Step<'_> {
         self.act(Action::Cleanup);
     }
 
-    fn start(&mut self, permit: Permit) {
+    fn start(&mut self, agent: &AgentSpec, permit: Permit, held: Option<Reason>) {
+        let new = worker(&agent.name, &agent.account);
+        let old = self.state().worker.clone();
+        if !old.is_empty() && old != new {
+            let reason = held.unwrap_or_else(|| Reason::new("agent.preferred"));
+            self.emit(Event::AgentSwitched { from: old, to: new.clone(), reason });
+        }
+        let going_on = self.state().task.clone();
         let (task, fence) = self.next_task();
+        let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
         let number = self.state().started + 1;
         let take = Op::Take { task: task.clone(), fence, node: self.ctx.node.clone(), lease: self.ctx.lease };
         self.out.ops.push(take);
-        self.emit(Event::TurnStarted { turn: turn.clone(), task: task.clone(), fence, number, permit });
+        let (agent, account) = (agent.name.clone(), agent.account.clone());
+        let started = Event::TurnStarted {
+            turn: turn.clone(),
+            task: task.clone(),
+            fence,
+            number,
+            permit,
+            agent,
+            account,
+            resume,
+        };
+        self.emit(started);
         self.act(Action::Spawn { turn, task });
+    }
+
+    /// The conversation that a turn goes on with: the loop's own, by the same agent, neither too long nor too full.
+    fn session(&self, agent: &AgentSpec, worker: &str, same_task: bool) -> Option<String> {
+        let session = self.state().session.as_ref().filter(|s| s.worker == worker)?;
+        let most = if agent.session_turns == 0 { SESSION_TURNS } else { agent.session_turns };
+        // A turn that was cut off goes on whatever the count; a task that somebody else wrote is another matter.
+        let cut_off = matches!(self.state().tries.last().map(|t| &t.outcome), Some(Outcome::Limited { .. }));
+        let own = self.ctx.board_task.is_none() || same_task;
+        let short = session.turns < most || cut_off;
+        let roomy = session.context_percent.unwrap_or(0) < CONTEXT_FULL;
+        (own && short && roomy).then(|| session.id.clone())
     }
 
     /// The task that goes on, one that somebody put on the board, or a new one of the loop's own.
@@ -173,6 +226,28 @@ impl Step<'_> {
         };
         self.out.ops.push(Op::Enqueue(task));
         (id, Fence(1))
+    }
+}
+
+/// What a turn sets aside: what the operator says it costs, or the dearest one so far.
+fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
+    let said = Spend { calls: 1, tokens: agent.turn_tokens, microusd: agent.turn_microusd };
+    let seen = Spend { calls: 1, ..state.dearest };
+    if said.tokens == 0 && said.microusd == 0 { seen } else { said }
+}
+
+/// Whether a wait is the account's and not the loop's.
+fn concerns_account(reason: &Reason) -> bool {
+    let by_rule = matches!(reason.rule.as_str(), "guard.limit" | "guard.spread" | "guard.bucket");
+    by_rule || reason.input("scope").starts_with("account:")
+}
+
+/// Of two waits the one that ends first.
+fn sooner(known: Option<Reason>, new: Reason) -> Reason {
+    match known {
+        Some(known) if known.until.is_some_and(|at| new.until.is_none_or(|n| at <= n)) => known,
+        Some(known) if new.until.is_none() => known,
+        _ => new,
     }
 }
 

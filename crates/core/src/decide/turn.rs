@@ -5,12 +5,13 @@ use crate::action::{Action, Found, Integration};
 use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
 use crate::evidence::{Health, Sample, health};
 use crate::guard::reflex::{End, reflexes};
-use crate::guard::{Freeze, Scope};
+use crate::guard::{Freeze, Scope, Spend};
 use crate::ids::TurnId;
 use crate::judge::{Assessment, assess, patterns};
 use crate::op::{Op, TaskEnd};
+use crate::phase::Gaps;
 use crate::recovery::{Plan, plan};
-use crate::spec::WorkspaceMode;
+use crate::spec::{FrostySpec, WorkspaceMode};
 use crate::state::{POISON, Phase, Stage, Turn};
 use crate::time::human;
 use std::time::Duration;
@@ -81,10 +82,17 @@ impl Step<'_> {
         if turn.stopping.is_some() {
             return;
         }
-        let guard = &self.state().spec.guard;
-        let cause = match health(sample, guard.turn_silence, guard.turn_wall) {
+        let account = Scope::Account(turn.account.clone());
+        let gaps = self.out.guards.get(&account).map(|v| &v.state.gaps);
+        let cause = match health(sample, &self.state().spec.guard, gaps.unwrap_or(&Gaps::default())) {
             Health::Healthy => return,
+            Health::Asking => {
+                let text = format!("the agent of turn {} waits for a person's answer", turn.number);
+                return self.ticket(format!("agent.asks:{}", turn.id), text);
+            }
             Health::Stuck => StopCause::Stuck,
+            Health::Spinning => StopCause::Spinning,
+            Health::Lingers => StopCause::Lingers,
             Health::OverWall => StopCause::Wall,
         };
         self.stop_turn(&turn, cause);
@@ -140,14 +148,8 @@ impl Step<'_> {
     /// Counts the turn, gives the task back or ends it, lets the guard react, and goes on.
     fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
-        let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
-        let settled = Settled {
-            spend: turn.permit.reserve,
-            estimated: turn.permit.reserve.tokens > 0 || turn.permit.reserve.microusd > 0,
-            failed,
-            died_young: failed && exit.ended_at.since(exit.started_at) < self.state().spec.guard.frosty.young,
-            progress: matches!(outcome, Outcome::Progress | Outcome::Reached),
-        };
+        let turn = &self.latest(turn);
+        let settled = settle(turn, exit, &outcome, &self.state().spec.guard.frosty);
         let ended = Event::TurnEnded {
             turn: turn.id.clone(),
             outcome: outcome.clone(),
@@ -163,6 +165,7 @@ impl Step<'_> {
             settled: &settled,
             how: &exit.describe(),
             asked: exit.backoff_ms.map(Duration::from_millis),
+            limit: exit.limit(),
             spec: &spec,
             seed: self.ctx.seed,
         };
@@ -171,6 +174,14 @@ impl Step<'_> {
         }
         self.say_patterns(settled.progress);
         self.advance();
+    }
+
+    /// The turn as the events of this very decision have left it.
+    fn latest(&self, turn: &Turn) -> Turn {
+        match &self.state().phase {
+            Phase::Turn(known) if known.id == turn.id => (**known).clone(),
+            _ => turn.clone(),
+        }
     }
 
     fn close_task(&mut self, turn: &Turn, outcome: &Outcome) {
@@ -222,15 +233,53 @@ impl Step<'_> {
     }
 }
 
+/// What a turn is charged, and how it counts for the guard.
+fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, frosty: &FrostySpec) -> Settled {
+    let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
+    let limited = matches!(outcome, Outcome::Limited { .. });
+    // A limit with a known end is waited for; one without may be a storm, and a storm is Frosty's.
+    let stormy = exit.limit().is_some_and(|l| l.reset_at.is_none() && !l.class.needs_person());
+    let young = exit.ended_at.since(exit.started_at) < frosty.young;
+    let (spend, estimated) = charge(turn, exit);
+    Settled {
+        spend,
+        estimated,
+        failed,
+        died_young: young && (failed || limited && stormy),
+        progress: matches!(outcome, Outcome::Progress | Outcome::Reached),
+        limited,
+    }
+}
+
+/// What the agent says it used, as far as it says so; the reservation otherwise. Tells whether that is an estimate.
+fn charge(turn: &Turn, exit: &Exit) -> (Spend, bool) {
+    let reserve = turn.permit.reserve;
+    let guess = (reserve, reserve.tokens > 0 || reserve.microusd > 0);
+    let Some(used) = turn.used else { return guess };
+    let counted = Spend { calls: 1, tokens: used.tokens(), microusd: used.microusd.unwrap_or(0) };
+    if exit.report.as_ref().is_none_or(|r| r.ok.is_none()) {
+        // It was cut off: what it used after its last word is not known.
+        return (counted.most(reserve), true);
+    }
+    match used.microusd {
+        Some(_) => (counted, false),
+        None if counted.tokens == 0 => (counted, false),
+        None => (Spend { microusd: reserve.microusd, ..counted }, true),
+    }
+}
+
 fn freeze_text(scope: &Scope, freeze: &Freeze) -> String {
     let until = match freeze.until {
         Some(at) => format!("it resumes by itself in {}", human(at.since(freeze.since))),
         None => "it waits for a person".to_owned(),
     };
-    let trial = human(Duration::from_millis(freeze.canary_every_ms));
+    let trial = match freeze.canary_at {
+        Some(_) => format!(", one trial start per {}", human(Duration::from_millis(freeze.canary_every_ms))),
+        None => String::new(),
+    };
     let audit = freeze.audit.join("; ");
     format!(
-        "{scope} is frozen ({}): {audit}; {until}, one trial start per {trial}; to release it: everloop guard release {scope} --reason TEXT",
+        "{scope} is frozen ({}): {audit}; {until}{trial}; to release it: everloop guard release {scope} --reason TEXT",
         freeze.cause
     )
 }

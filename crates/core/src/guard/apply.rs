@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backing, Cooling, GuardState, Permit, Scope};
+use super::{Backing, Cooling, GuardState, Held, Permit, Scope};
 use crate::event::{Event, Settled};
 use crate::ids::TurnId;
 use crate::planted::{self, Bug};
@@ -21,6 +21,18 @@ impl GuardState {
                 self.start(scope, turn, permit, at);
             }
             Event::TurnEnded { turn, settled, .. } => self.end(turn, settled, at),
+            // Only what a healthy turn showed is worth learning.
+            Event::TurnExited { turn, exit } if self.reserved.contains_key(turn) && exit.ok() => {
+                if let (Scope::Account(_), Some(report)) = (scope, &exit.report) {
+                    self.gaps.learn(&report.gaps);
+                }
+            }
+            // Of two limits the longer one holds: a turn that ran beside may know less.
+            Event::Limited { scope: s, limit, until, strikes }
+                if s == scope && self.held.as_ref().is_none_or(|h| h.until <= *until) =>
+            {
+                self.held = Some(Held { limit: limit.clone(), until: *until, strikes: *strikes });
+            }
             Event::Cooldown { scope: s, until, level } if s == scope => {
                 self.cooling = Some(Cooling { until: *until, level: *level });
                 self.level = *level;
@@ -66,9 +78,13 @@ impl GuardState {
             return;
         }
         self.spent = self.spent.plus(settled.spend);
+        // A turn that was let in before the limit says nothing about it.
+        if !settled.limited && !settled.failed && self.held.as_ref().is_some_and(|h| h.until <= at) {
+            self.held = None;
+        }
         if settled.failed {
             self.failures += 1;
-        } else {
+        } else if !settled.limited {
             self.failures = 0;
             self.backing = None;
             self.probation = false;
@@ -88,6 +104,7 @@ impl GuardState {
 
     fn release(&mut self, by: &str) {
         self.freeze = None;
+        self.held = None;
         self.cooling = None;
         self.backing = None;
         self.deaths.clear();

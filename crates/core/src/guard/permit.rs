@@ -1,5 +1,6 @@
 //! The rules, in their order. Every refusal names its rule and what it looked at, so that `why` needs nothing else.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Answer, Bucket, GuardState, Guards, Permit, Scope, Spend};
@@ -8,12 +9,17 @@ use crate::jitter::doubled;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spec::{BucketSpec, GuardSpec};
+use crate::state::{LoopState, Phase};
 use crate::time::{Time, human};
 
 /// A full machine is looked at again after this, in case the wake by the ending turn is lost.
 pub const SLOT_POLL: Duration = Duration::from_secs(30);
 /// The rule's id; unlike the others it can end at any time.
 pub const SLOTS: &str = "guard.slots";
+/// Those who waited for one account start one by one…
+const SPREAD_STEP: Duration = Duration::from_secs(5);
+/// …for this long after its limit ended.
+const SPREAD: Duration = Duration::from_secs(60);
 /// No-op turns stretch the gap, up to this.
 const NOOP_GAP_CAP: Duration = Duration::from_secs(15 * 60);
 /// No-op turns that are forgiven.
@@ -48,6 +54,17 @@ impl Request<'_> {
     }
 }
 
+/// Everybody whose guard a decision about a loop looks at: of all its agents' accounts, and of the turn under way.
+pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
+    let running = match &state.phase {
+        Phase::Turn(turn) => turn.permit.scopes.clone(),
+        _ => Vec::new(),
+    };
+    let accounts = state.spec.agents().map(|a| Scope::Account(a.account.clone()));
+    let fixed = [Scope::All, Scope::Node(node.clone()), Scope::Loop(state.id.clone())];
+    accounts.chain(fixed).chain(running).collect()
+}
+
 /// May this turn start now?
 pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
     let empty = GuardState::default();
@@ -61,6 +78,7 @@ pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
     };
     // Of several waits the longest is the one that holds the loop; naming it saves a wake-up for nothing.
     let waits = [
+        limit(of(&scopes[2]), request.account, now),
         cooldown(&scopes, canary.as_ref(), of, now),
         gap(own, request, now),
         backoff(&scopes, canary.as_ref(), of, now),
@@ -128,6 +146,21 @@ fn cooldown<'a>(
     let cooling = hot.filter_map(|s| of(s).cooling.map(|c| (s, c))).filter(|(_, c)| c.until > now);
     let (scope, cooling) = cooling.max_by_key(|(_, c)| c.until)?;
     Some(Reason::new("guard.cooldown").with("scope", scope).with("level", cooling.level).until(cooling.until))
+}
+
+/// The vendor's own limit: nothing before it ends, and then those who waited one after the other.
+fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
+    let held = account.held.as_ref()?;
+    let reason = Reason::new("guard.limit")
+        .with("account", name)
+        .with("class", held.limit.class)
+        .with("said", &held.limit.text)
+        .with("rule", &held.limit.rule);
+    if held.until > now {
+        return Some(reason.until(held.until));
+    }
+    let next = account.last_start.filter(|at| *at >= held.until)? + SPREAD_STEP;
+    (next > now && now < held.until + SPREAD).then(|| Reason::new("guard.spread").with("account", name).until(next))
 }
 
 fn gap(own: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {

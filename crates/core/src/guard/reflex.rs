@@ -9,6 +9,7 @@ use crate::event::{Event, Settled};
 use crate::jitter::{between, doubled, mix};
 use crate::planted::{self, Bug};
 use crate::spec::{FrostySpec, GuardSpec, WillySpec};
+use crate::stream::{Limit, LimitClass};
 use crate::time::{Time, human};
 
 /// An agent may ask for a delay, but not park a loop for ever.
@@ -25,6 +26,8 @@ pub struct End<'a> {
     pub how: &'a str,
     /// A delay that the agent asked for.
     pub asked: Option<Duration>,
+    /// The vendor's limit that ended it.
+    pub limit: Option<&'a Limit>,
     /// The loop's rules.
     pub spec: &'a GuardSpec,
     /// For jitter.
@@ -43,6 +46,9 @@ pub fn reflexes(guards: &Guards, end: &End<'_>, now: Time) -> Vec<Event> {
             }
             continue;
         }
+        if let (Scope::Account(_), Some(limit)) = (scope, end.limit) {
+            events.extend(limited(scope, state, limit, mix(end.seed, 99), now));
+        }
         if end.settled.died_young && matches!(scope, Scope::Loop(_) | Scope::Account(_)) {
             events.extend(frosty(scope, state, end, mix(end.seed, n as u64), now));
         }
@@ -51,6 +57,54 @@ pub fn reflexes(guards: &Guards, end: &End<'_>, now: Time) -> Vec<Event> {
         }
     }
     events
+}
+
+/// What a vendor's limit means for the account.
+fn limited(scope: &Scope, state: &GuardState, limit: &Limit, seed: u64, now: Time) -> Option<Event> {
+    if limit.class == LimitClass::Context {
+        // The conversation's fault, not the account's: the next turn begins a fresh one.
+        return None;
+    }
+    if limit.class.needs_person() {
+        return Some(wall(scope, limit, now));
+    }
+    let strikes = state.held.as_ref().map_or(0, |h| h.strikes) + 1;
+    let until = match limit.reset_at.filter(|at| *at > now) {
+        Some(at) if !planted::is(Bug::ProbesBeforeReset) => at,
+        _ => {
+            let (first, cap) = ladder(limit.class);
+            now + between(first, doubled(first, strikes - 1, cap), seed)
+        }
+    };
+    Some(Event::Limited { scope: scope.clone(), limit: limit.clone(), until, strikes })
+}
+
+/// First wait and longest wait when the vendor does not say when.
+fn ladder(class: LimitClass) -> (Duration, Duration) {
+    let secs = Duration::from_secs;
+    match class {
+        LimitClass::Window | LimitClass::Weekly | LimitClass::Model => (secs(300), secs(3600)),
+        LimitClass::Rate => (secs(30), secs(900)),
+        LimitClass::Overload | LimitClass::Network => (secs(15), secs(600)),
+        // These never come here.
+        LimitClass::Spend | LimitClass::Credit | LimitClass::Auth | LimitClass::Context => (secs(3600), secs(3600)),
+    }
+}
+
+/// A wall that waiting does not move: no trial starts either, each would fail in the same way.
+fn wall(scope: &Scope, limit: &Limit, now: Time) -> Event {
+    let audit =
+        vec![format!("{}: {}", limit.class.describe(), limit.text), format!("recognised by rule {}", limit.rule)];
+    let freeze = Freeze {
+        cause: limit.class.to_string(),
+        audit,
+        since: now,
+        until: limit.reset_at.filter(|at| *at > now),
+        canary_at: None,
+        canary_every_ms: 0,
+        by: None,
+    };
+    Event::Frozen { scope: scope.clone(), freeze }
 }
 
 fn frosty(scope: &Scope, state: &GuardState, end: &End<'_>, seed: u64, now: Time) -> Vec<Event> {

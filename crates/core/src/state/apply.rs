@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use super::{
-    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, POISON, Pause, Phase, STATE_VERSION, Stage, StopWish, TRIES_KEPT, Tally,
-    Try, Turn,
+    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, POISON, Pause, Phase, STATE_VERSION, Session, Stage, StopWish,
+    TRIES_KEPT, Tally, Try, Turn, worker,
 };
 use crate::board::{self, Board};
-use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled};
+use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled, StopCause};
 use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::planted::{self, Bug};
 use crate::spec::LoopSpec;
+use crate::stream::LimitClass;
 use crate::time::Time;
 
 impl LoopState {
@@ -54,6 +55,10 @@ impl LoopState {
             asleep: Duration::ZERO,
             in_turns: Duration::ZERO,
             tickets: Vec::new(),
+            session: None,
+            handoff: String::new(),
+            worker: String::new(),
+            dearest: Spend::default(),
         }
     }
 
@@ -70,6 +75,8 @@ impl LoopState {
             | Event::Cooldown { .. }
             | Event::Backoff { .. }
             | Event::Frozen { .. }
+            | Event::Limited { .. }
+            | Event::AgentSwitched { .. }
             | Event::Released { .. }
             | Event::Woken { .. } => {}
             Event::SpecChanged { spec } => self.change_spec(spec),
@@ -79,10 +86,7 @@ impl LoopState {
                 self.phase = Phase::Waiting { reason: reason.clone(), since: since.unwrap_or(at) };
             }
             Event::TurnStarted { .. } => self.begin(event, at),
-            Event::TurnExited { turn, exit } => self.with_turn(turn, |t| {
-                t.stage = Stage::Judging;
-                t.exit = Some(exit.clone());
-            }),
+            Event::TurnExited { turn, exit } => self.leave(turn, exit),
             Event::TurnJudged { turn, judgement } => self.with_turn(turn, |t| {
                 t.stage = Stage::Integrating;
                 t.judgement = Some(judgement.clone());
@@ -150,7 +154,7 @@ impl LoopState {
     }
 
     fn begin(&mut self, event: &Event, at: Time) {
-        let Event::TurnStarted { turn, task, fence, number, permit } = event else { return };
+        let Event::TurnStarted { turn, task, fence, number, permit, agent, account, resume } = event else { return };
         self.leave_waiting(at);
         if self.task.as_ref() != Some(task) {
             self.task_failures = 0;
@@ -175,7 +179,47 @@ impl LoopState {
             judgement: None,
             returned: 0,
             told: self.notes.len(),
+            agent: agent.clone(),
+            account: account.clone(),
+            resume: resume.clone(),
+            used: None,
         }));
+        self.worker = worker(agent, account);
+        if resume.is_none() {
+            self.session = None;
+        }
+    }
+
+    /// The agent is gone: what its stream said of the conversation and of its use is known from here on.
+    fn leave(&mut self, id: &TurnId, exit: &Exit) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        if turn.id != *id {
+            return;
+        }
+        turn.stage = Stage::Judging;
+        turn.exit = Some(exit.clone());
+        let Some(report) = &exit.report else { return };
+        let before = self.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
+        let counted = before.as_ref().and_then(|s| s.in_all).unwrap_or_default();
+        turn.used = Some(report.in_all.map_or(report.used, |all| all.since(counted)));
+        if !report.last_text.is_empty() {
+            self.handoff.clone_from(&report.last_text);
+        }
+        let too_long = exit.limit().is_some_and(|l| l.class == LimitClass::Context);
+        let spinning = exit.stopped == Some(StopCause::Spinning);
+        if report.session_lost || too_long || spinning {
+            return;
+        }
+        let Some(session) = report.session.clone().or_else(|| before.as_ref().map(|s| s.id.clone())) else { return };
+        // A turn that was cut off by a limit goes on: it is not one more.
+        let more = u32::from(exit.limit().is_none());
+        self.session = Some(Session {
+            worker: worker(&turn.agent, &turn.account),
+            id: session,
+            turns: before.as_ref().map_or(0, |s| s.turns) + more,
+            context_percent: report.context_percent.or(before.as_ref().and_then(|s| s.context_percent)),
+            in_all: report.in_all.or(before.and_then(|s| s.in_all)),
+        });
     }
 
     fn with_turn(&mut self, id: &TurnId, change: impl FnOnce(&mut Turn)) {
@@ -198,6 +242,7 @@ impl LoopState {
         self.in_turns += took;
         self.spent = self.spent.plus(settled.spend);
         self.spent_estimated |= settled.estimated;
+        self.dearest = self.dearest.most(settled.spend);
         if outcome.counts() || planted::is(Bug::CountsLostTurns) {
             self.turns += 1;
         }
@@ -249,7 +294,7 @@ impl LoopState {
         }
         match outcome {
             Outcome::NoOp => self.noops += 1,
-            Outcome::Interrupted | Outcome::Lost => {}
+            Outcome::Interrupted | Outcome::Lost | Outcome::Limited { .. } => {}
             _ => self.noops = 0,
         }
         let Some(judgement) = &turn.judgement else { return };
@@ -263,7 +308,7 @@ impl LoopState {
     fn remember(&mut self, turn: &Turn, outcome: &Outcome, took: Duration) {
         let judgement = turn.judgement.as_ref();
         let board = judgement.map_or(&self.board, |j| &j.board);
-        let tail = turn.exit.as_ref().map_or("", |e| e.tail.as_str());
+        let tail = turn.exit.as_ref().map_or("", |e| e.report.as_ref().map_or(e.tail.as_str(), |r| &r.last_text));
         self.tries.push(Try {
             turn: turn.id.clone(),
             number: turn.number,
@@ -305,6 +350,7 @@ impl Tally {
             Outcome::Regressed { .. } => &mut self.regressed,
             Outcome::AgentFailed { .. } => &mut self.agent_failed,
             Outcome::TaskFailed { .. } => &mut self.task_failed,
+            Outcome::Limited { .. } => &mut self.limited,
             Outcome::Interrupted => &mut self.interrupted,
             Outcome::Lost => &mut self.lost,
         };

@@ -2,6 +2,7 @@
 
 mod ending;
 mod guard;
+mod limits;
 mod people;
 mod recovery;
 mod rig;

@@ -44,7 +44,9 @@ fn spec(checks: usize) -> LoopSpec {
             account: "default".to_owned(),
             turn_microusd: 0,
             turn_tokens: 100,
+            ..AgentSpec::default()
         },
+        others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: "/repo".to_owned(),
             mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },

@@ -1,6 +1,5 @@
 //! `everloop config`: show what is in force and where it comes from, check it, describe it.
 
-use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::Session;
@@ -70,7 +69,7 @@ pub(super) fn load(session: &Session) -> Result<Config, Failure> {
 
 /// What resolving needs to know about the world.
 pub(super) fn this_moment(session: &Session) -> Moment {
-    Moment { now: session.now(), zone: TimeZone::system() }
+    Moment::at(session.now())
 }
 
 fn show(name: Option<&str>, with_origin: WithOrigin, session: &Session) -> Result<Code, Failure> {
@@ -86,11 +85,11 @@ fn show(name: Option<&str>, with_origin: WithOrigin, session: &Session) -> Resul
     }
     let mut values = Vec::new();
     for one in loops {
-        // Loops of one agent show its values once.
+        // Loops of one agent or account show its values once.
         values.extend(
             one.values
                 .into_iter()
-                .filter(|v| !v.section.starts_with("agent.") || !values.contains(v))
+                .filter(|v| v.section.starts_with("loop.") || !values.contains(v))
                 .collect::<Vec<_>>(),
         );
     }

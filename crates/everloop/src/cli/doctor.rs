@@ -143,6 +143,14 @@ fn configuration(session: &Session) -> Vec<Finding> {
             for warning in loops.iter().flat_map(|l| &l.warnings) {
                 chart.warn(warning.clone(), "everloop config check");
             }
+            let mut agents = Chart::new("config");
+            for one in &loops {
+                let specs = one.agents().cloned().collect();
+                work::agents_of(&mut agents, &format!("`{}`", one.name), &one.workspace.dir, specs);
+            }
+            // A loop that was only written down so far harms nobody.
+            agents.findings.iter_mut().filter(|f| f.level == Level::Fail).for_each(|f| f.level = Level::Warn);
+            chart.findings.append(&mut agents.findings);
         }
         Err(failure) => chart.fail(failure.message, "everloop config check"),
     }

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
+use everloop_core::spec::AgentKind;
 use serde_json::json;
 use toml::Value;
 
-use super::{Session, config as config_verb};
+use super::{Session, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
 use crate::error::{Code, Failure};
@@ -43,7 +44,12 @@ pub struct Args {
 
 pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let proposals = detect(&session.dir);
-    let text = with_agent(render_toml(&proposals, &args.goal), args.agent_cmd.as_deref())?;
+    let cli = if args.agent_cmd.is_none() { agents::installed() } else { None };
+    let text = render_toml(&proposals, &args.goal);
+    let text = match cli {
+        Some(kind) => with_cli(&text, kind, &proposals),
+        None => with_agent(text, args.agent_cmd.as_deref())?,
+    };
     let path = session.dir.join(PROJECT_FILE);
     if args.print {
         session
@@ -71,12 +77,27 @@ pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let mistake = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?)).err();
     let mut lines = if asks { Vec::new() } else { found };
     lines.push(format!("wrote {}", path.display()));
-    lines.extend(next_steps(args, &proposals).into_iter().map(|step| format!("next: {step}")));
+    lines.extend(next_steps(args, cli, &proposals).into_iter().map(|step| format!("next: {step}")));
     session.ui.answer(&lines, &json!({ "written": path, "checks": proposals }))?;
     match mistake {
         Some(failure) => Err(failure),
         None => Ok(Code::Ok),
     }
+}
+
+/// Names a CLI that is installed here instead of the placeholder, and lets it run the checks: everloop runs them anyway.
+fn with_cli(text: &str, kind: AgentKind, proposals: &[Proposal]) -> String {
+    let Some((before, rest)) = text.split_once("[agent.default]") else { return text.to_owned() };
+    let Some((_, after)) = rest.split_once("[loop.main]") else { return text.to_owned() };
+    let plain = |run: &&str| !run.contains(['&', '|', ';', '(', '$', '>', '<']);
+    let runs = proposals.iter().filter(|p| !p.optional).map(|p| p.run.as_str()).filter(plain);
+    let allow = Value::from(runs.map(Value::from).collect::<Vec<_>>());
+    let agent = format!(
+        "# Installed here; `everloop agents` lists what else there is.\nagent = \"{}\"\n\
+         # What it may run besides changing files; `permission = \"full\"` lets it run everything as you.\nallow = {allow}",
+        kind.label()
+    );
+    format!("{before}[loop.main]{}", after.replacen("agent = \"default\"", &agent, 1))
 }
 
 /// Puts the agent's command where the placeholder is.
@@ -100,9 +121,9 @@ fn found(proposals: &[Proposal]) -> Vec<String> {
     proposals.iter().map(line).collect()
 }
 
-fn next_steps(args: &Args, proposals: &[Proposal]) -> Vec<String> {
+fn next_steps(args: &Args, cli: Option<AgentKind>, proposals: &[Proposal]) -> Vec<String> {
     let mut steps = Vec::new();
-    if args.agent_cmd.is_none() {
+    if args.agent_cmd.is_none() && cli.is_none() {
         steps.push(format!("set the agent's command in {PROJECT_FILE}"));
     }
     if proposals.iter().all(|p| p.optional) {
@@ -133,6 +154,20 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_installed_cli_takes_the_agents_place_and_may_run_the_checks() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("Cargo.toml"), "[package]\nname = \"x\"\n").unwrap();
+        let proposals = detect(dir.path());
+        let text = with_cli(&render_toml(&proposals, "x"), AgentKind::Claude, &proposals);
+        assert!(text.contains("agent = \"claude\"") && text.contains("allow = [\"cargo test\"]"), "{text}");
+        assert!(!text.contains("[agent.") && !text.contains("my-agent"), "{text}");
+        std::fs::write(dir.path().join(PROJECT_FILE), &text).unwrap();
+        let config = crate::config::load(dir.path(), None, &crate::config::Overrides::default()).unwrap();
+        let moment = crate::config::Moment::at(everloop_core::time::Time(0));
+        assert_eq!(config.resolve("main", &moment).unwrap().agent.kind, AgentKind::Claude);
+    }
 
     #[test]
     fn the_agents_command_takes_the_placeholders_place() {

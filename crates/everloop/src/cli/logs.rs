@@ -68,9 +68,13 @@ pub fn logs(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 fn since(args: &Args, session: &Session) -> Result<Option<Time>, Failure> {
-    let Some(text) = &args.since else { return Ok(None) };
+    args.since.as_deref().map(|text| past(text, session)).transpose()
+}
+
+/// A point in time that the user typed.
+pub(super) fn past(text: &str, session: &Session) -> Result<Time, Failure> {
     let point = point_in_time(text, session.now(), &TimeZone::system());
-    point.map(Some).ok_or_else(|| {
+    point.ok_or_else(|| {
         Failure::usage(format!("`{text}` is not a point in time"))
             .hint("write it like `2h`, `21:00` or `2026-11-15 21:00`")
     })
@@ -149,7 +153,7 @@ fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64
 }
 
 /// The number of the last record before a point in time. Numbers and times grow together, so 17 looks find one of 100,000.
-fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Failure> {
+pub(super) fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Failure> {
     let (mut low, mut high) = (0, end);
     while low < high {
         let middle = low.midpoint(high);

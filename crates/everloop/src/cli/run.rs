@@ -29,7 +29,8 @@ pub use create::add_configured;
 /// stops the agent; running the same command again goes on where it was.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}' -n 20"
+    after_help = "Examples:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent claude --allow 'cargo test' -n 20\n  \
+everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}'"
 )]
 pub struct Args {
     /// What is to be reached; without it, the loop of everloop.toml is run
@@ -40,12 +41,22 @@ pub struct Args {
     /// A command that passes (exit 0) when the goal is reached; repeat for several
     #[arg(long = "check", short = 'c', value_name = "CMD")]
     checks: Vec<String>,
-    /// An agent of everloop.toml
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    /// claude, codex, gemini, opencode, api or an agent of everloop.toml, under an account of it; repeat for others that work
+    /// while the account of those before is held
+    #[arg(long = "agent", value_name = "NAME[@ACCOUNT]")]
+    agents: Vec<String>,
     /// Any command as agent; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
     #[arg(long, value_name = "CMD")]
     agent_cmd: Option<String>,
+    /// The model, if not the agent's usual one
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// What the agent may do without asking: `edits` (change files, run what --allow names) or `full` [default: edits]
+    #[arg(long, value_name = "WHAT")]
+    permission: Option<String>,
+    /// A command that the agent may run under `edits` (cargo test); repeat for several
+    #[arg(long, value_name = "CMD")]
+    allow: Vec<String>,
     /// Names of environment variables that the agent may see; their values are redacted from all output
     #[arg(long = "env", value_name = "NAME")]
     env: Vec<String>,
@@ -58,7 +69,7 @@ pub struct Args {
     /// End at this point in time (2026-12-24T07:00)
     #[arg(long, value_name = "WHEN")]
     deadline: Option<String>,
-    /// End when this much is spent (by the agent's price per turn)
+    /// End when this much is spent (as the agent reports it, or by its price per turn)
     #[arg(long, value_name = "USD")]
     max_usd: Option<f64>,
     /// End when this many tokens are used
@@ -108,8 +119,11 @@ pub struct Args {
 impl Args {
     fn flags(&self) -> Flags {
         Flags {
-            agent: self.agent.clone(),
+            agents: self.agents.clone(),
             agent_cmd: self.agent_cmd.clone(),
+            model: self.model.clone(),
+            permission: self.permission.clone(),
+            allow: self.allow.clone(),
             checks: self.checks.clone(),
             protect: self.protect.clone(),
             unprotect: self.unprotect.clone(),
@@ -176,6 +190,9 @@ fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin:
     };
     ui.talk(&format!("  works {place}"));
     ui.talk(&format!("  at most: {}", figures::ceiling(&state.spec)));
+    for line in crate::ui::agents::permissions(&state.spec) {
+        ui.talk(&format!("  {line}"));
+    }
     for warning in &wanted.warnings {
         ui.warn(warning);
     }

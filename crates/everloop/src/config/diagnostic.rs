@@ -52,6 +52,15 @@ impl Source {
     }
 }
 
+impl Place {
+    /// Shows the key of the line only: somebody may have written a secret behind it by mistake.
+    pub fn hide_value(&mut self) {
+        if let Some((key, _)) = self.excerpt.split_once('=') {
+            self.excerpt = format!("{key}= …");
+        }
+    }
+}
+
 fn floor_char(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -10,7 +10,8 @@ use serde::de::{DeserializeOwned, Visitor, value::Error};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::value::{
-    Amount, Command, Count, Deadline, Dollars, Flag, Gap, Limit, List, Price, Span, Text, TimeLimit, choose,
+    Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Name, Names, Permission, Plain,
+    Price, Span, Text, TimeLimit, Wire, choose,
 };
 
 /// A file that says which loops there are and how they work.
@@ -22,8 +23,10 @@ use super::value::{
 pub struct File {
     /// The keys of a loop, used where a loop says nothing.
     defaults: Option<LoopKeys>,
-    /// Commands that can take a turn, by name.
+    /// Agents that can take a turn, by name. `claude`, `codex`, `gemini`, `opencode` and `api` are there without a section.
     agent: Option<BTreeMap<String, AgentKeys>>,
+    /// Accounts of agents, by name.
+    account: Option<BTreeMap<String, AccountKeys>>,
     /// Loops, by name.
     r#loop: Option<BTreeMap<String, LoopKeys>>,
 }
@@ -34,11 +37,20 @@ pub struct File {
 pub struct LoopKeys {
     /// What is to be reached, in your words. The agent reads it; only the checks decide.
     pub goal: Option<Text>,
-    /// Which `[agent.NAME]` works on it.
+    /// Which agent works on it: `claude`, `codex`, `gemini`, `opencode`, `api`, or the NAME of an `[agent.NAME]`.
+    /// `NAME@ACCOUNT` lets it run under that `[account.ACCOUNT]`.
     pub agent: Option<Text>,
+    /// Several of them, instead of `agent`: the first works on it; while its account is held, the next one does.
+    pub agents: Option<List>,
     /// A command that works on it, instead of `agent`. `{prompt}` and `{prompt_file}` are replaced; with neither, the
     /// prompt arrives on stdin. With shell syntax in it (`|`, `>`, `$X`, …) it is run by `sh`.
     pub agent_cmd: Option<Command>,
+    /// The model, instead of the agent's; of several agents, for those of the same kind as the first.
+    pub model: Option<Text>,
+    /// What the agent may do without asking, instead of the agent's: `edits` or `full`.
+    pub permission: Option<Permission>,
+    /// Commands that the agent may run under `edits`, instead of the agent's list.
+    pub allow: Option<List>,
     /// Shell commands that say whether the goal is reached: each must exit with 0. For names, times and weights use
     /// `[[loop.NAME.check]]`.
     pub checks: Option<List>,
@@ -90,24 +102,58 @@ pub struct CheckKeys {
     pub weight: Option<Count>,
 }
 
-/// A command that can take a turn.
+/// An agent that can take a turn: a command, or a CLI that everloop knows.
 #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["command"]))]
 pub struct AgentKeys {
+    /// How it is driven. Without it: the section's name where that is a kind, else `command`. Of a CLI that everloop knows
+    /// it reads sessions, usage and limits; `api` is everloop's own agent; `pane` is an interactive agent in tmux.
+    pub kind: Option<Kind>,
     /// The command, as a list of words or as one text that is split like in a shell (and run by `sh` when it has shell
-    /// syntax in it). `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on stdin.
+    /// syntax in it). `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on stdin. Of a known CLI:
+    /// the program, if it is not the usual one, and further arguments; the prompt is handed over by itself.
     pub command: Option<Command>,
-    /// Names of environment variables that it may see besides the built-in few.
+    /// The model, if not the one that the CLI takes by itself.
+    pub model: Option<Text>,
+    /// What it may do without asking. `edits`: change files, and run what `allow` names. `full`: run everything as you.
+    pub permission: Option<Permission>,
+    /// Commands that it may run under `edits`, as beginnings: `"cargo test"` also allows `cargo test --doc`.
+    pub allow: Option<List>,
+    /// Names of environment variables that it may see besides the built-in few. A known CLI under the account `default` also
+    /// sees those that hold its own login.
     pub pass_env: Option<List>,
-    /// The credential set it runs under; loops that share an account share its rates.
+    /// The `[account.NAME]` it runs under; loops that share an account share its rates and limits.
     pub account: Option<Text>,
+    /// Where the vendor's API is, if not where the CLI looks by itself.
+    pub api_base: Option<Text>,
+    /// Turns after which a conversation is ended and a fresh one begins; 1 never goes on with one.
+    pub session_turns: Option<Count>,
+    /// Which API the kind `api` speaks.
+    pub wire: Option<Wire>,
+    /// The variable that holds the key of the kind `api`; without it `ANTHROPIC_API_KEY` for `messages`, `OPENAI_API_KEY` for
+    /// `responses`.
+    pub key_env: Option<Name>,
+    /// The pane of the kind `pane`.
+    pub pane: Option<Text>,
     /// What one turn is taken to cost, in dollars, until the agent reports it itself.
     pub usd_per_turn: Option<Price>,
     /// What one turn is taken to use, in tokens, until the agent reports it itself.
     pub tokens_per_turn: Option<Amount>,
     /// Its turns cost nothing: no minimum gap and no caps, unless you set them.
     pub cheap: Option<Flag>,
+}
+
+/// Credentials and settings of one account. Its agents see these variables instead of those that hold your own login.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccountKeys {
+    /// Variables, and for each the name of the variable of your own environment that holds its value:
+    /// `{ ANTHROPIC_API_KEY = "MY_WORK_KEY" }`.
+    pub env: Option<Names>,
+    /// Variables, and for each the file whose first line is its value: `{ ANTHROPIC_API_KEY = "~/.keys/work" }`.
+    pub file: Option<Files>,
+    /// Variables with values that are no secrets: `{ CLAUDE_CONFIG_DIR = "~/.claude-work" }`.
+    pub set: Option<Plain>,
 }
 
 /// When a turn may start.
@@ -255,6 +301,7 @@ mod tests {
         assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight"]);
         assert!(names::<GuardKeys>().contains(&"willy_canary"));
         assert!(names::<LoopKeys>().contains(&"max_turns"));
+        assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

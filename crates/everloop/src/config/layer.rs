@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use everloop_core::spec::GuardSpec;
+use everloop_core::spec::{AgentKind, GuardSpec};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -19,6 +19,8 @@ pub enum Origin {
     BuiltIn,
     /// Follows from another value: the agent is cheap, or the gap is zero.
     Cheap,
+    /// What a known CLI needs to find its own login.
+    Login(AgentKind),
     /// A file.
     File {
         /// Which.
@@ -38,7 +40,7 @@ impl Origin {
         match self {
             Origin::File { source, span } => Diagnostic::new(message.to_string()).at(source, span),
             Origin::Env(name) | Origin::Flag(name) => Diagnostic::new(format!("`{name}`: {message}")),
-            Origin::BuiltIn | Origin::Cheap => Diagnostic::new(message.to_string()),
+            Origin::BuiltIn | Origin::Cheap | Origin::Login(_) => Diagnostic::new(message.to_string()),
         }
     }
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::BuiltIn => f.write_str("built-in"),
             Origin::Cheap => f.write_str("built-in for cheap turns"),
+            Origin::Login(kind) => write!(f, "built-in for {}", kind.label()),
             Origin::File { source, span } => write!(f, "{}:{}", source.name, source.place(span).line),
             Origin::Env(name) | Origin::Flag(name) => f.write_str(name),
         }
@@ -68,7 +71,10 @@ pub struct Sourced {
 pub struct Layer(pub BTreeMap<String, Sourced>);
 
 /// Keys that say the same thing in two ways: setting one forgets the others of lower layers.
-const ALTERNATIVES: [&[&str]; 2] = [&["agent", "agent_cmd"], &["checks", "check"]];
+const ALTERNATIVES: [&[&str]; 2] = [&AGENT_KEYS, &["checks", "check"]];
+
+/// The ways to say who works on a loop.
+pub const AGENT_KEYS: [&str; 3] = ["agent", "agents", "agent_cmd"];
 
 impl Layer {
     /// Sets a value.
@@ -83,7 +89,7 @@ impl Layer {
 
     /// Whether somebody (not everloop itself) set this key.
     pub fn is_explicit(&self, key: &str) -> bool {
-        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap)
+        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap | Origin::Login(_))
     }
 
     /// Lays `upper` over this.
@@ -166,6 +172,8 @@ pub fn built_in() -> Layer {
 /// What an agent has when nobody says anything.
 pub fn built_in_agent() -> Layer {
     let mut layer = Layer::default();
+    layer.set("permission", "edits", Origin::BuiltIn);
+    layer.set("allow", Vec::<Value>::new(), Origin::BuiltIn);
     layer.set("account", "default", Origin::BuiltIn);
     layer.set("usd_per_turn", 0.0, Origin::BuiltIn);
     layer.set("tokens_per_turn", 0, Origin::BuiltIn);

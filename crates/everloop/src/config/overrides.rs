@@ -6,13 +6,17 @@ use toml::Value;
 
 use super::diagnostic::Diagnostic;
 use super::keys::LoopKeys;
-use super::layer::{Layer, Origin};
+use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::read::fits;
 
 /// The environment variables that are read, and the keys they stand for.
-pub const ENVIRONMENT: [(&str, &str); 11] = [
+pub const ENVIRONMENT: [(&str, &str); 15] = [
     ("EVERLOOP_AGENT", "agent"),
+    ("EVERLOOP_AGENTS", "agents"),
     ("EVERLOOP_AGENT_CMD", "agent_cmd"),
+    ("EVERLOOP_MODEL", "model"),
+    ("EVERLOOP_PERMISSION", "permission"),
+    ("EVERLOOP_ALLOW", "allow"),
     ("EVERLOOP_WORKSPACE", "workspace"),
     ("EVERLOOP_INTEGRATE", "integrate"),
     ("EVERLOOP_MAX_TURNS", "max_turns"),
@@ -36,10 +40,16 @@ pub struct Overrides {
 /// Flags that change a loop, as they were typed; empty ones say nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `--agent`.
-    pub agent: Option<String>,
+    /// `--agent`, repeated.
+    pub agents: Vec<String>,
     /// `--agent-cmd`.
     pub agent_cmd: Option<String>,
+    /// `--model`.
+    pub model: Option<String>,
+    /// `--permission`.
+    pub permission: Option<String>,
+    /// `--allow`, repeated.
+    pub allow: Vec<String>,
     /// `--check`, repeated.
     pub checks: Vec<String>,
     /// `--protect`, repeated.
@@ -87,16 +97,16 @@ impl Overrides {
         let mut env = Layer::default();
         for (name, key) in ENVIRONMENT {
             if let Some(text) = self.env.get(name).filter(|text| !text.is_empty()) {
-                put(&mut env, key, typed(text), Origin::Env(name)).unwrap_or_else(|d| diagnostics.push(d));
+                put(&mut env, key, typed(key, text), Origin::Env(name)).unwrap_or_else(|d| diagnostics.push(d));
             }
         }
         let mut flags = Layer::default();
         for (flag, key, value) in self.flags.values() {
             put(&mut flags, key, value, Origin::Flag(flag)).unwrap_or_else(|d| diagnostics.push(d));
         }
-        for (layer, one, other) in [(&env, "EVERLOOP_AGENT", "EVERLOOP_AGENT_CMD"), (&flags, "--agent", "--agent-cmd")]
-        {
-            if layer.0.contains_key("agent") && layer.0.contains_key("agent_cmd") {
+        for layer in [&env, &flags] {
+            let ways: Vec<&Origin> = AGENT_KEYS.iter().filter_map(|key| layer.0.get(*key)).map(|s| &s.origin).collect();
+            if let [one, other, ..] = ways.as_slice() {
                 diagnostics
                     .push(Diagnostic::new(format!("`{one}` and `{other}` are both set")).hint("keep one of them"));
             }
@@ -110,9 +120,17 @@ impl Flags {
         let text = |value: &Option<String>| value.clone().map(Value::from);
         let number = |value: Option<u64>| value.map(|n| Value::from(i64::try_from(n).unwrap_or(i64::MAX)));
         let list = |values: &[String]| (!values.is_empty()).then(|| Value::from(values.to_vec()));
+        let (one, several) = match self.agents.as_slice() {
+            [only] => (Some(Value::from(only.as_str())), None),
+            several => (None, list(several)),
+        };
         let all = [
-            ("--agent", "agent", text(&self.agent)),
+            ("--agent", "agent", one),
+            ("--agent", "agents", several),
             ("--agent-cmd", "agent_cmd", text(&self.agent_cmd)),
+            ("--model", "model", text(&self.model)),
+            ("--permission", "permission", text(&self.permission)),
+            ("--allow", "allow", list(&self.allow)),
             ("--check", "checks", list(&self.checks)),
             ("--protect", "protect", list(&self.protect)),
             ("--unprotect", "unprotect", list(&self.unprotect)),
@@ -134,8 +152,16 @@ impl Flags {
     }
 }
 
-/// A number in the environment is a number; everything else is a text.
-fn typed(text: &str) -> Value {
+/// A number in the environment is a number, unless a text is wanted; a list has commas between its items.
+fn typed(key: &str, text: &str) -> Value {
+    match key {
+        "agent" | "agent_cmd" | "model" => return Value::from(text),
+        "agents" | "allow" => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            return Value::from(items.map(Value::from).collect::<Vec<_>>());
+        }
+        _ => {}
+    }
     let whole = text.parse::<i64>().map(Value::from);
     let number = whole.or_else(|_| text.parse::<f64>().map(Value::from));
     // `0` is how people write "no gap".

@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
+use super::agent;
 use super::diagnostic::{Diagnostic, Source};
-use super::keys::{AgentKeys, CheckKeys, GuardKeys, LoopKeys, meaning, names};
-use super::layer::{Layer, Origin};
+use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, meaning, names};
+use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
 
 /// Names longer than this do not fit into listings.
@@ -21,7 +22,7 @@ const NAME_MAX_CHARS: usize = 40;
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The user's: defaults and agents only.
+    /// The user's: defaults, agents and accounts only.
     User,
     /// The project's.
     Project,
@@ -34,6 +35,10 @@ pub struct Sections {
     pub defaults: Layer,
     /// `[agent.NAME]`.
     pub agents: BTreeMap<String, Layer>,
+    /// What is wrong with an `[agent.NAME]` unless another file says what it lacks here.
+    pub lacking: BTreeMap<String, Diagnostic>,
+    /// `[account.NAME]`.
+    pub accounts: BTreeMap<String, Layer>,
     /// `[loop.NAME]`, with the place of the name.
     pub loops: BTreeMap<String, (Layer, Origin)>,
 }
@@ -117,8 +122,18 @@ impl Reader<'_> {
                         let place = format!("agent.{name}");
                         let mut layer = Layer::default();
                         self.section::<AgentKeys>(&Here::new(&place), table, &mut layer);
-                        self.need((&place, &span), table, "command");
+                        let needed = agent::needs(&name, table.get("kind").and_then(|kind| kind.get_ref().as_str()));
+                        if let Some(lack) = needed.and_then(|key| self.lacks((&place, &span), table, key)) {
+                            sections.lacking.insert(name.clone(), lack);
+                        }
                         sections.agents.insert(name, layer);
+                    }
+                }
+                "account" => {
+                    for (name, _, table) in self.named("account", value) {
+                        let mut layer = Layer::default();
+                        self.section::<AccountKeys>(&Here::new(&format!("account.{name}")), table, &mut layer);
+                        sections.accounts.insert(name, layer);
                     }
                 }
                 "loop" if self.owner == Owner::Project => {
@@ -138,19 +153,19 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "loop"];
+        let known = ["defaults", "agent", "account", "loop"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
             } else {
-                "every key belongs to a section: `[defaults]`, `[agent.NAME]` or `[loop.NAME]`"
+                "every key belongs to a section: `[defaults]`, `[agent.NAME]`, `[account.NAME]` or `[loop.NAME]`"
             };
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
             Some("defaults") => "did you mean `[defaults]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]` and `[loop.NAME]`".to_owned(),
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]` and `[loop.NAME]`".to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
     }
@@ -194,9 +209,14 @@ impl Reader<'_> {
     fn loop_section(&mut self, place: &str, table: &DeTable<'_>) -> Layer {
         let mut layer = Layer::default();
         self.section::<LoopKeys>(&Here::new(place), table, &mut layer);
-        if let (Some(_), Some(cmd)) = (layer.0.get("agent"), layer.0.get("agent_cmd")) {
-            let message = format!("`[{place}]` has both `agent` and `agent_cmd`");
-            self.diagnostics.push(cmd.origin.blame(message).hint("keep one of them"));
+        let ways: Vec<&str> = AGENT_KEYS.into_iter().filter(|key| layer.0.contains_key(*key)).collect();
+        if let [one, other, ..] = ways.as_slice() {
+            let message = format!("`[{place}]` has both `{one}` and `{other}`");
+            let hint = match *other {
+                "agents" => "keep one of them; `agents` may have a single agent too",
+                _ => "keep one of them",
+            };
+            self.diagnostics.push(layer.origin(other).blame(message).hint(hint));
         }
         layer
     }
@@ -247,28 +267,38 @@ impl Reader<'_> {
             Ok(()) => layer.set(format!("{}{name}", here.prefix), plain, self.origin(key.span())),
             Err((what, hint)) => {
                 let hint = hint.or_else(|| meaning::<T>(name).map(|words| format!("`{name}` means: {words}")));
-                self.report(&value.span(), format!("wrong value for `{name}`: {what}"), hint);
+                let secretive = here.place.starts_with("account.") || name == "key_env";
+                let span = if secretive { key.span() } else { value.span() };
+                self.report(&span, format!("wrong value for `{name}`: {what}"), hint);
+                if let Some(place) = self.diagnostics.last_mut().and_then(|d| d.place.as_mut()).filter(|_| secretive) {
+                    place.hide_value();
+                }
             }
         }
     }
 
-    fn need(&mut self, (place, span): (&str, &Range<usize>), table: &DeTable<'_>, key: &str) {
+    fn need(&mut self, place: (&str, &Range<usize>), table: &DeTable<'_>, key: &str) {
+        self.diagnostics.extend(self.lacks(place, table, key));
+    }
+
+    fn lacks(&self, (place, span): (&str, &Range<usize>), table: &DeTable<'_>, key: &str) -> Option<Diagnostic> {
         // A mistyped key has been told already.
         let meant = table.keys().any(|there| nearest(there.get_ref(), [key]).is_some());
-        if !meant {
-            self.report(span, format!("`[{place}]` has no `{key}`"), Some(format!("add `{key} = \"…\"`")));
-        }
+        let diagnostic = Diagnostic::new(format!("`[{place}]` has no `{key}`")).at(self.source, span);
+        (!meant).then(|| diagnostic.hint(format!("add `{key} = \"…\"`")))
     }
 
     fn unknown_key(&mut self, here: &Here<'_>, name: &str, span: &Range<usize>, known: &[&str]) {
         let home = || {
             let outer = here.place.trim_matches(['[', ']']).trim_end_matches(".guard").trim_end_matches(".check");
-            let section = if outer.starts_with("agent.") { "loop.NAME" } else { outer };
+            let apart = outer.starts_with("agent.") || outer.starts_with("account.");
+            let section = if apart { "loop.NAME" } else { outer };
             match () {
                 () if names::<GuardKeys>().contains(&name) => Some(format!("it belongs into `[{section}.guard]`")),
                 () if names::<AgentKeys>().contains(&name) => Some("it belongs into `[agent.NAME]`".to_owned()),
                 () if names::<CheckKeys>().contains(&name) => Some(format!("it belongs into `[[{section}.check]]`")),
                 () if names::<LoopKeys>().contains(&name) => Some(format!("it belongs into `[{section}]`")),
+                () if names::<AccountKeys>().contains(&name) => Some("it belongs into `[account.NAME]`".to_owned()),
                 () => None,
             }
         };

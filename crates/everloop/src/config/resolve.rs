@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_core::spec::{
-    AgentSpec, Bounds, BucketSpec, CheckSpec, FrostySpec, GuardSpec, Integrate, LoopSpec, WillySpec, WorkspaceMode,
-    WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, FrostySpec, GuardSpec, Integrate, LoopSpec, WillySpec,
+    WorkspaceMode, WorkspaceSpec,
 };
 
+use super::agent::{self, Choice};
 use super::diagnostic::{ConfigError, Diagnostic};
-use super::keys::{AgentKeys, CheckKeys, GuardKeys, LoopKeys, Workspace};
-use super::layer::{self, Layer, Origin, guard_layer};
+use super::keys::{CheckKeys, GuardKeys, LoopKeys, Workspace};
+use super::layer::{Layer, Origin, guard_layer};
 use super::naming;
 use super::show::{self, Effective};
-use super::value::{Count, Limit, Span, nearest};
+use super::value::{Count, Limit, Span};
 use super::{Config, Moment};
 
 /// A check that takes longer hangs more often than it works.
@@ -50,6 +51,8 @@ pub struct ResolvedLoop {
     pub checks: Vec<CheckSpec>,
     /// Who works on it.
     pub agent: AgentSpec,
+    /// Who works on it while that one's account is held, in the operator's order.
+    pub others: Vec<AgentSpec>,
     /// Where the work happens.
     pub workspace: WorkspacePlan,
     /// When it ends without having reached its goal.
@@ -82,6 +85,16 @@ pub struct WorkspacePlan {
 }
 
 impl ResolvedLoop {
+    /// Everybody who may work on it, in the operator's order.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
+        std::iter::once(&self.agent).chain(&self.others)
+    }
+
+    /// The same, to change them.
+    pub fn agents_mut(&mut self) -> impl Iterator<Item = &mut AgentSpec> {
+        std::iter::once(&mut self.agent).chain(&mut self.others)
+    }
+
     /// The loop for the core. A glob of `unprotect` follows as `!glob`; the pins of the checks are still to be filled in.
     pub fn spec(&self, mode: WorkspaceMode) -> LoopSpec {
         let plan = &self.workspace;
@@ -90,6 +103,7 @@ impl ResolvedLoop {
             goal: self.goal.clone(),
             checks: self.checks.clone(),
             agent: self.agent.clone(),
+            others: self.others.clone(),
             workspace: WorkspaceSpec {
                 dir: plan.dir.display().to_string(),
                 mode,
@@ -117,13 +131,13 @@ pub(super) struct Given<'a> {
 pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     let Given { name, dir, mut values, place, agents, moment } = given;
     let mut wrong = Vec::new();
-    let agent_values = agent_layer(name, &values, place, agents).unwrap_or_else(|diagnostic| {
-        wrong.push(diagnostic);
-        None
+    let choice = Choice { name, values: &values, place, config: agents, moment };
+    let chosen = agent::choose(&choice).unwrap_or_else(|mut found| {
+        wrong.append(&mut found);
+        Vec::new()
     });
-    let agent_keys: AgentKeys = agent_values.as_ref().map_or(Ok(AgentKeys::default()), Layer::typed)?;
-    let cheap_agent = agent_keys.cheap.is_some_and(|flag| flag.0);
-    relax(&mut values, cheap_agent);
+    let all_cheap = !chosen.is_empty() && chosen.iter().all(|agent| agent.is_cheap);
+    relax(&mut values, all_cheap);
     let keys: LoopKeys = values.typed()?;
 
     let goal = keys.goal.as_ref().map(|text| text.0.clone()).unwrap_or_default();
@@ -143,51 +157,36 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     let guard = guard(&keys, &values, &mut wrong);
     ConfigError::unless_empty(wrong)?;
 
-    let agent = agent_spec(&keys, agent_keys);
     let bounds = Bounds {
         max_turns: keys.max_turns.and_then(|l| l.0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         max_time: keys.max_time.and_then(|l| l.0),
         deadline,
     };
-    let warnings = warnings(&agent, &guard, &values);
-    let values = show::effective(name, &values, agent_values.as_ref().map(|layer| (agent.name.as_str(), layer)));
-    let workspace = workspace(&keys, dir);
-    Ok(ResolvedLoop { name: name.to_owned(), goal, checks, agent, workspace, bounds, guard, warnings, values })
-}
-
-/// The keys of the agent that the loop names; `None` when it names a command.
-fn agent_layer(name: &str, values: &Layer, place: &Origin, agents: &Config) -> Result<Option<Layer>, Diagnostic> {
-    if values.0.contains_key("agent_cmd") {
-        return Ok(None);
-    }
-    let Some(wanted) = values.0.get("agent") else {
-        let diagnostic = place.blame(format!("loop `{name}` has no agent"));
-        let hint = match agents.agents().first() {
-            Some(known) => format!("add `agent = \"{known}\"`, or pass `--agent {known}`"),
-            None => "add `agent_cmd = \"my-agent {prompt}\"`, or pass `--agent-cmd 'my-agent {prompt}'`".to_owned(),
-        };
-        return Err(diagnostic.hint(hint));
-    };
-    let wanted_name = wanted.value.as_str().unwrap_or_default();
-    agents.agent(wanted_name).map(Some).ok_or_else(|| {
-        let known = agents.agents();
-        let hint = match nearest(wanted_name, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => format!("add `[agent.{wanted_name}]` with its `command`"),
-            None => format!("known agents: {}", known.join(", ")),
-        };
-        wanted.origin.blame(format!("there is no agent `{wanted_name}`")).hint(hint)
-    })
+    let mut warnings: Vec<String> = chosen.iter().flat_map(|agent| agent.warnings.clone()).collect();
+    let values_shown = show::effective(name, &values, &chosen);
+    let mut agents = chosen.into_iter().map(|agent| agent.spec);
+    let agent = agents.next().expect("without an agent there is a diagnostic above");
+    let others: Vec<AgentSpec> = agents.collect();
+    warnings.extend(blind_spots(std::iter::once(&agent).chain(&others), &guard, &values));
+    let mut seen: Vec<String> = Vec::new();
+    warnings.retain(|warning| {
+        !seen.contains(warning) && {
+            seen.push(warning.clone());
+            true
+        }
+    });
+    let (name, workspace) = (name.to_owned(), workspace(&keys, dir));
+    Ok(ResolvedLoop { name, goal, checks, agent, others, workspace, bounds, guard, warnings, values: values_shown })
 }
 
 /// Turns that cost nothing need neither gap nor caps; what somebody set stays.
-fn relax(values: &mut Layer, cheap_agent: bool) {
+fn relax(values: &mut Layer, all_cheap: bool) {
     let gap_zero = values.is_explicit("guard.gap")
         && values.0["guard.gap"]
             .value
             .as_str()
             .is_some_and(|text| everloop_core::time::parse_duration(text).is_ok_and(|gap| gap.is_zero()));
-    if !cheap_agent && !gap_zero {
+    if !all_cheap && !gap_zero {
         return;
     }
     for (key, cheap) in guard_layer(&GuardSpec::default().cheap(), &Origin::Cheap).0 {
@@ -195,24 +194,6 @@ fn relax(values: &mut Layer, cheap_agent: bool) {
         if differs && !values.is_explicit(&key) {
             values.0.insert(key, cheap);
         }
-    }
-}
-
-fn agent_spec(keys: &LoopKeys, named: AgentKeys) -> AgentSpec {
-    let defaults = || layer::built_in_agent().typed::<AgentKeys>().unwrap_or_default();
-    let (name, agent, command) = if let Some(command) = &keys.agent_cmd {
-        (naming::file_name(&command.0[0]).to_owned(), defaults(), Some(command.clone()))
-    } else {
-        let command = named.command.clone();
-        (keys.agent.as_ref().map(|t| t.0.clone()).unwrap_or_default(), named, command)
-    };
-    AgentSpec {
-        name,
-        argv: command.map(|c| c.0).unwrap_or_default(),
-        pass_env: agent.pass_env.map(|list| list.0).unwrap_or_default(),
-        account: agent.account.map(|text| text.0).unwrap_or_default(),
-        turn_microusd: agent.usd_per_turn.map_or(0, |price| price.0),
-        turn_tokens: agent.tokens_per_turn.map_or(0, |amount| amount.0),
     }
 }
 
@@ -330,22 +311,42 @@ fn ordered(spec: &GuardSpec, values: &Layer, wrong: &mut Vec<Diagnostic>) {
     }
 }
 
-fn warnings(agent: &AgentSpec, guard: &GuardSpec, values: &Layer) -> Vec<String> {
+/// What is allowed, but takes a protection away or cannot bite.
+fn blind_spots<'a>(
+    agents: impl Iterator<Item = &'a AgentSpec> + Clone,
+    guard: &GuardSpec,
+    values: &Layer,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if guard.gap.is_zero() {
         let why = match values.origin("guard.gap") {
-            Origin::Cheap => format!("agent `{}` is marked `cheap`", agent.name),
+            Origin::Cheap => {
+                let names: Vec<String> = agents.clone().map(|agent| format!("`{}`", agent.name)).collect();
+                format!("agent {} is marked `cheap`", names.join(", "))
+            }
             origin => origin.to_string(),
         };
         warnings.push(format!("turns start without a minimum gap ({why})"));
     }
-    let blind = [
-        (guard.budget.microusd.is_some() && agent.turn_microusd == 0, "max_usd", "usd_per_turn"),
-        (guard.budget.tokens.is_some() && agent.turn_tokens == 0, "max_tokens", "tokens_per_turn"),
-    ];
-    for (_, bound, price) in blind.iter().filter(|(is_blind, _, _)| *is_blind) {
-        let unless = format!("unless agent `{}` reports what it used; set `{price}`", agent.name);
-        warnings.push(format!("`{bound}` cannot end the loop {unless}"));
+    for agent in agents {
+        let (tokens, dollars) = reports(agent.kind);
+        let blind = [
+            (guard.budget.microusd.is_some() && agent.turn_microusd == 0 && !dollars, "max_usd", "usd_per_turn"),
+            (guard.budget.tokens.is_some() && agent.turn_tokens == 0 && !tokens, "max_tokens", "tokens_per_turn"),
+        ];
+        for (_, bound, price) in blind.iter().filter(|(is_blind, _, _)| *is_blind) {
+            let unless = format!("unless agent `{}` reports what it used; set `{price}`", agent.name);
+            warnings.push(format!("`{bound}` cannot end the loop {unless}"));
+        }
     }
     warnings
+}
+
+/// Whether an agent of this kind says itself how many tokens it used, and how many dollars that was.
+fn reports(kind: AgentKind) -> (bool, bool) {
+    match kind {
+        AgentKind::Claude | AgentKind::Opencode => (true, true),
+        AgentKind::Codex | AgentKind::Gemini | AgentKind::Api => (true, false),
+        AgentKind::Command | AgentKind::Pane => (false, false),
+    }
 }

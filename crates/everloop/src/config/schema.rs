@@ -15,7 +15,7 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::keys::{AgentKeys, CheckKeys, GuardKeys, LoopKeys, names};
+    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, names};
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
     use super::super::resolve::PROTECTED;
@@ -24,21 +24,25 @@ mod tests {
     const INTRO: &str = r#"<!-- Made from crates/everloop/src/config/keys.rs by its tests: `UPDATE_DOCS=1 cargo test -p everloop reference`. -->
 # Configuration
 
-everloop needs no file: `everloop run "GOAL" --check 'CMD' --agent-cmd 'my-agent {prompt}'` says it all. `everloop.toml`
-holds loops that you want to keep; `everloop init` writes one for your project.
+everloop needs no file: `everloop run "GOAL" --check 'CMD' --agent claude` says it all. `everloop.toml` holds loops that you
+want to keep; `everloop init` writes one for your project.
 
 ```toml
-[agent.default]
+[account.work]
+env = { ANTHROPIC_API_KEY = "MY_WORK_KEY" }
+
+[agent.mine]
 command = ["my-agent", "{prompt}"]
 
 [loop.main]
 goal = "make the tests pass"
-agent = "default"
+agents = ["claude@work", "codex", "mine"]
+allow = ["cargo test"]
 checks = ["cargo test"]
 max_turns = 30
 ```
 
-A value is taken from the highest of these that has it: built-in, `[defaults]` and `[agent.NAME]` of the user's
+A value is taken from the highest of these that has it: built-in, `[defaults]`, `[agent.NAME]` and `[account.NAME]` of the user's
 `$XDG_CONFIG_HOME/everloop/config.toml`, `everloop.toml`, the environment, flags. `everloop config show --origin` prints
 every value and where it comes from; `everloop config check` says what is wrong; `everloop config schema` prints the
 JSON Schema for your editor.
@@ -98,9 +102,13 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "CheckKeys", names::<CheckKeys>(), &check);
         text += "\n## `[agent.NAME]`\n";
         text += &table(&schema, "AgentKeys", names::<AgentKeys>(), &of(built_in_agent(), ""));
+        text += "\n## `[account.NAME]`\n";
+        text += &table(&schema, "AccountKeys", names::<AccountKeys>(), &|_| None);
+        text += "\nThe account `default` is there without a section: whoever is logged in on this machine. An agent under another ";
+        text += "account sees that account's variables and none of the default login.\n";
         text += "\n## `[loop.NAME.guard]`\n";
         text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
-        text += "\n## Environment\n\nEach stands for a key of every loop.\n\n| variable | key |\n|---|---|\n";
+        text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
         }
@@ -118,6 +126,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("LoopKeys", names::<LoopKeys>()),
             ("CheckKeys", names::<CheckKeys>()),
             ("AgentKeys", names::<AgentKeys>()),
+            ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),
         ] {
             let section = &schema["$defs"][section];
@@ -126,7 +135,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             assert_eq!(properties.len(), keys.len());
             assert!(keys.iter().all(|key| properties[*key]["description"].is_string()));
         }
-        assert_eq!(schema["$defs"]["AgentKeys"]["required"], serde_json::json!(["command"]));
+        assert_eq!(schema["$defs"]["CheckKeys"]["required"], serde_json::json!(["run"]));
         assert_eq!(schema["title"], "everloop.toml");
     }
 

@@ -3,13 +3,15 @@
 use serde::Serialize;
 use toml::Value;
 
-use super::keys::{AgentKeys, GuardKeys, LoopKeys, names};
+use super::account::looks_secret;
+use super::agent::Chosen;
+use super::keys::{AccountKeys, AgentKeys, GuardKeys, LoopKeys, names};
 use super::layer::Layer;
 
 /// One value that is in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effective {
-    /// `loop.NAME` or `agent.NAME`.
+    /// `loop.NAME`, `agent.NAME` or `account.NAME`.
     pub section: String,
     /// The key in it.
     pub key: String,
@@ -19,17 +21,31 @@ pub struct Effective {
     pub origin: String,
 }
 
-/// All values of a loop and of its agent, in the order of the reference.
-pub(super) fn effective(name: &str, values: &Layer, agent: Option<(&str, &Layer)>) -> Vec<Effective> {
+/// All values of a loop, of its agents and of their accounts, in the order of the reference.
+pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Effective> {
     let mut rows = section(&format!("loop.{name}"), values, &|key| match key.strip_prefix("guard.") {
         Some(inner) => (usize::MAX, position(names::<GuardKeys>(), inner)),
         None => (position(names::<LoopKeys>(), key), 0),
     });
-    if let Some((agent, values)) = agent {
-        let order = |key: &str| (position(names::<AgentKeys>(), key), 0);
-        rows.extend(section(&format!("agent.{agent}"), values, &order));
+    let named = agents.iter().filter_map(|a| Some((format!("agent.{}", a.spec.name), a.layer.as_ref()?)));
+    let accounts = agents.iter().filter_map(|a| Some((format!("account.{}", a.spec.account), a.account.as_ref()?)));
+    for (name, values) in named.chain(accounts) {
+        // The same agent under another account, or the same account again, is shown once.
+        if !rows.iter().any(|row| row.section == name) {
+            let names = if name.starts_with("agent.") { names::<AgentKeys>() } else { names::<AccountKeys>() };
+            rows.extend(section(&name, values, &|key| (position(names, key), 0)));
+        }
     }
+    rows.iter_mut().filter(|row| row.key == "set").for_each(|row| hide_secrets(&mut row.value));
     rows
+}
+
+/// What somebody wrote into `set` although it is a secret stays in the file.
+fn hide_secrets(value: &mut Value) {
+    let Value::Table(table) = value else { return };
+    for (_, value) in table.iter_mut().filter(|(_, value)| value.as_str().is_some_and(looks_secret)) {
+        *value = Value::from("[hidden: looks like a secret]");
+    }
 }
 
 fn section(section: &str, values: &Layer, order: &dyn Fn(&str) -> (usize, usize)) -> Vec<Effective> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::spec::{BucketSpec, Caps, GuardSpec, Integrate};
+use everloop_core::spec::{AgentKind, BucketSpec, Caps, GuardSpec, Integrate, Permission, Source, Variable};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -68,7 +68,7 @@ impl Project {
 
 fn moment() -> Moment {
     // 2026-11-15 21:00 UTC
-    Moment { now: Time(1_794_776_400_000), zone: TimeZone::UTC }
+    Moment { now: Time(1_794_776_400_000), zone: TimeZone::UTC, home: Some(PathBuf::from("/home/me")) }
 }
 
 #[test]
@@ -88,6 +88,9 @@ fn a_small_file_gives_a_loop_with_the_defaults_of_the_core() {
 #[test]
 fn every_key_reaches_the_loop() {
     let toml = r#"
+[account.work]
+env = { BOT_KEY = "MY_BOT_KEY" }
+
 [agent.bot]
 command = ["bot", "--prompt-file", "{prompt_file}"]
 pass_env = ["BOT_KEY"]
@@ -212,7 +215,7 @@ fn what_is_there_twice_is_refused() {
 }
 
 /// File, then what must be said about it, with its place.
-const REFUSED: [(&str, &str, &str); 22] = [
+const REFUSED: [(&str, &str, &str); 39] = [
     ("[loop.a]\nagent_cmd = \"x\"\nchecks = [\"true\"]", "loop `a` has no goal", ":1:7"),
     ("[loop.a]\ngoal = \"g\"\nagent_cmd = \"x\"", "loop `a` has no check", ":1:7"),
     ("[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]", "loop `a` has no agent", ":1:7"),
@@ -243,6 +246,23 @@ const REFUSED: [(&str, &str, &str); 22] = [
     ("[defaults]\nweight = 3", "unknown key `weight` in `[defaults]`", ":2:1"),
     ("[defaults.gaurd]\ngap = \"1s\"", "unknown key `gaurd` in `[defaults]`", ":1:11"),
     ("[loop.a]\nagent_cmd = \"sh -c 'x {prompt}'\"", "a prompt inside shell code would be executed", ":2:13"),
+    ("[loop.a]\nagent = \"claude\"\nagents = [\"codex\"]", "has both `agent` and `agents`", ":3:1"),
+    ("[loop.a]\nagents = \"codex\"", "expected a list of texts", ":2:10"),
+    ("[loop.a]\nagents = []", "`agents` is empty", ":2:1"),
+    ("[loop.a]\nagents = [\"codex\", \"codex\"]", "`codex` is there twice", ":2:1"),
+    ("[loop.a]\nagent = \"cluade\"", "there is no agent `cluade`", ":2:1"),
+    ("[loop.a]\nagent = \"claude@wrok\"\n[account.work]", "there is no account `wrok`", ":2:1"),
+    ("[agent.x]\ncommand = \"x\"\naccount = \"mine\"", "there is no account `mine`", ":3:1"),
+    ("[agent.x]\nkind = \"cloude\"", "expected one of `\"command\"`, `\"claude\"`", ":2:8"),
+    ("[agent.claude]\npermission = \"all\"", "expected one of `\"edits\"`, `\"full\"`", ":2:14"),
+    ("[agent.x]\ncommand = \"x\"\npermission = \"edits\"", "`permission` means nothing for agent `x`", ":3:1"),
+    ("[agent.claude]\nwire = \"messages\"", "`wire` means nothing for agent `claude`", ":2:1"),
+    ("[agent.claude]\ncommand = \"claude -p {prompt}\"", "everloop hands the prompt to `claude` by itself", ":2:1"),
+    ("[agent.tui]\nkind = \"pane\"", "`[agent.tui]` has no `pane`", ":1:8"),
+    ("[agent.api]\nkey_env = \"sk-ant-secret\"", "this is no name of a variable", ":2:1"),
+    ("[account.w]\nenv = { K = \"sk-ant-secret\" }", "what `K` is set to is no name of a variable", ":2:1"),
+    ("[account.w]\nfile = { K = \"keys/work\" }", "what `K` is read from is no whole path", ":2:1"),
+    ("[account.w]\nenv = { K = \"A\" }\nset = { K = \"b\" }", "account `w` sets `K` in two ways", ":3:1"),
 ];
 
 #[test]
@@ -328,7 +348,7 @@ fn bad_environment_and_flags_are_named() {
     error: `EVERLOOP_GAP`: `15` has no unit
     hint: write it like `15s` or `15m`
     "#);
-    let both = Flags { agent: Some("a".into()), agent_cmd: Some("b".into()), ..Flags::default() };
+    let both = Flags { agents: vec!["a".into()], agent_cmd: Some("b".into()), ..Flags::default() };
     assert!(Project::new(GOOD).flags(both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
 }
 
@@ -375,7 +395,7 @@ fn one_off_loops_need_no_file() {
     assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), Workspace::InPlace));
     insta::assert_snapshot!(one_off(Flags::default()).expect_err("nothing is there").to_string(), @r#"
     error: `GOAL`: loop `make-x` has no agent
-    hint: add `agent_cmd = "my-agent {prompt}"`, or pass `--agent-cmd 'my-agent {prompt}'`
+    hint: pass `--agent claude` (`everloop agents` lists what is there), or `--agent-cmd 'my-agent {prompt}'`
 
     error: `GOAL`: loop `make-x` has no check, so nothing could prove it reached
     hint: add `checks = ["cargo test"]`, or pass `--check 'cargo test'`
@@ -385,8 +405,8 @@ fn one_off_loops_need_no_file() {
 #[test]
 fn one_off_loops_see_the_agents_of_files() {
     let project = Project::new("[agent.p]\ncommand = \"p\"\nusd_per_turn = 0.5\n")
-        .user("[agent.u]\ncommand = \"u\"\n[agent.p]\ncommand = \"old\"\naccount = \"mine\"\n")
-        .flags(Flags { agent: Some("p".into()), checks: vec!["true".into()], ..Flags::default() });
+        .user("[agent.u]\ncommand = \"u\"\n[agent.p]\ncommand = \"old\"\naccount = \"mine\"\n[account.mine]\n")
+        .flags(Flags { agents: vec!["p".into()], checks: vec!["true".into()], ..Flags::default() });
     let config = project.load().expect("the files are good");
     assert_eq!(config.agents(), ["p", "u"]);
     let agent = config.one_off("g", &moment()).expect("the agent is known").agent;
@@ -439,4 +459,205 @@ fn the_nearest_file_and_the_users_folder_are_found() {
     let var = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
     assert_eq!(user_dir(var).as_deref(), Some(Path::new("/home/me/.config/everloop")));
     assert_eq!(user_dir(|_| Some("relative".to_owned())), None);
+}
+
+/// A loop that names its agents itself.
+fn loop_of(agents: &str, more: &str) -> ResolvedLoop {
+    Project::new(&format!("[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]\n{agents}\n{more}\n")).good()
+}
+
+#[test]
+fn known_agents_need_no_section() {
+    for kind in BUILT_IN {
+        let agent = loop_of(&format!("agent = \"{}\"", kind.label()), "").agent;
+        assert_eq!((agent.kind, agent.name.as_str(), agent.account.as_str()), (kind, kind.label(), "default"));
+        assert_eq!(agent.permission, Permission::Edits);
+        assert_eq!(agent, built_in(kind));
+    }
+    let claude = loop_of("agent = \"claude\"", "");
+    assert_eq!(claude.agent.argv, ["claude"]);
+    assert!(claude.agent.pass_env.contains(&"ANTHROPIC_API_KEY".to_owned()));
+    assert_eq!(claude.guard, GuardSpec::default());
+    assert_eq!(
+        loop_of("agent = \"api\"", "").agent.argv,
+        ["api", "--wire", "messages", "--key-env", "ANTHROPIC_API_KEY"]
+    );
+    assert_eq!(loop_of("agent = \"api\"", "").agent.pass_env, ["ANTHROPIC_API_KEY"]);
+}
+
+#[test]
+fn every_key_of_an_agent_reaches_it() {
+    let toml = r#"
+[agent.fast]
+kind = "claude"
+command = ["/opt/claude", "--add-dir", "/srv"]
+model = "haiku"
+permission = "full"
+allow = ["cargo test", "git status"]
+pass_env = ["PROXY"]
+api_base = "http://127.0.0.1:1"
+session_turns = 3
+[agent.mine]
+kind = "api"
+wire = "responses"
+key_env = "MY_KEY"
+[agent.tui]
+kind = "pane"
+pane = "dev:1"
+"#;
+    let fast = loop_of("agent = \"fast\"", toml).agent;
+    assert_eq!((fast.kind, fast.argv[0].as_str()), (AgentKind::Claude, "/opt/claude"));
+    assert_eq!((fast.model.as_deref(), fast.permission), (Some("haiku"), Permission::Full));
+    assert_eq!(fast.allow, ["cargo test", "git status"]);
+    assert_eq!((fast.api_base.as_deref(), fast.session_turns), (Some("http://127.0.0.1:1"), 3));
+    assert!(fast.pass_env.contains(&"PROXY".to_owned()) && fast.pass_env.contains(&"CLAUDE_CONFIG_DIR".to_owned()));
+    let mine = loop_of("agent = \"mine\"", toml).agent;
+    assert_eq!(mine.argv, ["api", "--wire", "responses", "--key-env", "MY_KEY"]);
+    assert_eq!(loop_of("agent = \"tui\"", toml).agent.argv, ["pane", "dev:1"]);
+}
+
+const ACCOUNTS: &str = r#"
+[account.work]
+env = { ANTHROPIC_API_KEY = "MY_WORK_KEY" }
+file = { OTHER_KEY = "~/.keys/work" }
+set = { CLAUDE_CONFIG_DIR = "~/.claude-work" }
+[account.own]
+env = { ANTHROPIC_API_KEY = "MY_OWN_KEY" }
+"#;
+
+#[test]
+fn an_account_replaces_the_login_of_the_machine() {
+    let resolved = loop_of("agents = [\"claude@work\", \"claude@own\", \"codex\"]", ACCOUNTS);
+    let of = |name: &str, source| Variable { name: name.to_owned(), source };
+    let work = &resolved.agent;
+    assert_eq!((work.name.as_str(), work.account.as_str()), ("claude", "work"));
+    assert_eq!(
+        work.env,
+        [
+            of("ANTHROPIC_API_KEY", Source::Env("MY_WORK_KEY".to_owned())),
+            of("OTHER_KEY", Source::File("/home/me/.keys/work".to_owned())),
+            of("CLAUDE_CONFIG_DIR", Source::Plain("/home/me/.claude-work".to_owned())),
+        ]
+    );
+    assert_eq!(work.pass_env, Vec::<String>::new(), "nothing of another login");
+    let others: Vec<(&str, &str)> = resolved.others.iter().map(|a| (a.name.as_str(), a.account.as_str())).collect();
+    assert_eq!(others, [("claude", "own"), ("codex", "default")]);
+    assert!(resolved.others[1].pass_env.contains(&"CODEX_HOME".to_owned()) && resolved.others[1].env.is_empty());
+    let spec = resolved.spec(everloop_core::spec::WorkspaceMode::InPlace);
+    assert_eq!(spec.others, resolved.others);
+    assert_eq!(resolved.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn the_account_of_an_agent_holds_unless_the_loop_names_another() {
+    let agent = "[agent.bot]\ncommand = \"bot\"\naccount = \"work\"\npass_env = [\"EXTRA\"]\n";
+    let bot = loop_of("agent = \"bot\"", &format!("{agent}{ACCOUNTS}")).agent;
+    assert_eq!((bot.account.as_str(), bot.env.len(), bot.pass_env), ("work", 3, vec!["EXTRA".to_owned()]));
+    let bot = loop_of("agent = \"bot@own\"", &format!("{agent}{ACCOUNTS}")).agent;
+    assert_eq!((bot.account.as_str(), bot.env.len()), ("own", 1));
+    let bot = loop_of("agent = \"bot@default\"", &format!("{agent}{ACCOUNTS}")).agent;
+    assert_eq!((bot.account.as_str(), bot.env.len()), ("default", 0));
+}
+
+#[test]
+fn what_the_loop_says_about_its_agents_wins() {
+    let loop_keys =
+        "agents = [\"claude\", \"codex\", \"x\"]\nmodel = \"big\"\npermission = \"full\"\nallow = [\"make\"]";
+    let more = "[agent.x]\ncommand = \"x\"\n[agent.codex]\nmodel = \"small\"\nallow = [\"ls\"]\n";
+    let resolved = loop_of(loop_keys, more);
+    let seen: Vec<_> = resolved.agents().map(|a| (a.model.as_deref(), a.permission, a.allow.len())).collect();
+    let expected =
+        [(Some("big"), Permission::Full, 1), (Some("small"), Permission::Full, 1), (None, Permission::Edits, 0)];
+    assert_eq!(seen, expected);
+    assert_eq!(
+        resolved.warnings,
+        [
+            "`permission` has no effect on agent `x`: it runs as it is",
+            "`allow` has no effect on agent `x`: it runs as it is"
+        ]
+    );
+}
+
+#[test]
+fn flags_and_environment_name_agents_in_order() {
+    let project = Project::new(&format!("{GOOD}{ACCOUNTS}"));
+    let agents = vec!["claude@work".to_owned(), "codex".to_owned()];
+    let flags = Flags {
+        agents,
+        model: Some("m".into()),
+        permission: Some("full".into()),
+        allow: vec!["make test".into(), "ls".into()],
+        ..Flags::default()
+    };
+    let resolved = project.flags(flags).good();
+    assert_eq!((resolved.agent.account.as_str(), resolved.others[0].name.as_str()), ("work", "codex"));
+    assert_eq!(resolved.agent.model.as_deref(), Some("m"));
+    assert_eq!((resolved.agent.permission, resolved.agent.allow.len()), (Permission::Full, 2));
+    let origin = |key: &str| resolved.values.iter().find(|row| row.key == key).map(|row| row.origin.clone());
+    assert_eq!(origin("agents").as_deref(), Some("--agent"));
+    assert_eq!(origin("agent_cmd"), None, "an upper layer says it in another way");
+    let env = Project::new(&format!("{GOOD}{ACCOUNTS}"))
+        .env("EVERLOOP_AGENTS", "codex, claude@own")
+        .env("EVERLOOP_MODEL", "4");
+    let resolved = env.good();
+    assert_eq!((resolved.agent.name.as_str(), resolved.others[0].account.as_str()), ("codex", "own"));
+    assert_eq!(resolved.agent.model.as_deref(), Some("4"));
+    let both = Flags { agents: vec!["a".into(), "b".into()], agent_cmd: Some("b".into()), ..Flags::default() };
+    assert!(Project::new(GOOD).flags(both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
+}
+
+#[test]
+fn what_an_agent_lacks_may_stand_in_the_other_file() {
+    let project = Project::new(
+        "[agent.fast]\nmodel = \"haiku\"\n[loop.a]\ngoal = \"g\"\nagent = \"fast\"\nchecks = [\"true\"]\n",
+    )
+    .user("[agent.fast]\nkind = \"claude\"\n");
+    let agent = project.good().agent;
+    assert_eq!((agent.kind, agent.model.as_deref()), (AgentKind::Claude, Some("haiku")));
+    let alone = Project::new("[agent.fast]\nmodel = \"haiku\"\n");
+    assert!(alone.wrong().contains("`[agent.fast]` has no `command`"), "{}", alone.wrong());
+}
+
+#[test]
+fn secrets_in_the_wrong_place_are_neither_kept_nor_shown() {
+    let wrong = Project::new("[agent.api]\nkey_env = \"sk-ant-canary\"\n").wrong();
+    assert!(!wrong.contains("canary"), "{wrong}");
+    let wrong = Project::new("[account.w]\nenv = { K = \"sk-ant-canary\" }\n").wrong();
+    insta::assert_snapshot!(wrong, @r"
+    error: wrong value for `env`: what `K` is set to is no name of a variable
+     --> everloop.toml:2:1
+      |
+    2 | env = …
+      | ^^^
+    hint: write the name of the variable of your environment that holds it, never the secret itself
+    ");
+    let resolved = loop_of("agent = \"claude@w\"", "[account.w]\nset = { K = \"sk-ant-canary\" }\n");
+    assert_eq!(resolved.warnings.len(), 1);
+    assert!(resolved.warnings[0].contains("`K` in `set` looks like a secret"), "{:?}", resolved.warnings);
+    assert!(!render(&resolved.values, WithOrigin::Yes).contains("sk-ant-canary"));
+}
+
+#[test]
+fn agents_and_accounts_are_shown_and_can_be_read_again() {
+    let agents = "agents = [\"claude@work\", \"codex\"]";
+    let first = loop_of(agents, ACCOUNTS);
+    let shown = render(&first.values, WithOrigin::No);
+    let second = Project::new(&shown).good();
+    assert_eq!((&first.agent, &first.others), (&second.agent, &second.others), "{shown}");
+    let mine: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("[agent")).collect();
+    insta::assert_snapshot!(mine.join("\n"));
+}
+
+#[test]
+fn budgets_that_a_cli_reports_itself_are_not_warned_about() {
+    let budget = "max_usd = 1\nmax_tokens = 5\n";
+    assert_eq!(loop_of("agent = \"claude\"", budget).warnings, Vec::<String>::new());
+    let codex = loop_of("agent = \"codex\"", budget).warnings;
+    assert!(codex.len() == 1 && codex[0].contains("`max_usd`"), "{codex:?}");
+    let cheap = "[agent.c]\ncommand = \"c\"\ncheap = true\n";
+    assert_eq!(
+        loop_of("agents = [\"c\", \"claude\"]", cheap).guard,
+        GuardSpec::default(),
+        "only all cheap ones are cheap"
+    );
 }

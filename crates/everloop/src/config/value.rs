@@ -3,8 +3,10 @@
 //! A value that does not fit answers `what is wrong; what to write instead`: the reader makes a hint of the second part.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use everloop_core::spec::{self, AgentKind};
 use everloop_core::time::{Time, human, parse_duration};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -66,6 +68,39 @@ pub struct Deadline(pub Option<String>);
 /// An argument vector, written as a list or as one text that is split into words like a shell does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command(pub Vec<String>);
+
+/// How an agent is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub AgentKind);
+
+/// What an agent may do without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission(pub spec::Permission);
+
+/// Which API everloop's own agent speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// Anthropic's.
+    Messages,
+    /// OpenAI's.
+    Responses,
+}
+
+/// The name of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(pub String);
+
+/// Variables, each with the name of another variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(pub BTreeMap<String, String>);
+
+/// Variables, each with a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files(pub BTreeMap<String, String>);
+
+/// Variables, each with a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plain(pub BTreeMap<String, String>);
 
 impl Deadline {
     /// The point in time; a time without zone is taken in `zone`.
@@ -277,15 +312,85 @@ kind!(Command, { "anyOf": [
     }
 });
 
+kind!(Kind, { "anyOf": [
+    { "const": "command" }, { "const": "claude" }, { "const": "codex" }, { "const": "gemini" }, { "const": "opencode" },
+    { "const": "api" }, { "const": "pane" }
+] }, |value| pick(value, &AgentKind::ALL.map(|kind| (kind.label(), Kind(kind)))));
+
+kind!(Permission, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |value| {
+    pick(value, &[("edits", Permission(spec::Permission::Edits)), ("full", Permission(spec::Permission::Full))])
+});
+
+kind!(Wire, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {
+    pick(value, &[("messages", Wire::Messages), ("responses", Wire::Responses)])
+});
+
+kind!(Name, { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }, |value| {
+    let name = value.as_str().filter(|name| is_variable(name));
+    let how = "write the name of the variable that holds the key, never the key itself";
+    name.map(|name| Name(name.to_owned())).ok_or_else(|| format!("this is no name of a variable; {how}"))
+});
+
+kind!(Names, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" } }, |value| {
+    variables(value, |name, text| {
+        let how = "write the name of the variable of your environment that holds it, never the secret itself";
+        is_variable(text).then_some(()).ok_or_else(|| format!("what `{name}` is set to is no name of a variable; {how}"))
+    })
+    .map(Names)
+});
+
+kind!(Files, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^(/|~/)" } }, |value| {
+    variables(value, |name, text| {
+        let whole = text.starts_with('/') || text.starts_with("~/");
+        let how = "let it begin with `/` or `~/`";
+        whole.then_some(()).ok_or_else(|| format!("what `{name}` is read from is no whole path; {how}"))
+    })
+    .map(Files)
+});
+
+kind!(Plain, { "type": "object", "additionalProperties": { "type": "string" } }, |value| {
+    variables(value, |_, _| Ok(())).map(Plain)
+});
+
+/// Variables by name, each with a text that passes `check`. Their texts may be secrets by mistake: no message shows one.
+fn variables(
+    value: &Value,
+    check: impl Fn(&str, &str) -> Result<(), String>,
+) -> Result<BTreeMap<String, String>, String> {
+    let Value::Table(table) = value else {
+        return Err("expected variables; write them like `{ NAME = \"…\" }`".to_owned());
+    };
+    let mut found = BTreeMap::new();
+    for (name, value) in table {
+        if !is_variable(name) || name.starts_with("EVERLOOP_") {
+            let why = if is_variable(name) { "belongs to everloop" } else { "is no name of a variable" };
+            return Err(format!("`{name}` {why}; use letters, digits and `_`, not beginning with `EVERLOOP_`"));
+        }
+        let Value::String(text) = value else { return Err(format!("`{name}` is no text; put quotes around it")) };
+        check(name, text)?;
+        found.insert(name.clone(), text.clone());
+    }
+    Ok(found)
+}
+
+/// Whether an environment could have a variable of this name.
+pub fn is_variable(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(plain) && name.starts_with(|c: char| !c.is_ascii_digit())
+}
+
 /// Reads one of a few words.
 pub fn choose<'de, T: Copy, D: Deserializer<'de>>(deserializer: D, options: &[(&str, T)]) -> Result<T, D::Error> {
-    let value = Value::deserialize(deserializer)?;
+    pick(&Value::deserialize(deserializer)?, options).map_err(D::Error::custom)
+}
+
+fn pick<T: Copy>(value: &Value, options: &[(&str, T)]) -> Result<T, String> {
     let chosen = options.iter().find(|(word, _)| value.as_str() == Some(word));
     chosen.map(|(_, choice)| *choice).ok_or_else(|| {
         let words: Vec<String> = options.iter().map(|(word, _)| format!("`\"{word}\"`")).collect();
         let near = nearest(value.as_str().unwrap_or(""), options.iter().map(|(word, _)| *word));
         let hint = near.map_or(String::new(), |word| format!("; did you mean `\"{word}\"`?"));
-        D::Error::custom(format!("{}{hint}", unfit(&format!("one of {}", words.join(", ")), &value)))
+        format!("{}{hint}", unfit(&format!("one of {}", words.join(", ")), value))
     })
 }
 

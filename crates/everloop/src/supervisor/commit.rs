@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use everloop_core::action::Input;
 use everloop_core::decide::{Context, Decision, decide};
-use everloop_core::guard::permit::Request;
-use everloop_core::guard::{Guards, Spend};
+use everloop_core::guard::Guards;
+use everloop_core::guard::permit::concerned;
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
@@ -84,16 +84,8 @@ impl Supervisor {
     }
 
     fn guards_for(&self, state: &LoopState) -> Result<Guards, Failure> {
-        let request = Request {
-            owner: &state.id,
-            account: &state.spec.agent.account,
-            node: &self.node,
-            spec: &state.spec.guard,
-            reserve: Spend::default(),
-            noops: 0,
-        };
         let mut guards = Guards::new();
-        for scope in request.scopes() {
+        for scope in concerned(state, &self.node) {
             guards.insert(scope.clone(), self.ledger.guard(&scope)?);
         }
         Ok(guards)

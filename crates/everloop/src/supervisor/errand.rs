@@ -5,7 +5,9 @@ use everloop_agents::workspace::{Options, Workspace};
 use everloop_core::action::{Action, Input};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
+use tokio::sync::watch;
 
+use super::stream::Sighting;
 use crate::error::Failure;
 use crate::home::Home;
 
@@ -17,6 +19,8 @@ pub(super) struct Errand {
     pub workspace: Option<Workspace>,
     /// The task's title, for the commit.
     pub title: String,
+    /// Where signs of life of a turn's stream are shown.
+    pub pulse: watch::Sender<Sighting>,
     pub now: Time,
 }
 

@@ -8,11 +8,14 @@ use everloop_core::action::Input;
 use everloop_core::evidence::Sample;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::op::Op;
+use everloop_core::phase::Pulse;
 use everloop_core::state::{Phase, Stage};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
+use tokio::sync::watch;
 
 use super::commit::LEASE;
+use super::stream::Sighting;
 use super::{Supervisor, Watcher};
 use crate::error::Failure;
 
@@ -34,12 +37,34 @@ pub struct Life {
     looked: Time,
     renewed: Time,
     stopping: Option<Time>,
+    /// What its stream shows.
+    stream: Option<watch::Receiver<Sighting>>,
+    /// Time that the machine slept through since the stream last moved.
+    slept: Duration,
+    quiet: Duration,
 }
 
 impl Life {
     /// A turn that begins now, or is found now.
     pub fn new(turn: TurnId, started: Time, now: Time) -> Self {
-        Self { turn, started, seen: job::Evidence::default(), changed: now, looked: now, renewed: now, stopping: None }
+        Self {
+            turn,
+            started,
+            seen: job::Evidence::default(),
+            changed: now,
+            looked: now,
+            renewed: now,
+            stopping: None,
+            stream: None,
+            slept: Duration::ZERO,
+            quiet: Duration::ZERO,
+        }
+    }
+
+    /// Whoever waits for the turn shows its stream here.
+    pub fn seeing(mut self, stream: watch::Receiver<Sighting>) -> Self {
+        self.stream = Some(stream);
+        self
     }
 
     /// When to look next.
@@ -69,7 +94,18 @@ impl Life {
             self.seen = seen;
             self.changed = now;
         }
-        Sample { running: now.since(self.started), silent: self.silent(now), timer_late: Duration::ZERO }
+        let pulse = self.pulse(now, late);
+        Sample { running: now.since(self.started), silent: self.silent(now), timer_late: Duration::ZERO, pulse }
+    }
+
+    /// What the stream shows, without the time that the machine slept through.
+    fn pulse(&mut self, now: Time, late: Duration) -> Option<Pulse> {
+        let (mut pulse, at) = (*self.stream.as_ref()?.borrow())?;
+        let quiet = pulse.quiet + now.since(at);
+        self.slept = if quiet < self.quiet { Duration::ZERO } else { self.slept + late };
+        self.quiet = quiet;
+        pulse.quiet = quiet.saturating_sub(self.slept);
+        Some(pulse)
     }
 }
 

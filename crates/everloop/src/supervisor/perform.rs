@@ -6,9 +6,11 @@ use everloop_core::event::StopCause;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::state::{LoopState, Phase, Stage};
 use everloop_store::Ledger;
+use tokio::sync::watch;
 
 use super::errand::Errand;
 use super::life::Life;
+use super::stream::{Follow, agent_of};
 use super::{Answer, Supervisor, prompt};
 
 impl Supervisor {
@@ -17,10 +19,7 @@ impl Supervisor {
             Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
             // The ticket is in the ledger; whoever watches is shown the event.
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
-            Action::Spawn { .. } | Action::Adopt { .. } => {
-                self.watch_life(id);
-                self.send_out(id, action);
-            }
+            Action::Spawn { .. } | Action::Adopt { .. } => self.send_out(id, action),
             Action::Baseline | Action::Judge { .. } | Action::Integrate { .. } | Action::Cleanup => {
                 self.send_out(id, action);
             }
@@ -39,28 +38,24 @@ impl Supervisor {
         }
     }
 
-    fn watch_life(&mut self, id: &LoopId) {
-        let now = self.clock.now();
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        if let Phase::Turn(turn) = &slot.state.phase {
-            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, now));
-        }
-    }
-
     /// Runs an action on its own; the answer comes back through the channel.
     fn send_out(&mut self, id: &LoopId, action: Action) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let state = slot.state.clone();
         let workspace = slot.workspace.take();
         slot.errands += 1;
+        let (pulse, seen) = watch::channel(None);
+        if let (Action::Spawn { .. } | Action::Adopt { .. }, Phase::Turn(turn)) = (&action, &state.phase) {
+            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
+        }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
             Action::Spawn { .. } => prompt::render(&state, task.as_ref(), self.clock.now()),
             _ => Ok(String::new()),
         };
         let title = task.map_or_else(String::new, |t| t.task.title);
-        let errand =
-            Errand { home: self.home.clone(), shim: self.shim.clone(), state, workspace, title, now: self.clock.now() };
+        let now = self.clock.now();
+        let errand = Errand { home: self.home.clone(), shim: self.shim.clone(), state, workspace, title, pulse, now };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {
@@ -78,7 +73,11 @@ impl Supervisor {
         }
         match job::inspect(&self.home.turn(&turn.id)) {
             Ok(job::Found::Alive { .. }) => Found::Alive,
-            Ok(job::Found::Exited(exit)) => Found::Exited(exit),
+            Ok(job::Found::Exited(mut exit)) => {
+                let dir = self.home.turn(&turn.id);
+                Follow::new(dir, agent_of(state, turn), turn, Vec::new()).finish(&mut exit);
+                Found::Exited(exit)
+            }
             Ok(job::Found::Gone) => Found::Gone,
             Err(e) => {
                 tracing::warn!(turn = %turn.id, error = %e, "the turn's folder cannot be read; it is taken as lost");

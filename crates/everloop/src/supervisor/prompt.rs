@@ -1,5 +1,7 @@
 //! The text of a turn's prompt, made from the core's model by a template. Output of others is quoted as data.
 
+use std::sync::LazyLock;
+
 use everloop_core::op::TaskRow;
 use everloop_core::prompt::prompt;
 use everloop_core::state::LoopState;
@@ -10,17 +12,25 @@ use minijinja::{Environment, UndefinedBehavior, context};
 use crate::error::Failure;
 
 const TEMPLATE: &str = include_str!("prompt.md.j2");
+const NAME: &str = "prompt";
 /// One argument of a command may not be longer than 128 KiB on Linux; a prompt stays well below.
 const CAP: usize = 100_000;
 
-/// The prompt for the turn that the state says is next or under way.
-pub fn render(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Result<String, Failure> {
+/// Compiled once: that takes longer than to render it.
+static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.add_filter("fenced", fenced);
+    env.add_template(NAME, TEMPLATE).expect("the template is part of this binary, and the tests render it");
+    env
+});
+
+/// The prompt for the turn that the state says is next or under way.
+pub fn render(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Result<String, Failure> {
     let model = prompt(state, task, now);
-    let text = env
-        .render_str(TEMPLATE, context! { p => Value::from(Serde(&model)) })
+    let text = TEMPLATES
+        .get_template(NAME)
+        .and_then(|template| template.render(context! { p => Value::from(Serde(&model)) }))
         .map_err(|e| Failure::failed("cannot make the prompt").because(&e))?;
     Ok(cap(text))
 }

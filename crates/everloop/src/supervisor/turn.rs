@@ -1,19 +1,29 @@
 //! A turn's process: prepare the workspace, write the job, start it, wait for it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use everloop_agents::agent::{self, Invocation, Order};
 use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, Ended, Running, Spec};
 use everloop_agents::workspace::{Dropped, Effort, Side};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{Fence, TaskId, TurnId};
+use everloop_core::spec::AgentSpec;
+use everloop_core::state::{LoopState, Phase};
+use tokio::time::sleep;
 
+use super::account;
 use super::errand::{Errand, full_text};
+use super::stream::{Follow, agent_of};
 use crate::error::Failure;
 
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;
+/// An agent's stream is looked at this often.
+const LOOK: Duration = Duration::from_secs(2);
 
 impl Errand {
     /// Starts the agent and waits for its end.
@@ -23,7 +33,7 @@ impl Errand {
             Err(e) => Err(e),
         };
         match started {
-            Ok(running) => wait(turn, running).await,
+            Ok((running, follow)) => self.wait(turn, running, follow).await,
             Err(why) => {
                 let exit = Exit { spawn_error: Some(why), started_at: self.now, ended_at: self.now, ..Exit::default() };
                 Input::Exited { turn: turn.clone(), exit }
@@ -34,7 +44,10 @@ impl Errand {
     /// Waits for a turn that outlived its supervisor.
     pub(super) async fn adopt(&mut self, turn: &TurnId) -> Input {
         match job::adopt(&self.home.turn(turn)).await {
-            Ok(running) => wait(turn, running).await,
+            Ok(running) => {
+                let follow = self.follow_again();
+                self.wait(turn, running, follow).await
+            }
             Err(e) => {
                 tracing::warn!(%turn, error = %e, "the turn could not be adopted");
                 Input::Vanished { turn: turn.clone() }
@@ -42,8 +55,47 @@ impl Errand {
         }
     }
 
-    async fn start(&mut self, turn: &TurnId, task: &TaskId, mut prompt: String) -> Result<Running, String> {
-        let dir = self.home.turn(turn);
+    /// Waits for a turn's end and looks at its stream now and then.
+    async fn wait(&mut self, turn: &TurnId, mut running: Running, mut follow: Option<Follow>) -> Input {
+        let ended = loop {
+            tokio::select! {
+                ended = running.wait() => break ended,
+                () = sleep(LOOK) => {}
+            }
+            if let Some(stream) = follow.take() {
+                follow = stream.catch_up().await;
+            }
+            // Whoever asks for signs of life is gone only when the supervisor is.
+            self.pulse.send_replace(follow.as_ref().and_then(Follow::sighting));
+        };
+        match ended {
+            Ok(Ended::Exited(exit)) => Input::Exited { turn: turn.clone(), exit: with_report(exit, follow).await },
+            Ok(Ended::Gone) => Input::Vanished { turn: turn.clone() },
+            Err(e) => {
+                tracing::warn!(%turn, error = %e, "lost sight of the turn");
+                Input::Vanished { turn: turn.clone() }
+            }
+        }
+    }
+
+    /// The stream of a turn that somebody else started.
+    fn follow_again(&self) -> Option<Follow> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        let agent = agent_of(&self.state, turn);
+        let env = account::environment(agent).map(Environment::into_vars).unwrap_or_default();
+        Some(Follow::new(self.home.turn(&turn.id), agent, turn, texts(&env)))
+    }
+
+    async fn start(
+        &mut self,
+        id: &TurnId,
+        task: &TaskId,
+        mut prompt: String,
+    ) -> Result<(Running, Option<Follow>), String> {
+        let Phase::Turn(turn) = self.state.phase.clone() else { return Err("the turn is over".to_owned()) };
+        let agent = agent_of(&self.state, &turn).clone();
+        let account = account::environment(&agent)?;
+        let dir = self.home.turn(id);
         self.home.make(&dir).map_err(|f| f.message)?;
         self.rescue().await;
         let work = self.state.work.clone();
@@ -51,7 +103,7 @@ impl Errand {
         if let Some(work) = &work {
             workspace.set_work(work).await.map_err(|e| full_text(&e))?;
         }
-        let base = workspace.prepare_turn(turn, work.as_deref()).await.map_err(|e| full_text(&e))?;
+        let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
         if let Some(dropped) = &base.dropped {
             prompt.push_str(&set_aside(dropped));
         }
@@ -59,29 +111,41 @@ impl Errand {
         self.set_up(Side::Turn, cwd).await?;
         let prompt_file = dir.join("prompt.md");
         write_private(&prompt_file, &prompt).map_err(|e| format!("cannot write the prompt: {e}"))?;
-        let spec = self.job_spec(&prompt, &prompt_file).await?;
+        let order = Order {
+            agent: &agent,
+            prompt: &prompt,
+            prompt_file: &prompt_file,
+            resume: turn.resume.as_deref(),
+            left_microusd: left(&self.state),
+            ours: &self.shim.exe,
+            state_dir: self.home.root(),
+        };
+        let invocation = agent::invocation(&order);
+        let spec = self.job_spec(&agent, &invocation).await?;
         job::prepare(&dir, &spec).map_err(|e| full_text(&e))?;
-        let agent = &self.state.spec.agent;
-        let env = Environment::from_ours(&agent.pass_env)
+        let mut env = account;
+        for (name, value) in invocation.env {
+            env = env.with(name, value);
+        }
+        let env = env
             .with("EVERLOOP_LOOP", self.state.id.as_str())
             .with("EVERLOOP_TASK", task.as_str())
-            .with("EVERLOOP_TURN", turn.as_str())
+            .with("EVERLOOP_TURN", id.as_str())
             .with("EVERLOOP_PROMPT_FILE", &prompt_file)
             .into_vars();
+        let follow = Follow::new(dir.clone(), &agent, &turn, texts(&env));
+        let running = job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))?;
+        // While the agent is at work already, and so nobody waits for it.
         self.prune();
-        job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))
+        Ok((running, Some(follow)))
     }
 
-    async fn job_spec(&mut self, prompt: &str, prompt_file: &Path) -> Result<Spec, String> {
-        let agent = self.state.spec.agent.clone();
+    async fn job_spec(&mut self, agent: &AgentSpec, invocation: &Invocation) -> Result<Spec, String> {
         let cwd = self.workspace().await?.turn_dir();
-        let file = prompt_file.display().to_string();
-        let by_argument = agent.argv.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
-        let argv = agent.argv.iter().map(|a| a.replace("{prompt_file}", &file).replace("{prompt}", prompt)).collect();
-        let mut spec = Spec::new(argv, cwd);
-        spec.stdin = (!by_argument).then(|| prompt_file.to_owned());
+        let mut spec = Spec::new(invocation.argv.clone(), cwd);
+        spec.stdin.clone_from(&invocation.stdin);
         spec.wall = self.state.spec.guard.turn_wall;
-        spec.secrets = agent.pass_env;
+        spec.secrets = account::secrets(agent);
         Ok(spec)
     }
 
@@ -95,7 +159,7 @@ impl Errand {
         let argv = ["sh", "-c", &command].map(str::to_owned).to_vec();
         let mut spec = Spec::new(argv, cwd);
         spec.wall = self.state.spec.guard.turn_wall;
-        spec.secrets.clone_from(&self.state.spec.agent.pass_env);
+        spec.secrets = account::secrets(&self.state.spec.agent);
         let env = Environment::from_ours(&self.state.spec.agent.pass_env).into_vars();
         let exit = run_once(&self.shim, &dir, &spec, env).await?;
         if !exit.ok() {
@@ -152,15 +216,26 @@ fn set_aside(dropped: &Dropped) -> String {
     )
 }
 
-async fn wait(turn: &TurnId, mut running: Running) -> Input {
-    match running.wait().await {
-        Ok(Ended::Exited(exit)) => Input::Exited { turn: turn.clone(), exit },
-        Ok(Ended::Gone) => Input::Vanished { turn: turn.clone() },
-        Err(e) => {
-            tracing::warn!(%turn, error = %e, "lost sight of the turn");
-            Input::Vanished { turn: turn.clone() }
-        }
-    }
+/// The record of a turn with what its stream said.
+pub(super) async fn with_report(exit: Exit, follow: Option<Follow>) -> Exit {
+    let Some(follow) = follow else { return exit };
+    let mut full = exit.clone();
+    let read = move || {
+        follow.finish(&mut full);
+        full
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or(exit)
+}
+
+/// What the loop may still spend, where it may not spend everything.
+fn left(state: &LoopState) -> Option<u64> {
+    state.spec.guard.budget.microusd.map(|all| all.saturating_sub(state.spent.microusd))
+}
+
+/// The variables that are plain text; the others say nothing about where a CLI keeps its files.
+fn texts(env: &[(OsString, OsString)]) -> Vec<(String, String)> {
+    let text = |(name, value): &(OsString, OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
+    env.iter().filter_map(text).collect()
 }
 
 /// Runs a job to its end in a folder that is used again and again.

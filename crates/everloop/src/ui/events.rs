@@ -35,9 +35,20 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
             let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
             format!("waits: {}", sentence.trim_end_matches('.'))
         }
-        Event::TurnStarted { turn, number, permit, .. } => {
+        Event::TurnStarted { turn, number, permit, resume, .. } => {
             let trial = if permit.canary.is_some() { ", a trial during a freeze" } else { "" };
-            format!("turn {number} started ({turn}{trial})")
+            let goes_on = if resume.is_some() { ", the same conversation" } else { "" };
+            format!("turn {number} started ({turn}{goes_on}{trial})")
+        }
+        Event::AgentSwitched { from, to, reason } if reason.rule == "agent.preferred" => {
+            format!("goes back from {from} to {to}, which is free again")
+        }
+        Event::AgentSwitched { from, to, reason } => {
+            let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
+            format!("switches from {from} to {to}: {}", sentence.trim_end_matches('.'))
+        }
+        Event::Limited { scope, limit, until: end, .. } => {
+            format!("{scope} is limited until {} ({}: {})", until(end), limit.class, limit.text)
         }
         Event::TurnExited { turn, exit } => format!("turn {turn}: {}", exited(exit)),
         Event::TurnJudged { turn, judgement } => format!("turn {turn}: {}", judged(judgement)),
@@ -104,6 +115,7 @@ pub(super) fn amounts_to(outcome: &Outcome) -> String {
         Outcome::AgentFailed { why, kept: true } => format!("agent failed ({why}), its partial work is kept"),
         Outcome::AgentFailed { why, kept: false } => format!("agent failed ({why})"),
         Outcome::TaskFailed { why } => format!("task failed ({why})"),
+        Outcome::Limited { class, .. } => format!("limited ({}), it goes on later", class.describe()),
         plain @ (Outcome::Reached
         | Outcome::Progress
         | Outcome::NotYet
@@ -188,7 +200,16 @@ mod tests {
             Event::LoopCreated { name: "tests".into(), spec: Box::new(spec()) },
             Event::Baselined { board: half, work: None },
             Event::Waiting { reason },
-            Event::TurnStarted { turn: turn(), task: TaskId::new("k3f9-3"), fence: Fence(1), number: 3, permit },
+            Event::TurnStarted {
+                turn: turn(),
+                task: TaskId::new("k3f9-3"),
+                fence: Fence(1),
+                number: 3,
+                permit,
+                agent: String::new(),
+                account: String::new(),
+                resume: None,
+            },
             Event::TurnExited { turn: turn(), exit },
             Event::TurnJudged { turn: turn(), judgement },
             Event::TurnEnded { turn: turn(), outcome: Outcome::Progress, settled, work: None, integrated: landed },

@@ -51,7 +51,9 @@ pub fn spec() -> LoopSpec {
             account: "default".to_owned(),
             turn_microusd: 100_000,
             turn_tokens: 0,
+            ..AgentSpec::default()
         },
+        others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: "/home/me/project".to_owned(),
             mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
@@ -81,6 +83,10 @@ pub fn turn(number: u32) -> Turn {
         judgement: None,
         returned: 0,
         told: 0,
+        agent: "my-agent".to_owned(),
+        account: "default".to_owned(),
+        resume: None,
+        used: None,
     }
 }
 

@@ -90,6 +90,7 @@ fn turns(state: &LoopState) -> String {
         (tally.agent_failed, "failure of the agent", "failures of the agent"),
         (tally.task_failed, "failed turn", "failed turns"),
         (tally.interrupted, "interrupted turn (not counted)", "interrupted turns (not counted)"),
+        (tally.limited, "turn cut off by a limit (not counted)", "turns cut off by a limit (not counted)"),
         (tally.lost, "lost turn (not counted)", "lost turns (not counted)"),
     ];
     let words = kinds.iter().filter(|(n, _, _)| *n > 0);
@@ -132,6 +133,7 @@ fn set_aside(state: &LoopState, page: &mut Page) {
         | Outcome::Regressed { .. }
         | Outcome::AgentFailed { .. }
         | Outcome::TaskFailed { .. }
+        | Outcome::Limited { .. }
         | Outcome::Interrupted
         | Outcome::Lost => attempt.pin.is_some(),
     };

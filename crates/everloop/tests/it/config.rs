@@ -63,3 +63,28 @@ fn a_changed_file_is_put_in_force_and_a_wrong_one_changes_nothing() {
     run.wait().ok();
     env.run(&["replay"]).ok();
 }
+
+#[test]
+fn agents_and_accounts_are_checked_and_shown_with_their_origin() {
+    let env = Env::new();
+    let toml = "[account.work]\nenv = { ANTHROPIC_API_KEY = \"MY_WORK_KEY\" }\n\
+        [loop.a]\ngoal = \"g\"\nchecks = [\"true\"]\nagents = [\"claude@work\", \"codex\"]\npermission = \"full\"\n";
+    env.write("everloop.toml", toml);
+    let shown = env.run(&["config", "show", "--origin"]).ok().stdout;
+    assert!(
+        shown.contains("[account.work]") && shown.contains("env = { ANTHROPIC_API_KEY = \"MY_WORK_KEY\" }"),
+        "{shown}"
+    );
+    assert!(shown.contains("# built-in for codex"), "{shown}");
+    assert!(
+        shown.lines().any(|l| l.starts_with("permission = \"full\"") && l.ends_with("# everloop.toml:7")),
+        "{shown}"
+    );
+    env.write("everloop.toml", &toml.replace("claude@work", "claude@wrok"));
+    let bad = env.run(&["config", "check"]).exits(7).stderr;
+    assert!(bad.contains("there is no account `wrok`") && bad.contains("everloop.toml:6:1"), "{bad}");
+    assert!(bad.contains("hint: did you mean `work`?"), "{bad}");
+    env.write("everloop.toml", &toml.replace("permission", "permision"));
+    let bad = env.run(&["config", "check"]).exits(7).stderr;
+    assert!(bad.contains("unknown key `permision`") && bad.contains("did you mean `permission`?"), "{bad}");
+}

@@ -1,5 +1,6 @@
 //! The binary as a user meets it: one file per verb, and `tidy` for the tree itself. `env` is the world of a test.
 
+mod agents;
 mod config;
 mod demo;
 mod doctor;
@@ -9,12 +10,15 @@ mod hostile;
 mod init;
 mod kill;
 mod logs;
+mod pane;
 mod readme;
 mod replay;
 mod run;
+mod secrets;
 mod show;
 mod status;
 mod storm;
 mod task;
 mod tidy;
 mod untouched;
+mod usage;

@@ -35,7 +35,9 @@ fn spec() -> LoopSpec {
             account: "main".into(),
             turn_microusd: 250_000,
             turn_tokens: 100_000,
+            ..AgentSpec::default()
         },
+        others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: "/home/me/it's".into(),
             mode: WorkspaceMode::Git { target: "refs/heads/main".into() },

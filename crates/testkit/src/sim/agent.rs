@@ -1,9 +1,16 @@
 //! Scripted agents: what each kind does in a turn.
 
+use std::time::Duration;
+
 use everloop_core::ids::TaskId;
 use everloop_core::jitter::mix;
+use everloop_core::stream::{Limit, LimitClass, Report};
+use everloop_core::time::Time;
 
 use super::git::Tree;
+
+/// A used-up window begins anew after this.
+const RESETS_AFTER: Duration = Duration::from_secs(1800);
 
 /// A way to behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +43,14 @@ pub enum Kind {
     Vanish,
     /// Cannot be started.
     Missing,
+    /// Its account's window is used up; the vendor says until when.
+    Limited,
+    /// The vendor is overloaded and does not say until when.
+    Overloaded,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 16] = [
     Kind::Good,
     Kind::Slow,
     Kind::Clumsy,
@@ -54,6 +65,8 @@ pub const KINDS: [Kind; 14] = [
     Kind::Hang,
     Kind::Vanish,
     Kind::Missing,
+    Kind::Limited,
+    Kind::Overloaded,
 ];
 
 /// How an agent behaves over the tasks of its loop.
@@ -76,6 +89,7 @@ impl Script {
     pub fn first(kinds: &[Kind]) -> Self {
         let times = |kind: Kind| match kind {
             Kind::Crasher | Kind::Hasty | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
+            Kind::Limited | Kind::Overloaded => 2,
             Kind::Good
             | Kind::Slow
             | Kind::Clumsy
@@ -102,7 +116,7 @@ impl Kind {
     pub fn takes_ms(self, seed: u64) -> Option<u64> {
         let spread = |low: u64, high: u64| Some(low + mix(seed, 9) % (high - low));
         match self {
-            Kind::Crasher | Kind::Hasty | Kind::Missing => spread(200, 3_000),
+            Kind::Crasher | Kind::Hasty | Kind::Missing | Kind::Limited | Kind::Overloaded => spread(200, 3_000),
             Kind::Slow => spread(3_000_000, 4_200_000),
             Kind::Hang => None,
             Kind::Good
@@ -119,7 +133,23 @@ impl Kind {
 
     /// Its exit code.
     pub fn code(self) -> i32 {
-        i32::from(matches!(self, Kind::Crasher | Kind::Hasty | Kind::Clumsy))
+        i32::from(matches!(self, Kind::Crasher | Kind::Hasty | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
+    }
+
+    /// What its stream said.
+    pub fn report(self, ended_at: Time) -> Option<Box<Report>> {
+        let (class, reset_at) = match self {
+            Kind::Limited => (LimitClass::Window, Some(ended_at + RESETS_AFTER)),
+            Kind::Overloaded => (LimitClass::Overload, None),
+            _ => return None,
+        };
+        let limit = Limit { rule: "simulated".to_owned(), class, reset_at, text: "not now".to_owned() };
+        Some(Box::new(Report {
+            session: Some("conversation".to_owned()),
+            limit: Some(limit),
+            ok: Some(false),
+            ..Report::default()
+        }))
     }
 
     /// The delay it asks for, in milliseconds.
@@ -144,7 +174,15 @@ impl Kind {
             Kind::Breaker | Kind::Busy => tree.scratch += 1,
             Kind::PingPong if tree.fixed & 1 != 0 => tree.fixed = (tree.fixed & !1) | 2,
             Kind::PingPong => tree.fixed = (tree.fixed & !2) | 1,
-            Kind::Liar | Kind::Crasher | Kind::Hasty | Kind::Asks | Kind::Hang | Kind::Vanish | Kind::Missing => {}
+            Kind::Liar
+            | Kind::Crasher
+            | Kind::Hasty
+            | Kind::Asks
+            | Kind::Hang
+            | Kind::Vanish
+            | Kind::Missing
+            | Kind::Limited
+            | Kind::Overloaded => {}
         }
         if *tree != before {
             tree.log.push(task.to_string());

@@ -78,6 +78,8 @@ pub struct Watch {
     guards: Guards,
     frozen: BTreeMap<Scope, Freeze>,
     cooling: BTreeMap<Scope, Time>,
+    /// Accounts that their vendor does not serve before.
+    unserved: BTreeMap<Scope, Time>,
     prompts: BTreeMap<TurnId, Vec<String>>,
     read: BTreeMap<TurnId, Vec<String>>,
     told: BTreeMap<String, u32>,
@@ -227,6 +229,7 @@ impl Watch {
             Event::Released { scope, .. } => {
                 self.frozen.remove(scope);
                 self.cooling.remove(scope);
+                self.unserved.remove(scope);
                 if let Scope::Loop(id) = scope
                     && let Some(ward) = self.wards.get_mut(id)
                 {

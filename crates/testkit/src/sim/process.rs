@@ -114,6 +114,7 @@ impl World {
             backoff_ms: shim.kind.asks_ms().filter(|_| stopped.is_none()),
             stopped,
             leftovers: 0,
+            report: shim.kind.report(ended_at.max(shim.started_at)).filter(|_| stopped.is_none()),
         };
         let left = self.leave_record(turn, &exit);
         if let Some(shim) = self.shims.get_mut(turn) {

@@ -154,6 +154,11 @@ impl LoopSetup {
     }
 }
 
+/// The agent may go on under a second account.
+fn second_account(spec: &mut LoopSpec) {
+    spec.others.push(AgentSpec { account: "own".to_owned(), ..spec.agent.clone() });
+}
+
 /// The spec of a simulated loop.
 pub fn spec(checks: u32) -> LoopSpec {
     let check = |n: u32| CheckSpec {
@@ -173,7 +178,9 @@ pub fn spec(checks: u32) -> LoopSpec {
             account: "default".to_owned(),
             turn_microusd: 0,
             turn_tokens: 1000,
+            ..AgentSpec::default()
         },
+        others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: "/repo".to_owned(),
             mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },

@@ -6,8 +6,8 @@ use std::time::Duration;
 use everloop_core::action::{Command, Found, Input};
 use everloop_core::decide::{Context, Decision, decide};
 use everloop_core::evidence::Sample;
-use everloop_core::guard::permit::SLOTS;
-use everloop_core::guard::{Guards, Scope};
+use everloop_core::guard::Guards;
+use everloop_core::guard::permit::{SLOTS, concerned};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
@@ -139,12 +139,7 @@ impl World {
         let seed = mix(self.seed ^ self.incarnation, supervisor.decisions);
         let (supervisor, held) = (self.supervisor.as_ref()?, self.supervisor.as_ref()?.held.get(id)?);
         let state = &held.state;
-        let scopes = [
-            Scope::All,
-            Scope::Node(self.node.clone()),
-            Scope::Account(state.spec.agent.account.clone()),
-            Scope::Loop(id.clone()),
-        ];
+        let scopes = concerned(state, &self.node);
         let guards: Guards = scopes.into_iter().map(|s| (s.clone(), self.ledger.guard(&s))).collect();
         let ctx = Context {
             now,
@@ -313,6 +308,7 @@ impl World {
             running: now.since(current.started_at).saturating_sub(slept),
             silent: Duration::from_millis(signs),
             timer_late: Duration::from_millis(late_ms),
+            pulse: None,
         };
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
         self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));

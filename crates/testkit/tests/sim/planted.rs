@@ -55,6 +55,7 @@ const TABLE: &[Row] = &[
         "false success",
         "in place, checks that were edited are believed",
     ),
+    (Bug::ProbesBeforeReset, "the account is limited", InCalm, "I6", "a known reset is not waited for"),
     (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
 ];
 

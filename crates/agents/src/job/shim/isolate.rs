@@ -74,9 +74,11 @@ fn reset_ignored() -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the session and the terminal of whoever started us; already done when [`crate::job::start`] did it.
-pub(super) fn own_session() {
+/// Leaves the session and the terminal of whoever started us (already done when [`crate::job::start`] did it), and their
+/// folder, which somebody may want to unmount or remove while we live.
+pub(super) fn stand_alone() {
     nix::unistd::setsid().ok();
+    std::env::set_current_dir("/").ok();
 }
 
 /// Orphans below us become our children instead of init's, so that none can hide.

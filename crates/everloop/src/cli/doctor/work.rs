@@ -8,19 +8,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_agents::agent::look::Login;
 use everloop_agents::job;
 use everloop_agents::process;
 use everloop_agents::workspace::{Options, Workspace};
 use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::Session;
+use crate::cli::agents::look_at;
 use crate::error::Failure;
 use crate::home::Home;
 use crate::supervisor::read_state;
+use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
 
 /// The output of an ended loop's turns is worth something as long as somebody may ask what happened.
@@ -43,21 +47,33 @@ pub async fn look(
 }
 
 fn agents(chart: &mut Chart, states: &[LoopState]) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     for state in states.iter().filter(|s| !s.is_over()) {
-        let Some(program) = state.spec.agent.argv.first() else { continue };
         let dir = Path::new(&state.spec.workspace.dir);
-        let subject = format!("agent `{program}` of loop {} ({})", state.id, state.name);
-        match find_program(program, &path, dir) {
-            Some(_) => chart.ok(format!("{subject} is there")),
-            None => chart
-                .fail(format!("{subject} is not there"), "install it, or give the loop another one in everloop.toml"),
-        }
         if !dir.is_dir() {
             chart.fail(
                 format!("the folder of loop {} is gone: {}", state.id, dir.display()),
                 format!("everloop stop {}", state.id),
             );
+        }
+        let owner = format!("loop {} ({})", state.id, state.name);
+        let specs = state.spec.agents().cloned().collect();
+        agents_of(chart, &owner, dir, specs);
+    }
+}
+
+/// Whether agents are there and logged in; `dir` is where a command that is a path begins.
+pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<AgentSpec>) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for (agent, found) in look_at(specs) {
+        let subject = format!("agent `{}` of {owner}", who(&agent));
+        let here = agent.argv.first().and_then(|program| find_program(program, &path, dir));
+        let install = "install it, or give the loop another one in everloop.toml";
+        match (is_there(&agent, &found) || here.is_some(), found.login) {
+            (false, _) => chart.fail(format!("{subject} is not there"), found.hint.unwrap_or(install)),
+            (true, Login::NotLoggedIn) => {
+                chart.warn(format!("{subject} is not logged in"), found.hint.unwrap_or("everloop agents"));
+            }
+            (true, Login::LoggedIn | Login::Unknown) => chart.ok(format!("{subject} is there")),
         }
     }
 }

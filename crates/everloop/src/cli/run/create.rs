@@ -7,10 +7,9 @@ use everloop_agents::workspace::{self, Place, Workspace as Shop};
 use everloop_core::event::{Ending, Event};
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
-use jiff::tz::TimeZone;
 
 use super::Args;
 use crate::cli::{Session, up};
@@ -32,7 +31,7 @@ pub enum Origin {
 /// What the user wants, from flags, environment and files.
 pub fn resolve(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
     let mut wanted = chosen(args, session)?;
-    wanted.agent.pass_env.extend(args.env.iter().cloned());
+    wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
     Ok(wanted)
 }
 
@@ -50,7 +49,7 @@ fn chosen(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
         (None, [only]) => only,
         (None, []) => {
             return Err(Failure::usage("there is no goal")
-                .hint("everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}', or `everloop init`"));
+                .hint("everloop run \"GOAL\" --check 'CMD' --agent claude, or `everloop init`"));
         }
         (None, several) => {
             return Err(Failure::usage("everloop.toml holds several loops")
@@ -71,7 +70,7 @@ fn usage(error: ConfigError) -> Failure {
 }
 
 pub fn moment(session: &Session) -> Moment {
-    Moment { now: session.now(), zone: TimeZone::system() }
+    Moment::at(session.now())
 }
 
 /// The unfinished loop with the same goal and checks in the same folder, or a new one.
@@ -101,8 +100,14 @@ fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
     !over
         && state.spec.goal == wanted.goal
         && Path::new(&state.spec.workspace.dir) == wanted.workspace.dir
-        && state.spec.agent.argv == wanted.agent.argv
+        && state.spec.agents().map(who).eq(wanted.agents().map(who))
         && runs(&state.spec.checks) == runs(&wanted.checks)
+}
+
+/// What makes an agent another one; who may do more, or as somebody else, is not the same.
+fn who(agent: &AgentSpec) -> impl PartialEq {
+    let AgentSpec { kind, argv, model, permission, allow, account, .. } = agent.clone();
+    (kind, argv, model, permission, allow, account)
 }
 
 /// Adds the loops of an everloop.toml in this folder that are not known yet.

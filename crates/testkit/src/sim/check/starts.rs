@@ -6,6 +6,7 @@ use everloop_core::event::{Event, Outcome};
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::spec::GuardSpec;
+use everloop_core::state::Phase;
 use everloop_core::time::Time;
 
 use super::{Ward, broken};
@@ -15,14 +16,14 @@ use crate::sim::world::{Violation, World};
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
 impl World {
-    fn scopes(&self, id: &LoopId) -> [Scope; 4] {
-        let account = self.watch.wards[id].fold.spec.agent.account.clone();
-        [Scope::All, Scope::Node(self.node.clone()), Scope::Account(account), Scope::Loop(id.clone())]
+    fn scopes(&self, id: &LoopId, account: &str) -> [Scope; 4] {
+        let account = Scope::Account(account.to_owned());
+        [Scope::All, Scope::Node(self.node.clone()), account, Scope::Loop(id.clone())]
     }
 
     /// A start, before it is applied.
     pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
-        let Event::TurnStarted { turn, permit, .. } = event else { return Ok(()) };
+        let Event::TurnStarted { turn, permit, account, .. } = event else { return Ok(()) };
         let ward = &self.watch.wards[id];
         let name = |what: &str| format!("turn {turn} started {what}");
         if ward.paused || ward.stop || ward.ended.is_some() {
@@ -31,12 +32,15 @@ impl World {
         if let Some(current) = &ward.current {
             return broken("I6", name(&format!("beside turn {}", current.turn)));
         }
-        for scope in self.scopes(id) {
+        for scope in self.scopes(id, account) {
             let canary = permit.canary.as_ref() == Some(&scope);
             if let Some(freeze) = self.watch.frozen.get(&scope)
                 && freeze.canary_at.is_none_or(|due| due > at)
             {
                 return broken("I6", name(&format!("while {scope} is frozen")));
+            }
+            if self.watch.unserved.get(&scope).is_some_and(|until| *until > at) {
+                return broken("I6", name(&format!("before the vendor serves {scope} again")));
             }
             if self.watch.cooling.get(&scope).is_some_and(|until| *until > at) && !canary {
                 return broken("I6", name(&format!("while {scope} cools down")));
@@ -67,7 +71,9 @@ impl World {
     /// Starts of an account in any window: burst + rate × window.
     fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
         let Some(bucket) = self.watch.wards[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
-        if self.watch.wards.values().any(|w| w.fold.spec.guard.bucket.as_ref() != Some(&bucket)) {
+        // Starts are not told apart by account here.
+        let other = |w: &Ward| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
+        if self.watch.wards.values().any(other) {
             return Ok(());
         }
         for n in 1..=4u32 {
@@ -81,10 +87,26 @@ impl World {
         Ok(())
     }
 
+    /// A vendor said until when it does not serve an account.
+    fn follow_limit(&mut self, id: &LoopId) {
+        let ward = &self.watch.wards[id];
+        let Phase::Turn(turn) = &ward.fold.phase else { return };
+        let account = Scope::Account(turn.account.clone());
+        let exit = ward.current.as_ref().and_then(|c| c.exit.as_ref());
+        let until = exit.and_then(|e| e.limit()).and_then(|l| l.reset_at);
+        if let (Some(until), false) = (until, self.watch.frozen.contains_key(&account)) {
+            let known = self.watch.unserved.entry(account).or_insert(until);
+            *known = until.max(*known);
+        }
+    }
+
     /// Deaths, cooldowns and backoffs as they follow from the events.
     pub(super) fn follow_reflexes(&mut self, id: &LoopId, event: &Event, at: Time) {
         let own = Scope::Loop(id.clone());
         let frozen = self.watch.frozen.contains_key(&own);
+        if let Event::TurnEnded { outcome: Outcome::Limited { .. }, .. } = event {
+            self.follow_limit(id);
+        }
         let Some(ward) = self.watch.wards.get_mut(id) else { return };
         let spec = ward.fold.spec.guard.clone();
         match event {
@@ -120,6 +142,8 @@ impl Ward {
                     self.not_before = Some((at + spec.frosty.cooldown, "so many young deaths bring a cooldown"));
                 }
             }
+            // Neither a failure nor a success.
+            Outcome::Limited { .. } => {}
             _ => self.backoff = None,
         }
         if let (Some(ms), false) = (exit.backoff_ms, frozen) {

@@ -37,6 +37,9 @@ pub fn known() -> Vec<Scenario> {
             l.script = Script::first(&[Kind::Cheater, Kind::Good, Kind::Liar]);
         }),
         Scenario::new("asks for time", 2).with(|l| l.script = Script::first(&[Kind::Asks, Kind::Busy])),
+        Scenario::new("the account is limited", 2)
+            .with(|l| l.script = Script::first(&[Kind::Limited, Kind::Overloaded]))
+            .and(LoopSetup { spec: two_accounts(), ..LoopSetup::new("b", 1) }.agent(Script::first(&[Kind::Limited]))),
         Scenario::new("a task that is poison", 2).with(|l| {
             l.spec.guard.turn_wall = Duration::from_secs(1200);
             l.script = Script { tasks: vec![(Kind::Slow, u32::MAX)], rest: (Kind::Good, 1) };
@@ -55,6 +58,12 @@ pub fn known() -> Vec<Scenario> {
     all.push(target_moves());
     all.push(people());
     all
+}
+
+fn two_accounts() -> everloop_core::spec::LoopSpec {
+    let mut spec = super::spec(1);
+    super::second_account(&mut spec);
+    spec
 }
 
 fn one_slot() -> everloop_core::spec::LoopSpec {

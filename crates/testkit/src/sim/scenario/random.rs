@@ -69,6 +69,9 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     if random.one_in(4) {
         spec.guard.turn_wall = Duration::from_secs(1200);
     }
+    if random.one_in(4) {
+        super::second_account(spec);
+    }
     spec.guard.slots = random.between(1, 2) as u32;
     spec.guard.stagnation_turns = random.between(2, 10) as u32;
     setup

@@ -1,0 +1,106 @@
+//! The agents that everloop knows: how each is started and what its output means. One small file per program.
+//!
+//! - [`Order`] → [`invocation`] → [`Invocation`]: a turn as a command line
+//! - [`Reader`]: bytes of its output → [`Said`](everloop_core::stream::Said), one model for all
+//! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: our own format; `command`: everything else
+//! - [`limits`]: which refusals of a vendor are which limit; `reset`: when they end; `rollout`: codex's own notes
+//! - [`look`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
+//!
+//! Nothing here decides, waits or keeps a turn's state: the supervisor feeds, the core decides.
+
+mod claude;
+mod codex;
+mod command;
+mod gemini;
+pub mod limits;
+mod lines;
+pub mod look;
+mod native;
+mod opencode;
+mod reader;
+mod record;
+mod reset;
+mod rollout;
+
+use std::path::{Path, PathBuf};
+
+use everloop_core::spec::{AgentKind, AgentSpec};
+
+pub use lines::LINE_CAP;
+pub use reader::{End, Reader};
+
+/// How often a CLI may try a failed request again by itself. Enough for a hiccup; the durable waiting is everloop's.
+const RETRIES: u32 = 2;
+
+/// A turn that is to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// Who takes it.
+    pub agent: &'a AgentSpec,
+    /// What is to be done.
+    pub prompt: &'a str,
+    /// The same in a file.
+    pub prompt_file: &'a Path,
+    /// The conversation that it continues.
+    pub resume: Option<&'a str>,
+    /// What it may cost, in millionths of a dollar; of use only to CLIs that have a cap of their own.
+    pub left_microusd: Option<u64>,
+    /// everloop's own program, which the agents `api` and `pane` are a part of.
+    pub ours: &'a Path,
+    /// Where those keep what must outlive a turn.
+    pub state_dir: &'a Path,
+}
+
+/// A command line, without anything secret: the account's variables are added where the job is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invocation {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Settings of the CLI that it only takes from its environment.
+    pub env: Vec<(String, String)>,
+    /// What it reads; nothing without it.
+    pub stdin: Option<PathBuf>,
+}
+
+impl Invocation {
+    /// Of the operator's program, with the prompt on its standard input.
+    fn of(order: &Order<'_>, default_program: &str) -> Self {
+        let program = order.agent.argv.first().map_or(default_program, String::as_str);
+        Self { argv: vec![program.to_owned()], env: Vec::new(), stdin: Some(order.prompt_file.to_owned()) }
+    }
+
+    fn arg(&mut self, arg: impl Into<String>) {
+        self.argv.push(arg.into());
+    }
+
+    fn args<const N: usize>(&mut self, args: [&str; N]) {
+        self.argv.extend(args.map(str::to_owned));
+    }
+
+    /// An option with a value, in one word: a value that begins with a dash stays a value.
+    fn option(&mut self, name: &str, value: &str) {
+        self.argv.push(format!("{name}={value}"));
+    }
+
+    /// What the operator wants besides.
+    fn extra(&mut self, order: &Order<'_>) {
+        self.argv.extend(order.agent.argv.iter().skip(1).cloned());
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.env.push((name.to_owned(), value.into()));
+    }
+}
+
+/// The command line of a turn.
+pub fn invocation(order: &Order<'_>) -> Invocation {
+    match order.agent.kind {
+        AgentKind::Command => command::invocation(order),
+        AgentKind::Claude => claude::invocation(order),
+        AgentKind::Codex => codex::invocation(order),
+        AgentKind::Gemini => gemini::invocation(order),
+        AgentKind::Opencode => opencode::invocation(order),
+        AgentKind::Api => native::api(order),
+        AgentKind::Pane => native::pane(order),
+    }
+}

@@ -1,0 +1,275 @@
+//! Codex, `codex exec --json`. Measured with 0.166.0.
+
+use everloop_core::spec::{AgentKind, Permission};
+use everloop_core::stream::{Limit, LimitClass, Said, Usage};
+use serde_json::Value;
+
+use super::limits::{self, Record, Refusal};
+use super::reader::{End, Parse, Sink, object};
+use super::record::{self, Fields};
+use super::rollout::{self, Rollout};
+use super::{Invocation, Order, RETRIES};
+
+/// What a provider is called that the operator gave an address for.
+const PROVIDER: &str = "everloop";
+
+/// Where codex finds the key of such a provider.
+const PROVIDER_KEY: &str = "OPENAI_API_KEY";
+
+/// Of an error message; vendors' whole answers stand in some.
+const MESSAGE_KEPT: usize = 2_000;
+
+/// Windows from this length on are days and weeks, not hours.
+const LONG_WINDOW_MS: u64 = 24 * 3_600_000;
+
+/// The command line. The options stand before `resume`, which does not know all of them.
+pub(super) fn invocation(order: &Order<'_>) -> Invocation {
+    let agent = order.agent;
+    let mut call = Invocation::of(order, "codex");
+    // Each of the two would hold back the end of a turn by seconds when its server is out of reach.
+    call.args(["exec", "--json", "--skip-git-repo-check", "-c", "otel.metrics_exporter=none", "--disable", "plugins"]);
+    match agent.permission {
+        // Nobody is there to be asked: what the sandbox refuses is refused.
+        Permission::Edits => call.args(["--sandbox", "workspace-write", "-c", "approval_policy=never"]),
+        Permission::Full => call.arg("--dangerously-bypass-approvals-and-sandbox"),
+    }
+    if let Some(base) = &agent.api_base {
+        let url = toml_string(base);
+        call.args(["-c", &format!("model_provider={PROVIDER}"), "-c"]);
+        call.arg(format!(
+            "model_providers.{PROVIDER}={{name=\"{PROVIDER}\",base_url={url},env_key=\"{PROVIDER_KEY}\",\
+             wire_api=\"responses\",request_max_retries={RETRIES},stream_max_retries={RETRIES}}}"
+        ));
+    }
+    if let Some(model) = &agent.model {
+        call.option("--model", model);
+    }
+    call.extra(order);
+    if let Some(id) = order.resume {
+        call.args(["resume", id]);
+    }
+    call.arg("-");
+    call
+}
+
+/// As TOML writes a string; JSON's escapes are among TOML's.
+fn toml_string(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+/// Reads the stream.
+#[derive(Default)]
+pub(super) struct Parser {
+    thread: Option<String>,
+    last_text: String,
+    /// The tool call that began last and has not ended; codex runs one at a time, but not always.
+    open: Vec<String>,
+    /// The words of the last failure; what codex notes about it is looked for when the process has ended.
+    failed: Option<String>,
+    counted: bool,
+    /// An answer or a tool call was there.
+    worked: bool,
+}
+
+/// Calls that may be open at once; more are not told apart from new ones.
+const OPEN_KEPT: usize = 256;
+
+impl Parser {
+    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+        match record.text("type") {
+            Some("thread.started") => {
+                let id = record::name(record.text("thread_id").unwrap_or_default());
+                self.thread = Some(id.clone());
+                sink.say(Said::Session { id, model: None });
+            }
+            Some("turn.started" | "item.updated") => {}
+            Some("item.started") => self.started(record.at("item"), sink),
+            Some("item.completed") => self.completed(record.at("item"), sink),
+            Some("turn.completed") => {
+                self.counted = true;
+                self.failed = None;
+                sink.say(Said::UsedInAll(usage(record.at("usage"))));
+                let text = std::mem::take(&mut self.last_text);
+                sink.result(self.worked, &text);
+            }
+            Some("turn.failed") => {
+                let message = record.at("error").text("message").unwrap_or_default();
+                self.failed(message, Record::Result, sink);
+                sink.result(false, message);
+            }
+            Some("error") => self.error(record.text("message").unwrap_or_default(), sink),
+            _ => sink.unknown(),
+        }
+    }
+
+    fn started(&mut self, item: &Value, sink: &mut Sink<'_>) {
+        if let Some((name, arguments)) = call(item) {
+            let id = record::name(item.text("id").unwrap_or_default());
+            self.worked = true;
+            if self.open.len() < OPEN_KEPT {
+                self.open.push(id.clone());
+            }
+            sink.say(Said::ToolStarted {
+                id,
+                fingerprint: record::fingerprint(&name, &arguments),
+                name,
+                timeout_ms: None,
+                subagent: item.text("type") == Some("collab_tool_call"),
+            });
+        }
+    }
+
+    fn completed(&mut self, item: &Value, sink: &mut Sink<'_>) {
+        match item.text("type") {
+            Some("agent_message") => {
+                let text = item.text("text").unwrap_or_default();
+                self.last_text = record::words(text);
+                self.worked |= !self.last_text.is_empty();
+                sink.text(text);
+            }
+            // A remark: an unknown model, a switched-off guard. Failures are records of their own.
+            Some("reasoning" | "todo_list" | "error") => {}
+            Some(_) => {
+                let id = record::name(item.text("id").unwrap_or_default());
+                if !self.open.contains(&id) {
+                    self.started(item, sink);
+                }
+                self.open.retain(|o| *o != id);
+                sink.say(Said::ToolEnded { id, error: error_of(item) });
+            }
+            None => sink.unknown(),
+        }
+    }
+
+    /// `Reconnecting... 1/5 (why)` is no failure yet.
+    fn error(&mut self, message: &str, sink: &mut Sink<'_>) {
+        let Some(rest) = message.strip_prefix("Reconnecting... ") else {
+            self.failed(message, Record::Error, sink);
+            return;
+        };
+        let attempt = rest.split('/').next().and_then(|n| n.parse().ok()).unwrap_or(1);
+        let why = refusal(rest, Record::Retry);
+        sink.say(Said::Retrying { attempt, delay_ms: None, class: limits::class(&why) });
+    }
+
+    /// The time that the words name is coarse, and codex notes it exactly: it is added at the end.
+    fn failed(&mut self, message: &str, place: Record, sink: &mut Sink<'_>) {
+        self.failed = Some(message.chars().take(MESSAGE_KEPT).collect());
+        if let Some(limit) = limits::limit(&refusal(message, place), sink.now, sink.zone.as_ref()) {
+            sink.say(Said::Limit(Limit { reset_at: None, ..limit }));
+        }
+    }
+
+    fn refine(&self, notes: &Rollout, sink: &mut Sink<'_>) {
+        let Some(message) = &self.failed else { return };
+        let plain = refusal(message, Record::Result);
+        let (code, status) = notes.error.as_ref().map_or((None, None), |(code, status)| (Some(code.as_str()), *status));
+        let codes: Vec<&str> = code.into_iter().collect();
+        let noted = Refusal { codes: &codes, status: status.or(plain.status), ..plain };
+        let Some(mut limit) = limits::limit(&noted, sink.now, sink.zone.as_ref()) else { return };
+        if is_plan(&limit.rule) {
+            let used_up = notes.quotas.iter().filter(|q| q.used_permille >= 1000).max_by_key(|q| q.reset_at);
+            limit.reset_at = used_up.and_then(|q| q.reset_at).or(limit.reset_at);
+            let long = match used_up.and_then(|q| q.length_ms) {
+                Some(length) => length >= LONG_WINDOW_MS,
+                None => limit.reset_at.is_some_and(|t| t.since(sink.now).as_millis() > u128::from(LONG_WINDOW_MS)),
+            };
+            let by_length = if long { LimitClass::Weekly } else { LimitClass::Window };
+            limit.class = if notes.spend_reached { LimitClass::Spend } else { by_length };
+        }
+        sink.say(Said::Limit(limit));
+    }
+}
+
+fn is_plan(rule: &str) -> bool {
+    rule == "codex.usage-limit"
+}
+
+impl Parse for Parser {
+    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match object(line) {
+            Some(record) => self.record(&record, sink),
+            None => sink.unknown(),
+        }
+    }
+
+    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Some(error) = line.strip_prefix("Error: ") else { return };
+        if error.starts_with("thread/resume") && error.contains("no rollout found") {
+            sink.say(Said::SessionLost);
+        }
+        sink.result(false, error);
+    }
+
+    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+        let found = self.thread.as_deref().and_then(|thread| rollout::find(thread, end));
+        let notes = found.unwrap_or_default();
+        notes.quotas.iter().for_each(|q| sink.say(Said::Quota(q.clone())));
+        if let Some((used, window)) = notes.context {
+            sink.say(Said::Context { used, window });
+        }
+        // A turn that failed or was killed has no record of its own about what it used.
+        if let Some(in_all) = notes.in_all.filter(|_| !self.counted) {
+            sink.say(Said::UsedInAll(in_all));
+        }
+        self.refine(&notes, sink);
+    }
+}
+
+/// Input includes what came from a cache.
+pub(super) fn usage(usage: &Value) -> Usage {
+    let count = |name| usage.number(name).unwrap_or(0);
+    let (cache_read, cache_write) = (count("cached_input_tokens"), count("cache_write_input_tokens"));
+    Usage {
+        input: count("input_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
+        // Reasoning is part of the output.
+        output: count("output_tokens"),
+        cache_read,
+        cache_write,
+        microusd: None,
+    }
+}
+
+/// Name and arguments of an item that is a tool call.
+fn call(item: &Value) -> Option<(String, Value)> {
+    let kind = item.text("type")?;
+    let arguments = |names: &[&str]| -> Value { names.iter().map(|n| item.at(n).clone()).collect() };
+    match kind {
+        "agent_message" | "reasoning" | "todo_list" | "error" => None,
+        "command_execution" => Some((kind.to_owned(), arguments(&["command"]))),
+        "mcp_tool_call" => {
+            let (server, tool) = (item.text("server").unwrap_or_default(), item.text("tool").unwrap_or_default());
+            Some((record::name(&format!("mcp__{server}__{tool}")), arguments(&["arguments"])))
+        }
+        "file_change" => Some((kind.to_owned(), arguments(&["changes"]))),
+        "web_search" => Some((kind.to_owned(), arguments(&["query"]))),
+        _ => Some((record::name(kind), arguments(&["tool", "prompt", "arguments", "query"]))),
+    }
+}
+
+fn error_of(item: &Value) -> Option<u64> {
+    let failed = item.text("status").is_some_and(|s| matches!(s, "failed" | "declined"))
+        || item.at("exit_code").as_i64().is_some_and(|code| code != 0)
+        || !item.at("error").is_null();
+    failed.then(|| {
+        let output = item.text("aggregated_output").unwrap_or_default();
+        record::error_fingerprint(&format!("{}{}{output}", item.at("exit_code"), record::flat(item.at("error"))))
+    })
+}
+
+fn refusal(message: &str, place: Record) -> Refusal<'_> {
+    Refusal {
+        agent: AgentKind::Codex,
+        record: place,
+        status: status_in(message),
+        codes: &[],
+        text: message,
+        reset_at: None,
+    }
+}
+
+/// `unexpected status 401 Unauthorized: …`, `last status: 429 Too Many Requests`.
+fn status_in(message: &str) -> Option<u64> {
+    let (_, rest) = message.split_once("status: ").or_else(|| message.split_once("unexpected status "))?;
+    rest.get(..3)?.parse().ok().filter(|s| (100..600).contains(s))
+}

@@ -1,0 +1,142 @@
+//! everloop's own format: one [`Said`] per line, as JSON. Our API agent and pane turns write it; any command may.
+
+use everloop_core::spec::Permission;
+use everloop_core::stream::{Limit, LimitClass, Quota, Said};
+
+use super::reader::{End, Parse, Sink};
+use super::{Invocation, Order, command, record, reset};
+
+/// The part of everloop's program that is an agent and talks to a model itself.
+const API_ARG: &str = "__api";
+
+/// The part of everloop's program that has an interactive agent take one turn.
+const PANE_ARGS: [&str; 2] = ["pane", "__turn"];
+
+/// Exit codes of that part, besides 0 for a turn that is done.
+const PANE_ASKS: i32 = 4;
+const PANE_LIMITED: i32 = 5;
+
+/// everloop's own agent.
+pub(super) fn api(order: &Order<'_>) -> Invocation {
+    let mut call = ours(order, API_ARG);
+    if let Some(base) = &order.agent.api_base {
+        call.args(["--base", base]);
+    }
+    if let Some(microusd) = order.left_microusd {
+        call.args(["--left-microusd", &microusd.to_string()]);
+    }
+    let permission = match order.agent.permission {
+        Permission::Edits => "edits",
+        Permission::Full => "full",
+    };
+    call.args(["--permission", permission]);
+    for command in &order.agent.allow {
+        call.args(["--allow", command]);
+    }
+    call.extra(order);
+    call
+}
+
+/// An interactive agent, in the pane that the operator names.
+pub(super) fn pane(order: &Order<'_>) -> Invocation {
+    let mut call = Invocation { argv: vec![order.ours.display().to_string()], ..Invocation::default() };
+    call.args(PANE_ARGS);
+    let pane = order.agent.argv.get(1).or(order.agent.argv.first()).map_or("", String::as_str);
+    call.option("--pane", pane);
+    call.option("--prompt-file", &order.prompt_file.display().to_string());
+    call
+}
+
+fn ours(order: &Order<'_>, part: &str) -> Invocation {
+    let mut call = Invocation {
+        argv: vec![order.ours.display().to_string(), part.to_owned()],
+        env: Vec::new(),
+        stdin: Some(order.prompt_file.to_owned()),
+    };
+    call.args(["--state", &order.state_dir.display().to_string()]);
+    if let Some(model) = &order.agent.model {
+        call.args(["--model", model]);
+    }
+    if let Some(id) = order.resume {
+        call.args(["--resume", id]);
+    }
+    call
+}
+
+/// Reads our own records. They are held to the same caps as everybody's.
+pub(super) struct Parser;
+
+impl Parse for Parser {
+    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match serde_json::from_str::<Said>(line) {
+            Ok(said) => {
+                let said = capped(said, sink);
+                sink.say(said);
+            }
+            Err(_) => sink.unknown(),
+        }
+    }
+}
+
+/// Reads a pane's turn: the screen as plain text, and an exit code. Also our own format, if it is written from the start.
+#[derive(Default)]
+pub(super) struct Pane {
+    records: command::Parser,
+    last_line: String,
+}
+
+impl Parse for Pane {
+    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+        self.records.out(line, sink);
+        self.last_line = record::saying(line);
+    }
+
+    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+        if sink.last_result().is_some() {
+            return;
+        }
+        match end.code {
+            Some(PANE_ASKS) => sink.say(Said::Asking { what: self.last_line.clone() }),
+            Some(PANE_LIMITED) => sink.say(Said::Limit(Limit {
+                rule: "pane.limited".to_owned(),
+                class: LimitClass::Window,
+                reset_at: None,
+                text: "the pane shows a usage limit".to_owned(),
+            })),
+            _ => {}
+        }
+        sink.result(end.is_zero(), &self.last_line);
+    }
+}
+
+fn capped(said: Said, sink: &Sink<'_>) -> Said {
+    let name = |s: String| record::name(&s);
+    match said {
+        Said::Session { id, model } => Said::Session { id: name(id), model: model.map(name) },
+        Said::Text { text } => Said::Text { text: record::words(&text) },
+        Said::ToolStarted { id, name: tool, fingerprint, timeout_ms, subagent } => {
+            Said::ToolStarted { id: name(id), name: name(tool), fingerprint, timeout_ms, subagent }
+        }
+        Said::ToolEnded { id, error } => Said::ToolEnded { id: name(id), error },
+        Said::Denied { tool } => Said::Denied { tool: name(tool) },
+        Said::Asking { what } => Said::Asking { what: record::saying(&what) },
+        Said::Limit(limit) => Said::Limit(Limit {
+            rule: name(limit.rule),
+            class: limit.class,
+            reset_at: limit.reset_at.and_then(|t| reset::sane(t, sink.now)),
+            text: record::saying(&limit.text),
+        }),
+        Said::Quota(quota) => Said::Quota(Quota {
+            window: name(quota.window),
+            reset_at: quota.reset_at.and_then(|t| reset::sane(t, sink.now)),
+            ..quota
+        }),
+        Said::Result { ok, text } => Said::Result { ok, text: record::words(&text) },
+        said @ (Said::SessionLost
+        | Said::Retrying { .. }
+        | Said::Used(_)
+        | Said::UsedInAll(_)
+        | Said::Context { .. }
+        | Said::Unknown) => said,
+    }
+}

@@ -1,0 +1,234 @@
+//! opencode, `opencode run --format json`. Measured with 1.18.33.
+
+use everloop_core::spec::{AgentKind, AgentSpec, Permission};
+use everloop_core::stream::{Said, Usage};
+use everloop_core::time::Time;
+use serde_json::{Map, Value, json};
+
+use super::limits::{Record, Refusal};
+use super::reader::{End, Parse, Sink, object};
+use super::record::{self, Fields};
+use super::{Invocation, Order, reset};
+
+/// Providers that opencode knows by itself, so that an address is all they need.
+const KNOWN: &[&str] =
+    &["anthropic", "openai", "google", "openrouter", "groq", "mistral", "deepseek", "xai", "azure", "opencode"];
+
+/// What an agent may use that may edit files. Everything else is refused, not asked for: a question that nobody answers
+/// ends the turn.
+const EDITING: &[&str] =
+    &["read", "edit", "glob", "grep", "list", "lsp", "todoread", "todowrite", "task", "skill", "doom_loop"];
+
+/// The command line.
+pub(super) fn invocation(order: &Order<'_>) -> Invocation {
+    let mut call = Invocation::of(order, "opencode");
+    call.args(["run", "--format", "json"]);
+    if let Some(model) = &order.agent.model {
+        call.option("--model", model);
+    }
+    if let Some(id) = order.resume {
+        call.option("--session", id);
+    }
+    call.extra(order);
+    call.set("OPENCODE_CONFIG_CONTENT", settings(order.agent).to_string());
+    call.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
+    if order.agent.api_base.is_some() {
+        // The list of models is fetched from a server of its own, which a private address replaces.
+        call.set("OPENCODE_DISABLE_MODELS_FETCH", "1");
+    }
+    call
+}
+
+fn settings(agent: &AgentSpec) -> Value {
+    let mut all = json!({"autoupdate": false, "share": "disabled", "permission": permission(agent)});
+    if let Some(base) = &agent.api_base {
+        let model = agent.model.as_deref().unwrap_or_default();
+        let (provider, name) = model.split_once('/').unwrap_or(("openai", model));
+        let mut entry = json!({"options": {"baseURL": base}});
+        if !KNOWN.contains(&provider) {
+            entry["npm"] = json!("@ai-sdk/openai-compatible");
+            // opencode itself puts the value in: no secret is written here.
+            entry["options"]["apiKey"] = json!("{env:OPENAI_API_KEY}");
+            entry["models"] = json!({name: {}});
+        }
+        all["provider"] = json!({provider: entry});
+        if !model.is_empty() {
+            all["small_model"] = json!(model);
+        }
+    }
+    all
+}
+
+/// The last rule that fits counts, and `*` sorts before every name.
+fn permission(agent: &AgentSpec) -> Value {
+    match agent.permission {
+        Permission::Full => json!({"*": "allow"}),
+        Permission::Edits => {
+            let mut rules: Map<String, Value> = Map::new();
+            rules.insert("*".to_owned(), json!("deny"));
+            rules.extend(EDITING.iter().map(|tool| ((*tool).to_owned(), json!("allow"))));
+            let mut bash: Map<String, Value> = Map::new();
+            bash.insert("*".to_owned(), json!("deny"));
+            for command in &agent.allow {
+                bash.insert(command.clone(), json!("allow"));
+                bash.insert(format!("{command} *"), json!("allow"));
+            }
+            rules.insert("bash".to_owned(), Value::Object(bash));
+            Value::Object(rules)
+        }
+    }
+}
+
+/// Reads the stream. There is no first and no last record: the end is the end of the process.
+#[derive(Default)]
+pub(super) struct Parser {
+    session: Option<String>,
+    last_text: String,
+    /// The reason of the last finished step, unless an error came after it.
+    finished: Option<String>,
+    error: Option<String>,
+    /// An answer or a tool call was there.
+    worked: bool,
+}
+
+impl Parser {
+    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+        if let (None, Some(id)) = (&self.session, record.text("sessionID")) {
+            let id = record::name(id);
+            self.session = Some(id.clone());
+            sink.say(Said::Session { id, model: None });
+        }
+        let part = record.at("part");
+        match record.text("type") {
+            Some("step_start") => {
+                self.finished = None;
+                self.error = None;
+            }
+            Some("text") => {
+                // A request that the CLI made up for the model is not the model's answer.
+                if part.at("synthetic") != true {
+                    let text = part.text("text").unwrap_or_default();
+                    self.last_text = record::words(text);
+                    self.worked |= !self.last_text.is_empty();
+                    sink.text(text);
+                }
+            }
+            Some("reasoning") => {}
+            Some("tool_use") => {
+                self.worked = true;
+                tool(part, sink);
+            }
+            Some("step_finish") => {
+                let used = usage(part);
+                if !record::is_nothing(&used) {
+                    sink.say(Said::Used(used));
+                }
+                self.finished = part.text("reason").map(record::name);
+            }
+            Some("error") => {
+                self.finished = None;
+                let message = failure(record.at("error"), sink);
+                self.error = Some(record::saying(&message));
+            }
+            _ => sink.unknown(),
+        }
+    }
+}
+
+impl Parse for Parser {
+    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match object(line) {
+            Some(record) => self.record(&record, sink),
+            None => sink.unknown(),
+        }
+    }
+
+    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let line = crate::job::plain(line.as_bytes());
+        if let Some(error) = line.strip_prefix("Error: ") {
+            if error.starts_with("Session not found") {
+                sink.say(Said::SessionLost);
+            }
+            self.error = Some(record::saying(error));
+        }
+    }
+
+    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+        let finished = self.finished.as_deref() == Some("stop");
+        let ok = end.is_zero() && self.error.is_none() && finished && self.worked;
+        if ok {
+            sink.result(true, &self.last_text);
+        } else if self.session.is_some() || self.error.is_some() {
+            let text = self.error.take().unwrap_or_else(|| match &self.finished {
+                Some(_) if !end.is_zero() => end.describe(),
+                Some(_) if finished => "it ended without an answer".to_owned(),
+                Some(reason) => format!("its last step ended with `{reason}`"),
+                None => format!("{} in the middle of a step", end.describe()),
+            });
+            sink.result(false, &text);
+        }
+    }
+}
+
+/// One record when it is over; there is none when it begins.
+fn tool(part: &Value, sink: &mut Sink<'_>) {
+    let tool = part.text("tool").unwrap_or_default();
+    let (id, state) = (record::name(part.text("callID").unwrap_or_default()), part.at("state"));
+    sink.say(Said::ToolStarted {
+        id: id.clone(),
+        name: record::name(tool),
+        fingerprint: record::fingerprint(tool, state.at("input")),
+        timeout_ms: state.at("input").number("timeout"),
+        subagent: tool == "task",
+    });
+    let failed = state.text("status") == Some("error");
+    let why = record::flat(state.at("error"));
+    if failed && (why.contains("rejected permission") || why.contains("a rule which prevents you")) {
+        sink.say(Said::Denied { tool: record::name(tool) });
+    }
+    sink.say(Said::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)) });
+}
+
+fn usage(part: &Value) -> Usage {
+    let tokens = part.at("tokens");
+    let count = |name| tokens.number(name).unwrap_or(0);
+    let cache = |name| tokens.at("cache").number(name).unwrap_or(0);
+    Usage {
+        input: count("input"),
+        output: count("output").saturating_add(count("reasoning")),
+        cache_read: cache("read"),
+        cache_write: cache("write"),
+        // It writes 0 when it does not know the price.
+        microusd: record::microusd(part.at("cost")).filter(|m| *m > 0),
+    }
+}
+
+/// The vendor's answer is in the record: status, headers and body.
+fn failure(error: &Value, sink: &mut Sink<'_>) -> String {
+    let data = error.at("data");
+    let name = error.text("name").unwrap_or_default();
+    let message = data.text("message").unwrap_or(name).to_owned();
+    let body: Value = data.text("responseBody").and_then(|b| serde_json::from_str(b).ok()).unwrap_or_default();
+    let inner = body.at("error");
+    let codes: Vec<&str> = [Some(name), inner.text("type"), inner.text("code")].into_iter().flatten().collect();
+    sink.refused(&Refusal {
+        agent: AgentKind::Opencode,
+        record: Record::Error,
+        status: data.number("statusCode"),
+        codes: &codes,
+        text: &message,
+        reset_at: reset_in(data, inner, sink.now),
+    });
+    message
+}
+
+/// `retry-after` in seconds, `retry-after-ms`, or a field of the body.
+fn reset_in(data: &Value, error: &Value, now: Time) -> Option<Time> {
+    let headers = data.at("responseHeaders");
+    let header = |name: &str, unit: f64| {
+        let number = headers.text(name).and_then(|v| v.trim().parse::<f64>().ok())?;
+        reset::after(number / unit, now)
+    };
+    let at = || error.number("resets_at").and_then(|n| reset::epoch(n, now));
+    header("retry-after-ms", 1000.0).or_else(|| header("retry-after", 1.0)).or_else(at)
+}

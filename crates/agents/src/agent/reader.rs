@@ -1,0 +1,233 @@
+//! Reads an agent's output as it comes: bytes in pieces of any size go in, [`Said`] comes out.
+
+use std::time::Duration;
+
+use everloop_core::spec::AgentKind;
+use everloop_core::stream::{Limit, Said};
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use super::limits::{self, Refusal};
+use super::lines::{Line, Lines};
+use super::{claude, codex, command, gemini, native, opencode, record};
+
+/// How an agent's process ended.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// When.
+    pub now: Time,
+    /// Its environment, of which `HOME`, `CODEX_HOME` and `TZ` are looked at.
+    pub env: &'a [(String, String)],
+}
+
+impl<'a> End<'a> {
+    /// It ended by itself and says that all went well.
+    pub(super) fn is_zero(&self) -> bool {
+        self.code == Some(0) && self.signal.is_none()
+    }
+
+    pub(super) fn var(&self, name: &str) -> Option<&'a str> {
+        self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str())
+    }
+
+    /// In which its program wrote times; `None` when nobody here knows it.
+    fn zone(&self) -> Option<TimeZone> {
+        match self.var("TZ") {
+            Some(name) => TimeZone::get(name.trim_start_matches(':')).or_else(|_| TimeZone::posix(name)).ok(),
+            None => Some(TimeZone::system()),
+        }
+    }
+
+    /// In words.
+    pub(super) fn describe(&self) -> String {
+        match (self.code, self.signal) {
+            (_, Some(signal)) => format!("ended by signal {signal}"),
+            (Some(code), None) => format!("exit code {code}"),
+            (None, None) => "ended in an unknown way".to_owned(),
+        }
+    }
+}
+
+/// Understands the output of one program. Must not panic on any input and must not grow with it.
+pub(super) trait Parse: Send {
+    /// A line of standard output.
+    fn out(&mut self, line: &str, sink: &mut Sink<'_>);
+
+    /// A line of standard error.
+    fn err(&mut self, _line: &str, _sink: &mut Sink<'_>) {}
+
+    /// The process has ended.
+    fn end(&mut self, _end: &End<'_>, _sink: &mut Sink<'_>) {}
+}
+
+/// Where parsers put what they understood.
+pub(super) struct Sink<'a> {
+    /// When the line was read.
+    pub now: Time,
+    /// In which the program writes times.
+    pub zone: Option<TimeZone>,
+    memory: &'a mut Memory,
+    take: &'a mut dyn FnMut(Said),
+}
+
+/// What the reader knows of all that was said.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The limit that holds now.
+    last_limit: Option<Limit>,
+    result: Option<bool>,
+    session_lost: bool,
+}
+
+impl Sink<'_> {
+    pub(super) fn say(&mut self, said: Said) {
+        match &said {
+            Said::Result { ok, .. } => self.memory.result = Some(*ok),
+            Said::SessionLost if std::mem::replace(&mut self.memory.session_lost, true) => return,
+            Said::Limit(limit) => {
+                if self.memory.last_limit.as_ref().is_some_and(|known| tells_nothing_new(known, limit)) {
+                    return;
+                }
+                self.memory.last_limit = Some(limit.clone());
+            }
+            // Whoever works again was let in again; a later refusal is another one.
+            Said::Text { .. } | Said::ToolStarted { .. } => self.memory.last_limit = None,
+            _ => {}
+        }
+        (self.take)(said);
+    }
+
+    /// Puts down the limit that a refusal is, if it is one.
+    pub(super) fn refused(&mut self, refusal: &Refusal<'_>) -> Option<Limit> {
+        let limit = limits::limit(refusal, self.now, self.zone.as_ref())?;
+        self.say(Said::Limit(limit.clone()));
+        Some(limit)
+    }
+
+    /// Puts down words of the agent.
+    pub(super) fn text(&mut self, text: &str) {
+        let text = record::words(text);
+        if !text.is_empty() {
+            self.say(Said::Text { text });
+        }
+    }
+
+    pub(super) fn result(&mut self, ok: bool, text: &str) {
+        self.say(Said::Result { ok, text: record::words(text) });
+    }
+
+    pub(super) fn unknown(&mut self) {
+        self.say(Said::Unknown);
+    }
+
+    /// What the last result said.
+    pub(super) fn last_result(&self) -> Option<bool> {
+        self.memory.result
+    }
+}
+
+/// CLIs write one refusal into several records, the later ones with times that are cut to the minute.
+fn tells_nothing_new(known: &Limit, limit: &Limit) -> bool {
+    let same_time = match (known.reset_at, limit.reset_at) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(a), Some(b)) => a.since(b).max(b.since(a)) <= Duration::from_secs(60),
+    };
+    known.class == limit.class && same_time
+}
+
+/// Reads the output of one turn.
+pub struct Reader {
+    parser: Box<dyn Parse>,
+    out: Lines,
+    err: Lines,
+    memory: Memory,
+}
+
+impl Reader {
+    /// For the output of such an agent. Some programs count differently when a conversation was resumed.
+    pub fn new(kind: AgentKind, resumed: bool) -> Self {
+        let parser: Box<dyn Parse> = match kind {
+            AgentKind::Command => Box::new(command::Parser::default()),
+            AgentKind::Claude => Box::new(claude::Parser::new(resumed)),
+            AgentKind::Codex => Box::new(codex::Parser::default()),
+            AgentKind::Gemini => Box::new(gemini::Parser::default()),
+            AgentKind::Opencode => Box::new(opencode::Parser::default()),
+            AgentKind::Api => Box::new(native::Parser),
+            AgentKind::Pane => Box::new(native::Pane::default()),
+        };
+        Self { parser, out: Lines::default(), err: Lines::default(), memory: Memory::default() }
+    }
+
+    /// Takes a piece of standard output.
+    pub fn out(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(Said)) {
+        let Self { parser, out, memory, .. } = self;
+        let mut sink = Sink { now, zone: Some(TimeZone::system()), memory, take };
+        out.feed(bytes, |line| read_out(parser.as_mut(), &line, &mut sink));
+    }
+
+    /// Takes a piece of standard error.
+    pub fn err(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(Said)) {
+        let Self { parser, err, memory, .. } = self;
+        let mut sink = Sink { now, zone: Some(TimeZone::system()), memory, take };
+        err.feed(bytes, |line| read_err(parser.as_mut(), &line, &mut sink));
+    }
+
+    /// Bytes of standard output were dropped before the next piece.
+    pub fn gap(&mut self) {
+        self.out.gap();
+    }
+
+    /// Bytes of standard error were dropped before the next piece.
+    pub fn gap_err(&mut self) {
+        self.err.gap();
+    }
+
+    /// The process has ended and everything was fed. A success counts only if it ended well, too.
+    pub fn end(&mut self, end: &End<'_>, take: &mut dyn FnMut(Said)) {
+        let Self { parser, out, err, memory } = self;
+        let mut sink = Sink { now: end.now, zone: end.zone(), memory, take };
+        out.finish(|line| read_out(parser.as_mut(), &line, &mut sink));
+        err.finish(|line| read_err(parser.as_mut(), &line, &mut sink));
+        parser.end(end, &mut sink);
+        if sink.last_result() == Some(true) && !end.is_zero() {
+            sink.result(false, &format!("{} after it had reported success", end.describe()));
+        }
+    }
+
+    /// Bytes that are held while a line is incomplete.
+    pub fn held_bytes(&self) -> usize {
+        self.out.held() + self.err.held()
+    }
+}
+
+fn read_out(parser: &mut dyn Parse, line: &Line<'_>, sink: &mut Sink<'_>) {
+    match line {
+        Line::Whole([]) => {}
+        Line::Whole(bytes) => parser.out(&String::from_utf8_lossy(bytes), sink),
+        Line::TooLong => sink.unknown(),
+    }
+}
+
+/// Lines on standard error are talk: those that mean nothing are not counted.
+fn read_err(parser: &mut dyn Parse, line: &Line<'_>, sink: &mut Sink<'_>) {
+    if let Line::Whole(bytes) = line
+        && !bytes.is_empty()
+    {
+        parser.err(&String::from_utf8_lossy(bytes), sink);
+    }
+}
+
+/// The line as a record: an object.
+pub(super) fn object(line: &str) -> Option<Value> {
+    // Cheaper than an error from the parser, for programs that print plain lines.
+    if !line.starts_with('{') {
+        return None;
+    }
+    serde_json::from_str::<Value>(line).ok().filter(Value::is_object)
+}

@@ -1,0 +1,134 @@
+//! What codex notes about a conversation in its own file, and prints nowhere: allowances with exact times, the fill of the
+//! conversation, and what was used when a turn failed.
+//!
+//! `$CODEX_HOME/sessions/2026/11/15/rollout-<time>-<thread>.jsonl`, appended to also when it is resumed.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use everloop_core::stream::{Quota, Usage};
+use everloop_core::time::Time;
+use serde_json::Value;
+
+use super::reader::End;
+use super::record::{self, Fields};
+use super::{codex, reset};
+
+/// The last note about tokens stands within the last records; tools write long ones in between.
+const TAIL_BYTES: u64 = 512 << 10;
+
+/// Folders are looked through from the newest on; older conversations than these many days are not resumed.
+const DAYS: usize = 62;
+
+/// Files of one day that are looked at.
+const FILES: usize = 10_000;
+
+/// The last word in the file.
+#[derive(Debug, Default, PartialEq)]
+pub struct Rollout {
+    /// `primary` and `secondary`.
+    pub quotas: Vec<Quota>,
+    /// Tokens in the conversation, and how many fit.
+    pub context: Option<(u64, u64)>,
+    /// What the whole thread used.
+    pub in_all: Option<Usage>,
+    /// A cap that somebody set for the account is reached.
+    pub spend_reached: bool,
+    /// Why the last turn failed: a word, and the HTTP status where there was one.
+    pub error: Option<(String, Option<u64>)>,
+}
+
+/// Looks for the thread's file and reads its end. Everything that is missing is `None`: it is a bonus.
+pub fn find(thread: &str, end: &End<'_>) -> Option<Rollout> {
+    // It becomes part of a comparison of names only, but an empty one would fit every file.
+    if thread.len() < 8 {
+        return None;
+    }
+    let home = end.var("CODEX_HOME").map(PathBuf::from).or_else(|| Some(Path::new(end.var("HOME")?).join(".codex")))?;
+    let suffix = format!("-{thread}.jsonl");
+    let file = days(&home.join("sessions")).into_iter().take(DAYS).find_map(|day| file_in(&day, &suffix))?;
+    Some(last_notes(&tail(&file)?, end.now))
+}
+
+/// Folders of days, newest first.
+fn days(sessions: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for year in newest_first(sessions) {
+        for month in newest_first(&year) {
+            all.extend(newest_first(&month));
+            if all.len() >= DAYS {
+                return all;
+            }
+        }
+    }
+    all
+}
+
+fn newest_first(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut all: Vec<PathBuf> = entries.take(FILES).flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all
+}
+
+fn file_in(day: &Path, suffix: &str) -> Option<PathBuf> {
+    let ours = |name: &str| name.starts_with("rollout-") && name.ends_with(suffix);
+    fs::read_dir(day).ok()?.take(FILES).flatten().find(|e| e.file_name().to_str().is_some_and(ours)).map(|e| e.path())
+}
+
+fn tail(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
+    let len = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn last_notes(text: &str, now: Time) -> Rollout {
+    let last = |kind: &str| {
+        let mark = format!("\"{kind}\"");
+        // Most lines are neither: not worth parsing.
+        text.lines().rev().filter(|line| line.contains(&mark)).find_map(|line| {
+            let record: Value = serde_json::from_str(line).ok()?;
+            let ours = record.text("type") == Some("event_msg") && record.at("payload").text("type") == Some(kind);
+            ours.then(|| record.at("payload").clone())
+        })
+    };
+    let tokens = last("token_count").map_or_else(Rollout::default, |note| read(&note, now));
+    let error = last("task_complete").and_then(|note| error(note.at("error").at("codex_error_info")));
+    Rollout { error, ..tokens }
+}
+
+/// `"usage_limit_exceeded"` or `{"http_connection_failed":{"http_status_code":402}}`.
+fn error(info: &Value) -> Option<(String, Option<u64>)> {
+    match info {
+        Value::String(word) => Some((record::name(word), None)),
+        Value::Object(map) => map.iter().next().map(|(k, v)| (record::name(k), v.number("http_status_code"))),
+        _ => None,
+    }
+}
+
+fn read(note: &Value, now: Time) -> Rollout {
+    let (info, limits) = (note.at("info"), note.at("rate_limits"));
+    let window = info.number("model_context_window").filter(|w| *w > 0);
+    let used = info.at("last_token_usage").number("total_tokens");
+    Rollout {
+        quotas: ["primary", "secondary"].iter().filter_map(|name| quota(name, limits.at(name), now)).collect(),
+        context: used.zip(window),
+        spend_reached: limits.at("spend_control_reached") == true,
+        in_all: info.object("total_token_usage").map(|_| codex::usage(info.at("total_token_usage"))),
+        error: None,
+    }
+}
+
+fn quota(name: &str, window: &Value, now: Time) -> Option<Quota> {
+    let percent = window.at("used_percent").as_f64().filter(|p| p.is_finite() && *p >= 0.0)?;
+    Some(Quota {
+        window: record::name(name),
+        used_permille: (percent * 10.0).round() as u32,
+        reset_at: window.number("resets_at").and_then(|n| reset::epoch(n, now)),
+        length_ms: window.number("window_minutes").and_then(|m| m.checked_mul(60_000)),
+    })
+}

@@ -1,0 +1,74 @@
+//! Ending a pane of ours with everything that its program started.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::call::Script;
+use super::pane::{Origin, Pane};
+use super::{Error, Server};
+use crate::process::{self, Identity};
+
+/// Agents save their conversation and run their last hooks after SIGTERM; measured well under a second.
+const GRACE: Duration = Duration::from_secs(5);
+/// What survives even that is killed; the kernel needs a moment to clear it away.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// Ends a pane that we started and forgets it. One that was adopted is only given back: its program is not ours.
+    pub fn kill(&self, name: &str) -> Result<Pane, Error> {
+        let _lock = self.files.lock(&self.pane(name)?.name)?;
+        let pane = self.pane(name)?;
+        if matches!(pane.origin, Origin::Started(_)) && self.glance(&pane)?.is_some() {
+            self.end_program(&pane)?;
+            let script = Script::new(&format!("kill-pane -t {}", pane.id()));
+            script.run(self.socket(), "close a pane")?;
+        }
+        self.files.forget(&pane.name)?;
+        Ok(pane)
+    }
+
+    /// Ends the program and what it started: agents put their tools into sessions of their own, so neither tmux nor a
+    /// process group reaches them.
+    #[expect(clippy::unused_self, reason = "only a server knows that a pane is its own; it asks before it calls this")]
+    pub(super) fn end_program(&self, pane: &Pane) -> Result<(), Error> {
+        if !pane.process.is_alive() {
+            return Ok(());
+        }
+        let mut family: Vec<Identity> =
+            process::descendants(pane.process.pid).iter().map(process::Stat::identity).collect();
+        family.push(pane.process.clone());
+        signal(std::slice::from_ref(&pane.process), Signal::SIGTERM);
+        wait_for_end(&family, GRACE);
+        // Children that came after the first look; those of a program that is gone already cannot be found any more.
+        family.extend(process::descendants(pane.process.pid).iter().map(process::Stat::identity));
+        family.retain(Identity::is_alive);
+        signal(&family, Signal::SIGKILL);
+        if wait_for_end(&family, KILL_LIMIT) {
+            return Ok(());
+        }
+        Err(Error::Refused { what: "end the program", said: "not even SIGKILL ended it".to_owned() })
+    }
+}
+
+fn signal(family: &[Identity], signal: Signal) {
+    for one in family {
+        // Best effort: whether it worked is seen by looking, not by this answer.
+        one.signal(signal).ok();
+    }
+}
+
+fn wait_for_end(family: &[Identity], limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if !family.iter().any(Identity::is_alive) {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}

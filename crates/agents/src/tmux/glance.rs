@@ -1,0 +1,142 @@
+//! One look at a pane, and whether it is still the one that we know. Asked immediately before every write.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::call::Call;
+use super::pane::{Kind, Origin, Pane};
+use super::server::gone;
+use super::{Error, Server};
+use crate::process::Identity;
+
+/// The title comes last: it is the program's, and may hold anything but a line break.
+const FORMAT: &str = "#{pid}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|#{pane_in_mode}|\
+#{pane_synchronized}|#{pane_input_off}|#{window_activity}|#{pane_title}";
+
+/// What tmux says about a pane now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Glance {
+    server_pid: i32,
+    pane_pid: i32,
+    pub(super) dead: bool,
+    /// Exit code of a program that ended by itself.
+    pub(super) status: Option<i32>,
+    /// Signal that ended it.
+    pub(super) signal: Option<i32>,
+    /// Somebody scrolls in it; keys go to tmux then.
+    pub(super) in_mode: bool,
+    synchronized: bool,
+    input_off: bool,
+    activity_s: u64,
+    pub(super) title: String,
+}
+
+impl Glance {
+    fn parse(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.trim_end_matches('\n').splitn(10, '|').collect();
+        let flag = |i: usize| fields.get(i).is_some_and(|f| *f == "1");
+        Some(Self {
+            server_pid: fields.first()?.parse().ok()?,
+            pane_pid: fields.get(1)?.parse().ok()?,
+            dead: flag(2),
+            status: fields.get(3)?.parse().ok(),
+            signal: fields.get(4)?.parse().ok(),
+            in_mode: flag(5),
+            synchronized: flag(6),
+            input_off: flag(7),
+            activity_s: fields.get(8)?.parse().unwrap_or(0),
+            title: (*fields.get(9)?).to_owned(),
+        })
+    }
+
+    /// How long nothing was printed, to the second.
+    pub(super) fn silent_for(&self) -> Duration {
+        let since = UNIX_EPOCH + Duration::from_secs(self.activity_s);
+        // A clock that was set back makes it look fresh, and then it is looked at again.
+        SystemTime::now().duration_since(since).unwrap_or_default()
+    }
+}
+
+impl Server {
+    /// What tmux says about the pane; `None` when the server or the pane is gone, or a stranger has its id.
+    pub(super) fn glance(&self, pane: &Pane) -> Result<Option<Glance>, Error> {
+        let args = ["display-message", "-p", "-t", pane.id(), FORMAT];
+        let said = Call { socket: self.socket_of(pane), what: "look at a pane", args: &args, stdin: &[] }.run();
+        let glance = match said {
+            Ok(line) => Glance::parse(&line),
+            // No server, no such pane.
+            Err(Error::Refused { .. }) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(glance.filter(|g| g.server_pid == pane.server.pid && pane.server.is_alive()))
+    }
+
+    /// Still the same pane with the same program in front, and in a condition in which keys reach that program alone.
+    pub(super) fn check(&self, pane: &Pane) -> Result<Glance, Error> {
+        let not_ours = |why| Err(Error::NotOurs { name: pane.name.to_string(), why });
+        let Some(glance) = self.glance(pane)? else {
+            return Err(gone(pane));
+        };
+        if glance.pane_pid != pane.process.pid {
+            return not_ours("another process runs in it than the one that everloop knows");
+        }
+        if glance.dead {
+            return Err(Error::Dead { name: pane.name.to_string() });
+        }
+        if !pane.process.is_alive() {
+            return not_ours("its process is another one with the same number, or has ended");
+        }
+        if !in_front(pane) {
+            return not_ours("another program has the terminal now");
+        }
+        if glance.synchronized {
+            return not_ours("its window sends keys to all of its panes (`synchronize-panes`)");
+        }
+        if glance.input_off {
+            return not_ours("its input is switched off (`select-pane -d`)");
+        }
+        if glance.in_mode && matches!(pane.origin, Origin::Adopted { .. }) {
+            return not_ours("somebody is reading its history (copy mode)");
+        }
+        Ok(glance)
+    }
+}
+
+/// The program that we type to has the terminal; behind an agent that ended there may be a shell.
+pub(super) fn in_front(pane: &Pane) -> bool {
+    let front = foreground(pane.process.pid);
+    match (&pane.origin, pane.kind) {
+        (Origin::Adopted { foreground, .. }, _) => front == Some(foreground.pid) && foreground.is_alive(),
+        (Origin::Started(_), Kind::Claude | Kind::Codex) => front == Some(pane.process.pid),
+        // A shell that was started on purpose hands its terminal to what it runs.
+        (Origin::Started(_), Kind::Plain) => true,
+    }
+}
+
+/// The process group that has the terminal of this process.
+pub(super) fn foreground(pid: i32) -> Option<i32> {
+    let line = fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let close = line.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(5)?.parse().ok().filter(|group| *group > 0)
+}
+
+/// The leader of the group that has the terminal.
+pub(super) fn foreground_process(pid: i32) -> Option<Identity> {
+    Identity::of(foreground(pid)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_with_separators_shifts_nothing() {
+        let glance = Glance::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
+        assert_eq!((glance.server_pid, glance.pane_pid, glance.dead, glance.status), (10, 20, true, Some(7)));
+        assert!(glance.input_off && !glance.synchronized);
+        assert_eq!(glance.title, "a|b|1");
+        assert_eq!(Glance::parse("10||0|||0|0|0||"), None, "a pane that is not there");
+    }
+}

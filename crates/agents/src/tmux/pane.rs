@@ -1,0 +1,278 @@
+//! Who a pane is: its id at its server, and the processes behind both. What is remembered of it on disk.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use crate::process::{Identity, boot_id};
+
+/// Version of what is written to disk.
+const VERSION: u32 = 1;
+
+/// Long enough to say something, short enough for a table and a file name.
+const LONGEST_NAME: usize = 32;
+
+/// What a pane is called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+impl Name {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = Error;
+
+    /// tmux changes `.` and `:` in names and reads `=`, `@`, `$` and `-` at their beginning; files must not be hidden.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        let begins = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if begins && text.len() <= LONGEST_NAME && text.chars().all(plain) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(Error::BadName { name: text.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The id that tmux gave a pane: `%3`. A new server counts from nought again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct PaneId(String);
+
+impl PaneId {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for PaneId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let number = text.strip_prefix('%').filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        if number.is_some() { Ok(Self(text)) } else { Err("not the id of a pane") }
+    }
+}
+
+impl From<PaneId> for String {
+    fn from(id: PaneId) -> Self {
+        id.0
+    }
+}
+
+/// Which program runs in a pane: what its screen means depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// Any other.
+    Plain,
+}
+
+impl Kind {
+    /// What the name of a program says.
+    pub fn of(program: &str) -> Self {
+        match Path::new(program).file_name().and_then(|n| n.to_str()) {
+            Some("claude") => Kind::Claude,
+            Some("codex") => Kind::Codex,
+            _ => Kind::Plain,
+        }
+    }
+
+    /// As text.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Claude => "claude",
+            Kind::Codex => "codex",
+            Kind::Plain => "plain",
+        }
+    }
+}
+
+/// A variable for the program in a pane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "from")]
+pub enum Variable {
+    /// Taken from the environment of whoever starts or respawns the pane; the value is never written to disk.
+    Outside {
+        /// Its name.
+        name: String,
+    },
+    /// With this value, which is remembered: not for secrets.
+    Fixed {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// What runs in a pane of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The program and its arguments; no shell reads them.
+    pub argv: Vec<String>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// What it sees besides the allow list.
+    pub env: Vec<Variable>,
+}
+
+/// Where a pane comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "origin")]
+pub enum Origin {
+    /// Started by us, on our private server.
+    Started(Program),
+    /// A person's pane, lent to us.
+    Adopted {
+        /// The socket of the person's server.
+        socket: PathBuf,
+        /// The program that had the terminal then. When it ends, the shell behind it must not get our text.
+        foreground: Identity,
+    },
+}
+
+/// A pane that may be typed into, as long as it is still the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pane {
+    version: Version,
+    /// What it is called.
+    pub name: Name,
+    /// Which program runs in it.
+    pub kind: Kind,
+    pub(super) id: PaneId,
+    pub(super) server: Identity,
+    /// The process that tmux started in it.
+    pub process: Identity,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+impl Pane {
+    pub(super) fn new(name: Name, kind: Kind, found: Found, origin: Origin) -> Self {
+        let Found { id, server, process } = found;
+        Self { version: Version, name, kind, id, server, process, origin }
+    }
+
+    /// The id at its server.
+    pub fn id(&self) -> &str {
+        self.id.as_str()
+    }
+}
+
+/// A pane as a server knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) id: PaneId,
+    pub(super) server: Identity,
+    pub(super) process: Identity,
+}
+
+impl Found {
+    /// From `%3 PID-OF-PANE PID-OF-SERVER`; `None` when the server is gone already. A program that ended before it could
+    /// be looked at gets a start time that no process has: it is known, and never taken for alive.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let id = PaneId::try_from(words.next()?.to_owned()).ok()?;
+        let pid = words.next()?.parse().ok()?;
+        let ended = || Identity { pid, start_ticks: 0, boot: boot_id().to_owned() };
+        let process = Identity::of(pid).unwrap_or_else(ended);
+        let server = Identity::of(words.next()?.parse().ok()?)?;
+        Some(Self { id, server, process })
+    }
+}
+
+/// Reads only the version that we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+struct Version;
+
+impl TryFrom<u32> for Version {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        if number == VERSION { Ok(Self) } else { Err(format!("version {number}; this everloop reads {VERSION}")) }
+    }
+}
+
+impl From<Version> for u32 {
+    fn from(_: Version) -> Self {
+        VERSION
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        for good in ["a", "claude-1", "0_x", &"x".repeat(32)] {
+            assert_eq!(good.parse::<Name>().unwrap().as_str(), good);
+        }
+        for bad in ["", "-a", "_a", "A", "a.b", "a:b", "=a", "#(touch x)", "a/b", "a b", "é", &"x".repeat(33)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_ended_at_once_is_known_and_dead() {
+        let us = std::process::id();
+        let found = Found::parse(&format!("%0 {} {us}\n", i32::MAX)).unwrap();
+        assert_eq!(found.process.pid, i32::MAX);
+        assert!(!found.process.is_alive() && found.server.is_alive());
+        assert!(Found::parse(&format!("%0 {us} {}\n", i32::MAX)).is_none(), "a server that is gone has no panes");
+    }
+
+    /// What the first version wrote must stay readable.
+    #[test]
+    fn records_of_the_first_version_are_read() {
+        let started = r#"{"version":1,"name":"a","kind":"claude","id":"%3",
+            "server":{"pid":2,"start_ticks":3,"boot":"b"},"process":{"pid":4,"start_ticks":5,"boot":"b"},
+            "origin":"started","argv":["claude"],"cwd":"/tmp",
+            "env":[{"from":"outside","name":"KEY"},{"from":"fixed","name":"A","value":"b"}]}"#;
+        let pane: Pane = serde_json::from_str(started).unwrap();
+        assert_eq!((pane.id(), pane.kind, pane.process.pid), ("%3", Kind::Claude, 4));
+        let again: Pane = serde_json::from_str(&serde_json::to_string(&pane).unwrap()).unwrap();
+        assert_eq!(again, pane);
+        let adopted = r#"{"version":1,"name":"b","kind":"plain","id":"%0",
+            "server":{"pid":2,"start_ticks":3,"boot":"b"},"process":{"pid":4,"start_ticks":5,"boot":"b"},
+            "origin":"adopted","socket":"/tmp/s","foreground":{"pid":9,"start_ticks":5,"boot":"b"}}"#;
+        assert!(matches!(serde_json::from_str::<Pane>(adopted).unwrap().origin, Origin::Adopted { .. }));
+        for broken in [started.replace("\"version\":1", "\"version\":2"), started.replace("%3", "%3;kill-server")] {
+            assert!(serde_json::from_str::<Pane>(&broken).is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a pane shows. It is text of a program that nobody trusts: it may be looked at, and never decides by its words.
+
+use std::time::Duration;
+
+use super::call::Call;
+use super::glance::{foreground, in_front};
+use super::pane::{Kind, Origin, Pane};
+use super::server::gone;
+use super::state::{Sight, State, detect};
+use super::{Error, Server, session};
+
+/// A plain program that has printed nothing for this long waits for somebody. tmux counts in whole seconds.
+const PLAIN_SILENCE: Duration = Duration::from_secs(3);
+
+/// Whether colours are part of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colours {
+    /// Letters only.
+    Plain,
+    /// With the sequences that set colours, and no others.
+    Escaped,
+}
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture {
+    /// Whether colours are part of it.
+    pub colours: Colours,
+    /// Lines of history above the screen.
+    pub history: u32,
+}
+
+impl Server {
+    /// What the pane shows; also when its program has ended.
+    pub fn read(&self, pane: &Pane, capture: Capture) -> Result<String, Error> {
+        if self.glance(pane)?.is_none() {
+            return Err(gone(pane));
+        }
+        let start = format!("-{}", capture.history);
+        let mut args = vec!["capture-pane", "-p", "-t", pane.id()];
+        if capture.history > 0 {
+            args.extend(["-S", &start]);
+        }
+        if capture.colours == Colours::Escaped {
+            args.push("-e");
+        }
+        let said = Call { socket: self.socket_of(pane), what: "read a pane", args: &args, stdin: &[] }.run()?;
+        Ok(match capture.colours {
+            Colours::Plain => said,
+            Colours::Escaped => only_colours(&said),
+        })
+    }
+
+    /// The visible screen, letters only.
+    pub(super) fn screen(&self, pane: &Pane) -> Result<String, Error> {
+        self.read(pane, Capture { colours: Colours::Plain, history: 0 })
+    }
+
+    /// What can be seen of a pane now.
+    pub fn see(&self, pane: &Pane) -> Result<(Sight, State), Error> {
+        let Some(glance) = self.glance(pane)? else {
+            return Ok((Sight::default(), State::Dead { status: None }));
+        };
+        let screen = match self.screen(pane) {
+            // It went between the two looks.
+            Err(Error::NotOurs { .. } | Error::Refused { .. }) => {
+                return Ok((Sight::default(), State::Dead { status: None }));
+            }
+            other => other?,
+        };
+        let session = match pane.kind {
+            Kind::Claude if !glance.dead => session::find(pane),
+            Kind::Claude | Kind::Codex | Kind::Plain => None,
+        };
+        let sight = Sight { title: glance.title.clone(), screen, session };
+        if glance.dead {
+            // As a shell counts it: 128 and the signal.
+            return Ok((sight, State::Dead { status: glance.status.or(glance.signal.map(|s| 128 + s)) }));
+        }
+        if matches!(pane.origin, Origin::Adopted { .. }) && !in_front(pane) {
+            return Ok((sight, State::Dead { status: None }));
+        }
+        let state = match pane.kind {
+            Kind::Claude | Kind::Codex => detect(pane.kind, &sight),
+            Kind::Plain if foreground(pane.process.pid) != Some(front(pane)) => State::Working,
+            Kind::Plain if glance.silent_for() < PLAIN_SILENCE => State::Working,
+            Kind::Plain => State::Idle,
+        };
+        Ok((sight, state))
+    }
+}
+
+/// The program that waits for us; while it has handed the terminal to another one it works.
+fn front(pane: &Pane) -> i32 {
+    match &pane.origin {
+        Origin::Started(_) => pane.process.pid,
+        Origin::Adopted { foreground, .. } => foreground.pid,
+    }
+}
+
+/// Keeps `ESC [ … m` and takes out every other control character but line feeds and tabs.
+fn only_colours(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let colour = rest.strip_prefix("\u{1b}[").and_then(|tail| {
+            let end = tail.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
+            tail[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+        });
+        let taken = colour.unwrap_or(c.len_utf8());
+        if colour.is_some() || !c.is_control() || c == '\n' || c == '\t' {
+            safe.push_str(&rest[..taken]);
+        }
+        rest = &rest[taken..];
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_survive() {
+        let dirty = "\u{1b}[1;31mred\u{1b}[0m \u{1b}]8;;http://x\u{1b}\\link\u{1b}[2J\u{7}\u{9b}1m\n\u{1b}[";
+        assert_eq!(only_colours(dirty), "\u{1b}[1;31mred\u{1b}[0m ]8;;http://x\\link[2J1m\n[");
+    }
+}

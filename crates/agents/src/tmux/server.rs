@@ -1,0 +1,133 @@
+//! The private tmux server: its folder, its socket, its settings. It is started when it is needed and outlives us.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::call::Call;
+use super::files::Files;
+use super::pane::{Name, Origin, Pane};
+use super::{Error, group};
+use crate::process::Identity;
+
+/// `sun_path` has 108 bytes, one of them for the end; tmux puts `.lock` behind the name of the socket.
+const LONGEST_SOCKET: usize = 107 - ".lock".len();
+
+/// Lines that a pane remembers; agents on the alternate screen have none, plain programs may talk a lot.
+const SETTINGS: &str = "set-option -s exit-empty off
+set-option -s set-clipboard off
+set-option -s escape-time 20
+set-option -g remain-on-exit on
+set-option -g remain-on-exit-format \"\"
+set-option -g history-limit 10000
+set-option -g update-environment \"\"
+set-option -g destroy-unattached off
+set-option -g detach-on-destroy on
+set-option -g allow-rename off
+set-option -g automatic-rename off
+";
+
+/// Panes of one state folder.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub(super) files: Files,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// The folder `panes` of this state folder, private to the user; nothing is started.
+    pub fn open(state: &Path) -> Result<Self, Error> {
+        let files = Files::open(state.join("panes"))?;
+        let socket = files.socket();
+        if socket.as_os_str().len() > LONGEST_SOCKET {
+            return Err(Error::LongPath { path: socket, most: LONGEST_SOCKET });
+        }
+        Ok(Self { files, socket })
+    }
+
+    /// Where our own tmux server listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Where the server of this pane listens.
+    pub(super) fn socket_of<'a>(&'a self, pane: &'a Pane) -> &'a Path {
+        match &pane.origin {
+            Origin::Started(_) => &self.socket,
+            Origin::Adopted { socket, .. } => socket,
+        }
+    }
+
+    /// All panes that we know, by name.
+    pub fn panes(&self) -> Result<Vec<Pane>, Error> {
+        self.files.all()
+    }
+
+    /// One pane by its name.
+    pub fn pane(&self, name: &str) -> Result<Pane, Error> {
+        // What cannot be a name is no pane either.
+        let found = name.parse::<Name>().ok().map(|name| self.files.read(&name)).transpose()?.flatten();
+        if let Some(pane) = found {
+            return Ok(pane);
+        }
+        let others = self.panes()?.into_iter().map(|p| p.name.to_string()).collect();
+        Err(Error::NoPane { name: name.to_owned(), others })
+    }
+
+    /// Starts the tmux server if it does not run, also after it was killed.
+    pub(super) fn ensure(&self) -> Result<(), Error> {
+        if self.process()?.is_some() {
+            return Ok(());
+        }
+        if group::inside_job() {
+            return Err(Error::InsideJob);
+        }
+        let settings = format!("{SETTINGS}set-option -g default-terminal \"{}\"\n", terminal());
+        let args = ["start-server", ";", "source-file", "-"];
+        Call { socket: &self.socket, what: "start its server", args: &args, stdin: settings.as_bytes() }.run()?;
+        if let Some(server) = self.process()? {
+            group::leave(server.pid);
+        }
+        Ok(())
+    }
+
+    /// The process of our tmux server; `None` when there is none.
+    pub fn process(&self) -> Result<Option<Identity>, Error> {
+        let args = ["display-message", "-p", "#{pid}"];
+        match (Call { socket: &self.socket, what: "say its number", args: &args, stdin: &[] }).run() {
+            Ok(said) => Ok(said.trim().parse().ok().and_then(Identity::of)),
+            Err(Error::Refused { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Becomes the tmux client that shows the pane, until the person detaches. Comes back only if that is not possible.
+    pub fn attach(&self, pane: &Pane) -> Error {
+        match self.glance(pane) {
+            Ok(Some(_)) => {}
+            Ok(None) => return gone(pane),
+            Err(e) => return e,
+        }
+        let mut client = Command::new("tmux");
+        client.args(["-u", "-S"]).arg(self.socket_of(pane)).args(["attach-session", "-t", pane.id()]);
+        // Inside of another tmux a client refuses to start, unless it is not told.
+        let failed = client.env_remove("TMUX").exec();
+        if failed.kind() == std::io::ErrorKind::NotFound {
+            Error::NoTmux
+        } else {
+            Error::io("run", Path::new("tmux"))(failed)
+        }
+    }
+}
+
+/// The pane is not where it was.
+pub(super) fn gone(pane: &Pane) -> Error {
+    Error::NotOurs { name: pane.name.to_string(), why: "its tmux server or the pane itself is gone" }
+}
+
+/// The best terminal whose description is installed; a program in a terminal without one shows nothing useful.
+fn terminal() -> &'static str {
+    const PLACES: [&str; 3] = ["/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo"];
+    let known = PLACES.iter().any(|p| Path::new(p).join("t/tmux-256color").exists());
+    if known { "tmux-256color" } else { "screen" }
+}

@@ -1,0 +1,140 @@
+//! Starting a program in a pane of ours, and starting it again.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::call::{Call, Script};
+use super::files::is_folder;
+use super::pane::{Found, Kind, Name, Origin, Pane, Program, Variable};
+use super::{Error, Server};
+
+/// What tmux tells about a pane that it made: see [`Found::parse`].
+const MADE: &str = "#{pane_id} #{pane_pid} #{pid}";
+
+/// Wide enough that agents do not shorten their status lines; a person who attaches brings another size.
+const SIZE: &str = "-x 160 -y 50";
+
+/// Takes away what would tell the program how to reach our server and the other panes. And it is the reason why tmux
+/// never gets a single word to run, which it would hand to a shell.
+const BARE: [&str; 6] = ["env", "-u", "TMUX", "-u", "TMUX_PANE", "--"];
+
+impl Server {
+    /// Starts a program in a new pane.
+    pub fn start(&self, name: Name, kind: Kind, program: Program) -> Result<Pane, Error> {
+        valid(&program)?;
+        let _lock = self.files.lock(&name)?;
+        if self.files.read(&name)?.is_some() {
+            return Err(Error::Taken { name: name.to_string() });
+        }
+        self.create(name, kind, program)
+    }
+
+    /// Starts the same program again, in the same pane if it is still there. What runs in it is ended first.
+    pub fn respawn(&self, name: &str) -> Result<Pane, Error> {
+        let _lock = self.files.lock(&self.pane(name)?.name)?;
+        let pane = self.pane(name)?;
+        let Origin::Started(program) = &pane.origin else {
+            return Err(Error::Adopted { name: name.to_owned() });
+        };
+        valid(program)?;
+        if self.glance(&pane)?.is_none() {
+            return self.create(pane.name.clone(), pane.kind, program.clone());
+        }
+        self.end_program(&pane)?;
+        let script = Script::new(&format!("respawn-pane -k -t {} -c", pane.id())).literal(&program.cwd);
+        with_program(script, program).run(self.socket(), "start the program again")?;
+        let args = ["display-message", "-p", "-t", pane.id(), MADE];
+        let said = Call { socket: self.socket(), what: "look at a pane", args: &args, stdin: &[] }.run()?;
+        let again = Pane::new(pane.name, pane.kind, found(&said)?, pane.origin);
+        self.files.write(&again)?;
+        Ok(again)
+    }
+
+    /// A crash between tmux and the file leaves a pane without a record: nobody types into it, and since its session has
+    /// our name it is ended by the next start under that name.
+    fn create(&self, name: Name, kind: Kind, program: Program) -> Result<Pane, Error> {
+        self.ensure()?;
+        let left = Script::new("kill-session -t").word(format!("={name}"));
+        match left.run(self.socket(), "end a session that was left behind") {
+            // Usually there is none.
+            Ok(_) | Err(Error::Refused { .. }) => {}
+            Err(e) => return Err(e),
+        }
+        let script = Script::new(&format!("new-session -d -P {SIZE} -F")).word(MADE);
+        let script = script.word("-s").word(name.as_str()).word("-c").literal(&program.cwd);
+        let said = with_program(script, &program).run(self.socket(), "make a pane")?;
+        let pane = Pane::new(name, kind, found(&said)?, Origin::Started(program));
+        self.files.write(&pane)?;
+        Ok(pane)
+    }
+}
+
+fn found(said: &str) -> Result<Found, Error> {
+    let refused = || Error::Refused { what: "say which pane it made", said: said.trim().to_owned() };
+    Found::parse(said).ok_or_else(refused)
+}
+
+/// The environment and the words of the program. tmux takes both as they are.
+fn with_program(script: Script, program: &Program) -> Script {
+    let mut script = script;
+    for (name, value) in variables(program) {
+        let mut pair = OsString::from(name);
+        pair.push("=");
+        pair.push(value);
+        script = script.word("-e").word(pair);
+    }
+    let words = BARE.into_iter().chain(program.argv.iter().map(String::as_str));
+    words.fold(script.word("--"), Script::word)
+}
+
+/// A name that is not set outside is left out, as in a shell.
+fn variables(program: &Program) -> Vec<(&str, OsString)> {
+    let mut known = Vec::new();
+    for variable in &program.env {
+        match variable {
+            Variable::Outside { name } => known.extend(std::env::var_os(name).map(|value| (name.as_str(), value))),
+            Variable::Fixed { name, value } => known.push((name.as_str(), value.into())),
+        }
+    }
+    known
+}
+
+/// tmux would start nothing, or something else, and say nothing about it.
+fn valid(program: &Program) -> Result<(), Error> {
+    let first = program.argv.first().map_or("", String::as_str);
+    let bad = |why| Err(Error::BadProgram { program: first.to_owned(), why });
+    let names = program.env.iter().map(|v| match v {
+        Variable::Outside { name } => (name, ""),
+        Variable::Fixed { name, value } => (name, value.as_str()),
+    });
+    let has_nul = |text: &str| text.contains('\0');
+    if first.is_empty() {
+        return bad("no program is named");
+    }
+    if first.contains('=') {
+        return bad("a name with `=` would be taken for a variable");
+    }
+    if program.argv.iter().any(|a| has_nul(a)) || names.clone().any(|(n, v)| has_nul(n) || has_nul(v)) {
+        return bad("a word contains a NUL byte");
+    }
+    if names.clone().any(|(name, _)| name.is_empty() || name.contains('=')) {
+        return bad("a variable has no name");
+    }
+    if !is_folder(&program.cwd) {
+        return bad("its folder is not there");
+    }
+    if !is_executable(first, &program.cwd) {
+        return bad("it is not there, or cannot be executed");
+    }
+    Ok(())
+}
+
+fn is_executable(program: &str, cwd: &Path) -> bool {
+    let able = |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    if program.contains('/') {
+        return able(&cwd.join(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(AsRef::<OsStr>::as_ref(&path)).any(|dir| able(&dir.join(program)))
+}

@@ -1,0 +1,115 @@
+//! What a screen means. Only the parts that the program itself draws are believed: the title, the input box and what is
+//! below it, dialogs, and marks at the edge that no answer of a model can carry. Words in the conversation are not.
+
+use serde::Serialize;
+
+use super::pane::Kind;
+use super::session::{Session, Status};
+
+mod claude;
+mod codex;
+
+/// What the program in a pane is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum State {
+    /// It waits for a prompt.
+    Idle,
+    /// It works, runs a tool, or tries again.
+    Working,
+    /// Its vendor said: not now.
+    Limited {
+        /// When it goes on, in the program's words.
+        until: Option<String>,
+    },
+    /// It wants an answer that is no prompt: a permission, a choice.
+    Asking {
+        /// What it asks, in its words.
+        question: String,
+    },
+    /// It has ended.
+    Dead {
+        /// As a shell counts it, if that is known.
+        status: Option<i32>,
+    },
+    /// None of these can be seen.
+    Unknown,
+}
+
+impl State {
+    /// One word.
+    pub fn label(&self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Working => "working",
+            State::Limited { .. } => "limited",
+            State::Asking { .. } => "asking",
+            State::Dead { .. } => "dead",
+            State::Unknown => "unknown",
+        }
+    }
+}
+
+/// What can be seen of a pane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The title that the program set.
+    pub title: String,
+    /// The visible screen, letters only.
+    pub screen: String,
+    /// What Claude Code says about itself.
+    pub session: Option<Session>,
+}
+
+/// The state of a program that is alive. For a plain one the screen says nothing.
+pub fn detect(kind: Kind, sight: &Sight) -> State {
+    let lines: Vec<&str> = sight.screen.trim_end().lines().collect();
+    match kind {
+        Kind::Claude => believe(claude::detect(&lines, &sight.title), sight.session.as_ref()),
+        Kind::Codex => codex::detect(&lines, &sight.title),
+        Kind::Plain => State::Unknown,
+    }
+}
+
+/// The first words in the input box; `None` when no box is seen.
+pub fn composer(kind: Kind, screen: &str) -> Option<String> {
+    let lines: Vec<&str> = screen.trim_end().lines().collect();
+    match kind {
+        Kind::Claude => claude::composer(&lines),
+        Kind::Codex => codex::composer(&lines),
+        Kind::Plain => None,
+    }
+}
+
+/// Joins screen and record. The record knows no limits, and either may be a moment late; so both must say idle.
+fn believe(screen: State, session: Option<&Session>) -> State {
+    match (screen, session.map(|s| &s.status)) {
+        (screen @ (State::Limited { .. } | State::Asking { .. } | State::Dead { .. }), _) => screen,
+        (_, Some(Status::Waiting { reason })) => State::Asking { question: reason.clone() },
+        (_, Some(Status::Busy)) | (State::Working, _) => State::Working,
+        (screen @ (State::Idle | State::Unknown), _) => screen,
+    }
+}
+
+/// A vendor's "not now" as a screen shows it.
+struct Limit {
+    until: Option<String>,
+}
+
+/// Spinners of both programs: circles that are being filled, and Braille dots.
+fn is_spinner(c: char) -> bool {
+    matches!(c, '◐' | '◑' | '◒' | '◓' | '\u{2801}'..='\u{28ff}')
+}
+
+/// The text behind `mark`, up to the next separator.
+fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+    let tail = &text[text.find(mark)? + mark.len()..];
+    Some(tail.split('·').next().unwrap_or(tail).trim())
+}
+
+/// The question of a dialog: its last line that ends like one, else its first words.
+fn question(dialog: &[&str]) -> String {
+    let lines: Vec<&str> = dialog.iter().map(|l| l.trim()).filter(|l| !l.is_empty()).collect();
+    let asked = lines.iter().rev().find(|l| l.ends_with('?')).or(lines.first());
+    asked.map_or_else(String::new, |l| (*l).to_owned())
+}

@@ -1,0 +1,54 @@
+//! The screen of Codex: blocks that begin with a mark at the left edge, the input line `›`, a status line; or a menu.
+
+use super::{Limit, State, is_spinner, question};
+
+/// How its menus end.
+const MENU_KEYS: [&str; 4] = ["enter select", "esc back", "enter to confirm", "esc to cancel"];
+
+pub(super) fn detect(lines: &[&str], title: &str) -> State {
+    let Some(input) = lines.iter().rposition(|l| l.starts_with('›')) else { return State::Unknown };
+    let block = last_block(&lines[..input]);
+    let last = lines.last().map(|l| l.to_lowercase()).unwrap_or_default();
+    let menu = is_choice(lines[input]) && MENU_KEYS.iter().any(|k| last.contains(k));
+    if let Some(Limit { until }) = block.and_then(limit) {
+        return State::Limited { until };
+    }
+    if menu {
+        let top = lines[..input].iter().rposition(|l| l.starts_with(['•', '■', '›'])).map_or(0, |i| i + 1);
+        return State::Asking { question: question(&lines[top..input]) };
+    }
+    let busy = |b: &[&str]| b[0].starts_with('•') && b[0].trim_end().ends_with(" • esc to interrupt)");
+    if title.chars().any(is_spinner) || block.is_some_and(busy) {
+        return State::Working;
+    }
+    State::Idle
+}
+
+pub(super) fn composer(lines: &[&str]) -> Option<String> {
+    let input = lines.iter().rev().find(|l| l.starts_with('›'))?;
+    (!is_choice(input)).then(|| input.trim_start_matches('›').trim().to_owned())
+}
+
+/// The last thing that was said before the input line. Further lines of an answer are set in, so a mark at the edge is
+/// the program's.
+fn last_block<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let start = lines.iter().rposition(|l| l.starts_with(['•', '■', '›']))?;
+    Some(&lines[start..])
+}
+
+/// `■ You’ve hit your usage limit. … try again at 9:42 PM.`, wrapped at the edge; older versions have a plain apostrophe.
+fn limit(block: &[&str]) -> Option<Limit> {
+    let text = block.iter().take_while(|l| !l.trim().is_empty()).map(|l| l.trim()).collect::<Vec<_>>().join(" ");
+    let said = text.strip_prefix('■')?.trim_start().replace('’', "'");
+    if !said.starts_with("You've hit your usage limit") {
+        return None;
+    }
+    let until = said.rsplit_once("try again at ").map(|(_, t)| t.trim_end_matches('.').to_owned());
+    Some(Limit { until })
+}
+
+/// `› 1. Switch …`
+fn is_choice(line: &str) -> bool {
+    let text = line.trim_start_matches('›').trim_start();
+    text.split_once(". ").is_some_and(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}

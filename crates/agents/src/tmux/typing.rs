@@ -1,0 +1,169 @@
+//! The only way in: the text as one bracketed paste, a pause, Enter as a key of its own, and a look at what came of it.
+//!
+//! `send-keys` would eat a trailing `;`, take `-x` for a flag and `Enter` for a key. And before each write the pane is
+//! asked who it is, once by us (process, start time) and once by tmux in the same breath as the write: a paste into a
+//! pane whose program has ended crashes tmux 3.3a with all panes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::call::Call;
+use super::pane::{Kind, Pane};
+use super::state::{State, composer};
+use super::{Error, Server, Text};
+
+/// Codex takes an Enter within 120 ms after text for a part of that text.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A long paste takes the program time; it gets a millisecond more for this many bytes.
+const BYTES_PER_MS: usize = 1024;
+/// How long a screen may take to show what was typed. One with echo off never does.
+const ECHO_LIMIT: Duration = Duration::from_millis(1500);
+/// How long a program may take to clear its input box after Enter.
+const SUBMIT_LIMIT: Duration = Duration::from_secs(3);
+/// Enter is pressed again while the text is still in the box; a program that ignores three will ignore a fourth.
+const ENTERS: u32 = 3;
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What comes after the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Enter: the program gets it.
+    Enter,
+    /// Nothing: it stays in the input line.
+    Nothing,
+}
+
+/// What was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// Bytes of text.
+    pub bytes: usize,
+    /// How often Enter was pressed.
+    pub enters: u32,
+    /// The screen changed after the paste. A program that does not echo shows nothing.
+    pub shown: bool,
+}
+
+impl Server {
+    /// Types text into a pane that is ours, or lent to us.
+    pub fn type_text(&self, pane: &Pane, text: &Text, finish: Finish) -> Result<Typed, Error> {
+        let _lock = self.files.lock(&pane.name)?;
+        let mut typed = Typed { bytes: text.as_str().len(), enters: 0, shown: false };
+        if !text.as_str().is_empty() {
+            let before = self.screen(pane).unwrap_or_default();
+            self.paste(pane, text)?;
+            std::thread::sleep(PAUSE + Duration::from_millis((text.as_str().len() / BYTES_PER_MS) as u64));
+            typed.shown = self.wait_until(ECHO_LIMIT, || Ok(self.screen(pane)? != before))?;
+        }
+        match finish {
+            Finish::Nothing => {
+                self.check(pane)?;
+            }
+            Finish::Enter => typed.enters = self.submit(pane, text)?,
+        }
+        Ok(typed)
+    }
+
+    /// An empty buffer does not exist in tmux, so the caller leaves out empty text.
+    fn paste(&self, pane: &Pane, text: &Text) -> Result<(), Error> {
+        self.check(pane)?;
+        let buffer = buffer_name();
+        let socket = self.socket_of(pane);
+        let load = ["load-buffer", "-b", &buffer, "-"];
+        Call { socket, what: "take the text", args: &load, stdin: text.as_str().as_bytes() }.run()?;
+        let written = self.write(pane, &format!("paste-buffer -p -d -b {buffer} -t {}", pane.id()));
+        if written.is_err() {
+            let args = ["delete-buffer", "-b", &buffer];
+            // Best effort: the first error is the one worth telling, and the server may be gone.
+            Call { socket, what: "drop the text", args: &args, stdin: &[] }.run().ok();
+        }
+        written
+    }
+
+    fn submit(&self, pane: &Pane, text: &Text) -> Result<u32, Error> {
+        for pressed in 1..=ENTERS {
+            self.write(pane, &format!("send-keys -t {} Enter", pane.id()))?;
+            if pane.kind == Kind::Plain || self.wait_until(SUBMIT_LIMIT, || self.is_taken(pane, text))? {
+                return Ok(pressed);
+            }
+        }
+        Ok(ENTERS)
+    }
+
+    /// The program took the text: it is no longer in the input box, or the program is at work.
+    fn is_taken(&self, pane: &Pane, text: &Text) -> Result<bool, Error> {
+        let (sight, state) = self.see(pane)?;
+        Ok(match state {
+            State::Working | State::Asking { .. } | State::Limited { .. } | State::Dead { .. } => true,
+            State::Idle | State::Unknown => {
+                composer(pane.kind, &sight.screen).is_none_or(|c| !is_beginning(&c, text.as_str()))
+            }
+        })
+    }
+
+    /// One command of ours that reaches the pane only if it is still the same one.
+    fn write(&self, pane: &Pane, command: &str) -> Result<(), Error> {
+        let glance = self.check(pane)?;
+        let socket = self.socket_of(pane);
+        if glance.in_mode {
+            // Our own pane, which somebody left scrolled back: keys would go to tmux.
+            let args = ["copy-mode", "-q", "-t", pane.id()];
+            Call { socket, what: "leave the history", args: &args, stdin: &[] }.run()?;
+        }
+        let same = format!(
+            "#{{&&:#{{==:#{{pid}},{}}},#{{&&:#{{==:#{{pane_pid}},{}}},#{{!=:#{{pane_dead}},1}}}}}}",
+            pane.server.pid, pane.process.pid
+        );
+        let done = format!("{command} ; display-message -p done");
+        let args = ["if-shell", "-F", "-t", pane.id(), &same, &done];
+        let said = Call { socket, what: "type into a pane", args: &args, stdin: &[] }.run()?;
+        if said.trim() == "done" {
+            return Ok(());
+        }
+        Err(Error::NotOurs { name: pane.name.to_string(), why: "it changed at the very moment of typing" })
+    }
+
+    #[expect(clippy::unused_self, reason = "reads better beside the questions that it asks")]
+    fn wait_until(&self, limit: Duration, mut holds: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+        let end = Instant::now() + limit;
+        loop {
+            if holds()? {
+                return Ok(true);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Whether what stands in the input box is this text; long ones are shown as `[Pasted text #1 +40 lines]`.
+pub(super) fn is_beginning(composer: &str, text: &str) -> bool {
+    let first = text.trim_start().lines().next().unwrap_or_default().trim();
+    if composer.is_empty() {
+        return false;
+    }
+    composer.starts_with("[Pasted") || first.starts_with(composer) || (!first.is_empty() && composer.starts_with(first))
+}
+
+/// Nobody else's, also when several threads type.
+fn buffer_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("everloop-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_that_holds_something_else_was_cleared() {
+        assert!(is_beginning("do the th", "do the thing\nand more"));
+        assert!(is_beginning("do it", "\n do it\n"));
+        assert!(is_beginning("[Pasted text #1 +40 lines]", "a\nb"));
+        assert!(!is_beginning("", "do it"));
+        assert!(!is_beginning("Ask Codex to do anything", "do it"));
+    }
+}

@@ -1,0 +1,187 @@
+//! Whether a private worktree is still what it was when git last looked at it. Saves a `git status` after a turn that did
+//! nothing. Only sameness is ever concluded from here; what is not provably the same is git's to judge.
+//!
+//! A seal is a hash over everything that `git status` answers from: each entry of the worktree and of its part of the git
+//! folder with inode, size, mode and both times; the shared files that bear on it; the configuration. That is what git's
+//! own index trusts, and more: nobody can set a change time back. A seal is taken *before* git looks, so that whatever
+//! changes meanwhile breaks it. An entry that changed a moment ago could change again within the same tick of the file
+//! system's clock and look the same; with such an entry there is no seal.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::Error;
+use crate::git::{self, Git};
+
+/// Beyond this many entries git, which does not look into ignored folders, is as fast as we are.
+const MOST_ENTRIES: u32 = 1_000;
+
+/// Two ticks of the slowest clock with which Linux stamps files (100 Hz).
+const TICK: Duration = Duration::from_millis(20);
+
+/// Some file systems keep whole seconds only, the oldest of them every other one.
+const COARSE_TICK: Duration = Duration::from_secs(2);
+
+/// What the worktrees of a repository share and `git status` reads. Objects are not here: they are named by their content.
+const SHARED: [&str; 5] = ["config", "info", "packed-refs", "refs/replace", "reftable"];
+
+/// A state of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seal([u8; 32]);
+
+/// The folders that a seal is about.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    /// The worktree.
+    pub tree: PathBuf,
+    /// Its part of the git folder.
+    pub admin: PathBuf,
+    /// The git folder.
+    pub common: PathBuf,
+}
+
+/// Files outside of the repository that bear on what git says: configuration, and what it names.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    paths: Vec<PathBuf>,
+    /// One that changed later may name others.
+    listed_at: SystemTime,
+}
+
+impl Sources {
+    /// Asks git for them; `None` when one is named in a way that only git understands.
+    pub async fn list(git: &Git, scope: &Scope) -> Result<Option<Self>, Error> {
+        let listed_at = SystemTime::now();
+        let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = folder("HOME").unwrap_or_default();
+        let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        // These need not be there, and may come to be.
+        let mut paths = vec![home.join(".gitconfig"), "/etc/gitconfig".into(), "/etc/gitattributes".into()];
+        paths.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
+        let listed = git.bytes(&["config", "--list", "--show-origin", "-z"]).await?;
+        let mut records = listed.split(|b| *b == 0);
+        while let (Some(origin), Some(setting)) = (records.next(), records.next()) {
+            let file = origin.strip_prefix(b"file:").map(|path| scope.tree.join(git::path_from(path)));
+            if let Some(value) = names_file(setting) {
+                // Those that are included are named from the file that does it, the others from where git runs.
+                let from = file.as_deref().filter(|_| setting.starts_with(b"include")).and_then(Path::parent);
+                match value {
+                    [b'~', b'/', below @ ..] => paths.push(home.join(git::path_from(below))),
+                    [b'~' | b'%', ..] => return Ok(None),
+                    _ => paths.push(from.unwrap_or(&scope.tree).join(git::path_from(value))),
+                }
+            }
+            paths.extend(file);
+        }
+        paths.sort();
+        paths.dedup();
+        Ok(Some(Self { paths, listed_at }))
+    }
+
+    /// Whether none of them changed since they were listed.
+    pub fn hold(&self) -> bool {
+        Taking::new(Path::new("")).add_sources(self).is_some()
+    }
+}
+
+/// The value of a setting that is the name of a file of rules or of further settings.
+fn names_file(setting: &[u8]) -> Option<&[u8]> {
+    let (name, value) = setting.split_at(setting.iter().position(|b| *b == b'\n')?);
+    let named = [&b"core.excludesfile"[..], b"core.attributesfile", b"include.path"].contains(&name);
+    (named || name.starts_with(b"includeif.") && name.ends_with(b".path")).then(|| &value[1..])
+}
+
+/// Seals what is there now; `None` when it cannot be sealed.
+pub(super) fn take(scope: &Scope, sources: &Sources) -> Option<Seal> {
+    let now = SystemTime::now();
+    let mut taking = Taking::new(&scope.tree);
+    taking.add(&scope.tree, now)?;
+    taking.add(&scope.admin, now)?;
+    for name in SHARED {
+        taking.add(&scope.common.join(name), now)?;
+    }
+    taking.add_sources(sources)?;
+    Some(Seal(taking.hash.finalize().into()))
+}
+
+struct Taking<'a> {
+    hash: Sha256,
+    /// Entries that may still be added.
+    left: u32,
+    /// Links in here are not followed, by git neither.
+    tree: &'a Path,
+}
+
+impl<'a> Taking<'a> {
+    fn new(tree: &'a Path) -> Self {
+        Self { hash: Sha256::new(), left: MOST_ENTRIES, tree }
+    }
+
+    fn add_sources(&mut self, sources: &Sources) -> Option<()> {
+        sources.paths.iter().try_for_each(|path| self.add(path, sources.listed_at))
+    }
+
+    /// Adds what is at `top`, be it nothing; `None` when something in it changed only just before `then`, or later.
+    fn add(&mut self, top: &Path, then: SystemTime) -> Option<()> {
+        let mut open = vec![top.to_owned()];
+        while let Some(path) = open.pop() {
+            self.left = self.left.checked_sub(1)?;
+            self.hash.update(path.as_os_str().as_bytes());
+            self.hash.update([0]);
+            let meta = match fs::symlink_metadata(&path) {
+                Ok(meta) => meta,
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+                Err(_) => return None,
+            };
+            self.describe(&meta);
+            if meta.is_symlink() && !path.starts_with(self.tree) {
+                open.push(fs::canonicalize(&path).ok()?);
+            }
+            if !meta.is_dir() {
+                (changed(&meta)? < then).then_some(())?;
+                continue;
+            }
+            let mut below =
+                fs::read_dir(&path).ok()?.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().ok()?;
+            // A repository inside of this one: what git says about it is read from elsewhere.
+            if path != top && below.iter().any(|path| path.file_name() == Some(OsStr::new(".git"))) {
+                return None;
+            }
+            below.sort();
+            open.append(&mut below);
+        }
+        Some(())
+    }
+
+    fn describe(&mut self, meta: &Metadata) {
+        // The times of a folder change with git's own locks; what is in it is looked at itself.
+        let (bytes, times) = if meta.is_dir() {
+            (0, [0; 4])
+        } else {
+            (meta.len(), [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()])
+        };
+        for number in [meta.dev(), meta.ino(), meta.mode().into(), bytes] {
+            self.hash.update(number.to_le_bytes());
+        }
+        for time in times {
+            self.hash.update(time.to_le_bytes());
+        }
+    }
+}
+
+/// When an entry last changed, at the latest.
+fn changed(meta: &Metadata) -> Option<SystemTime> {
+    let (seconds, nanos) = (u64::try_from(meta.ctime()).ok()?, u64::try_from(meta.ctime_nsec()).ok()?);
+    let tick = if nanos == 0 { COARSE_TICK } else { TICK };
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos) + tick)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! The API agent against a scripted server.
+
+fn main() {}

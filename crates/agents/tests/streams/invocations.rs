@@ -1,0 +1,130 @@
+//! Command lines. Each was run with the real program; a change here is to be tried with it.
+
+use std::path::Path;
+
+use everloop_agents::agent::{Invocation, Order, invocation};
+use everloop_core::spec::{AgentKind, AgentSpec, Permission};
+
+fn agent(kind: AgentKind, permission: Permission) -> AgentSpec {
+    AgentSpec {
+        kind,
+        argv: vec![format!("/opt/{}", kind.label()), "--extra".to_owned()],
+        permission,
+        allow: vec!["cargo test".to_owned(), "make".to_owned()],
+        model: Some("vendor/model".to_owned()),
+        api_base: Some("http://127.0.0.1:9/v1".to_owned()),
+        ..AgentSpec::default()
+    }
+}
+
+fn call(agent: &AgentSpec, resume: Option<&str>) -> Invocation {
+    invocation(&Order {
+        agent,
+        prompt: "do it",
+        prompt_file: Path::new("/turn/prompt.md"),
+        resume,
+        left_microusd: Some(1_500_000),
+        ours: Path::new("/bin/everloop"),
+        state_dir: Path::new("/state"),
+    })
+}
+
+fn value<'a>(call: &'a Invocation, name: &str) -> Option<&'a str> {
+    call.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+}
+
+#[test]
+fn claude() {
+    let edits = call(&agent(AgentKind::Claude, Permission::Edits), Some("id"));
+    assert_eq!(
+        edits.argv.join(" "),
+        "/opt/claude -p --output-format stream-json --model=vendor/model --resume=id --max-budget-usd=1.500000 \
+         --permission-mode acceptEdits --allowedTools Bash(cargo test:*) Bash(make:*) --verbose --extra"
+    );
+    assert_eq!(value(&edits, "ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:9/v1"));
+    assert_eq!(value(&edits, "CLAUDE_CODE_MAX_RETRIES"), Some("2"));
+    assert_eq!(value(&edits, "IS_SANDBOX"), None);
+    assert_eq!(edits.stdin.as_deref(), Some(Path::new("/turn/prompt.md")));
+    let full = call(&agent(AgentKind::Claude, Permission::Full), None);
+    assert!(full.argv.contains(&"--dangerously-skip-permissions".to_owned()));
+    assert_eq!(value(&full, "IS_SANDBOX").is_some(), is_root());
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
+}
+
+#[test]
+fn codex() {
+    let edits = call(&agent(AgentKind::Codex, Permission::Edits), Some("id"));
+    assert_eq!(
+        edits.argv.join(" "),
+        "/opt/codex exec --json --skip-git-repo-check -c otel.metrics_exporter=none --disable plugins \
+         --sandbox workspace-write -c approval_policy=never -c model_provider=everloop -c \
+         model_providers.everloop={name=\"everloop\",base_url=\"http://127.0.0.1:9/v1\",env_key=\"OPENAI_API_KEY\",\
+         wire_api=\"responses\",request_max_retries=2,stream_max_retries=2} --model=vendor/model --extra resume id -"
+    );
+    let full = call(&agent(AgentKind::Codex, Permission::Full), None);
+    assert!(full.argv.contains(&"--dangerously-bypass-approvals-and-sandbox".to_owned()));
+    assert!(!full.argv.contains(&"resume".to_owned()));
+}
+
+#[test]
+fn gemini() {
+    let edits = call(&agent(AgentKind::Gemini, Permission::Edits), Some("id"));
+    assert_eq!(
+        edits.argv.join(" "),
+        "/opt/gemini -o stream-json --skip-trust --approval-mode auto_edit --allowed-tools=run_shell_command(cargo test) \
+         --allowed-tools=run_shell_command(make) --model=vendor/model --resume=id --extra"
+    );
+    assert_eq!(value(&edits, "GOOGLE_GEMINI_BASE_URL"), Some("http://127.0.0.1:9/v1"));
+    assert_eq!(value(&edits, "GEMINI_CLI_NO_RELAUNCH"), Some("true"));
+    let full = call(&agent(AgentKind::Gemini, Permission::Full), None);
+    assert!(full.argv.join(" ").contains("--approval-mode yolo"));
+}
+
+#[test]
+fn opencode() {
+    let edits = call(&agent(AgentKind::Opencode, Permission::Edits), Some("id"));
+    assert_eq!(edits.argv.join(" "), "/opt/opencode run --format json --model=vendor/model --session=id --extra");
+    let settings: serde_json::Value = serde_json::from_str(value(&edits, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+    assert_eq!(settings["permission"]["*"], "deny");
+    assert_eq!(settings["permission"]["edit"], "allow");
+    let bash = settings["permission"]["bash"].as_object().unwrap();
+    let rules: Vec<_> = bash.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(rules[0], "*=\"deny\"", "the last rule that fits counts");
+    assert!(rules.contains(&"cargo test *=\"allow\"".to_owned()));
+    assert_eq!(settings["provider"]["vendor"]["options"]["baseURL"], "http://127.0.0.1:9/v1");
+    assert_eq!(settings["provider"]["vendor"]["options"]["apiKey"], "{env:OPENAI_API_KEY}");
+    let full = call(&agent(AgentKind::Opencode, Permission::Full), None);
+    assert!(value(&full, "OPENCODE_CONFIG_CONTENT").unwrap().contains(r#""permission":{"*":"allow"}"#));
+}
+
+#[test]
+fn any_command() {
+    let by_argument = |argv: &[&str]| {
+        let argv = argv.iter().map(|a| (*a).to_owned()).collect();
+        call(&AgentSpec { argv, ..AgentSpec::default() }, None)
+    };
+    let both = by_argument(&["bot", "{prompt}", "--file={prompt_file}"]);
+    assert_eq!(both.argv, ["bot", "do it", "--file=/turn/prompt.md"]);
+    assert_eq!(both.stdin, None);
+    assert_eq!(by_argument(&["bot"]).stdin.as_deref(), Some(Path::new("/turn/prompt.md")));
+}
+
+#[test]
+fn our_own() {
+    let mut api = agent(AgentKind::Api, Permission::Edits);
+    api.argv = ["api", "--wire", "messages"].map(str::to_owned).to_vec();
+    assert_eq!(
+        call(&api, Some("id")).argv.join(" "),
+        "/bin/everloop __api --state /state --model vendor/model --resume id --base http://127.0.0.1:9/v1 \
+         --left-microusd 1500000 --permission edits --allow cargo test --allow make --wire messages"
+    );
+    let mut pane = agent(AgentKind::Pane, Permission::Edits);
+    pane.argv = ["pane", "writer"].map(str::to_owned).to_vec();
+    let call = call(&pane, None);
+    assert_eq!(call.argv.join(" "), "/bin/everloop pane __turn --pane=writer --prompt-file=/turn/prompt.md");
+    assert_eq!(call.stdin, None);
+}

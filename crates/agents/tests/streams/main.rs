@@ -1,0 +1,13 @@
+//! What the parsers make of recorded output of the real programs, of limits, of lines that look like limits and are
+//! none, and of garbage.
+
+#![expect(clippy::unwrap_used, reason = "tests; clippy does not see that in functions that tests share")]
+
+mod fixtures;
+mod fuzz;
+mod invocations;
+mod limits;
+mod look_alikes;
+mod mutate;
+mod odd;
+mod replay;

@@ -1,0 +1,126 @@
+//! Turns with programs that look like agents: a screen, a title, an input box.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_agents::tmux::{Ending, Error, Kind, Pane, State, Text, Turn};
+
+use super::world::World;
+
+/// Draws Claude Code's screen from its functions; `turn` is what a prompt brings about.
+const FAKE: &str = r#"
+rule='────────────────────────────────────────'
+draw() { # TITLE ABOVE FOOTER
+    printf '\033[2J\033[H\033]2;%s\007%s\n%s\n❯ \n%s\n  %s' "$1" "$2" "$rule" "$rule" "$3"
+}
+idle() { draw '✳ Claude Code' "$1" '⏵⏵ bypass permissions on'; }
+busy() { draw '◐ Claude Code' "$1" '⏵⏵ bypass permissions on · esc to interrupt'; }
+ask() { printf '\033[2J\033[H%s\n Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel' "$rule"; }
+limit() { draw '✳ Claude Code' "$1" "⚠ Usage limit reached · limit resets 9:30pm"; }
+stty -echo
+idle welcome
+while read -r line; do
+    printf '%s\n' "$line" >> prompts
+    case $line in
+        slow) for i in 1 2 3 4; do busy "working $i"; sleep 0.4; done; idle 'answer: slow' ;;
+        fast) idle 'answer: fast' ;;
+        ask) busy asking; sleep 0.3; ask ;;
+        limit) busy limited; sleep 0.3; limit nothing ;;
+        die) busy dying; sleep 0.3; exit 3 ;;
+        hang) busy hanging ;;
+        stop) busy stopping; sleep 0.3; idle 'answer: stop'; : > stopped ;;
+    esac
+done
+"#;
+
+fn fake(world: &World) -> Pane {
+    let program = world.program(&["sh", "-c", FAKE]);
+    world.server.start("agent".parse().unwrap(), Kind::Claude, program).unwrap()
+}
+
+fn turn(prompt: &str) -> Turn {
+    let prompt = Text::clean(prompt.as_bytes());
+    Turn { prompt, limit: Duration::from_secs(30), quiet: Duration::from_millis(800), stop_file: None }
+}
+
+fn prompts(world: &World) -> Vec<String> {
+    let text = std::fs::read_to_string(world.path("work/prompts")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_turn_ends_when_the_program_is_idle_again() {
+    let world = World::new();
+    let pane = fake(&world);
+    for word in ["slow", "fast", "slow"] {
+        match world.server.turn(&pane, &turn(word)).unwrap() {
+            Ending::Done { screen } => assert!(screen.contains(&format!("answer: {word}")), "{screen}"),
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+    assert_eq!(prompts(&world), ["slow", "fast", "slow"], "each prompt once");
+}
+
+#[test]
+fn a_question_a_limit_and_an_end_are_told_apart() {
+    for (word, expected) in [
+        ("ask", State::Asking { question: "Do you want to proceed?".to_owned() }),
+        ("limit", State::Limited { until: Some("9:30pm".to_owned()) }),
+        ("die", State::Dead { status: Some(3) }),
+    ] {
+        let world = World::new();
+        let pane = fake(&world);
+        for attempt in ["first", "again"] {
+            match world.server.turn(&pane, &turn(word)).unwrap() {
+                Ending::Stuck { state, .. } => assert_eq!(state, expected, "{attempt}"),
+                other => panic!("{word}: {other:?}"),
+            }
+        }
+        assert_eq!(prompts(&world), [word], "nothing is typed into a program that is not idle");
+    }
+}
+
+#[test]
+fn a_turn_that_takes_too_long_ends_and_the_next_one_does_not_type() {
+    let world = World::new();
+    let pane = fake(&world);
+    let short = Turn { limit: Duration::from_secs(3), ..turn("hang") };
+    let first = world.server.turn(&pane, &short).unwrap();
+    assert!(matches!(first, Ending::TimedOut { state: State::Working, typed: true, .. }), "{first:?}");
+    let second = world.server.turn(&pane, &short).unwrap();
+    assert!(matches!(second, Ending::TimedOut { state: State::Working, typed: false, .. }), "{second:?}");
+    assert_eq!(prompts(&world), ["hang"]);
+}
+
+#[test]
+fn a_hooks_file_ends_the_turn_and_an_old_one_does_not() {
+    let world = World::new();
+    let pane = fake(&world);
+    let file: PathBuf = world.path("work/stopped");
+    std::fs::write(&file, "of an earlier turn").unwrap();
+    // Nobody could wait for such a quiet screen: only the file can end this.
+    let patient = Turn { quiet: Duration::from_secs(3600), stop_file: Some(file), ..turn("stop") };
+    match world.server.turn(&pane, &patient).unwrap() {
+        Ending::Done { screen } => assert!(screen.contains("answer: stop"), "{screen}"),
+        other => panic!("{other:?}"),
+    }
+    // The file of that turn is still there; a turn that makes none must not be ended by it.
+    assert!(world.path("work/stopped").exists());
+    let never = Turn { limit: Duration::from_secs(5), ..patient };
+    let ended = world.server.turn(&pane, &Turn { prompt: Text::clean(b"slow"), ..never }).unwrap();
+    assert!(matches!(ended, Ending::TimedOut { state: State::Idle, typed: true, .. }), "{ended:?}");
+}
+
+#[test]
+fn two_turns_at_once_are_refused() {
+    let world = World::new();
+    let pane = fake(&world);
+    let server = world.server.clone();
+    let other = pane.clone();
+    let first = std::thread::spawn(move || server.turn(&other, &turn("slow")));
+    super::world::wait_for("the first turn runs", || prompts(&world) == ["slow"]);
+    let second = world.server.turn(&pane, &turn("fast"));
+    assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
+    assert!(matches!(first.join().unwrap().unwrap(), Ending::Done { .. }));
+    assert_eq!(prompts(&world), ["slow"]);
+}

@@ -1,0 +1,326 @@
+//! Slow, stuck or spinning, for agents with a stream: what the agent is busy with, for how long, and how long that usually
+//! takes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{PhaseLimit, PhaseLimits};
+use crate::stream::Said;
+use crate::time::Time;
+
+/// The same call this often in a row is no work any more.
+const SAME_CALL: u32 = 5;
+/// The same error this often in a row neither.
+const SAME_ERROR: u32 = 3;
+/// Open calls that are remembered; a stream that opens more without closing any is broken.
+const OPEN: usize = 64;
+/// What was learned about a phase counts from this many gaps on.
+const ENOUGH: u32 = 50;
+/// A histogram that holds more is halved, so that it follows the times.
+const PLENTY: u32 = 2_000;
+/// Buckets of a histogram: powers of two of milliseconds, the last one is about nine hours.
+const BUCKETS: usize = 26;
+
+/// What an agent is busy with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    /// Nothing was heard of it yet.
+    #[default]
+    Starting,
+    /// The model thinks or writes.
+    Model,
+    /// A tool runs.
+    Tool,
+    /// Another agent works for it.
+    Subagent,
+    /// It announced that it tries a request again.
+    Retry,
+    /// It waits for a person.
+    Asking,
+    /// It said its last word.
+    AfterResult,
+}
+
+impl Doing {
+    /// In words, after "it is".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Doing::Starting => "starting",
+            Doing::Model => "waiting for the model",
+            Doing::Tool => "running a tool",
+            Doing::Subagent => "waiting for a subagent",
+            Doing::Retry => "waiting to try a request again",
+            Doing::Asking => "waiting for a person",
+            Doing::AfterResult => "finished and has not ended",
+        }
+    }
+}
+
+/// What a stream shows of its agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pulse {
+    /// What it is busy with.
+    pub doing: Doing,
+    /// For how long nothing was said.
+    #[serde(with = "crate::time::millis")]
+    pub quiet: Duration,
+    /// The open tool's own limit, or the announced delay of a retry, in milliseconds.
+    pub allowed_ms: Option<u64>,
+    /// It does the same again and again.
+    pub spinning: bool,
+}
+
+/// Follows a stream.
+#[derive(Clone, Debug)]
+pub struct Phases {
+    doing: Doing,
+    since: Time,
+    open: BTreeMap<String, Open>,
+    retry_ms: Option<u64>,
+    last_call: (u64, u32),
+    last_error: (u64, u32),
+    gaps: Gaps,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    timeout_ms: Option<u64>,
+    subagent: bool,
+}
+
+impl Phases {
+    /// A stream that begins now.
+    pub fn new(at: Time) -> Self {
+        Self {
+            doing: Doing::Starting,
+            since: at,
+            open: BTreeMap::new(),
+            retry_ms: None,
+            last_call: (0, 0),
+            last_error: (0, 0),
+            gaps: Gaps::default(),
+        }
+    }
+
+    /// Takes note of something that was said.
+    pub fn take(&mut self, said: &Said, at: Time) {
+        self.gaps.add(self.doing, at.since(self.since));
+        self.since = at;
+        self.retry_ms = None;
+        match said {
+            Said::ToolStarted { id, fingerprint, timeout_ms, subagent, .. } => {
+                self.last_call = counted(self.last_call, *fingerprint);
+                if self.open.len() < OPEN {
+                    self.open.insert(id.clone(), Open { timeout_ms: *timeout_ms, subagent: *subagent });
+                }
+            }
+            Said::ToolEnded { id, error } => {
+                self.open.remove(id);
+                self.last_error = error.map_or((0, 0), |e| counted(self.last_error, e));
+            }
+            Said::Retrying { delay_ms, .. } => self.retry_ms = Some(delay_ms.unwrap_or(0)),
+            Said::Result { .. } => self.open.clear(),
+            _ => {}
+        }
+        self.doing = match said {
+            Said::Result { .. } => Doing::AfterResult,
+            // Usage and quotas may follow the last word.
+            Said::Used(_) | Said::UsedInAll(_) | Said::Quota(_) | Said::Context { .. } | Said::Unknown
+                if self.doing == Doing::AfterResult =>
+            {
+                Doing::AfterResult
+            }
+            Said::Asking { .. } => Doing::Asking,
+            Said::Retrying { .. } => Doing::Retry,
+            _ if self.open.values().any(|o| o.subagent) => Doing::Subagent,
+            _ if !self.open.is_empty() => Doing::Tool,
+            _ => Doing::Model,
+        };
+    }
+
+    /// What the stream shows now.
+    pub fn pulse(&self, now: Time) -> Pulse {
+        let allowed_ms = match self.doing {
+            Doing::Retry => self.retry_ms,
+            Doing::Tool => self.open.values().map(|o| o.timeout_ms).max().flatten(),
+            _ => None,
+        };
+        let spinning = self.last_call.1 >= SAME_CALL || self.last_error.1 >= SAME_ERROR;
+        Pulse { doing: self.doing, quiet: now.since(self.since), allowed_ms, spinning }
+    }
+
+    /// How long the gaps were, for the next turns.
+    pub fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+}
+
+fn counted((known, times): (u64, u32), new: u64) -> (u64, u32) {
+    if known == new { (new, times.saturating_add(1)) } else { (new, 1) }
+}
+
+/// How long nothing is usually said, by what the agent is busy with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Gaps(BTreeMap<Doing, Vec<u32>>);
+
+impl Gaps {
+    /// Nothing was learned yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, doing: Doing, gap: Duration) {
+        let ms = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - ms.leading_zeros()) as usize;
+        let row = self.0.entry(doing).or_insert_with(|| vec![0; BUCKETS]);
+        // A row that somebody stored shorter is no reason to panic.
+        if let Some(count) = row.get_mut(bucket.min(BUCKETS - 1)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Takes over what another turn learned.
+    pub fn learn(&mut self, other: &Gaps) {
+        for (doing, counts) in &other.0 {
+            let row = self.0.entry(*doing).or_insert_with(|| vec![0; BUCKETS]);
+            for (known, new) in row.iter_mut().zip(counts) {
+                *known = known.saturating_add(*new);
+            }
+            while row.iter().fold(0_u32, |sum, n| sum.saturating_add(*n)) > PLENTY {
+                row.iter_mut().for_each(|n| *n /= 2);
+            }
+        }
+    }
+
+    /// A gap that 99 of 100 do not exceed; `None` before there are enough.
+    fn p99(&self, doing: Doing) -> Option<Duration> {
+        let row = self.0.get(&doing)?;
+        let all = row.iter().fold(0_u32, |sum, n| sum.saturating_add(*n));
+        if all < ENOUGH {
+            return None;
+        }
+        let mut left = all / 100;
+        for (bucket, count) in row.iter().enumerate().rev() {
+            if *count > left {
+                return Some(Duration::from_millis(1_u64 << bucket));
+            }
+            left -= count;
+        }
+        None
+    }
+
+    /// The limits for a pulse: the operator's, moved by what was learned, never further than threefold.
+    pub fn limit(&self, pulse: &Pulse, limits: &PhaseLimits) -> Option<PhaseLimit> {
+        let plain = match pulse.doing {
+            Doing::Starting => limits.starting,
+            Doing::Model => limits.model,
+            Doing::Tool => match pulse.allowed_ms.map(Duration::from_millis) {
+                Some(own) => return Some(PhaseLimit { soft: own + TOOL_GRACE, hard: own * 2 + TOOL_GRACE }),
+                None => limits.tool,
+            },
+            Doing::Subagent => limits.subagent,
+            Doing::Retry => {
+                let delay = Duration::from_millis(pulse.allowed_ms.unwrap_or(0));
+                return Some(PhaseLimit { soft: delay + RETRY_GRACE, hard: delay + RETRY_GRACE * 2 });
+            }
+            Doing::Asking => return None,
+            Doing::AfterResult => limits.after_result,
+        };
+        let Some(p99) = self.p99(pulse.doing) else { return Some(plain) };
+        let near = |learned: Duration, plain: Duration| learned.clamp(plain / 3, plain * 3);
+        match pulse.doing {
+            // Its length is the operator's patience, not the agent's habit.
+            Doing::AfterResult => Some(plain),
+            _ => Some(PhaseLimit { soft: near(p99 * 3, plain.soft), hard: near(p99 * 10, plain.hard) }),
+        }
+    }
+}
+
+/// What a tool may take beyond its own limit.
+const TOOL_GRACE: Duration = Duration::from_secs(60);
+/// What a retry may take beyond the time that was announced.
+const RETRY_GRACE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Time {
+        Time(0) + Duration::from_secs(secs)
+    }
+
+    fn call(id: &str, fingerprint: u64) -> Said {
+        let name = "Bash".to_owned();
+        Said::ToolStarted { id: id.to_owned(), name, fingerprint, timeout_ms: None, subagent: false }
+    }
+
+    fn done(id: &str, error: Option<u64>) -> Said {
+        Said::ToolEnded { id: id.to_owned(), error }
+    }
+
+    fn words() -> Said {
+        Said::Text { text: "x".to_owned() }
+    }
+
+    #[test]
+    fn phases_follow_the_stream() {
+        let mut phases = Phases::new(at(0));
+        assert_eq!(phases.pulse(at(9)).doing, Doing::Starting);
+        let story = [
+            (Said::Session { id: "s".to_owned(), model: None }, Doing::Model),
+            (call("1", 1), Doing::Tool),
+            (call("2", 2), Doing::Tool),
+            (done("1", None), Doing::Tool),
+            (done("2", None), Doing::Model),
+            (Said::Retrying { attempt: 1, delay_ms: Some(500), class: None }, Doing::Retry),
+            (words(), Doing::Model),
+            (Said::Result { ok: true, text: String::new() }, Doing::AfterResult),
+            (Said::Unknown, Doing::AfterResult),
+        ];
+        for (n, (said, doing)) in story.into_iter().enumerate() {
+            phases.take(&said, at(10 + n as u64));
+            assert_eq!(phases.pulse(at(10 + n as u64)).doing, doing, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_again_and_again_is_spinning() {
+        let mut phases = Phases::new(at(0));
+        for n in 0..4 {
+            phases.take(&call(&n.to_string(), 7), at(n));
+            phases.take(&done(&n.to_string(), None), at(n));
+        }
+        assert!(!phases.pulse(at(5)).spinning);
+        phases.take(&call("x", 7), at(6));
+        assert!(phases.pulse(at(6)).spinning);
+        phases.take(&call("y", 8), at(7));
+        assert!(!phases.pulse(at(7)).spinning);
+        for n in 0..3 {
+            phases.take(&done(&format!("e{n}"), Some(3)), at(8 + n));
+        }
+        assert!(phases.pulse(at(12)).spinning);
+    }
+
+    #[test]
+    fn limits_are_learned_within_bounds() {
+        let limits = PhaseLimits::default();
+        let model = Pulse { doing: Doing::Model, ..Pulse::default() };
+        let mut known = Gaps::default();
+        assert_eq!(known.limit(&model, &limits), Some(limits.model));
+        let mut phases = Phases::new(at(0));
+        for n in 0..100 {
+            phases.take(&words(), at(n * 2));
+        }
+        known.learn(phases.gaps());
+        let learned = known.limit(&model, &limits).unwrap();
+        assert_eq!(learned, PhaseLimit { soft: limits.model.soft / 3, hard: limits.model.hard / 3 });
+        for _ in 0..1000 {
+            known.learn(phases.gaps());
+        }
+        assert!(known.0[&Doing::Model].iter().sum::<u32>() <= PLENTY);
+    }
+}

@@ -1,0 +1,286 @@
+//! Limits of a vendor, conversations, accounts: what a stream's report makes of the next turn.
+
+use everloop_core::action::Input;
+use everloop_core::event::{Event, Exit, Judgement, Outcome, StopCause};
+use everloop_core::evidence::Sample;
+use everloop_core::guard::Scope;
+use everloop_core::phase::{Doing, Pulse};
+use everloop_core::spec::{AgentKind, AgentSpec, Budget};
+use everloop_core::state::Phase;
+use everloop_core::stream::{Limit, LimitClass, Report, Usage};
+use everloop_core::time::Time;
+
+use super::rig::{Rig, actions, board, outcome, secs};
+
+fn claude(rig: &mut Rig) {
+    rig.state.spec.agent.kind = AgentKind::Claude;
+    rig.baseline(0);
+}
+
+fn rig() -> Rig {
+    let mut rig = Rig::new();
+    claude(&mut rig);
+    rig
+}
+
+fn report(ok: bool) -> Report {
+    Report { session: Some("s1".to_owned()), ok: Some(ok), ..Report::default() }
+}
+
+fn limit(class: LimitClass, reset_at: Option<Time>) -> Limit {
+    Limit { rule: "test".to_owned(), class, reset_at, text: "no".to_owned() }
+}
+
+/// A turn ends after some seconds as its stream says, and nothing was changed.
+fn end(rig: &mut Rig, after: u64, report: Report) -> everloop_core::decide::Decision {
+    let code = Some(i32::from(report.ok != Some(true)));
+    rig.exit_as(after, Exit { code, report: Some(Box::new(report)), ..Exit::default() });
+    rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() })
+}
+
+fn resumed(rig: &Rig) -> Option<&str> {
+    match &rig.state.phase {
+        Phase::Turn(turn) => turn.resume.as_deref(),
+        other => panic!("no turn is under way: {other:?}"),
+    }
+}
+
+#[test]
+fn a_limit_with_a_reset_is_slept_out_exactly_and_the_same_conversation_goes_on() {
+    let mut rig = rig();
+    let reset = rig.now + secs(7200);
+    let first = rig.turn();
+    let limited = Report { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) };
+    let decision = end(&mut rig, 2, limited);
+    assert_eq!(outcome(&decision), Outcome::Limited { class: LimitClass::Window, kept: false });
+    assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(reset)));
+    assert_eq!((rig.state.turns, rig.state.tally.agent_failed), (0, 0), "nobody failed and nothing is counted");
+    assert!(rig.guards.values().all(|g| g.state.failures == 0 && g.state.deaths.is_empty()));
+    assert!(rig.tick(7197).actions.is_empty(), "not a second early");
+    rig.wait_out();
+    assert_eq!(rig.now, reset);
+    assert_eq!(resumed(&rig), Some("s1"));
+    assert_eq!(rig.turn().as_str().split('.').next(), first.as_str().split('.').next(), "the same task");
+}
+
+#[test]
+fn those_who_waited_for_an_account_start_one_after_the_other() {
+    let mut one = rig();
+    let reset = one.now + secs(100);
+    end(&mut one, 2, Report { limit: Some(limit(LimitClass::Weekly, Some(reset))), ..report(false) });
+    one.wait_out();
+    let mut two = Rig::new();
+    two.state.id = everloop_core::ids::LoopId::new("other");
+    two.guards = one.guards.clone();
+    two.now = reset;
+    two.baseline(0);
+    assert_eq!(two.waits_for(), "guard.spread");
+    two.wait_out();
+    assert_eq!((two.phase(), two.now), ("running", reset + secs(5)));
+}
+
+#[test]
+fn without_a_reset_the_waits_grow_within_bounds_and_frosty_holds() {
+    let mut rig = rig();
+    let mut waits = Vec::new();
+    let mut rules = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let before = rig.now;
+        end(&mut rig, 1, Report { limit: Some(limit(LimitClass::Overload, None)), ..report(false) });
+        while rig.phase() == "waiting" {
+            rules.insert(rig.waits_for().to_owned());
+            rig.wait_out();
+        }
+        waits.push(rig.now.since(before));
+    }
+    assert!(waits.iter().all(|w| *w >= secs(15) && *w <= secs(3600)), "{waits:?}");
+    assert!(rules.contains("guard.cooldown") && rules.contains("guard.limit"), "{rules:?}");
+    assert_eq!(rig.state.turns, 0, "an outage of a vendor does not end a loop");
+}
+
+#[test]
+fn walls_wait_for_a_person_after_one_start() {
+    for class in [LimitClass::Auth, LimitClass::Credit, LimitClass::Spend] {
+        let mut rig = rig();
+        let decision = end(&mut rig, 1, Report { limit: Some(limit(class, None)), ..report(false) });
+        assert_eq!((rig.waits_for(), decision.wake_at), ("guard.freeze", None));
+        assert_eq!(rig.state.tickets, ["guard.freeze:account:default"]);
+        rig.tick(1_000_000);
+        assert_eq!((rig.phase(), rig.state.started), ("waiting", 1), "no trial start either");
+    }
+}
+
+#[test]
+fn a_conversation_is_left_when_it_is_long_full_or_lost() {
+    let next = |change: fn(&mut Rig), said: Report| {
+        let mut rig = rig();
+        change(&mut rig);
+        end(&mut rig, 60, said);
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        resumed(&rig).map(str::to_owned)
+    };
+    let same = |_: &mut Rig| {};
+    assert_eq!(next(same, report(true)).as_deref(), Some("s1"), "the next turn goes on with it");
+    assert_eq!(next(|rig| rig.state.spec.agent.session_turns = 1, report(true)), None);
+    assert_eq!(next(same, Report { context_percent: Some(85), ..report(true) }), None);
+    assert_eq!(next(same, Report { limit: Some(limit(LimitClass::Context, None)), ..report(false) }), None);
+    assert_eq!(next(same, Report { session: None, session_lost: true, ..report(false) }), None);
+}
+
+#[test]
+fn a_fresh_conversation_after_eight_turns() {
+    let mut rig = rig();
+    let mut kept = 0;
+    for _ in 0..9 {
+        end(&mut rig, 60, report(true));
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        kept += u32::from(resumed(&rig).is_some());
+    }
+    assert_eq!(kept, 8, "seven go on, the ninth begins anew, the tenth goes on with that");
+}
+
+#[test]
+fn what_a_turn_says_it_used_is_what_it_is_charged() {
+    let mut rig = rig();
+    let used = Usage { input: 10, output: 5, microusd: Some(900), ..Usage::default() };
+    end(&mut rig, 60, Report { used, ..report(true) });
+    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (15, 900, false));
+    // A CLI that counts over the whole conversation is charged the difference.
+    let mut codex = self::rig();
+    for total in [100, 250] {
+        let in_all = Some(Usage { input: total, ..Usage::default() });
+        end(&mut codex, 60, Report { in_all, ..report(true) });
+        while codex.phase() == "waiting" {
+            codex.wait_out();
+        }
+    }
+    assert_eq!(codex.state.spent.tokens, 250);
+}
+
+#[test]
+fn a_turn_that_was_cut_off_is_charged_at_least_what_it_had_set_aside() {
+    let mut rig = rig();
+    end(&mut rig, 60, Report { ok: None, used: Usage { input: 7, ..Usage::default() }, ..report(false) });
+    assert_eq!((rig.state.spent.tokens, rig.state.spent_estimated), (100, true));
+}
+
+#[test]
+fn the_dearest_turn_is_set_aside_when_nobody_says_what_one_costs() {
+    let mut rig = Rig::with(|s| {
+        s.agent.turn_tokens = 0;
+        s.guard.budget = Budget { microusd: Some(500_000), ..Budget::default() };
+    });
+    claude(&mut rig);
+    let used = Usage { microusd: Some(200_000), input: 1, ..Usage::default() };
+    for _ in 0..2 {
+        assert_eq!(rig.phase(), "running");
+        end(&mut rig, 60, Report { used, ..report(true) });
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+    }
+    assert_eq!((rig.phase(), rig.state.spent.microusd), ("exhausted", 400_000), "a third one would not fit");
+}
+
+fn with_two(rig: &mut Rig) {
+    let second = AgentSpec { name: "codex".to_owned(), account: "own".to_owned(), ..rig.state.spec.agent.clone() };
+    rig.state.spec.others = vec![second];
+}
+
+#[test]
+fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
+    let mut rig = Rig::new();
+    with_two(&mut rig);
+    claude(&mut rig);
+    let reset = rig.now + secs(600);
+    let decision = end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) });
+    assert_eq!((rig.phase(), actions(&decision).contains(&"spawn")), ("running", true), "no waiting");
+    assert_eq!(
+        (rig.state.worker.as_str(), resumed(&rig)),
+        ("codex@own", None),
+        "another one's conversation is not his"
+    );
+    let switched = |e: &Event| matches!(e, Event::AgentSwitched { to, reason, .. } if to == "codex@own" && reason.rule == "guard.limit");
+    assert!(decision.events.iter().any(switched));
+    rig.now = reset;
+    end(&mut rig, 20, report(true));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.state.worker, "agent@default", "the preferred one is free again");
+}
+
+#[test]
+fn the_loops_own_gap_holds_all_agents() {
+    let mut rig = Rig::new();
+    with_two(&mut rig);
+    claude(&mut rig);
+    end(&mut rig, 2, report(true));
+    assert_eq!(rig.waits_for(), "guard.gap");
+}
+
+#[test]
+fn when_all_accounts_are_held_the_first_to_come_free_is_waited_for() {
+    let mut rig = Rig::new();
+    with_two(&mut rig);
+    claude(&mut rig);
+    let (late, soon) = (rig.now + secs(9000), rig.now + secs(3000));
+    end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(late))), ..report(false) });
+    let decision = end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(soon))), ..report(false) });
+    assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(soon)));
+    rig.wait_out();
+    assert_eq!(rig.state.worker, "codex@own");
+}
+
+#[test]
+fn a_stuck_model_is_stopped_and_the_conversation_goes_on() {
+    let mut rig = rig();
+    let pulse = Pulse { doing: Doing::Model, quiet: secs(1000), ..Pulse::default() };
+    let sample = Sample { running: secs(1000), silent: secs(2), pulse: Some(pulse), ..Sample::default() };
+    let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
+    assert_eq!(actions(&decision), ["stop"]);
+    let killed = Exit {
+        signal: Some(9),
+        stopped: Some(StopCause::Stuck),
+        report: Some(Box::new(Report { ok: None, ..report(false) })),
+        ..Exit::default()
+    };
+    rig.exit_as(1000, killed);
+    let decision = rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+    assert!(matches!(outcome(&decision), Outcome::AgentFailed { .. }));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(resumed(&rig), Some("s1"));
+}
+
+#[test]
+fn a_cli_that_does_not_end_after_its_result_has_done_its_turn() {
+    let mut rig = rig();
+    let lingered = Exit {
+        signal: Some(9),
+        stopped: Some(StopCause::Lingers),
+        report: Some(Box::new(report(true))),
+        ..Exit::default()
+    };
+    assert!(lingered.ok());
+    rig.exit_as(60, lingered);
+    let decision = rig.judged(1);
+    assert_eq!(actions(&decision), ["integrate"]);
+}
+
+#[test]
+fn gaps_of_healthy_turns_are_learned_by_the_account() {
+    let mut rig = rig();
+    let mut phases = everloop_core::phase::Phases::new(rig.now);
+    for n in 0..100 {
+        phases.take(&everloop_core::stream::Said::Unknown, rig.now + secs(n));
+    }
+    end(&mut rig, 60, Report { gaps: phases.gaps().clone(), ..report(true) });
+    assert!(!rig.guards[&Scope::Account("default".to_owned())].state.gaps.is_empty());
+    assert!(rig.guards[&Scope::All].state.gaps.is_empty());
+}

@@ -1,0 +1,253 @@
+//! `everloop pane`: interactive agents in tmux panes. How tmux is spoken to is the business of `everloop_agents::tmux`.
+//!
+//! - `start`: a program in a new pane; `list`, `read`: looking at panes; `typing`: the only way in
+//! - `turn`: one prompt and its end, for the supervisor
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use everloop_agents::tmux::{Error, Kind, Origin, Pane, Server, Wanted};
+use serde_json::json;
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::ui::text::clean;
+
+mod list;
+mod read;
+mod start;
+mod turn;
+mod typing;
+
+const HELP: &str = "Examples:
+  everloop pane start helper -- claude --permission-mode acceptEdits
+  everloop pane list
+  everloop pane type helper \"what is left to do?\"
+  everloop pane read helper
+  everloop pane attach helper             # detach with Ctrl-b d
+
+Panes live on a private tmux server in the state folder and outlive everloop. A pane of your own tmux is typed into only
+after `everloop pane adopt`.";
+
+/// Interactive agents in tmux panes, on a private server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with panes.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Start a program in a new pane
+    Start(start::Args),
+    /// Show all panes and what their programs are doing
+    List,
+    /// Show what a pane shows
+    Read(read::Args),
+    /// Type text into a pane and press Enter
+    Type(typing::Args),
+    /// End the program of a pane and start it again, also after the tmux server was killed
+    Respawn {
+        /// The pane
+        name: String,
+    },
+    /// End the program of a pane and close it; an adopted pane is only given back
+    Kill {
+        /// The pane
+        name: String,
+    },
+    /// Show a pane in this terminal and type by hand; Ctrl-b d detaches
+    Attach {
+        /// The pane
+        name: String,
+    },
+    /// Let everloop type into a pane of your own tmux, as long as the program that is in it now runs
+    Adopt(AdoptArgs),
+    /// One prompt and its end
+    #[command(name = "__turn", hide = true)]
+    Turn(turn::Args),
+}
+
+/// Lends a pane to everloop.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  everloop pane adopt mine --target main:1.0 --kind claude\n  \
+    everloop pane adopt mine --target %3 --socket /tmp/tmux-1000/default")]
+struct AdoptArgs {
+    /// What it shall be called here
+    name: String,
+    /// `%3`, or `session:window.pane` as `tmux list-panes -a` shows it
+    #[arg(long, value_name = "PANE")]
+    target: String,
+    /// The socket of your tmux server [default: the one of this terminal, else tmux's default]
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+    /// Which program runs in it; decides what its screen means
+    #[arg(long, default_value = "plain")]
+    kind: KindName,
+}
+
+/// Programs whose screens are understood.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KindName {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+    /// Any other
+    Plain,
+}
+
+impl From<KindName> for Kind {
+    fn from(name: KindName) -> Self {
+        match name {
+            KindName::Claude => Kind::Claude,
+            KindName::Codex => Kind::Codex,
+            KindName::Plain => Kind::Plain,
+        }
+    }
+}
+
+pub fn pane(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    let server = Server::open(session.home()?.root()).map_err(failure)?;
+    match args.what {
+        What::Start(args) => start::start(args, &server, session),
+        What::List => list::list(&server, session),
+        What::Read(args) => read::read(&args, &server, session),
+        What::Type(args) => typing::type_text(&args, &server, session),
+        What::Respawn { name } => respawn(&name, &server, session),
+        What::Kill { name } => kill(&name, &server, session),
+        What::Attach { name } => attach(&name, &server),
+        What::Adopt(args) => adopt(args, &server, session),
+        What::Turn(args) => turn::turn(&args, &server, session),
+    }
+}
+
+fn respawn(name: &str, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let pane = server.respawn(name).map_err(failure)?;
+    session.ui.said(&format!("`{}` runs again as process {}", pane.name, pane.process.pid), &view(&pane))?;
+    Ok(Code::Ok)
+}
+
+fn kill(name: &str, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let pane = server.kill(name).map_err(failure)?;
+    let said = match pane.origin {
+        Origin::Started(_) => format!("`{}` is closed", pane.name),
+        Origin::Adopted { .. } => format!("`{}` is yours again; its program goes on", pane.name),
+    };
+    session.ui.said(&said, &view(&pane))?;
+    Ok(Code::Ok)
+}
+
+fn attach(name: &str, server: &Server) -> Result<Code, Failure> {
+    let pane = server.pane(name).map_err(failure)?;
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::usage("a pane can be attached only to a terminal")
+            .hint(format!("`everloop pane read {name}` shows it anywhere")));
+    }
+    Err(failure(server.attach(&pane)))
+}
+
+fn adopt(args: AdoptArgs, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let socket = args.socket.map_or_else(usual_socket, |socket| Ok(session.dir.join(socket)))?;
+    let name = args.name.parse().map_err(failure)?;
+    let wanted = Wanted { socket, target: args.target };
+    let pane = server.adopt(name, args.kind.into(), &wanted).map_err(failure)?;
+    let said = format!(
+        "everloop may type into {} as `{}` while its program runs; `everloop pane kill {}` ends that",
+        pane.id(),
+        pane.name,
+        pane.name
+    );
+    session.ui.said(&said, &view(&pane))?;
+    Ok(Code::Ok)
+}
+
+/// The server of this terminal, else the one that `tmux` talks to without being told.
+fn usual_socket() -> Result<PathBuf, Failure> {
+    let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    if let Some(tmux) = var("TMUX") {
+        return Ok(tmux.split(',').next().unwrap_or_default().into());
+    }
+    let base = var("TMUX_TMPDIR").unwrap_or_else(|| "/tmp".to_owned());
+    let user = std::fs::metadata("/proc/self").map_err(|e| Failure::failed("cannot tell who we are").because(&e))?;
+    Ok(PathBuf::from(base).join(format!("tmux-{}/default", std::os::unix::fs::MetadataExt::uid(&user))))
+}
+
+/// A pane for programs; without its environment.
+fn view(pane: &Pane) -> serde_json::Value {
+    let mut view = json!({
+        "name": pane.name,
+        "kind": pane.kind,
+        "id": pane.id(),
+        "pid": pane.process.pid,
+    });
+    match &pane.origin {
+        Origin::Started(program) => {
+            view["origin"] = "started".into();
+            view["argv"] = json!(program.argv);
+            view["cwd"] = json!(program.cwd);
+        }
+        Origin::Adopted { socket, .. } => {
+            view["origin"] = "adopted".into();
+            view["socket"] = json!(socket);
+        }
+    }
+    json!({ "pane": view })
+}
+
+/// Every error about panes, with what to do next.
+fn failure(error: Error) -> Failure {
+    let code = match &error {
+        Error::BadName { .. } | Error::NoPane { .. } | Error::Taken { .. } | Error::BadTarget { .. } => Code::Usage,
+        Error::BadProgram { .. } | Error::Adopted { .. } | Error::LongPath { .. } => Code::Usage,
+        Error::NotOurs { .. } => Code::NeedsPerson,
+        Error::Dead { .. } => Code::Away,
+        Error::NoTmux | Error::Io { .. } | Error::Refused { .. } | Error::Silent { .. } => Code::Failed,
+        Error::Damaged { .. } | Error::InsideJob | Error::Busy { .. } => Code::Failed,
+    };
+    let hint = hint(&error);
+    let said = Failure::new(code, clean(&error.to_string()));
+    let said = match std::error::Error::source(&error) {
+        Some(source) => said.because(source),
+        None => said,
+    };
+    match hint {
+        Some(hint) => said.hint(clean(&hint)),
+        None => said,
+    }
+}
+
+fn hint(error: &Error) -> Option<String> {
+    Some(match error {
+        Error::NoTmux => "install it: `apt-get install tmux`, `dnf install tmux` or `brew install tmux`".to_owned(),
+        Error::NoPane { others, .. } if others.is_empty() => {
+            "there are none; start one: everloop pane start NAME -- COMMAND".to_owned()
+        }
+        Error::NoPane { others, .. } => format!("there are: {}", others.join(", ")),
+        Error::BadTarget { others, .. } if others.is_empty() => "that server has no panes".to_owned(),
+        Error::BadTarget { others, .. } => format!("there are: {}", others.join(", ")),
+        Error::Taken { name } => {
+            format!("take another name, `everloop pane respawn {name}`, or `everloop pane kill {name}` first")
+        }
+        Error::NotOurs { name, .. } => format!(
+            "if it is to be used again: `everloop pane respawn {name}`; for a pane of your own tmux: \
+             `everloop pane kill {name}`, then `everloop pane adopt`"
+        ),
+        Error::Dead { name } => {
+            format!("`everloop pane read {name}` shows its last words, `everloop pane respawn {name}` starts it again")
+        }
+        Error::Adopted { name } => {
+            format!("start it again yourself, then `everloop pane kill {name}` and adopt it anew")
+        }
+        Error::InsideJob => "start or adopt panes from your own terminal or from the supervisor".to_owned(),
+        Error::LongPath { .. } => "choose a shorter folder with --state-dir or EVERLOOP_STATE_DIR".to_owned(),
+        Error::Damaged { path, .. } => format!("remove `{}` and start the pane again", path.display()),
+        Error::Busy { .. } => "try again when it is done".to_owned(),
+        Error::BadName { .. } | Error::BadProgram { .. } => return None,
+        Error::Io { .. } | Error::Refused { .. } | Error::Silent { .. } => return None,
+    })
+}

@@ -1,0 +1,54 @@
+//! `everloop pane list`: all panes and what their programs are doing.
+
+use everloop_agents::tmux::{Origin, Pane, Server, State};
+use serde_json::json;
+
+use super::{Session, failure, view};
+use crate::error::{Code, Failure};
+use crate::ui::Paint;
+use crate::ui::table::Table;
+use crate::ui::text::clean;
+
+pub fn list(server: &Server, session: &Session) -> Result<Code, Failure> {
+    let mut table = Table::new(&["NAME", "KIND", "STATE", "PID", "COMMAND"]);
+    let mut all = Vec::new();
+    for pane in server.panes().map_err(failure)? {
+        let (_, state) = server.see(&pane).map_err(failure)?;
+        table.row([
+            pane.name.to_string(),
+            pane.kind.label().to_owned(),
+            describe(&state, session.ui.paint()),
+            pane.process.pid.to_string(),
+            clean(&command(&pane)),
+        ]);
+        let mut one = view(&pane)["pane"].take();
+        one["state"] = json!(state.label());
+        one["detail"] = json!(state);
+        all.push(one);
+    }
+    let none = vec!["no panes; start one: everloop pane start NAME -- COMMAND".to_owned()];
+    let lines = if all.is_empty() { none } else { table.lines(session.ui.width()) };
+    session.ui.answer(&lines, &json!({ "panes": all }))?;
+    Ok(Code::Ok)
+}
+
+fn command(pane: &Pane) -> String {
+    match &pane.origin {
+        Origin::Started(program) => program.argv.join(" "),
+        Origin::Adopted { .. } => format!("adopted {}", pane.id()),
+    }
+}
+
+/// A state in a few words; those of the program are not trusted.
+pub fn describe(state: &State, paint: Paint) -> String {
+    match state {
+        State::Idle => paint.good("idle"),
+        State::Working => "working".to_owned(),
+        State::Limited { until: Some(until) } => paint.warn(&format!("limited until {}", clean(until))),
+        State::Limited { until: None } => paint.warn("limited"),
+        State::Asking { question } => paint.warn(&format!("asking: {}", clean(question))),
+        State::Dead { status: Some(status) } => paint.bad(&format!("dead, status {status}")),
+        State::Dead { status: None } => paint.bad("dead"),
+        State::Unknown => "unknown".to_owned(),
+    }
+}

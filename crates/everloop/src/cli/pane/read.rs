@@ -1,0 +1,40 @@
+//! `everloop pane read`: what a pane shows.
+
+use everloop_agents::tmux::{Capture, Colours, Server};
+use serde_json::json;
+
+use super::{Session, failure};
+use crate::error::{Code, Failure};
+use crate::ui::text::clean_lines;
+
+/// Shows what a pane shows, also after its program has ended.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  everloop pane read helper\n  everloop pane read helper --history 500 --colours")]
+pub struct Args {
+    /// The pane
+    name: String,
+    /// Lines above the visible screen; agents that draw a full screen have none
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    history: u32,
+    /// Keep colours
+    #[arg(long)]
+    colours: bool,
+}
+
+pub fn read(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let pane = server.pane(&args.name).map_err(failure)?;
+    let (sight, state) = server.see(&pane).map_err(failure)?;
+    let colours = if args.colours { Colours::Escaped } else { Colours::Plain };
+    let text = server.read(&pane, Capture { colours, history: args.history }).map_err(failure)?;
+    let text = text.trim_end();
+    let lines = match colours {
+        Colours::Plain => clean_lines(text, usize::MAX),
+        // Nothing but colours is in there.
+        Colours::Escaped => text.lines().map(str::to_owned).collect(),
+    };
+    let content = json!({
+        "pane": pane.name, "state": state.label(), "detail": state, "title": sight.title, "text": text,
+    });
+    session.ui.answer(&lines, &content)?;
+    Ok(Code::Ok)
+}

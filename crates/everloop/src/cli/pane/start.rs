@@ -1,0 +1,46 @@
+//! `everloop pane start`: a program in a new pane.
+
+use everloop_agents::tmux::{Kind, Program, Server, Variable};
+
+use super::{KindName, Session, failure, view};
+use crate::error::{Code, Failure};
+
+const HELP: &str = "Examples:
+  everloop pane start helper -- claude --permission-mode acceptEdits
+  everloop pane start codex --env OPENAI_API_KEY -- codex
+  everloop -C ../other pane start shell -- bash
+
+No shell reads the command. It sees PATH, HOME, LANG and the like, and what --env names.";
+
+/// Starts a program in a new pane, in this folder (or the one of -C).
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What the pane shall be called
+    name: String,
+    /// Which program it is; decides what its screen means [default: by the name of the command]
+    #[arg(long)]
+    kind: Option<KindName>,
+    /// A variable that it may see; with `=VALUE` it is set and remembered, so name secrets without a value
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    argv: Vec<String>,
+}
+
+pub fn start(args: Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let name = args.name.parse().map_err(failure)?;
+    let kind = args.kind.map_or_else(|| Kind::of(args.argv.first().map_or("", String::as_str)), Kind::from);
+    let variable = |word: String| match word.split_once('=') {
+        Some((name, value)) => Variable::Fixed { name: name.to_owned(), value: value.to_owned() },
+        None => Variable::Outside { name: word },
+    };
+    let env = args.env.into_iter().map(variable).collect();
+    let program = Program { argv: args.argv, cwd: session.dir.clone(), env };
+    let pane = server.start(name, kind, program).map_err(failure)?;
+    let said =
+        format!("`{}` runs as process {}; `everloop pane attach {}` shows it", pane.name, pane.process.pid, pane.name);
+    session.ui.said(&said, &view(&pane))?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,87 @@
+//! `everloop pane __turn`: one prompt and its end, as a plain process that a supervisor can run as a job.
+//!
+//! 0 done · 3 the time is over · 4 it asks something · 5 it is limited · 6 it has ended; the screen is on stdout.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_agents::tmux::{Ending, Server, State, Turn};
+use everloop_core::time::parse_duration;
+use serde_json::json;
+
+use super::list::describe;
+use super::{Session, failure, typing};
+use crate::error::{Code, Failure};
+use crate::ui::Paint;
+use crate::ui::text::clean_lines;
+
+/// Waits until the program is idle, types the prompt, waits until it has worked.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pane
+    #[arg(long, value_name = "NAME")]
+    pane: String,
+    /// The prompt
+    #[arg(long, value_name = "FILE")]
+    prompt_file: PathBuf,
+    /// How long all of it may take
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+    timeout: Duration,
+    /// The screen must not have changed for this long
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    quiet: Duration,
+    /// A file that a Stop hook of the program makes; removed before the prompt is typed
+    #[arg(long, value_name = "FILE")]
+    stop_file: Option<PathBuf>,
+}
+
+pub fn turn(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+    let pane = server.pane(&args.pane).map_err(failure)?;
+    let prompt = typing::read_text(&args.prompt_file)?;
+    if prompt.as_str().trim().is_empty() {
+        return Err(Failure::usage(format!("`{}` holds no prompt", args.prompt_file.display())));
+    }
+    if let Some(changes) = prompt.changes() {
+        session.ui.warn(&changes);
+    }
+    let turn = Turn { prompt, limit: args.timeout, quiet: args.quiet, stop_file: args.stop_file.clone() };
+    let (screen, failed) = match server.turn(&pane, &turn).map_err(failure)? {
+        Ending::Done { screen } => (screen, None),
+        Ending::Stuck { state, screen } => (screen, Some(stuck(&args.pane, &state))),
+        Ending::TimedOut { state, screen, typed } => {
+            let when = if typed { "after the prompt was typed" } else { "before the prompt could be typed" };
+            let state = describe(&state, Paint::Off);
+            let message = format!("the time is over {when}: `{}` is {state}", args.pane);
+            (screen, Some(Failure::new(Code::NotReached, message)))
+        }
+    };
+    match failed {
+        // With `--json` a failure is the answer; nothing may stand before it.
+        Some(failed) => {
+            if session.ui.format() == crate::ui::Format::Text {
+                session.ui.out_lines(&clean_lines(screen.trim_end(), usize::MAX))?;
+            }
+            Err(failed)
+        }
+        None => {
+            let lines = clean_lines(screen.trim_end(), usize::MAX);
+            session.ui.answer(&lines, &json!({ "pane": args.pane, "text": screen.trim_end() }))?;
+            Ok(Code::Ok)
+        }
+    }
+}
+
+fn stuck(name: &str, state: &State) -> Failure {
+    let code = match state {
+        State::Limited { .. } => Code::Held,
+        State::Asking { .. } => Code::NeedsPerson,
+        State::Dead { .. } => Code::Away,
+        State::Idle | State::Working | State::Unknown => Code::Failed,
+    };
+    let next = match state {
+        State::Asking { .. } => format!("everloop pane attach {name}"),
+        State::Dead { .. } => format!("everloop pane respawn {name}"),
+        State::Idle | State::Working | State::Limited { .. } | State::Unknown => format!("everloop pane read {name}"),
+    };
+    Failure::new(code, format!("`{name}` is {}", describe(state, Paint::Off))).hint(next)
+}

@@ -1,0 +1,112 @@
+//! Follows what an agent's CLI says: while it works for signs of life, in the end for the turn's record.
+
+use std::path::PathBuf;
+
+use everloop_agents::agent::{End, Reader};
+use everloop_agents::clock;
+use everloop_agents::job::{Piece, Stream, Tail};
+use everloop_core::event::Exit;
+use everloop_core::phase::{Phases, Pulse};
+use everloop_core::spec::{AgentKind, AgentSpec};
+use everloop_core::state::{LoopState, Turn};
+use everloop_core::stream::{Report, Said};
+use everloop_core::time::Time;
+
+/// What is known of a stream, and as of when.
+pub(super) type Sighting = Option<(Pulse, Time)>;
+
+/// Who has a turn.
+pub(super) fn agent_of<'a>(state: &'a LoopState, turn: &Turn) -> &'a AgentSpec {
+    let named = |a: &&AgentSpec| a.name == turn.agent && a.account == turn.account;
+    state.spec.agents().find(named).unwrap_or(&state.spec.agent)
+}
+
+/// The stream of one turn.
+pub(super) struct Follow {
+    dir: PathBuf,
+    reader: Reader,
+    out: Tail,
+    err: Tail,
+    heard: Heard,
+    speaks: Option<bool>,
+    env: Vec<(String, String)>,
+}
+
+struct Heard {
+    report: Report,
+    phases: Phases,
+}
+
+impl Heard {
+    fn take(&mut self, said: &Said, at: Time) {
+        self.report.take(said);
+        self.phases.take(said, at);
+    }
+}
+
+impl Follow {
+    /// `env` is the agent's own.
+    pub fn new(dir: PathBuf, agent: &AgentSpec, turn: &Turn, env: Vec<(String, String)>) -> Self {
+        Self {
+            dir,
+            reader: Reader::new(agent.kind, turn.resume.is_some()),
+            out: Tail::new(Stream::Out),
+            err: Tail::new(Stream::Err),
+            heard: Heard { report: Report::default(), phases: Phases::new(turn.started_at) },
+            // A command may speak our own format; whether it does is known from its first byte on.
+            speaks: (agent.kind != AgentKind::Command).then_some(true),
+            env,
+        }
+    }
+
+    /// Reads what came since the last time, apart from everybody who must not wait.
+    pub async fn catch_up(self) -> Option<Self> {
+        let read = |mut follow: Follow| {
+            follow.read(clock::now());
+            follow
+        };
+        tokio::task::spawn_blocking(move || read(self)).await.ok()
+    }
+
+    /// What the stream shows now; nothing for a command of which only its work and its exit code are looked at.
+    pub fn sighting(&self) -> Sighting {
+        self.speaks.filter(|speaks| *speaks)?;
+        let now = clock::now();
+        Some((self.heard.phases.pulse(now), now))
+    }
+
+    /// Reads to the end and puts the sum into the turn's record.
+    pub fn finish(mut self, exit: &mut Exit) {
+        let now = exit.ended_at;
+        self.read(now);
+        if self.speaks != Some(true) {
+            return;
+        }
+        let end = End { code: exit.code, signal: exit.signal, now, env: &self.env };
+        let heard = &mut self.heard;
+        self.reader.end(&end, &mut |said| heard.take(&said, now));
+        let mut report = self.heard.report;
+        report.gaps = self.heard.phases.gaps().clone();
+        exit.report = Some(Box::new(report));
+    }
+
+    fn read(&mut self, now: Time) {
+        if self.speaks == Some(false) {
+            return;
+        }
+        let Self { dir, reader, out, err, heard, speaks, .. } = self;
+        let mut hear = |said: Said| heard.take(&said, now);
+        let read = out.read(dir, &mut |piece| match piece {
+            Piece::Bytes(bytes) if *speaks.get_or_insert(bytes.starts_with(b"{")) => reader.out(bytes, now, &mut hear),
+            Piece::Bytes(_) => {}
+            Piece::Gap => reader.gap(),
+        });
+        let read = read.and(err.read(dir, &mut |piece| match piece {
+            Piece::Bytes(bytes) => reader.err(bytes, now, &mut hear),
+            Piece::Gap => reader.gap_err(),
+        }));
+        if let Err(e) = read {
+            tracing::debug!(dir = %dir.display(), error = %e, "the agent's output cannot be read");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sums over turns: who used how much, and what the accounts' windows looked like last. A fold over journal records.
+
+use std::collections::{BTreeMap, HashMap};
+
+use everloop_core::event::{Event, Exit, Settled};
+use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::journal::Record;
+use everloop_core::pacing::{self, Pace};
+use everloop_core::stream::{Quota, Usage};
+use everloop_core::time::Time;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+/// What is written where nobody said it.
+const UNKNOWN: &str = "unknown";
+
+/// What figures are summed up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// The loop.
+    Loop,
+    /// Who took the turn.
+    Agent,
+    /// Who paid.
+    Account,
+    /// When it ended.
+    Day,
+    /// Which model answered.
+    Model,
+}
+
+impl By {
+    /// As it is typed.
+    pub fn label(self) -> &'static str {
+        match self {
+            By::Loop => "loop",
+            By::Agent => "agent",
+            By::Account => "account",
+            By::Day => "day",
+            By::Model => "model",
+        }
+    }
+}
+
+/// What some turns used together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// Turns that ended.
+    pub turns: u64,
+    /// Tokens read, as far as agents report it.
+    pub input: u64,
+    /// Tokens written, as far as agents report it.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens put into a cache.
+    pub cache_write: u64,
+    /// All tokens that were charged.
+    pub tokens: u64,
+    /// Millionths of a dollar that were charged.
+    pub microusd: u64,
+    /// Some of what was charged is everloop's estimate.
+    pub estimated: bool,
+}
+
+impl Sum {
+    fn add(&mut self, used: Usage, settled: &Settled) {
+        self.turns += 1;
+        self.input = self.input.saturating_add(used.input);
+        self.output = self.output.saturating_add(used.output);
+        self.cache_read = self.cache_read.saturating_add(used.cache_read);
+        self.cache_write = self.cache_write.saturating_add(used.cache_write);
+        self.tokens = self.tokens.saturating_add(settled.spend.tokens);
+        self.microusd = self.microusd.saturating_add(settled.spend.microusd);
+        self.estimated |= settled.estimated;
+    }
+}
+
+/// What is known of a loop besides its journal: for turns of times in which the journal did not say who took them.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    pub name: String,
+    pub agent: String,
+    pub account: String,
+}
+
+/// The latest word on an allowance.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub quota: Quota,
+    /// When it was said.
+    pub seen: Time,
+}
+
+impl Window {
+    /// It has started anew since.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.quota.reset_at.is_some_and(|at| at <= now)
+    }
+
+    /// How fast it is used.
+    pub fn pace(&self, now: Time) -> Option<Pace> {
+        pacing::pace(&self.quota, self.seen, now)
+    }
+}
+
+/// A turn that has not ended yet, as far as was read.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    agent: String,
+    account: String,
+    resumed: bool,
+    model: Option<String>,
+    used: Usage,
+}
+
+/// The sums, as they grow.
+#[derive(Debug)]
+pub struct Tally {
+    pub by: By,
+    pub since: Option<Time>,
+    pub rows: BTreeMap<String, Sum>,
+    pub total: Sum,
+    /// By account and name of the window.
+    pub windows: BTreeMap<(String, String), Window>,
+    zone: TimeZone,
+    loops: HashMap<LoopId, Loop>,
+    open: HashMap<TurnId, Open>,
+    /// What sessions had used in all, for CLIs that only count so.
+    sessions: HashMap<String, Usage>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new(by: By, zone: TimeZone, since: Option<Time>) -> Self {
+        Self {
+            by,
+            since,
+            zone,
+            rows: BTreeMap::new(),
+            total: Sum::default(),
+            windows: BTreeMap::new(),
+            loops: HashMap::new(),
+            open: HashMap::new(),
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// Takes note of a loop.
+    pub fn know(&mut self, id: LoopId, known: Loop) {
+        self.loops.insert(id, known);
+    }
+
+    /// Takes note of a record; those that are not about a turn's use change nothing.
+    pub fn take(&mut self, record: &Record) {
+        match &record.event {
+            Event::TurnStarted { turn, agent, account, resume, .. } => {
+                let open = Open {
+                    agent: agent.clone(),
+                    account: account.clone(),
+                    resumed: resume.is_some(),
+                    ..Open::default()
+                };
+                self.open.insert(turn.clone(), open);
+            }
+            Event::TurnExited { turn, exit } => self.exited(turn, exit, record),
+            Event::TurnEnded { turn, settled, .. } => {
+                let open = self.open.remove(turn).unwrap_or_default();
+                if self.since.is_none_or(|since| record.at >= since) {
+                    let key = self.key(&open, record);
+                    self.rows.entry(key).or_default().add(open.used, settled);
+                    self.total.add(open.used, settled);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn exited(&mut self, turn: &TurnId, exit: &Exit, record: &Record) {
+        let Some(report) = &exit.report else { return };
+        let open = self.open.entry(turn.clone()).or_default();
+        open.model.clone_from(&report.model);
+        open.used = match (report.in_all, &report.session) {
+            (None, _) => report.used,
+            (Some(all), None) => all,
+            (Some(all), Some(session)) => match self.sessions.insert(session.clone(), all) {
+                Some(before) => all.since(before),
+                // The turns before were not read, and what they used is not this one's.
+                None if open.resumed => Usage::default(),
+                None => all,
+            },
+        };
+        let account = named(&open.account, loop_of(&self.loops, record).map(|l| l.account.as_str()));
+        for quota in &report.quotas {
+            let window = Window { quota: quota.clone(), seen: record.at };
+            self.windows.insert((account.clone(), quota.window.clone()), window);
+        }
+    }
+
+    /// What a turn is counted under.
+    fn key(&self, open: &Open, record: &Record) -> String {
+        let known = loop_of(&self.loops, record);
+        match self.by {
+            By::Loop => match (&record.owner, known) {
+                (Some(id), Some(known)) => format!("{id} ({})", known.name),
+                (Some(id), None) => id.to_string(),
+                (None, _) => UNKNOWN.to_owned(),
+            },
+            By::Agent => named(&open.agent, known.map(|l| l.agent.as_str())),
+            By::Account => named(&open.account, known.map(|l| l.account.as_str())),
+            By::Model => named(open.model.as_deref().unwrap_or_default(), None),
+            By::Day => jiff::Timestamp::from_millisecond(record.at.0).map_or_else(
+                |_| UNKNOWN.to_owned(),
+                |at| at.to_zoned(self.zone.clone()).strftime("%Y-%m-%d").to_string(),
+            ),
+        }
+    }
+}
+
+/// The loop of a record.
+fn loop_of<'a>(loops: &'a HashMap<LoopId, Loop>, record: &Record) -> Option<&'a Loop> {
+    record.owner.as_ref().and_then(|id| loops.get(id))
+}
+
+fn named(said: &str, otherwise: Option<&str>) -> String {
+    let name = if said.is_empty() { otherwise.unwrap_or_default() } else { said };
+    if name.is_empty() { UNKNOWN.to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,139 @@
+//! `everloop usage`: sums as a table, and below it how full the accounts' windows are.
+
+use everloop_core::time::Time;
+
+use super::figures::{Accuracy, coarse, money, tokens};
+use super::status::Look;
+use super::table::Table;
+use super::text::{clean, fit};
+use crate::tally::{Sum, Tally, Window};
+
+/// The sums and the windows.
+pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
+    if tally.total.turns == 0 {
+        let when = if tally.since.is_some() { " in this time" } else { " yet" };
+        return vec![format!("no turn has ended{when}")];
+    }
+    let head = tally.by.label().to_uppercase();
+    let mut table = Table::new(&[&head, "TURNS", "INPUT", "OUTPUT", "CACHED", "TOKENS", "COST"]);
+    for (key, sum) in &tally.rows {
+        table.row(row(&clean(key), sum));
+    }
+    if tally.rows.len() > 1 {
+        table.row(row("total", &tally.total));
+    }
+    let mut lines = table.lines(look.width);
+    for ((account, _), seen) in &tally.windows {
+        let line = format!("account {}: {}", clean(account), clean(&window(seen, look.now)));
+        lines.push(fit(&line, look.width));
+    }
+    if tally.total.estimated {
+        lines.push("~ is everloop's estimate, not the agent's report".to_owned());
+    }
+    lines
+}
+
+fn row(name: &str, sum: &Sum) -> [String; 7] {
+    let mark = match Accuracy::of(sum.estimated) {
+        Accuracy::Estimated => "~",
+        Accuracy::Reported => "",
+    };
+    let some = |n: u64| if n == 0 { "-".to_owned() } else { tokens(n) };
+    let charged = |n: u64, text: String| if n == 0 { "-".to_owned() } else { format!("{mark}{text}") };
+    [
+        name.to_owned(),
+        sum.turns.to_string(),
+        some(sum.input),
+        some(sum.output),
+        some(sum.cache_read.saturating_add(sum.cache_write)),
+        charged(sum.tokens, tokens(sum.tokens)),
+        charged(sum.microusd, money(sum.microusd)),
+    ]
+}
+
+/// `five_hour: 62 % used, resets in 2h 10m, at this pace 95 % at the reset`.
+pub fn window(window: &Window, now: Time) -> String {
+    let quota = &window.quota;
+    let name = &quota.window;
+    let Some(reset) = quota.reset_at else { return format!("{name}: {} used", percent(quota.used_permille)) };
+    if window.is_over(now) {
+        let last = percent(quota.used_permille);
+        return format!("{name}: started anew {} ago ({last} were used)", coarse(now.since(reset)));
+    }
+    let said = format!("{name}: {} used, resets in {}", percent(quota.used_permille), coarse(reset.since(now)));
+    match window.pace(now) {
+        None => said,
+        Some(pace) => match pace.empty_at {
+            Some(empty) if empty <= now => format!("{said}, used up at this pace by now"),
+            Some(empty) => {
+                let before = coarse(reset.since(empty));
+                format!("{said}, at this pace used up in {}, {before} before the reset", coarse(empty.since(now)))
+            }
+            None => format!("{said}, at this pace {} at the reset", percent(pace.at_reset_permille)),
+        },
+    }
+}
+
+fn percent(permille: u32) -> String {
+    format!("{} %", permille.saturating_add(5) / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::stream::Quota;
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::tally::By;
+    use crate::ui::Paint;
+    use crate::ui::sample::START;
+
+    fn seen(used_permille: u32, reset_in_min: i64) -> Window {
+        let reset_at = Some(Time(START.0 + reset_in_min * 60_000));
+        Window { quota: Quota { window: "five_hour".into(), used_permille, reset_at, length_ms: None }, seen: START }
+    }
+
+    #[test]
+    fn windows_say_where_they_lead() {
+        assert_eq!(
+            window(&seen(537, 130), START),
+            "five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset"
+        );
+        assert_eq!(
+            window(&seen(850, 130), START),
+            "five_hour: 85 % used, resets in 2h 10m, at this pace used up in 30m, 100m before the reset"
+        );
+        assert_eq!(window(&seen(850, -10), START), "five_hour: started anew 10m ago (85 % were used)");
+        assert_eq!(window(&seen(10, 299), START), "five_hour: 1 % used, resets in 4h 59m");
+    }
+
+    #[test]
+    fn sums_are_listed_with_a_total_and_estimates_marked() {
+        let mut tally = Tally::new(By::Agent, TimeZone::UTC, None);
+        let claude = Sum {
+            turns: 3,
+            input: 1200,
+            output: 800,
+            cache_read: 90_000,
+            tokens: 92_000,
+            microusd: 310_000,
+            ..Sum::default()
+        };
+        let bot = Sum { turns: 2, microusd: 200_000, estimated: true, ..Sum::default() };
+        tally.rows.insert("claude".to_owned(), claude);
+        tally.rows.insert("bot".to_owned(), bot);
+        tally.total = Sum { turns: 5, microusd: 510_000, estimated: true, ..claude };
+        tally.windows.insert(("work".to_owned(), "five_hour".to_owned()), seen(537, 130));
+        let look = Look { now: START, zone: TimeZone::UTC, paint: Paint::Off, width: 100 };
+        insta::assert_snapshot!(usage_lines(&tally, &look).join("\n"), @r"
+        AGENT   TURNS  INPUT  OUTPUT  CACHED  TOKENS  COST
+        bot     2      -      -       -       -       ~$0.20
+        claude  3      1200   800     90k     92k     $0.31
+        total   5      1200   800     90k     ~92k    ~$0.51
+        account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset
+        ~ is everloop's estimate, not the agent's report
+        ");
+        let empty = Tally::new(By::Day, TimeZone::UTC, None);
+        assert_eq!(usage_lines(&empty, &look), ["no turn has ended yet"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! `everloop pane` with a real tmux: what a person types and what comes back, also when it goes wrong.
+
+use std::process::{Command, Stdio};
+
+use crate::env::Env;
+
+/// A world whose tmux server ends with it.
+struct World {
+    env: Env,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { env: Env::new().var("SECRET_KEY", "hunter2") }
+    }
+
+    fn state_of(&self, name: &str) -> String {
+        let list = self.env.run(&["pane", "list", "--json"]).ok().json();
+        let panes = list["panes"].as_array().cloned().unwrap_or_default();
+        let pane = panes.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("no `{name}` in {list}"));
+        pane["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn shows(&self, name: &str, text: &str) {
+        let what = format!("`{name}` shows {text:?}");
+        self.env.wait_for(&what, || self.env.run(&["pane", "read", name]).stdout.contains(text));
+    }
+
+    fn kill_server(&self) {
+        let socket = self.env.state().join("panes/tmux.sock");
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(socket).arg("kill-server").stdout(Stdio::null()).stderr(Stdio::null());
+        // There may be none.
+        command.status().ok();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill_server();
+    }
+}
+
+#[test]
+fn a_pane_is_started_read_typed_into_and_killed() {
+    let world = World::new();
+    let env = &world.env;
+    assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
+    let script = "echo \"key=$SECRET_KEY other=$HOME\"; exec cat";
+    env.run(&["pane", "start", "one", "--env", "SECRET_KEY", "--", "sh", "-c", script]).ok();
+    world.shows("one", "key=hunter2");
+    let typed = env.run(&["pane", "type", "one", "--json", "-x #(touch x) $(touch x);\u{3}"]).ok().json();
+    assert_eq!(typed["typed"]["stripped"]["U+0003"], 1, "{typed}");
+    world.shows("one", "\n-x #(touch x) $(touch x);\n-x #(touch x) $(touch x);");
+    let read = env.run(&["pane", "read", "one", "--json"]).ok().json();
+    assert!(read["text"].as_str().is_some_and(|t| t.contains("#(touch x)")), "{read}");
+    let warned = env.run(&["pane", "type", "one", "a\u{1b}b"]).ok();
+    assert!(warned.stderr.contains("U+001B 1×"), "{}", warned.stderr);
+    let record = std::fs::read_to_string(env.state().join("panes/one.json")).expect("the pane is remembered");
+    assert!(!record.contains("hunter2"), "{record}");
+    env.run(&["pane", "kill", "one"]).ok();
+    assert!(!env.project().join("x").exists());
+    assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
+}
+
+#[test]
+fn mistakes_are_answered_with_a_next_step() {
+    let world = World::new();
+    let env = &world.env;
+    let none = env.run(&["pane", "read", "one"]).exits(2);
+    assert!(none.stderr.contains("everloop pane start NAME"), "{}", none.stderr);
+    env.run(&["pane", "start", "one", "--", "cat"]).ok();
+    let other = env.run(&["pane", "read", "two"]).exits(2);
+    assert!(other.stderr.contains("there are: one"), "{}", other.stderr);
+    let taken = env.run(&["pane", "start", "one", "--", "cat"]).exits(2);
+    assert!(taken.stderr.contains("everloop pane respawn one"), "{}", taken.stderr);
+    env.run(&["pane", "start", "Bad Name", "--", "cat"]).exits(2);
+    env.run(&["pane", "start", "two", "--", "not-a-program-anywhere"]).exits(2);
+    env.run(&["pane", "start", "two"]).exits(2);
+    env.run(&["pane", "type", "one"]).exits(2);
+    let attach = env.run(&["pane", "attach", "one"]).exits(2);
+    assert!(attach.stderr.contains("terminal"), "{}", attach.stderr);
+    let lent = env.run(&["pane", "adopt", "mine", "--target", "%0", "--socket", "nowhere.sock"]).exits(1);
+    assert!(lent.stderr.contains("tmux"), "{}", lent.stderr);
+}
+
+#[test]
+fn without_tmux_the_hint_says_how_to_get_it() {
+    let world = World::new();
+    let empty = world.env.project().join("empty");
+    std::fs::create_dir(&empty).expect("the project can be written to");
+    let mut command = world.env.command(&["pane", "start", "one", "--", "/bin/cat"]);
+    let output = command.env("PATH", &empty).output().expect("the binary was built for this test");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("apt-get install tmux"), "{said}");
+}
+
+#[test]
+fn respawn_brings_back_a_pane_whose_server_was_killed() {
+    let world = World::new();
+    let env = &world.env;
+    env.run(&["pane", "start", "one", "--env", "SECRET_KEY", "--", "sh", "-c", "echo key=$SECRET_KEY; exec cat"]).ok();
+    world.shows("one", "key=hunter2");
+    world.kill_server();
+    assert_eq!(world.state_of("one"), "dead");
+    let refused = env.run(&["pane", "type", "one", "hello"]).exits(4);
+    assert!(refused.stderr.contains("everloop pane respawn one"), "{}", refused.stderr);
+    env.run(&["pane", "respawn", "one"]).ok();
+    world.shows("one", "key=hunter2");
+    env.run(&["pane", "type", "one", "hello"]).ok();
+    world.shows("one", "hello\nhello");
+}
+
+#[test]
+fn a_turn_prints_the_answer_and_its_code_tells_how_it_ended() {
+    let world = World::new();
+    let env = &world.env;
+    let agent = r#"
+        box() { printf '\033[2J\033[H\033]2;%s\007%s\n────────────────────\n❯ \n────────────────────\n  %s' "$1" "$2" "$3"; }
+        stty -echo; box '✳ Claude Code' hi footer
+        while read -r line; do
+            box '◐ Claude Code' busy 'esc to interrupt'; sleep 0.5
+            case $line in
+                work) box '✳ Claude Code' 'the answer' footer ;;
+                limit) box '✳ Claude Code' no '⚠ Usage limit reached · limit resets 9:30pm' ;;
+                ask) printf '\033[2J\033[H────────────────────\n Proceed?\n ❯ 1. Yes\n Esc to cancel' ;;
+                die) exit 3 ;;
+            esac
+        done"#;
+    env.script("agent", agent);
+    env.run(&["pane", "start", "agent", "--kind", "claude", "--", "./agent"]).ok();
+    let turn = |prompt: &str, timeout: &str| {
+        env.write("prompt", prompt);
+        env.run(&[
+            "pane",
+            "__turn",
+            "--pane",
+            "agent",
+            "--prompt-file",
+            "prompt",
+            "--timeout",
+            timeout,
+            "--quiet",
+            "1s",
+        ])
+    };
+    let done = turn("work", "30s").ok();
+    assert!(done.stdout.starts_with("the answer\n"), "{}", done.stdout);
+    for (prompt, code, word) in [
+        ("limit", 5, "limited until 9:30pm"),
+        ("ask", 4, "asking: Proceed?"),
+        ("die", 6, "dead, status 3"),
+        ("hang", 3, "after the prompt was typed"),
+    ] {
+        env.run(&["pane", "respawn", "agent"]).ok();
+        let ended = turn(prompt, if prompt == "hang" { "4s" } else { "30s" }).exits(code);
+        assert!(ended.stderr.contains(word), "{}", ended.stderr);
+    }
+    env.write("empty", " \n");
+    env.run(&["pane", "__turn", "--pane", "agent", "--prompt-file", "empty"]).exits(2);
+    let help = env.run(&["pane", "--help"]).ok().stdout;
+    assert!(!help.contains("__turn") && help.contains("Examples"), "{help}");
+}
+
+/// The shim of a turn ends whatever was started in it; a tmux server would go with all panes on it.
+#[test]
+fn no_server_is_started_inside_a_turn() {
+    let world = World::new();
+    let env = &world.env;
+    let (binary, state) = (env!("CARGO_BIN_EXE_everloop"), env.state());
+    let said = env.project().join("said");
+    let body = format!(
+        "{binary} --state-dir '{}' pane start inner -- cat > '{said}' 2>&1; echo \"code $?\" >> '{said}'",
+        state.display(),
+        said = said.display()
+    );
+    let agent = env.script("agent", &body);
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--gap", "0"]).exits(3);
+    let said = std::fs::read_to_string(&said).expect("the agent wrote it");
+    assert!(said.contains("inside a turn") && said.contains("code 1"), "{said}");
+    assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
+}
+
+/// A service manager ends a service with all of its control group; the panes stay.
+#[test]
+fn the_server_leaves_the_control_group_of_a_service() {
+    let world = World::new();
+    let env = &world.env;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+    let root = mounts.lines().find(|l| l.contains(" - cgroup2 ")).and_then(|l| l.split(' ').nth(4));
+    let group = root.map(|r| std::path::Path::new(r).join(format!("test-{}.service", std::process::id())));
+    let start = env.command(&["pane", "start", "one", "--", "cat"]);
+    // Where groups cannot be made nobody has put us into one of our own either; then only the session is left to see.
+    let made = group.filter(|g| std::fs::create_dir(g).is_ok());
+    let mut shell = Command::new("sh");
+    let enter = made.as_ref().map_or(":".to_owned(), |g| format!("echo $$ > '{}'", g.join("cgroup.procs").display()));
+    shell.arg("-c").arg(format!("{enter}; exec \"$@\"")).arg("sh").arg(start.get_program()).args(start.get_args());
+    shell.env_clear().envs(start.get_envs().filter_map(|(n, v)| Some((n, v?)))).current_dir(env.project());
+    assert!(shell.stdout(Stdio::null()).status().expect("there is a shell").success());
+    assert_eq!(world.state_of("one"), "working");
+    if let Some(group) = made {
+        let left = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        assert_eq!(left, "", "still in the group of the service");
+        std::fs::remove_dir(&group).expect("an empty group can be removed");
+    }
+    env.run(&["pane", "type", "one", "hello"]).ok();
+}

@@ -1,0 +1,132 @@
+//! What the server was asked and which step answered: in memory for the test, as JSON lines for another process.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// A loop that asks more often than this has run wild; what follows is counted, not kept.
+const MAX_KEPT: usize = 20_000;
+
+/// What kind of request it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// With tools: a turn of the agent. Only these play the script.
+    Main,
+    /// Titles, topics, token counts, lists of models.
+    Side,
+    /// Nothing that a model server knows.
+    Other,
+}
+
+/// One request and how it was answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// With the query.
+    pub path: String,
+    /// What kind of request it was.
+    pub kind: Kind,
+    /// The step that answered, as it was written.
+    pub step: Option<String>,
+    /// The place of that step in the script.
+    pub index: Option<usize>,
+    /// The status of the answer; `None` when there is none.
+    pub status: Option<u16>,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// In which form a key came: `bearer`, `x-api-key`, `x-goog-api-key` or `none`; never the key.
+    pub auth: String,
+    /// Headers that name the program, a session, a conversation or a thread.
+    pub headers: Vec<(String, String)>,
+    /// Names of the tools on offer.
+    pub tools: Vec<String>,
+    /// How the last text of the user begins.
+    pub last_user: String,
+    /// Whether the request ends with what a tool said.
+    pub has_tool_result: bool,
+    /// How large the request was.
+    pub body_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    records: Vec<Record>,
+    main: usize,
+    file: Option<File>,
+}
+
+/// All requests so far.
+#[derive(Debug, Default)]
+pub struct Log {
+    kept: Mutex<Kept>,
+    grown: Condvar,
+}
+
+impl Log {
+    /// Also writes each record to `file`.
+    pub fn new(file: Option<File>) -> Self {
+        Self { kept: Mutex::new(Kept { file, ..Kept::default() }), grown: Condvar::new() }
+    }
+
+    /// Adds a record before its answer is sent, so that a test that sees the answer finds the record.
+    pub fn add(&self, record: Record) -> io::Result<()> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.main += usize::from(record.kind == Kind::Main);
+        let written = match &mut kept.file {
+            // In one write: another process may read the file at any time.
+            Some(file) => serde_json::to_string(&record)
+                .map_err(io::Error::from)
+                .and_then(|line| file.write_all(format!("{line}\n").as_bytes())),
+            None => Ok(()),
+        };
+        if kept.records.len() < MAX_KEPT {
+            kept.records.push(record);
+        }
+        self.grown.notify_all();
+        written
+    }
+
+    /// A copy of the records.
+    pub fn records(&self) -> Vec<Record> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).records.clone()
+    }
+
+    /// How many main requests there were.
+    pub fn main_calls(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).main
+    }
+
+    /// Waits for the main request number `calls`; false when it did not come within `patience`.
+    pub fn wait_for_main_calls(&self, calls: usize, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        while kept.main < calls {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            kept = self.grown.wait_timeout(kept, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+/// Reads a log file. A last line that is still being written is left out.
+pub fn read(path: &Path) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for line in BufReader::new(File::open(path)?).lines().take(MAX_KEPT) {
+        match serde_json::from_str(&line?) {
+            Ok(record) => records.push(record),
+            Err(_) => break,
+        }
+    }
+    Ok(records)
+}

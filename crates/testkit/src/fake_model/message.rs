@@ -1,0 +1,173 @@
+//! What the model says, before it is put into a dialect.
+
+use serde_json::{Value, json};
+
+use super::request::{Ask, Dialect};
+use super::script::{Answer, Step};
+
+/// Said when the script does not say anything else.
+const SAY: &str = "FAKE-OK done";
+/// Run by the shell tool when the script does not say what.
+const COMMAND: &str = "echo hi";
+/// A trickle has about this many pieces.
+const TRICKLE_PIECES: usize = 20;
+
+/// Tokens that an answer reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Fresh input.
+    pub input: u64,
+    /// Input read from the vendor's cache.
+    pub cached: u64,
+    /// Input written to it; only Anthropic tells.
+    pub written: u64,
+    /// Output.
+    pub output: u64,
+}
+
+impl Usage {
+    /// Without numbers in the script each answer reports the same small ones, all different, so that a parser that
+    /// mixes them up is found out.
+    fn of(step: &Step) -> Self {
+        let given = step.number("in");
+        Self {
+            input: given.unwrap_or(11),
+            cached: step.number("cached").unwrap_or(if given.is_some() { 0 } else { 1000 }),
+            written: if given.is_some() { 0 } else { 100 },
+            output: step.number("out").unwrap_or(7),
+        }
+    }
+
+    /// All input, for the dialects that count it as one.
+    pub fn all_input(self) -> u64 {
+        self.input + self.cached + self.written
+    }
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// As the request offers it; `SERVER/TOOL` for codex' tools of servers.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// Whether the arguments are plain text under `input` (codex' custom tools), not JSON.
+    pub custom: bool,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It had said everything.
+    End,
+    /// It wants to know what the tool says.
+    Tool,
+    /// At its output limit.
+    MaxTokens,
+}
+
+/// An answer of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// The text in the pieces in which it is streamed.
+    pub pieces: Vec<String>,
+    /// A call.
+    pub call: Option<Call>,
+    /// Why it ends here.
+    pub stop: Stop,
+    /// Tokens that it reports.
+    pub usage: Usage,
+    /// A number that is different for each answer of a server, for ids.
+    pub number: u64,
+}
+
+impl Message {
+    /// An answer to a side request.
+    pub fn plain(number: u64) -> Self {
+        let usage = Usage { input: 11, cached: 0, written: 0, output: 7 };
+        Self { pieces: vec![SAY.to_owned()], call: None, stop: Stop::End, usage, number }
+    }
+
+    /// What `step` says to `ask`; the error is what is wrong with playing it here.
+    pub fn of(step: &Step, ask: &Ask, number: u64) -> Result<Self, String> {
+        let call = match step.answer {
+            Answer::Tool => Some(tool(step, ask)?),
+            Answer::Edit => Some(edit(step, ask)?),
+            _ => None,
+        };
+        let say = step.value("say").or(if call.is_none() { Some(SAY) } else { None });
+        let pieces = match (&step.answer, say) {
+            (Answer::Empty, _) | (_, None) => Vec::new(),
+            (Answer::Trickle, Some(say)) => (0..TRICKLE_PIECES).map(|_| format!("{say} ")).collect(),
+            (_, Some(say)) => halves(say),
+        };
+        let stop = match (&step.answer, &call) {
+            (Answer::MaxTokens, _) => Stop::MaxTokens,
+            (_, Some(_)) => Stop::Tool,
+            _ => Stop::End,
+        };
+        Ok(Self { pieces, call, stop, usage: Usage::of(step), number })
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> String {
+        self.pieces.concat()
+    }
+
+    /// An id of a kind (`msg`, `call`, …) that no other answer of this server has.
+    pub fn id(&self, kind: &str) -> String {
+        format!("{kind}_fake{:012}", self.number)
+    }
+}
+
+/// Two pieces, so that a cut in the middle leaves something.
+fn halves(text: &str) -> Vec<String> {
+    let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
+    let (first, second) = text.split_at(middle);
+    [first, second].into_iter().filter(|half| !half.is_empty()).map(str::to_owned).collect()
+}
+
+fn tool(step: &Step, ask: &Ask) -> Result<Call, String> {
+    let json = step.value("json").map(|json| serde_json::from_str(json).unwrap_or_default());
+    match (step.value("name"), json, step.value("cmd")) {
+        (Some(name), json, _) => {
+            Ok(Call { name: name.to_owned(), arguments: json.unwrap_or_else(|| json!({})), custom: false })
+        }
+        (None, Some(arguments), _) => Ok(Call { arguments, ..shell(COMMAND, ask)? }),
+        (None, None, command) => shell(command.unwrap_or(COMMAND), ask),
+    }
+}
+
+/// A command, by the shell tool that this request offers.
+fn shell(command: &str, ask: &Ask) -> Result<Call, String> {
+    const SHELLS: &[&str] = &["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
+    let offered = SHELLS.iter().find(|name| ask.tools.iter().any(|tool| tool == *name));
+    let name = *offered.ok_or_else(|| format!("no shell is among the tools {:?}", ask.tools))?;
+    let arguments = match name {
+        "exec_command" => json!({ "cmd": command }),
+        "shell_command" => json!({ "command": command }),
+        "shell" => json!({ "command": ["bash", "-lc", command] }),
+        // Codex' newest models write JavaScript, in which the tools are functions.
+        "exec" => json!(format!("const r = await tools.exec_command({}); text(r);", json!({ "cmd": command }))),
+        _ => json!({ "command": command, "description": "run a command" }),
+    };
+    Ok(Call { name: name.to_owned(), arguments, custom: name == "exec" })
+}
+
+/// A file, by the tool that writes files, or by the shell where there is none.
+fn edit(step: &Step, ask: &Ask) -> Result<Call, String> {
+    const WRITERS: &[(&str, &str)] = &[("Write", "file_path"), ("write_file", "file_path"), ("write", "filePath")];
+    let path = step.value("path").unwrap_or_default();
+    let text = format!("{}\n", step.value("text").unwrap_or("made by the fake model"));
+    let writer = WRITERS.iter().find(|(name, _)| ask.tools.iter().any(|tool| tool == name));
+    let Some((name, key)) = writer.filter(|_| ask.dialect != Dialect::Responses) else {
+        let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        return shell(&format!("printf %s {} > {}", quote(&text), quote(path)), ask);
+    };
+    // These tools want absolute paths.
+    let path = match (&ask.folder, path.starts_with('/')) {
+        (Some(folder), false) => format!("{folder}/{path}"),
+        _ => path.to_owned(),
+    };
+    Ok(Call { name: (*name).to_owned(), arguments: json!({ *key: path, "content": text }), custom: false })
+}

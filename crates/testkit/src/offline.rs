@@ -1,0 +1,93 @@
+//! A test in a network namespace of its own, with nothing but loopback: what a real agent program wants from outside it
+//! cannot get, whatever it tries. Owns the namespace and what is still alive in it at the end.
+//!
+//! The test starts itself once more inside of the namespace, so everything in its body (the model server, the programs,
+//! `everloop` itself) is in there, and needs nothing special.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Says that we are inside.
+const INSIDE: &str = "EVERLOOP_TEST_OFFLINE";
+/// Programs that were told to end need a moment, on a busy machine a longer one.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// Between two looks at who is still there.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs the rest of a test without a network. It has to be all of the test: outside, `body` is not run at all.
+///
+/// Fails when a process is still alive in the namespace ten seconds after `body`; it is killed in any case.
+pub fn offline<F: FnOnce()>(body: F) {
+    if std::env::var_os(INSIDE).is_none() {
+        return enter(&test_name::<F>());
+    }
+    assert_eq!(interfaces(), BTreeSet::from(["lo".to_owned()]), "there is more than loopback");
+    let leftovers = Leftovers;
+    body();
+    let deadline = Instant::now() + FAREWELL;
+    while !neighbours().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+    let left: Vec<String> = neighbours().into_iter().map(command_line).collect();
+    drop(leftovers);
+    assert!(left.is_empty(), "left behind: {left:#?}");
+}
+
+/// A closure is named after the function that it stands in, and a test by its path without the crate.
+fn test_name<F>() -> String {
+    let full = std::any::type_name::<F>();
+    let function = full.split("::{{closure}}").next().unwrap_or(full);
+    function.split_once("::").map_or(function, |(_, path)| path).to_owned()
+}
+
+fn enter(test: &str) {
+    let program = std::env::current_exe().expect("a test knows its own program");
+    let mut command = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    // `ip` lies where the PATH of a user often does not lead.
+    let up = "PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec \"$@\"";
+    command.args(["--net", "--", "sh", "-c", up, "sh"]).arg(program).args(["--exact", test, "--nocapture"]);
+    let output = command.env(INSIDE, "1").output().expect("`unshare` of util-linux is there");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // A wrong name would run nothing and succeed.
+    assert!(output.status.success() && said.contains("1 passed"), "inside of the namespace:\n{said}");
+}
+
+fn interfaces() -> BTreeSet<String> {
+    let table = std::fs::read_to_string("/proc/self/net/dev").expect("Linux tells a process its interfaces");
+    table.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+/// The processes in our namespace besides ourselves; what has ended has no namespace.
+pub fn neighbours() -> Vec<Pid> {
+    let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let ours = space("self");
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = pids.filter(|pid| Pid::from_raw(*pid) != Pid::this());
+    others.filter(|pid| space(&pid.to_string()) == ours).map(Pid::from_raw).collect()
+}
+
+fn command_line(pid: Pid) -> String {
+    let bytes = std::fs::read(PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    format!("{pid} {}", String::from_utf8_lossy(&bytes).replace('\0', " "))
+}
+
+/// Kills what is left, also when the test fails: the namespace is ours alone, so nobody else is met.
+struct Leftovers;
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        for pid in neighbours() {
+            // It may have ended by itself in the meantime.
+            kill(pid, Signal::SIGKILL).ok();
+        }
+    }
+}
