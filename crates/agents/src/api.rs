@@ -1,1 +1,113 @@
-//! An agent of our own, which talks to a model without any CLI.
+//! An agent of our own, which talks to a model itself, for people without any CLI. It runs as a job like all others.
+//!
+//! - [`Options`]: what it is told; [`run`]: one turn, with [`Said`](everloop_core::stream::Said) as JSON lines on a writer
+//! - `conversation`: ask, do what the model wants, ask again; `session`: what is kept of it for the next turn
+//! - `messages`, `responses`: the two wires; `reply`: what both answer; `sse`, `http`: how the bytes get here
+//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do here; `voice`: what is said
+//!
+//! It waits for nothing but one answer or one tool, and it tries again only what was never heard: the durable waiting is
+//! the supervisor's.
+
+mod conversation;
+mod http;
+mod limit;
+mod messages;
+mod options;
+mod reply;
+mod responses;
+mod session;
+mod sse;
+mod tools;
+mod voice;
+
+use std::io::Write;
+
+use everloop_core::stream::{Limit, LimitClass, Said};
+use nix::sys::prctl;
+
+pub use options::{Options, Prices, Timeouts, Wire};
+
+use conversation::Conversation;
+use http::Client;
+use reply::Refusal;
+use session::Session;
+use voice::Voice;
+
+/// The argument with which the main binary becomes this agent.
+pub const API_ARG: &str = "__api";
+
+/// How a turn ended, for the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The model says that it is done.
+    Finished,
+    /// Anything else; the stream says what.
+    Short,
+}
+
+/// Takes one turn with `prompt`. Everything that is to be known goes to `out`; `key` never does.
+pub fn run(options: &Options, key: Option<&str>, prompt: &str, out: &mut dyn Write) -> Ended {
+    seal();
+    let mut voice = Voice::new(out, &options.secret(key));
+    match turn(options, key, prompt, &mut voice) {
+        Ok(text) => {
+            voice.say(&Said::Result { ok: true, text });
+            if voice.is_heard() { Ended::Finished } else { Ended::Short }
+        }
+        Err(refusal) => {
+            voice.flush();
+            if let Some(limit) = refusal.limit {
+                voice.say(&Said::Limit(limit));
+            }
+            voice.say(&Said::Result { ok: false, text: refusal.text });
+            Ended::Short
+        }
+    }
+}
+
+/// The key is in our environment, and what a shell tool starts runs as the same user: it must not read it there. And
+/// whatever it leaves behind becomes our child, so that a timeout finds it.
+fn seal() {
+    // A kernel that refuses leaves us as any other program; the redaction still holds.
+    prctl::set_dumpable(false).ok();
+    prctl::set_child_subreaper(true).ok();
+}
+
+fn turn(options: &Options, key: Option<&str>, prompt: &str, voice: &mut Voice<'_>) -> Result<String, Refusal> {
+    let key = options.checked_key(key)?;
+    let client = Client::new(options, key)?;
+    let secret = options.secret(key);
+    let session = match &options.resume {
+        Some(id) => Session::resume(options, id, &secret)?.ok_or_else(|| {
+            voice.say(&Said::SessionLost);
+            Refusal::plain(format!("there is no conversation `{}` to go on with", clip(id)))
+        })?,
+        None => Session::begin(options, &secret)?,
+    };
+    voice.say(&Said::Session { id: session.id().to_owned(), model: Some(options.model.clone()) });
+    Conversation::new(options, client, session, voice).hold(prompt)
+}
+
+/// An id from outside, short enough for a message.
+fn clip(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+impl Options {
+    /// The key, if it can be one; `None` where none is wanted.
+    fn checked_key<'k>(&self, key: Option<&'k str>) -> Result<Option<&'k str>, Refusal> {
+        let Some(name) = &self.key_env else { return Ok(None) };
+        let auth = |rule: &str, text: String| Refusal {
+            limit: Some(Limit { rule: rule.to_owned(), class: LimitClass::Auth, reset_at: None, text: text.clone() }),
+            text,
+        };
+        match key.map(str::trim).filter(|k| !k.is_empty()) {
+            None => Err(auth("api.no-key", format!("the variable `{name}` with the key is not set"))),
+            // It becomes a header; and text is only cut at blanks, so a key without any is never cut in two.
+            Some(key) if !key.bytes().all(|b| b.is_ascii_graphic()) => {
+                Err(auth("api.bad-key", format!("the variable `{name}` holds no key: blanks or unusual characters")))
+            }
+            key => Ok(key),
+        }
+    }
+}

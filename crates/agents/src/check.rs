@@ -16,7 +16,7 @@ use everloop_core::event::{Exit, StopCause};
 use everloop_core::spec::CheckSpec;
 use everloop_core::time::human;
 
-use crate::environment::Environment;
+use crate::environment::{Environment, Hidden};
 use crate::job::{self, Caps, Ended, Errors, Found, Shim, Spec, Stream};
 use crate::protect;
 
@@ -62,6 +62,8 @@ pub struct Checker {
     pub jobs: PathBuf,
     /// Names of variables that checks may see besides the allow list. Their values are kept out of the output.
     pub pass_env: Vec<String>,
+    /// What must not be seen in their output although they cannot see it: an agent may have written it into a file.
+    pub hide: Vec<Hidden>,
 }
 
 /// What is to be checked.
@@ -185,7 +187,7 @@ impl Checker {
             ..Spec::new(argv, cwd)
         };
         job::prepare(dir, &spec)?;
-        let env = Environment::from_ours(&self.pass_env).into_vars();
+        let env = Environment::from_ours(&self.pass_env).hiding(&self.hide).into_vars();
         job::start(&self.shim, dir, env)?.wait().await
     }
 }

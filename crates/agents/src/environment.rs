@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+use crate::job::HIDE_PREFIX;
 
 /// What every command may see: where it is, who it is for, which language it speaks.
 const ALLOWED: &[&str] = &[
@@ -27,6 +30,21 @@ const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 /// Our own names: an outer everloop's settings and marks must not reach an inner command.
 const OWN_PREFIX: &str = "EVERLOOP_";
 
+/// A value that a command must not see and that must not be seen in its output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// What it is called in place of its value.
+    pub name: String,
+    /// The secret.
+    pub value: OsString,
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hidden({})", self.name)
+    }
+}
+
 /// The variables of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -49,6 +67,15 @@ impl Environment {
     #[must_use]
     pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.vars.insert(name.into(), value.into());
+        self
+    }
+
+    /// Values that must not be seen in any output of the command, which itself does not see them.
+    #[must_use]
+    pub fn hiding(mut self, secrets: &[Hidden]) -> Self {
+        for Hidden { name, value } in secrets {
+            self.vars.insert(format!("{HIDE_PREFIX}{name}").into(), value.clone());
+        }
         self
     }
 

@@ -38,6 +38,9 @@ pub use spec::{Caps, Confine, Errors, Spec, prepare};
 pub use tail::{Piece, Tail};
 pub use text::plain;
 
+/// Variables that begin so are for the shim alone: it takes their values out of the output and hides them from the command.
+pub const HIDE_PREFIX: &str = "EVERLOOP_HIDE_";
+
 /// The argument with which the main binary becomes a shim.
 pub const SHIM_ARG: &str = "__job";
 

@@ -69,8 +69,11 @@ pub struct AgentSpec {
     /// Commands that it may run besides editing files, as prefixes (`cargo test`).
     #[serde(default)]
     pub allow: Vec<String>,
-    /// Names of environment variables it may see besides the built-in allow list.
+    /// Names of environment variables that it, the checks and the setup may see besides the built-in allow list.
     pub pass_env: Vec<String>,
+    /// Names of environment variables that hold its own login: for it alone, never for checks, which run what it wrote.
+    #[serde(default)]
+    pub login: Vec<String>,
     /// The credential set it runs under; turns of one account share caps and rates.
     pub account: String,
     /// The account's own environment.

@@ -15,6 +15,7 @@ use crate::supervisor::read_state;
 use crate::ui::{Format, Ui};
 
 mod agents;
+pub mod api;
 mod check;
 mod completions;
 mod config;

@@ -19,7 +19,7 @@ mod ui;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everloop_agents::job;
+use everloop_agents::{api, job};
 
 fn main() -> ExitCode {
     // A job's shim is this same binary; it must start fast and small, so nothing else comes before.
@@ -33,6 +33,10 @@ fn main() -> ExitCode {
     if args.next().is_some_and(|a| a == cli::demo::AGENT_ARG) {
         let played = args.next().map(|acts| cli::demo::agent::play(&acts));
         return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == api::API_ARG) {
+        return cli::api::api(args).into();
     }
     log();
     let (ui, result) = cli::perform(cli::Cli::parse());

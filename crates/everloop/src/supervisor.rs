@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use crate::error::Failure;
 use crate::home::{Home, Ownership};
 
-mod account;
+pub mod account;
 mod bell;
 mod clock;
 mod commit;

@@ -36,6 +36,15 @@ const SHARED: [&str; 5] = ["config", "info", "packed-refs", "refs/replace", "ref
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seal([u8; 32]);
 
+/// Why there is no seal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsealed {
+    /// Something changed only a moment ago. It will not stay so.
+    New,
+    /// There is too much of it, or only git understands it.
+    Beyond,
+}
+
 /// The folders that a seal is about.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
@@ -87,7 +96,7 @@ impl Sources {
 
     /// Whether none of them changed since they were listed.
     pub fn hold(&self) -> bool {
-        Taking::new(Path::new("")).add_sources(self).is_some()
+        Taking::new(Path::new("")).add_sources(self).is_ok()
     }
 }
 
@@ -98,8 +107,8 @@ fn names_file(setting: &[u8]) -> Option<&[u8]> {
     (named || name.starts_with(b"includeif.") && name.ends_with(b".path")).then(|| &value[1..])
 }
 
-/// Seals what is there now; `None` when it cannot be sealed.
-pub(super) fn take(scope: &Scope, sources: &Sources) -> Option<Seal> {
+/// Seals what is there now.
+pub(super) fn take(scope: &Scope, sources: &Sources) -> Result<Seal, Unsealed> {
     let now = SystemTime::now();
     let mut taking = Taking::new(&scope.tree);
     taking.add(&scope.tree, now)?;
@@ -108,7 +117,7 @@ pub(super) fn take(scope: &Scope, sources: &Sources) -> Option<Seal> {
         taking.add(&scope.common.join(name), now)?;
     }
     taking.add_sources(sources)?;
-    Some(Seal(taking.hash.finalize().into()))
+    Ok(Seal(taking.hash.finalize().into()))
 }
 
 struct Taking<'a> {
@@ -124,40 +133,38 @@ impl<'a> Taking<'a> {
         Self { hash: Sha256::new(), left: MOST_ENTRIES, tree }
     }
 
-    fn add_sources(&mut self, sources: &Sources) -> Option<()> {
+    fn add_sources(&mut self, sources: &Sources) -> Result<(), Unsealed> {
         sources.paths.iter().try_for_each(|path| self.add(path, sources.listed_at))
     }
 
-    /// Adds what is at `top`, be it nothing; `None` when something in it changed only just before `then`, or later.
-    fn add(&mut self, top: &Path, then: SystemTime) -> Option<()> {
+    /// Adds what is at `top`, be it nothing. Something in it that changed only just before `then`, or later, is new.
+    fn add(&mut self, top: &Path, then: SystemTime) -> Result<(), Unsealed> {
         let mut open = vec![top.to_owned()];
         while let Some(path) = open.pop() {
-            self.left = self.left.checked_sub(1)?;
+            self.left = self.left.checked_sub(1).ok_or(Unsealed::Beyond)?;
             self.hash.update(path.as_os_str().as_bytes());
             self.hash.update([0]);
             let meta = match fs::symlink_metadata(&path) {
                 Ok(meta) => meta,
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
-                Err(_) => return None,
+                Err(_) => return Err(Unsealed::Beyond),
             };
             self.describe(&meta);
             if meta.is_symlink() && !path.starts_with(self.tree) {
-                open.push(fs::canonicalize(&path).ok()?);
+                open.push(fs::canonicalize(&path).map_err(|_| Unsealed::Beyond)?);
             }
-            if !meta.is_dir() {
-                (changed(&meta)? < then).then_some(())?;
-                continue;
+            if meta.is_dir() {
+                let below = entries(&path).map_err(|_| Unsealed::Beyond)?;
+                // A repository inside of this one: what git says about it is read from elsewhere.
+                if path != top && below.iter().any(|path| path.file_name() == Some(OsStr::new(".git"))) {
+                    return Err(Unsealed::Beyond);
+                }
+                open.extend(below);
+            } else if changed(&meta) >= then {
+                return Err(Unsealed::New);
             }
-            let mut below =
-                fs::read_dir(&path).ok()?.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().ok()?;
-            // A repository inside of this one: what git says about it is read from elsewhere.
-            if path != top && below.iter().any(|path| path.file_name() == Some(OsStr::new(".git"))) {
-                return None;
-            }
-            below.sort();
-            open.append(&mut below);
         }
-        Some(())
+        Ok(())
     }
 
     fn describe(&mut self, meta: &Metadata) {
@@ -176,11 +183,19 @@ impl<'a> Taking<'a> {
     }
 }
 
+/// What is in a folder, in a fixed order.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 /// When an entry last changed, at the latest.
-fn changed(meta: &Metadata) -> Option<SystemTime> {
-    let (seconds, nanos) = (u64::try_from(meta.ctime()).ok()?, u64::try_from(meta.ctime_nsec()).ok()?);
+fn changed(meta: &Metadata) -> SystemTime {
+    // Times before 1970 are a clock's mistake, and long ago.
+    let (seconds, nanos) = (meta.ctime().max(0).unsigned_abs(), meta.ctime_nsec().unsigned_abs());
     let tick = if nanos == 0 { COARSE_TICK } else { TICK };
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos) + tick)
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos) + tick
 }
 
 #[cfg(test)]

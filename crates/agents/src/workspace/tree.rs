@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
 use super::locks::{self, Shared};
-use super::seal::{self, Scope, Seal, Sources};
+use super::seal::{self, Scope, Seal, Sources, Unsealed};
 use super::{Error, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
@@ -137,21 +137,25 @@ impl Tree {
 
     /// One `git status`, or none if nothing was touched since the last one and that found nothing.
     pub async fn look(&self, detail: Detail) -> Result<Look, Error> {
-        let git = self.git()?.within(LONG_DEADLINE);
+        let mut git = self.git()?.within(LONG_DEADLINE);
         let seal = self.seal(&git).await?;
         let clean = || self.clean.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(now), Some((then, head))) = (&seal, &*clean())
+        if let (Ok(now), Some((then, head))) = (&seal, &*clean())
             && now == then
         {
             return Ok(Look { head: head.clone(), clean: true, ..Look::default() });
         }
+        if seal != Err(Unsealed::Beyond) {
+            // Within the second of a checkout git would write its index again and again, and that is news every time.
+            git = git.with("GIT_OPTIONAL_LOCKS", "0");
+        }
         let look = status(&git, detail).await?;
         let plain = look.clean && look.branch.is_none();
-        *clean() = seal.filter(|_| plain).map(|seal| (seal, look.head.clone()));
+        *clean() = seal.ok().filter(|_| plain).map(|seal| (seal, look.head.clone()));
         Ok(look)
     }
 
-    async fn seal(&self, git: &Git) -> Result<Option<Seal>, Error> {
+    async fn seal(&self, git: &Git) -> Result<Result<Seal, Unsealed>, Error> {
         let scope = Scope { tree: self.path.clone(), admin: self.admin_of_present()?, common: self.common.clone() };
         let known = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sources = match known.filter(Sources::hold) {
@@ -159,7 +163,7 @@ impl Tree {
             None => Sources::list(git, &scope).await?,
         };
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&sources);
-        let Some(sources) = sources else { return Ok(None) };
+        let Some(sources) = sources else { return Ok(Err(Unsealed::Beyond)) };
         files::apart(move || Ok(seal::take(&scope, &sources))).await
     }
 
@@ -219,7 +223,7 @@ impl Tree {
     /// Whether the next look would do without git.
     pub async fn is_sealed(&self) -> bool {
         let seal = self.seal(&self.git().unwrap()).await.unwrap();
-        seal.is_some_and(|now| self.known().is_some_and(|(then, _)| then == now))
+        seal.is_ok_and(|now| self.known().is_some_and(|(then, _)| then == now))
     }
 
     /// What the last look left for the next one.

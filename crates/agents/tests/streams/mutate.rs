@@ -158,6 +158,7 @@ pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
         *counter += 1;
         report.take(&said);
     };
+    let mut held = 0;
     for _ in 0..lines {
         let to_err = dice.below(8) == 0;
         let own = if to_err && !own.err.is_empty() { &own.err } else { &own.out };
@@ -171,15 +172,17 @@ pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
             } else {
                 reader.out(piece, NOW, &mut take);
             }
+            // After every piece: when a line is over there is nothing left to see.
+            held = held.max(reader.held_bytes());
         }
         if dice.below(100) == 0 {
             reader.gap();
         }
-        run.held = run.held.max(reader.held_bytes());
     }
     let code = i32::try_from(dice.below(256)).ok();
     let signal = (dice.below(8) == 0).then_some(9);
     reader.end(&End { code, signal, now: NOW, env: &[] }, &mut take);
+    run.held = held;
     run
 }
 

@@ -68,7 +68,8 @@ fn look_as(agent: &AgentSpec) -> Installed {
 
 /// The variables of an agent. What a file holds is not read: that it is there is enough.
 fn environment(agent: &AgentSpec) -> BTreeMap<String, String> {
-    let ours = Environment::from_ours(&agent.pass_env).into_vars();
+    let names: Vec<String> = agent.pass_env.iter().chain(&agent.login).cloned().collect();
+    let ours = Environment::from_ours(&names).into_vars();
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };

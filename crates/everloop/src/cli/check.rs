@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::check::{Checker, Question};
+use everloop_agents::environment::Hidden;
 use everloop_core::board::{Board, Verdict};
 use everloop_core::ids::LoopId;
 use everloop_core::spec::CheckSpec;
@@ -14,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{Session, config as config_verb, up};
 use crate::config;
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
+use crate::supervisor::{account, read_state};
 use crate::ui::board::{score, scoreboard};
 use crate::ui::text::{clean, clean_lines};
 
@@ -49,6 +50,7 @@ struct Set {
     dir: PathBuf,
     checks: Vec<CheckSpec>,
     pass_env: Vec<String>,
+    hide: Vec<Hidden>,
 }
 
 pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
@@ -81,7 +83,7 @@ fn given(commands: &[String], dir: &Path) -> Set {
         let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
         checks.push(CheckSpec { name, run: run.clone(), timeout: TIMEOUT, weight: 1, pin: String::new() });
     }
-    Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new() }
+    Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), hide: Vec::new() }
 }
 
 /// The loop that is meant: one that exists, or one that only stands in the file.
@@ -90,7 +92,13 @@ fn chosen(word: Option<&str>, session: &Session) -> Result<Vec<Set>, Failure> {
         let loops = config_verb::load(session)?.check(&config_verb::this_moment(session))?;
         let wanted = loops.into_iter().filter(|l| word.is_none_or(|w| w == l.name));
         Ok(wanted
-            .map(|l| Set { name: l.name, dir: l.workspace.dir, checks: l.checks, pass_env: l.agent.pass_env })
+            .map(|l| Set {
+                hide: account::hidden(std::iter::once(&l.agent).chain(&l.others)),
+                name: l.name,
+                dir: l.workspace.dir,
+                checks: l.checks,
+                pass_env: l.agent.pass_env,
+            })
             .collect())
     };
     if let Some(set) = existing(word, session)? {
@@ -118,6 +126,7 @@ fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failur
         here.max_by_key(|s| (!s.is_over(), s.created_at))
     };
     Ok(state.map(|state| Set {
+        hide: account::hidden(state.spec.agents()),
         name: state.name,
         dir: PathBuf::from(state.spec.workspace.dir),
         checks: state.spec.checks,
@@ -135,7 +144,7 @@ async fn run_all(sets: &[Set], session: &Session) -> Result<Option<Vec<Board>>, 
     let mut boards = Vec::new();
     let mut interrupted = false;
     for set in sets {
-        let checker = Checker { shim: up::own_shim()?, jobs: jobs.clone(), pass_env: set.pass_env.clone() };
+        let checker = Checker { shim: up::own_shim()?, jobs: jobs.clone(), pass_env: set.pass_env.clone(), hide: set.hide.clone() };
         let question = Question { checks: &set.checks, cwd: &set.dir, before: None, changed: true };
         let board = tokio::select! {
             board = checker.run(question) => Some(board),

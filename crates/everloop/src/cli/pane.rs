@@ -200,14 +200,25 @@ fn view(pane: &Pane) -> serde_json::Value {
 }
 
 /// Every error about panes, with what to do next.
+#[expect(clippy::needless_pass_by_value, reason = "handed to `map_err`, which gives it away")]
 fn failure(error: Error) -> Failure {
     let code = match &error {
-        Error::BadName { .. } | Error::NoPane { .. } | Error::Taken { .. } | Error::BadTarget { .. } => Code::Usage,
-        Error::BadProgram { .. } | Error::Adopted { .. } | Error::LongPath { .. } => Code::Usage,
+        Error::BadName { .. }
+        | Error::NoPane { .. }
+        | Error::Taken { .. }
+        | Error::BadTarget { .. }
+        | Error::BadProgram { .. }
+        | Error::Adopted { .. }
+        | Error::LongPath { .. } => Code::Usage,
         Error::NotOurs { .. } => Code::NeedsPerson,
         Error::Dead { .. } => Code::Away,
-        Error::NoTmux | Error::Io { .. } | Error::Refused { .. } | Error::Silent { .. } => Code::Failed,
-        Error::Damaged { .. } | Error::InsideJob | Error::Busy { .. } => Code::Failed,
+        Error::NoTmux
+        | Error::Io { .. }
+        | Error::Refused { .. }
+        | Error::Silent { .. }
+        | Error::Damaged { .. }
+        | Error::InsideJob
+        | Error::Busy { .. } => Code::Failed,
     };
     let hint = hint(&error);
     let said = Failure::new(code, clean(&error.to_string()));
@@ -227,9 +238,8 @@ fn hint(error: &Error) -> Option<String> {
         Error::NoPane { others, .. } if others.is_empty() => {
             "there are none; start one: everloop pane start NAME -- COMMAND".to_owned()
         }
-        Error::NoPane { others, .. } => format!("there are: {}", others.join(", ")),
         Error::BadTarget { others, .. } if others.is_empty() => "that server has no panes".to_owned(),
-        Error::BadTarget { others, .. } => format!("there are: {}", others.join(", ")),
+        Error::NoPane { others, .. } | Error::BadTarget { others, .. } => format!("there are: {}", others.join(", ")),
         Error::Taken { name } => {
             format!("take another name, `everloop pane respawn {name}`, or `everloop pane kill {name}` first")
         }
@@ -247,7 +257,10 @@ fn hint(error: &Error) -> Option<String> {
         Error::LongPath { .. } => "choose a shorter folder with --state-dir or EVERLOOP_STATE_DIR".to_owned(),
         Error::Damaged { path, .. } => format!("remove `{}` and start the pane again", path.display()),
         Error::Busy { .. } => "try again when it is done".to_owned(),
-        Error::BadName { .. } | Error::BadProgram { .. } => return None,
-        Error::Io { .. } | Error::Refused { .. } | Error::Silent { .. } => return None,
+        Error::BadName { .. }
+        | Error::BadProgram { .. }
+        | Error::Io { .. }
+        | Error::Refused { .. }
+        | Error::Silent { .. } => return None,
     })
 }

@@ -49,7 +49,7 @@ pub fn kind_of(name: &str) -> AgentKind {
 pub fn built_in(kind: AgentKind) -> AgentSpec {
     let keys = AgentKeys { kind: Some(Kind(kind)), ..AgentKeys::default() };
     let mut agent = spec(kind.label(), keys, &Account::default());
-    agent.pass_env = pass_env(&agent);
+    agent.login = login_env(&agent);
     agent
 }
 
@@ -153,7 +153,7 @@ fn one(choice: &Choice<'_>, word: &str, origin: &Origin) -> Result<Chosen, Vec<D
         Some((name, account)) => (name, Some(account)),
         None => (word, None),
     };
-    let Some(mut layer) = choice.config.agent(name) else {
+    let Some(layer) = choice.config.agent(name) else {
         return Err(vec![unknown_agent(choice.config, name, origin)]);
     };
     let keys: AgentKeys = layer.typed().map_err(|one| vec![one])?;
@@ -171,12 +171,7 @@ fn one(choice: &Choice<'_>, word: &str, origin: &Origin) -> Result<Chosen, Vec<D
     let mut warnings = account.warnings.clone();
     warnings.extend(keyless(&spec, &account));
     if account.layer.is_none() {
-        let with_login = pass_env(&spec);
-        if with_login != spec.pass_env {
-            let own = layer.is_explicit("pass_env").then(|| layer.origin("pass_env").clone());
-            layer.set("pass_env", with_login.clone(), own.unwrap_or(Origin::Login(spec.kind)));
-            spec.pass_env = with_login;
-        }
+        spec.login = login_env(&spec);
     }
     let is_cheap = layer.0.get("cheap").and_then(|cheap| cheap.value.as_bool()).unwrap_or(false);
     Ok(Chosen { spec, layer: Some(layer), account: account.layer, is_cheap, warnings })
@@ -228,6 +223,7 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
         permission: keys.permission.map(|permission| permission.0).unwrap_or_default(),
         allow: keys.allow.map(|list| list.0).unwrap_or_default(),
         pass_env: keys.pass_env.map(|list| list.0).unwrap_or_default(),
+        login: Vec::new(),
         account: account.name.clone(),
         env: account.env.clone(),
         api_base: keys.api_base.map(|text| text.0),
@@ -252,18 +248,13 @@ fn key_env(spec: &AgentSpec) -> Option<&String> {
     (spec.kind == AgentKind::Api).then(|| spec.argv.last()).flatten()
 }
 
-/// What the operator lists, and what the agent needs to find the login of this machine.
-fn pass_env(spec: &AgentSpec) -> Vec<String> {
-    let mut names: Vec<String> = login(spec.kind).iter().map(|name| (*name).to_owned()).collect();
-    names.extend(key_env(spec).cloned());
-    names.extend(spec.pass_env.iter().cloned());
-    let mut seen = Vec::new();
-    names.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(name.clone());
-            true
-        }
-    });
+/// What an agent needs to find the login of this machine.
+fn login_env(spec: &AgentSpec) -> Vec<String> {
+    let known = login(spec.kind).iter().map(|name| (*name).to_owned());
+    let mut names: Vec<String> = known.chain(key_env(spec).cloned()).collect();
+    names.retain(|name| !spec.pass_env.contains(name));
+    names.sort();
+    names.dedup();
     names
 }
 

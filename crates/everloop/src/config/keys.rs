@@ -174,6 +174,16 @@ pub struct GuardKeys {
     pub turn_wall: Option<Span>,
     /// A turn without any sign of life for this long is stopped.
     pub turn_silence: Option<Span>,
+    /// An agent with a stream: it is stuck when nothing is heard of it for this long after its start…
+    pub starting_hard: Option<Span>,
+    /// …when its model says nothing for this long and there is no other sign of life…
+    pub model_soft: Option<Span>,
+    /// …or in any case for this long…
+    pub model_hard: Option<Span>,
+    /// …when a tool that names no limit of its own runs for this long without a sign of life…
+    pub tool_soft: Option<Span>,
+    /// …or in any case for this long.
+    pub tool_hard: Option<Span>,
     /// First wait after an agent failed; it doubles.
     pub backoff_first: Option<Span>,
     /// The longest such wait.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use everloop_core::spec::{AgentKind, GuardSpec};
+use everloop_core::spec::GuardSpec;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -19,8 +19,6 @@ pub enum Origin {
     BuiltIn,
     /// Follows from another value: the agent is cheap, or the gap is zero.
     Cheap,
-    /// What a known CLI needs to find its own login.
-    Login(AgentKind),
     /// A file.
     File {
         /// Which.
@@ -40,7 +38,7 @@ impl Origin {
         match self {
             Origin::File { source, span } => Diagnostic::new(message.to_string()).at(source, span),
             Origin::Env(name) | Origin::Flag(name) => Diagnostic::new(format!("`{name}`: {message}")),
-            Origin::BuiltIn | Origin::Cheap | Origin::Login(_) => Diagnostic::new(message.to_string()),
+            Origin::BuiltIn | Origin::Cheap => Diagnostic::new(message.to_string()),
         }
     }
 }
@@ -50,7 +48,6 @@ impl fmt::Display for Origin {
         match self {
             Origin::BuiltIn => f.write_str("built-in"),
             Origin::Cheap => f.write_str("built-in for cheap turns"),
-            Origin::Login(kind) => write!(f, "built-in for {}", kind.label()),
             Origin::File { source, span } => write!(f, "{}:{}", source.name, source.place(span).line),
             Origin::Env(name) | Origin::Flag(name) => f.write_str(name),
         }
@@ -89,7 +86,7 @@ impl Layer {
 
     /// Whether somebody (not everloop itself) set this key.
     pub fn is_explicit(&self, key: &str) -> bool {
-        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap | Origin::Login(_))
+        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap)
     }
 
     /// Lays `upper` over this.
@@ -142,6 +139,11 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
         ("gap", guard.gap),
         ("turn_wall", guard.turn_wall),
         ("turn_silence", guard.turn_silence),
+        ("starting_hard", guard.phases.starting.hard),
+        ("model_soft", guard.phases.model.soft),
+        ("model_hard", guard.phases.model.hard),
+        ("tool_soft", guard.phases.tool.soft),
+        ("tool_hard", guard.phases.tool.hard),
         ("backoff_first", guard.backoff_first),
         ("backoff_cap", guard.backoff_cap),
         ("frosty_window", guard.frosty.window),

@@ -264,6 +264,13 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec.slots = count(k.slots, spec.slots);
     spec.turn_wall = span(k.turn_wall, spec.turn_wall);
     spec.turn_silence = span(k.turn_silence, spec.turn_silence);
+    let phases = &mut spec.phases;
+    phases.starting.hard = span(k.starting_hard, phases.starting.hard);
+    phases.starting.soft = phases.starting.soft.min(phases.starting.hard);
+    phases.model.soft = span(k.model_soft, phases.model.soft);
+    phases.model.hard = span(k.model_hard, phases.model.hard);
+    phases.tool.soft = span(k.tool_soft, phases.tool.soft);
+    phases.tool.hard = span(k.tool_hard, phases.tool.hard);
     spec.backoff_first = span(k.backoff_first, spec.backoff_first);
     spec.backoff_cap = span(k.backoff_cap, spec.backoff_cap);
     spec.stagnation_turns = count(k.stagnation_turns, spec.stagnation_turns);

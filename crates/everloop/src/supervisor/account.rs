@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use everloop_agents::environment::Environment;
+use everloop_agents::environment::{Environment, Hidden};
 use everloop_core::spec::{AgentSpec, Source, Variable};
 
 /// A key is a line; a file with a longer one is not a key.
@@ -13,7 +13,8 @@ const VALUE_CAP: u64 = 64 << 10;
 
 /// Everything that an agent sees of our environment and of its account.
 pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
-    let mut env = Environment::from_ours(&agent.pass_env);
+    let names: Vec<String> = agent.pass_env.iter().chain(&agent.login).cloned().collect();
+    let mut env = Environment::from_ours(&names);
     for variable in &agent.env {
         let value = value(variable).map_err(|why| format!("account `{}`: {}: {why}", agent.account, variable.name))?;
         env = env.with(&variable.name, value);
@@ -21,11 +22,32 @@ pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
     Ok(env)
 }
 
-/// Names of variables whose values must not be seen in any output.
+/// Names of variables whose values must not be seen in the agent's output.
 pub(super) fn secrets(agent: &AgentSpec) -> Vec<String> {
-    let is_secret = |v: &&Variable| !matches!(v.source, Source::Plain(_));
     let own = agent.env.iter().filter(is_secret).map(|v| v.name.clone());
-    agent.pass_env.iter().cloned().chain(own).collect()
+    let login = agent.login.iter().filter(|name| holds_key(name)).cloned();
+    agent.pass_env.iter().cloned().chain(own).chain(login).collect()
+}
+
+/// What no check and no setup may show, whichever of the loop's agents wrote it down.
+pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
+    let mut hidden = Vec::new();
+    for agent in agents {
+        let own = agent.env.iter().filter(is_secret);
+        hidden.extend(own.filter_map(|v| Some(Hidden { name: v.name.clone(), value: value(v).ok()? })));
+        let login = agent.login.iter().filter(|name| holds_key(name));
+        hidden.extend(login.filter_map(|name| Some(Hidden { name: name.clone(), value: std::env::var_os(name)? })));
+    }
+    hidden
+}
+
+fn is_secret(variable: &&Variable) -> bool {
+    !matches!(variable.source, Source::Plain(_))
+}
+
+/// A login is a key or a place; only the former is a secret.
+fn holds_key(name: &str) -> bool {
+    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
 }
 
 fn value(variable: &Variable) -> Result<OsString, String> {

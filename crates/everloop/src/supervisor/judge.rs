@@ -10,6 +10,7 @@ use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::spec::WorkspaceMode;
 
+use super::account;
 use super::errand::{Errand, full_text};
 use super::turn::split_turn;
 
@@ -87,6 +88,7 @@ impl Errand {
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
             pass_env: self.state.spec.agent.pass_env.clone(),
+            hide: account::hidden(self.state.spec.agents()),
         };
         let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };
         checker.run(question).await.map_err(|e| full_text(&e))

@@ -159,8 +159,8 @@ impl Errand {
         let argv = ["sh", "-c", &command].map(str::to_owned).to_vec();
         let mut spec = Spec::new(argv, cwd);
         spec.wall = self.state.spec.guard.turn_wall;
-        spec.secrets = account::secrets(&self.state.spec.agent);
-        let env = Environment::from_ours(&self.state.spec.agent.pass_env).into_vars();
+        spec.secrets.clone_from(&self.state.spec.agent.pass_env);
+        let env = Environment::from_ours(&spec.secrets).hiding(&account::hidden(self.state.spec.agents())).into_vars();
         let exit = run_once(&self.shim, &dir, &spec, env).await?;
         if !exit.ok() {
             return Err(format!("setup `{command}` failed ({}): {}", exit.describe(), exit.tail.trim()));

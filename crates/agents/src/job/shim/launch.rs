@@ -15,9 +15,10 @@ use nix::libc;
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::unistd::{
-    ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execvp, fork, getpid, getppid, pipe2, setpgid,
+    ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execvpe, fork, getpid, getppid, pipe2, setpgid,
 };
 
+use super::super::HIDE_PREFIX;
 use super::super::cgroup::Cgroup;
 use super::super::spec::{Errors, Spec};
 
@@ -43,6 +44,7 @@ pub(super) struct Launched {
 /// Everything the child needs, made before the fork.
 struct Plan {
     argv: Vec<CString>,
+    env: Vec<CString>,
     cwd: CString,
     stdin: File,
     out: OwnedFd,
@@ -65,6 +67,7 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     let (report, report_writer) = pipe2(OFlag::O_CLOEXEC).map_err(|e| format!("pipe: {e}"))?;
     let plan = Plan {
         argv: spec.argv.iter().map(|a| c_string(a.as_bytes())).collect::<Result<_, _>>()?,
+        env: environment()?,
         cwd: c_string(spec.cwd.as_os_str().as_bytes())?,
         stdin: stdin(spec)?,
         out: out_writer,
@@ -85,6 +88,12 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     nix::sys::wait::waitpid(Pid::from_raw(pid), None).ok();
     let why = io::Error::from_raw_os_error(i32::from_ne_bytes(failure));
     Err(format!("`{program}`: {why}"))
+}
+
+/// Our own environment without what only we may know.
+fn environment() -> Result<Vec<CString>, String> {
+    let seen = std::env::vars_os().filter(|(name, _)| !name.as_bytes().starts_with(HIDE_PREFIX.as_bytes()));
+    seen.map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes()].concat())).collect()
 }
 
 fn stdin(spec: &Spec) -> Result<File, String> {
@@ -131,7 +140,7 @@ fn clone_into(door: &File) -> io::Result<i32> {
 
 /// The child's part: never returns.
 fn become_command(plan: &Plan) -> ! {
-    let why = prepare(plan).and_then(|()| execvp(&plan.argv[0], &plan.argv)).err().unwrap_or(Errno::UnknownErrno);
+    let why = prepare(plan).and_then(|()| execvpe(&plan.argv[0], &plan.argv, &plan.env)).err().unwrap_or(Errno::UnknownErrno);
     // Nobody reads it only when the shim is gone, and then nobody cares.
     nix::unistd::write(&plan.report, &(why as i32).to_ne_bytes()).ok();
     #[expect(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]

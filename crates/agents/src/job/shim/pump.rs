@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use super::super::HIDE_PREFIX;
 use super::super::capture::{Capture, Stream};
 use super::super::marker::Scanner;
 use super::super::spec::Spec;
@@ -51,9 +52,10 @@ struct Sums {
 }
 
 impl Pump {
-    /// Secrets are read from our own environment, which is the command's.
+    /// Secrets are read from our own environment: those that the command sees too, and those that it must not.
     pub(super) fn new(dir: &Path, spec: &Spec, out: OwnedFd, err: OwnedFd) -> Self {
-        let secrets: Vec<Secret> = spec.secrets.iter().filter_map(|name| secret(name)).collect();
+        let seen = spec.secrets.iter().filter_map(|name| secret(name));
+        let secrets: Vec<Secret> = seen.chain(std::env::vars_os().filter_map(hidden)).collect();
         let line = |fd, stream| Line {
             fd: Some(fd),
             redactor: Redactor::new(&secrets),
@@ -152,6 +154,11 @@ fn take(clean: &[u8], scanner: &mut Option<Scanner>, capture: &mut Capture, sums
     sums.last.extend_from_slice(end);
     sums.last.drain(..sums.last.len().saturating_sub(LAST_BYTES));
     capture.push(clean, &mut sums.head_left);
+}
+
+fn hidden((name, value): (OsString, OsString)) -> Option<Secret> {
+    let name = name.to_str()?.strip_prefix(HIDE_PREFIX)?.to_owned();
+    Some(Secret { name, value: value.into_vec() })
 }
 
 fn secret(name: &str) -> Option<Secret> {

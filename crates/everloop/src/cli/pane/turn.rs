@@ -12,8 +12,8 @@ use serde_json::json;
 use super::list::describe;
 use super::{Session, failure, typing};
 use crate::error::{Code, Failure};
-use crate::ui::Paint;
 use crate::ui::text::clean_lines;
+use crate::ui::{Format, Paint};
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]
@@ -55,20 +55,16 @@ pub fn turn(args: &Args, server: &Server, session: &Session) -> Result<Code, Fai
             (screen, Some(Failure::new(Code::NotReached, message)))
         }
     };
-    match failed {
-        // With `--json` a failure is the answer; nothing may stand before it.
-        Some(failed) => {
-            if session.ui.format() == crate::ui::Format::Text {
-                session.ui.out_lines(&clean_lines(screen.trim_end(), usize::MAX))?;
-            }
-            Err(failed)
-        }
-        None => {
-            let lines = clean_lines(screen.trim_end(), usize::MAX);
-            session.ui.answer(&lines, &json!({ "pane": args.pane, "text": screen.trim_end() }))?;
-            Ok(Code::Ok)
-        }
+    let lines = clean_lines(screen.trim_end(), usize::MAX);
+    let Some(failed) = failed else {
+        session.ui.answer(&lines, &json!({ "pane": args.pane, "text": screen.trim_end() }))?;
+        return Ok(Code::Ok);
+    };
+    // With `--json` a failure is the answer; nothing may stand before it.
+    if session.ui.format() == Format::Text {
+        session.ui.out_lines(&lines)?;
     }
+    Err(failed)
 }
 
 fn stuck(name: &str, state: &State) -> Failure {

@@ -1,0 +1,198 @@
+//! Anthropic's Messages API: a request out of the conversation, a reply out of its events.
+
+use everloop_core::stream::Usage;
+use serde_json::{Map, Value, json};
+
+use super::limit;
+use super::options::Options;
+use super::reply::{Call, Outcome, Reading, Refusal, Reply, Step, Stop, count};
+use super::tools;
+use crate::clock;
+
+/// More parts than this has no answer.
+const MOST_BLOCKS: usize = 1_000;
+
+/// The whole request.
+pub(super) fn request(options: &Options, items: &[Value]) -> Value {
+    let mut messages = items.to_vec();
+    // Everything up to here comes again in the next request: the vendor reads it from a cache for a tenth.
+    let last = messages.last_mut().and_then(|m| m.pointer_mut("/content")?.as_array_mut()?.last_mut());
+    if let Some(Value::Object(block)) = last {
+        block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+    let system = json!([{"type": "text", "text": tools::SYSTEM, "cache_control": {"type": "ephemeral"}}]);
+    let tools: Vec<Value> = tools::described()
+        .into_iter()
+        .map(|t| json!({"name": t.name, "description": t.about, "input_schema": t.schema}))
+        .collect();
+    json!({
+        "model": options.model,
+        "max_tokens": options.max_output_tokens,
+        "stream": true,
+        "system": system,
+        "tools": tools,
+        "messages": messages,
+    })
+}
+
+/// Words of the user.
+pub(super) fn prompt(text: &str) -> Value {
+    json!({"role": "user", "content": [{"type": "text", "text": text}]})
+}
+
+/// What came of all calls of one reply: they belong into one message.
+pub(super) fn outcomes(done: &[(Call, Outcome)]) -> Vec<Value> {
+    let block = |(call, outcome): &(Call, Outcome)| json!({"type": "tool_result", "tool_use_id": call.id, "content": outcome.text, "is_error": !outcome.ok});
+    vec![json!({"role": "user", "content": done.iter().map(block).collect::<Vec<_>>()})]
+}
+
+/// Calls in the last item that nobody answered.
+pub(super) fn open_calls(items: &[Value]) -> Vec<Call> {
+    let Some(last) = items.last().filter(|m| m["role"] == "assistant") else { return Vec::new() };
+    let blocks = last["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    blocks.iter().filter(|b| b["type"] == "tool_use").map(call).collect()
+}
+
+fn call(block: &Value) -> Call {
+    let field = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+    Call { id: field("id"), name: field("name"), input: Some(block["input"].clone()) }
+}
+
+/// An answer that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    blocks: Vec<Block>,
+    stop: Stop,
+    used: Usage,
+}
+
+#[derive(Debug)]
+struct Block {
+    index: u64,
+    value: Map<String, Value>,
+    /// The arguments of a call, which come in crumbs of JSON.
+    json: String,
+}
+
+impl Reading for Answer {
+    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<Step, Refusal> {
+        match event["type"].as_str().unwrap_or_default() {
+            "message_start" => self.count(&event["message"]["usage"]),
+            "content_block_start" => return Ok(self.start(event, words)),
+            "content_block_delta" => return Ok(self.grow(event, words)),
+            "message_delta" => {
+                self.count(&event["usage"]);
+                self.stop = match event["delta"]["stop_reason"].as_str() {
+                    Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
+                    Some("refusal") => Stop::Declined("the model declined to answer".to_owned()),
+                    _ => Stop::Done,
+                };
+            }
+            "message_stop" => return Ok(Step::Over),
+            "error" => return Err(limit::in_stream(&event["error"], clock::now())),
+            "ping" | "content_block_stop" => {}
+            _ => return Ok(Step::Unknown),
+        }
+        Ok(Step::More)
+    }
+
+    fn used(&self) -> Usage {
+        self.used
+    }
+
+    fn finish(self) -> Reply {
+        let mut reply = Reply { stop: self.stop, used: self.used, ..Reply::default() };
+        let mut content = Vec::new();
+        for block in self.blocks {
+            let Some(value) = block.finish(&mut reply) else { continue };
+            content.push(value);
+        }
+        if !content.is_empty() {
+            reply.items.push(json!({"role": "assistant", "content": content}));
+        }
+        reply
+    }
+}
+
+impl Answer {
+    /// The numbers of a later record count from the same beginning.
+    fn count(&mut self, usage: &Value) {
+        let latest = |known: u64, name: &str| known.max(count(usage, name));
+        self.used = Usage {
+            input: latest(self.used.input, "/input_tokens"),
+            output: latest(self.used.output, "/output_tokens"),
+            cache_read: latest(self.used.cache_read, "/cache_read_input_tokens"),
+            cache_write: latest(self.used.cache_write, "/cache_creation_input_tokens"),
+            microusd: None,
+        };
+    }
+
+    fn start(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+        let (Some(index), Some(value)) = (event["index"].as_u64(), event["content_block"].as_object()) else {
+            return Step::Unknown;
+        };
+        if self.blocks.len() >= MOST_BLOCKS || self.blocks.iter().any(|b| b.index == index) {
+            return Step::Unknown;
+        }
+        if let Some(text) = value.get("text").and_then(Value::as_str) {
+            words(text);
+        }
+        self.blocks.push(Block { index, value: value.clone(), json: String::new() });
+        Step::More
+    }
+
+    fn grow(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+        let index = event["index"].as_u64();
+        let Some(block) = self.blocks.iter_mut().rev().find(|b| Some(b.index) == index) else { return Step::Unknown };
+        let delta = &event["delta"];
+        let crumb = |name: &str| delta[name].as_str().unwrap_or_default();
+        match delta["type"].as_str().unwrap_or_default() {
+            "text_delta" => {
+                words(crumb("text"));
+                block.append("text", crumb("text"));
+            }
+            "input_json_delta" => block.json.push_str(crumb("partial_json")),
+            "thinking_delta" => block.append("thinking", crumb("thinking")),
+            "signature_delta" => block.append("signature", crumb("signature")),
+            _ => return Step::Unknown,
+        }
+        Step::More
+    }
+}
+
+impl Block {
+    fn append(&mut self, name: &str, crumb: &str) {
+        match self.value.get_mut(name) {
+            Some(Value::String(text)) => text.push_str(crumb),
+            _ => {
+                self.value.insert(name.to_owned(), Value::String(crumb.to_owned()));
+            }
+        }
+    }
+
+    /// The block as it goes back, with its words and its call noted; `None` when it would be refused there.
+    fn finish(mut self, reply: &mut Reply) -> Option<Value> {
+        match self.value.get("type").and_then(Value::as_str)? {
+            "text" => {
+                let text = self.value.get("text").and_then(Value::as_str).filter(|t| !t.trim().is_empty())?;
+                reply.text.push_str(text);
+                // Nothing else of it may go back.
+                Some(json!({"type": "text", "text": text}))
+            }
+            "tool_use" => {
+                let given = self.value.get("input").filter(|v| v.as_object().is_some_and(|o| !o.is_empty())).cloned();
+                let input = match self.json.as_str() {
+                    "" => Some(given.unwrap_or_else(|| json!({}))),
+                    text => serde_json::from_str::<Value>(text).ok().filter(Value::is_object),
+                };
+                self.value.insert("input".to_owned(), input.clone().unwrap_or_else(|| json!({})));
+                let value = Value::Object(self.value);
+                reply.calls.push(Call { input, ..call(&value) });
+                Some(value)
+            }
+            // Thinking goes back as it came, or the vendor refuses the call that followed from it.
+            "thinking" | "redacted_thinking" => Some(Value::Object(self.value)),
+            _ => None,
+        }
+    }
+}

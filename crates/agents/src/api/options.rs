@@ -1,0 +1,198 @@
+//! What the API agent is told. Owns the defaults and the reasons for them; the command line is read elsewhere.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_core::spec::Permission;
+use everloop_core::stream::Usage;
+use everloop_core::time::millis;
+use serde::{Deserialize, Serialize};
+
+use crate::redact::Secret;
+
+/// Which language the other side speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// Anthropic's Messages API.
+    Messages,
+    /// OpenAI's Responses API.
+    Responses,
+}
+
+impl Wire {
+    /// Where its vendor is.
+    pub fn default_base(self) -> &'static str {
+        match self {
+            Wire::Messages => "https://api.anthropic.com",
+            Wire::Responses => "https://api.openai.com",
+        }
+    }
+
+    /// The variable that its vendor's own tools take the key from.
+    pub fn default_key_env(self) -> &'static str {
+        match self {
+            Wire::Messages => "ANTHROPIC_API_KEY",
+            Wire::Responses => "OPENAI_API_KEY",
+        }
+    }
+
+    /// The last part of the address.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Wire::Messages => "messages",
+            Wire::Responses => "responses",
+        }
+    }
+}
+
+/// Millionths of a dollar for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prices {
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens written.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens put into a cache.
+    pub cache_write: u64,
+}
+
+impl Prices {
+    /// From the two prices that everybody knows; the others as the vendor of this wire derives them, rounded up.
+    pub fn new(wire: Wire, input: u64, output: u64) -> Self {
+        let (read_percent, write_percent) = match wire {
+            Wire::Messages => (10, 125),
+            // Between 10 and 50, by model: the dearest, so that a budget is never overdrawn.
+            Wire::Responses => (50, 100),
+        };
+        let part = |percent: u64| input.saturating_mul(percent).div_ceil(100);
+        Self { input, output, cache_read: part(read_percent), cache_write: part(write_percent) }
+    }
+
+    /// What this much costs, in millionths of a dollar.
+    pub fn cost(&self, used: &Usage) -> u64 {
+        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let sum = part(used.input, self.input)
+            .saturating_add(part(used.output, self.output))
+            .saturating_add(part(used.cache_read, self.cache_read))
+            .saturating_add(part(used.cache_write, self.cache_write));
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// How long each part of a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeouts {
+    /// From the name to a connection that is encrypted.
+    #[serde(with = "millis")]
+    pub connect: Duration,
+    /// From the request to the head of the answer.
+    #[serde(with = "millis")]
+    pub first_byte: Duration,
+    /// Between two pieces of the answer.
+    #[serde(with = "millis")]
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            // Both vendors answer a streamed request at once, unless they are in trouble.
+            first_byte: Duration::from_secs(120),
+            // One of them is silent while its models think; its own tool waits for as long.
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+/// One turn of the API agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// The language.
+    pub wire: Wire,
+    /// Where the vendor, or whoever speaks like it, is.
+    pub base: String,
+    /// Which model.
+    pub model: String,
+    /// The variable that the key came from; `None` for servers that want none.
+    pub key_env: Option<String>,
+    /// The folder that the tools work in.
+    pub workspace: PathBuf,
+    /// Where conversations are kept.
+    pub state_dir: PathBuf,
+    /// The conversation to go on with.
+    pub resume: Option<String>,
+    /// Requests after which a turn is ended.
+    pub max_requests: u32,
+    /// The longest single answer.
+    pub max_output_tokens: u32,
+    /// How much fits into the model.
+    pub context_window: u64,
+    /// What the turn may cost, in millionths of a dollar; of use only with prices.
+    pub left_microusd: Option<u64>,
+    /// What tokens cost.
+    pub prices: Option<Prices>,
+    /// What the model may do.
+    pub permission: Permission,
+    /// Beginnings of commands that it may run under [`Permission::Edits`].
+    pub allow: Vec<String>,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+}
+
+impl Options {
+    /// Enough for a long turn of work, few enough that a model that runs in circles is noticed the same day.
+    pub const MAX_REQUESTS: u32 = 50;
+    /// What every current model can write at once; a whole file fits.
+    pub const MAX_OUTPUT_TOKENS: u32 = 16_000;
+    /// The smallest window among current models of both vendors.
+    pub const CONTEXT_WINDOW: u64 = 200_000;
+
+    /// With every default.
+    pub fn new(wire: Wire, model: impl Into<String>, workspace: PathBuf, state_dir: PathBuf) -> Self {
+        Self {
+            wire,
+            base: wire.default_base().to_owned(),
+            model: model.into(),
+            key_env: Some(wire.default_key_env().to_owned()),
+            workspace,
+            state_dir,
+            resume: None,
+            max_requests: Self::MAX_REQUESTS,
+            max_output_tokens: Self::MAX_OUTPUT_TOKENS,
+            context_window: Self::CONTEXT_WINDOW,
+            left_microusd: None,
+            prices: None,
+            permission: Permission::default(),
+            allow: Vec::new(),
+            timeouts: Timeouts::default(),
+        }
+    }
+
+    /// What must not be shown.
+    pub(super) fn secret(&self, key: Option<&str>) -> Vec<Secret> {
+        let name = self.key_env.as_deref().unwrap_or("key");
+        // The name stands inside of JSON strings.
+        let name = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect();
+        key.map(|key| Secret { name, value: key.trim().as_bytes().to_vec() }).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_rounded_up_and_never_overflows() {
+        // Three dollars and fifteen dollars for a million.
+        let prices = Prices::new(Wire::Messages, 3_000_000, 15_000_000);
+        let used = Usage { input: 1_000, output: 100, cache_read: 10_000, cache_write: 1_000, microusd: None };
+        assert_eq!(prices.cost(&used), 3_000 + 1_500 + 3_000 + 3_750);
+        assert_eq!(Prices::new(Wire::Messages, 1, 1).cost(&Usage { input: 1, ..Usage::default() }), 1);
+        let all = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, ..Usage::default() };
+        assert_eq!(Prices::new(Wire::Responses, u64::MAX, u64::MAX).cost(&all), u64::MAX);
+    }
+}

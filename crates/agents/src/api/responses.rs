@@ -1,0 +1,213 @@
+//! OpenAI's Responses API: a request out of the conversation, a reply out of its events.
+//!
+//! Nothing is stored at the vendor: the whole conversation goes with every request, as on the other wire.
+
+use everloop_core::stream::Usage;
+use serde_json::{Value, json};
+
+use super::limit;
+use super::options::Options;
+use super::reply::{Call, Outcome, Reading, Refusal, Reply, Step, Stop, count};
+use super::tools;
+use crate::clock;
+
+/// More parts than this has no answer.
+const MOST_ITEMS: usize = 1_000;
+
+/// The whole request.
+pub(super) fn request(options: &Options, items: &[Value]) -> Value {
+    let tools: Vec<Value> = tools::described()
+        .into_iter()
+        .map(|t| json!({"type": "function", "name": t.name, "description": t.about, "parameters": t.schema, "strict": false}))
+        .collect();
+    let mut request = json!({
+        "model": options.model,
+        "max_output_tokens": options.max_output_tokens,
+        "stream": true,
+        "store": false,
+        "instructions": tools::SYSTEM,
+        "tools": tools,
+        "input": items,
+    });
+    if reasons(&options.model) {
+        // What the model thought comes back sealed, so that it can go on thinking after a tool call.
+        request["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    request
+}
+
+/// Whether the vendor has sealed reasoning for this model; for others it refuses to be asked.
+fn reasons(model: &str) -> bool {
+    let number = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>().ok();
+    let series_o = model.strip_prefix('o').and_then(number).is_some();
+    series_o || model.contains("codex") || model.strip_prefix("gpt-").and_then(number).is_some_and(|n| n >= 5)
+}
+
+/// Words of the user.
+pub(super) fn prompt(text: &str) -> Value {
+    json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+}
+
+/// What came of all calls of one reply.
+pub(super) fn outcomes(done: &[(Call, Outcome)]) -> Vec<Value> {
+    // This wire has no field for a failure: the text says it.
+    let item = |(call, outcome): &(Call, Outcome)| json!({"type": "function_call_output", "call_id": call.id, "output": outcome.text});
+    done.iter().map(item).collect()
+}
+
+/// Calls that nobody answered.
+pub(super) fn open_calls(items: &[Value]) -> Vec<Call> {
+    let answered = |id: &str| items.iter().any(|i| i["type"] == "function_call_output" && i["call_id"] == id);
+    items.iter().filter(|i| i["type"] == "function_call").map(call).filter(|c| !answered(&c.id)).collect()
+}
+
+fn call(item: &Value) -> Call {
+    let field = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+    let input = match field("arguments").as_str() {
+        "" => Some(json!({})),
+        text => serde_json::from_str::<Value>(text).ok().filter(Value::is_object),
+    };
+    Call { id: field("call_id"), name: field("name"), input }
+}
+
+/// An answer that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    items: Vec<Value>,
+    /// Words came in crumbs; a server that sends none says them only in the finished item.
+    spoke: bool,
+    stop: Stop,
+    used: Usage,
+}
+
+impl Reading for Answer {
+    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<Step, Refusal> {
+        let name = event["type"].as_str().unwrap_or_default();
+        match name {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.spoke = true;
+                words(event["delta"].as_str().unwrap_or_default());
+            }
+            "response.output_item.done" => {
+                if self.items.len() >= MOST_ITEMS {
+                    return Ok(Step::Unknown);
+                }
+                self.items.push(event["item"].clone());
+                if !std::mem::take(&mut self.spoke) {
+                    words(&said(&event["item"]));
+                }
+            }
+            "response.completed" | "response.incomplete" | "response.done" => return Ok(self.end(event, words)),
+            "response.failed" => {
+                self.count(&event["response"]["usage"]);
+                return Err(limit::in_stream(&event["response"]["error"], clock::now()));
+            }
+            "error" => {
+                let error = event.get("error").filter(|e| e.is_object()).unwrap_or(event);
+                return Err(limit::in_stream(error, clock::now()));
+            }
+            _ if name.starts_with("response.") || name == "keepalive" => {}
+            _ => return Ok(Step::Unknown),
+        }
+        Ok(Step::More)
+    }
+
+    fn used(&self) -> Usage {
+        self.used
+    }
+
+    fn finish(self) -> Reply {
+        let mut reply = Reply { stop: self.stop, used: self.used, ..Reply::default() };
+        for item in self.items {
+            match item["type"].as_str().unwrap_or_default() {
+                "message" => {
+                    let text = said(&item);
+                    if text.trim().is_empty() {
+                        continue;
+                    }
+                    let content = json!([{"type": "output_text", "text": text}]);
+                    reply.items.push(json!({"type": "message", "role": "assistant", "content": content}));
+                    reply.text.push_str(&text);
+                }
+                "function_call" => {
+                    let call = call(&item);
+                    let arguments = if call.input.is_some() { item["arguments"].as_str() } else { None };
+                    reply.items.push(json!({
+                        "type": "function_call",
+                        "call_id": call.id,
+                        "name": call.name,
+                        "arguments": arguments.filter(|a| !a.is_empty()).unwrap_or("{}"),
+                    }));
+                    reply.calls.push(call);
+                }
+                // Unsealed it is only a name for something that the vendor did not store.
+                "reasoning" if item["encrypted_content"].is_string() => {
+                    let sealed = &item["encrypted_content"];
+                    reply.items.push(json!({"type": "reasoning", "summary": [], "encrypted_content": sealed}));
+                }
+                _ => {}
+            }
+        }
+        // Reasoning must be followed by what came of it.
+        while reply.items.last().is_some_and(|i| i["type"] == "reasoning") {
+            reply.items.pop();
+        }
+        reply
+    }
+}
+
+impl Answer {
+    fn count(&mut self, usage: &Value) {
+        let cached = count(usage, "/input_tokens_details/cached_tokens");
+        self.used = Usage {
+            // On this wire what came from the cache is counted in.
+            input: count(usage, "/input_tokens").saturating_sub(cached),
+            output: count(usage, "/output_tokens"),
+            cache_read: cached,
+            cache_write: 0,
+            microusd: None,
+        };
+    }
+
+    fn end(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+        let response = &event["response"];
+        self.count(&response["usage"]);
+        // Some servers send no item on its own.
+        if self.items.is_empty()
+            && let Some(output) = response["output"].as_array()
+        {
+            self.items = output.iter().take(MOST_ITEMS).cloned().collect();
+            if !self.spoke {
+                self.items.iter().for_each(|item| words(&said(item)));
+            }
+        }
+        self.stop = match response["incomplete_details"]["reason"].as_str() {
+            Some("content_filter") => Stop::Declined("the vendor's filter ended the answer".to_owned()),
+            Some(_) => Stop::Length,
+            None => Stop::Done,
+        };
+        Step::Over
+    }
+}
+
+/// The words of a message.
+fn said(item: &Value) -> String {
+    let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |part: &Value| part["text"].as_str().or_else(|| part["refusal"].as_str()).map(str::to_owned);
+    parts.iter().filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_models_that_reason_are_asked_for_it() {
+        for (model, does) in
+            [("gpt-5.2", true), ("o3-mini", true), ("gpt-4.1", false), ("qwen3-coder", false), ("o", false)]
+        {
+            assert_eq!(reasons(model), does, "{model}");
+        }
+        assert!(reasons("gpt-12") && reasons("codex-mini"));
+    }
+}

@@ -1,0 +1,249 @@
+//! The hidden part `everloop __api`: everloop's own agent, started as a job by the supervisor. Reads its command line and its
+//! prompt; the rest is in `everloop_agents::api`.
+//!
+//! No verb, so that it stays out of the help, the manual and the completions; like the shim it is met by its first argument.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use everloop_agents::api::{self, API_ARG, Ended, Options, Prices, Timeouts, Wire};
+use everloop_core::spec::Permission;
+
+use crate::error::{Code, Failure};
+use crate::ui::{Format, Ui};
+
+/// A prompt that is longer was not written for a turn.
+const LONGEST_PROMPT: u64 = 4 << 20;
+
+/// everloop's own agent: one turn with a model, told as JSON lines.
+#[derive(Debug, Parser)]
+#[command(name = API_ARG, disable_version_flag = true)]
+struct Args {
+    /// Which API the other side speaks
+    #[arg(long, value_enum, default_value_t = WireName::Messages)]
+    wire: WireName,
+
+    /// Where the API is [default: its vendor]
+    #[arg(long, value_name = "URL")]
+    base: Option<String>,
+
+    /// Which model answers
+    #[arg(long, value_name = "NAME")]
+    model: String,
+
+    /// The variable that holds the key; empty for servers that want none [default: the vendor's own name for it]
+    #[arg(long, value_name = "NAME")]
+    key_env: Option<String>,
+
+    /// The prompt [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+
+    /// The conversation to go on with
+    #[arg(long, value_name = "ID", requires = "state_dir")]
+    resume: Option<String>,
+
+    /// Where conversations are kept
+    #[arg(long, alias = "state", value_name = "DIR")]
+    state_dir: PathBuf,
+
+    /// Requests after which the turn is ended
+    #[arg(long, value_name = "N", default_value_t = Options::MAX_REQUESTS)]
+    max_requests: u32,
+
+    /// The longest single answer
+    #[arg(long, value_name = "N", default_value_t = Options::MAX_OUTPUT_TOKENS)]
+    max_output_tokens: u32,
+
+    /// How many tokens fit into the model
+    #[arg(long, value_name = "N", default_value_t = Options::CONTEXT_WINDOW)]
+    context_window: u64,
+
+    /// What the turn may cost, in millionths of a dollar; needs prices
+    #[arg(long, value_name = "N")]
+    left_microusd: Option<u64>,
+
+    /// Dollars for a million tokens read
+    #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_out")]
+    price_in: Option<u64>,
+
+    /// Dollars for a million tokens written
+    #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_in")]
+    price_out: Option<u64>,
+
+    /// Dollars for a million tokens read from a cache [default: as usual with the vendor]
+    #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_in")]
+    price_cached: Option<u64>,
+
+    /// What the model may do
+    #[arg(long, value_enum, default_value_t = PermissionName::Edits)]
+    permission: PermissionName,
+
+    /// The beginning of a command that it may run although it may only edit; can be given several times
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
+    allow: Vec<String>,
+
+    /// Milliseconds to wait for the head of an answer
+    #[arg(long, value_name = "MS", default_value_t = millis(Timeouts::default().first_byte))]
+    first_byte_ms: u64,
+
+    /// Milliseconds to wait for the next piece of an answer
+    #[arg(long, value_name = "MS", default_value_t = millis(Timeouts::default().idle))]
+    idle_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WireName {
+    Messages,
+    Responses,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PermissionName {
+    Edits,
+    Full,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Dollars, as people and price lists write them.
+fn microusd(text: &str) -> Result<u64, String> {
+    let dollars: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    // A million dollars for a million tokens: above that somebody gave another unit.
+    if !(0.0..=1e6).contains(&dollars) {
+        return Err("not between 0 and 1000000".to_owned());
+    }
+    Ok((dollars * 1e6).round() as u64)
+}
+
+impl Args {
+    fn into_options(self, workspace: PathBuf) -> Options {
+        let wire = match self.wire {
+            WireName::Messages => Wire::Messages,
+            WireName::Responses => Wire::Responses,
+        };
+        let defaults = Options::new(wire, self.model, workspace, self.state_dir);
+        let prices = self.price_in.zip(self.price_out).map(|(input, output)| {
+            let usual = Prices::new(wire, input, output);
+            Prices { cache_read: self.price_cached.unwrap_or(usual.cache_read), ..usual }
+        });
+        Options {
+            base: self.base.unwrap_or(defaults.base),
+            key_env: match self.key_env {
+                Some(name) => Some(name).filter(|n| !n.is_empty()),
+                None => defaults.key_env,
+            },
+            resume: self.resume,
+            max_requests: self.max_requests,
+            max_output_tokens: self.max_output_tokens,
+            context_window: self.context_window,
+            left_microusd: self.left_microusd,
+            prices,
+            permission: match self.permission {
+                PermissionName::Edits => Permission::Edits,
+                PermissionName::Full => Permission::Full,
+            },
+            allow: self.allow,
+            timeouts: Timeouts {
+                first_byte: Duration::from_millis(self.first_byte_ms),
+                idle: Duration::from_millis(self.idle_ms),
+                ..defaults.timeouts
+            },
+            wire,
+            model: defaults.model,
+            workspace: defaults.workspace,
+            state_dir: defaults.state_dir,
+        }
+    }
+}
+
+/// Takes one turn in the current folder; `args` is everything after the name of this part.
+pub fn api(args: impl Iterator<Item = OsString>) -> Code {
+    let args = match Args::try_parse_from(std::iter::once(OsString::from(API_ARG)).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            // Nobody could be told if this fails.
+            error.print().ok();
+            return if error.use_stderr() { Code::Usage } else { Code::Ok };
+        }
+    };
+    match turn(args, &mut io::stdout().lock()) {
+        Ok(Ended::Finished) => Code::Ok,
+        Ok(Ended::Short) => Code::Failed,
+        Err(failure) => {
+            Ui::new(Format::Text).failure(&failure);
+            failure.code
+        }
+    }
+}
+
+fn turn(args: Args, out: &mut dyn Write) -> Result<Ended, Failure> {
+    let prompt = prompt(args.prompt_file.as_deref())?;
+    let options = args.into_options(std::env::current_dir()?);
+    let key = options.key_env.as_ref().and_then(|name| std::env::var(name).ok());
+    Ok(api::run(&options, key.as_deref(), &prompt, out))
+}
+
+fn prompt(file: Option<&Path>) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let name = file.map_or("standard input".to_owned(), |f| f.display().to_string());
+    let read = match file {
+        Some(file) => std::fs::File::open(file).and_then(|f| f.take(LONGEST_PROMPT + 1).read_to_end(&mut bytes)),
+        None => io::stdin().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes),
+    };
+    read.map_err(|e| Failure::failed(format!("could not read the prompt from `{name}`")).because(&e))?;
+    if bytes.len() as u64 > LONGEST_PROMPT {
+        return Err(Failure::failed(format!("the prompt in `{name}` is longer than {LONGEST_PROMPT} bytes")));
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(Failure::usage(format!("the prompt in `{name}` is empty")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(flags: &[&str]) -> Result<Options, clap::Error> {
+        let args = Args::try_parse_from(std::iter::once(API_ARG).chain(flags.iter().copied()))?;
+        Ok(args.into_options(PathBuf::from("/workspace")))
+    }
+
+    #[test]
+    fn the_least_that_must_be_said_is_model_and_place() {
+        let least = options(&["--state", "/state", "--model", "m"]).expect("the supervisor gives this much");
+        assert_eq!(least, Options::new(Wire::Messages, "m", "/workspace".into(), "/state".into()));
+        assert!(options(&["--model", "m"]).is_err() && options(&["--state-dir", "/s"]).is_err());
+    }
+
+    #[test]
+    fn every_flag_arrives() {
+        let flags = "--wire responses --base http://localhost:1 --model m --key-env K --state-dir /s --resume r \
+            --max-requests 1 --max-output-tokens 2 --context-window 3 --left-microusd 4 --price-in 2.5 --price-out 10 \
+            --price-cached 0.25 --permission full --allow make --allow --version --first-byte-ms 5 --idle-ms 6";
+        let all = options(&flags.split_whitespace().collect::<Vec<_>>()).expect("all flags go together");
+        assert_eq!(
+            (all.wire, all.base.as_str(), all.key_env.as_deref()),
+            (Wire::Responses, "http://localhost:1", Some("K"))
+        );
+        let prices = Prices { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 2_500_000 };
+        assert_eq!((all.prices, all.left_microusd), (Some(prices), Some(4)));
+        assert_eq!((all.max_requests, all.max_output_tokens, all.context_window), (1, 2, 3));
+        assert_eq!(
+            (all.permission, all.allow.as_slice()),
+            (Permission::Full, &["make".to_owned(), "--version".to_owned()][..])
+        );
+        assert_eq!((all.timeouts.first_byte, all.timeouts.idle), (Duration::from_millis(5), Duration::from_millis(6)));
+        assert_eq!(all.resume.as_deref(), Some("r"));
+        assert_eq!(options(&["--state", "/s", "--model", "m", "--key-env", ""]).expect("no key").key_env, None);
+        for wrong in ["--price-in=1", "--price-in=x", "--wire=fax", "--permission=all"] {
+            assert!(options(&["--state", "/s", "--model", "m", wrong]).is_err(), "{wrong}");
+        }
+    }
+}
