@@ -39,8 +39,12 @@ fn said(verdict: Verdict) -> Board {
 }
 
 async fn run(world: &World, check: CheckSpec, before: Option<Verdict>) -> Result<CheckResult, Failed> {
-    let checker =
-        Checker { shim: Shim::current()?, jobs: world.root.join("checks"), pass_env: vec!["PATH".to_owned()], hide: Vec::new() };
+    let checker = Checker {
+        shim: Shim::current()?,
+        jobs: world.root.join("checks"),
+        pass_env: vec!["PATH".to_owned()],
+        hide: Vec::new(),
+    };
     let before = before.map(said);
     let checks = [check];
     let question = Question { checks: &checks, cwd: &world.dir, before: before.as_ref(), changed: true };

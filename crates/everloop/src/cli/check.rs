@@ -144,7 +144,12 @@ async fn run_all(sets: &[Set], session: &Session) -> Result<Option<Vec<Board>>, 
     let mut boards = Vec::new();
     let mut interrupted = false;
     for set in sets {
-        let checker = Checker { shim: up::own_shim()?, jobs: jobs.clone(), pass_env: set.pass_env.clone(), hide: set.hide.clone() };
+        let checker = Checker {
+            shim: up::own_shim()?,
+            jobs: jobs.clone(),
+            pass_env: set.pass_env.clone(),
+            hide: set.hide.clone(),
+        };
         let question = Question { checks: &set.checks, cwd: &set.dir, before: None, changed: true };
         let board = tokio::select! {
             board = checker.run(question) => Some(board),

@@ -140,7 +140,8 @@ fn clone_into(door: &File) -> io::Result<i32> {
 
 /// The child's part: never returns.
 fn become_command(plan: &Plan) -> ! {
-    let why = prepare(plan).and_then(|()| execvpe(&plan.argv[0], &plan.argv, &plan.env)).err().unwrap_or(Errno::UnknownErrno);
+    let why =
+        prepare(plan).and_then(|()| execvpe(&plan.argv[0], &plan.argv, &plan.env)).err().unwrap_or(Errno::UnknownErrno);
     // Nobody reads it only when the shim is gone, and then nobody cares.
     nix::unistd::write(&plan.report, &(why as i32).to_ne_bytes()).ok();
     #[expect(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]

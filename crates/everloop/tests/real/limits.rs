@@ -1,0 +1,118 @@
+//! Limits, walls, hangs and cuts, as the real programs meet them.
+
+use everloop_testkit::clis::Cli;
+use everloop_testkit::offline::offline;
+
+use super::world::World;
+
+/// Nothing is called before the reset, and then the same conversation goes on at once.
+fn sleeps_to_the_reset(cli: Cli, limit: &str) {
+    let script = format!("{limit}:in=20,edit:path=made.txt:text=hello,text");
+    let world = World::new(cli, &script);
+    world.run(&["--permission", "full"]).ok();
+    let calls = world.calls();
+    let limited: Vec<_> = calls.iter().filter(|c| c.status == Some(429)).collect();
+    assert_eq!(limited.len(), 1, "one call was refused, and none was made before the reset: {calls:#?}");
+    let (_, event) = world.events("limited").remove(0);
+    let reset = event["until"].as_i64().expect("the reset is known");
+    let starts = world.events("turn_started");
+    assert_eq!(starts.len(), 2);
+    let late = starts[1].0 - reset;
+    assert!((0..=2000).contains(&late), "resumed {late} ms after the reset");
+    let first = calls.iter().find(|c| c.status == Some(200)).expect("it went on");
+    println!(
+        "{}: next turn {late} ms after the reset, first call {} ms after it",
+        cli.name(),
+        first.at_ms as i64 - reset
+    );
+    let resumed = &starts[1].1;
+    assert!(resumed["resume"].is_string(), "the same conversation: {resumed}");
+    let tally = world.env.the_loop()["tally"].clone();
+    assert_eq!((tally["agent_failed"].as_u64(), tally["limited"].as_u64()), (Some(0), Some(1)));
+}
+
+#[test]
+fn claude_sleeps_to_the_reset_and_goes_on() {
+    offline(|| sleeps_to_the_reset(Cli::ClaudeSubscription, "claude-limit"));
+}
+
+#[test]
+fn codex_sleeps_to_the_reset_and_goes_on() {
+    offline(|| sleeps_to_the_reset(Cli::Codex, "codex-limit"));
+}
+
+/// One start, a ticket, and no more.
+fn meets_a_wall(cli: Cli, script: &str, class: &str) {
+    let world = World::new(cli, script);
+    let running = world.env.spawn(&world.words(&["--permission", "full"]));
+    world.wait_for_rule("guard.freeze");
+    let calls = world.calls().len();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(world.calls().len(), calls, "not one call more");
+    assert_eq!(world.events("turn_started").len(), 1);
+    let tickets = world.events("ticket_opened");
+    assert_eq!(tickets.len(), 1);
+    assert!(tickets[0].1.to_string().contains(&format!("is frozen ({class})")), "{}", tickets[0].1);
+    drop(running);
+}
+
+#[test]
+fn claude_that_is_not_let_in_waits_for_a_person() {
+    offline(|| meets_a_wall(Cli::ClaudeSubscription, "401", "auth"));
+}
+
+#[test]
+fn claude_without_credit_waits_for_a_person() {
+    offline(|| meets_a_wall(Cli::Claude, "402", "credit"));
+}
+
+#[test]
+fn codex_that_is_not_let_in_waits_for_a_person() {
+    offline(|| meets_a_wall(Cli::Codex, "401", "auth"));
+}
+
+#[test]
+fn codex_without_credit_waits_for_a_person() {
+    offline(|| meets_a_wall(Cli::Codex, "codex-quota", "credit"));
+}
+
+/// Found stuck by what it is busy with, killed with all children, tried again.
+fn is_freed_from_a_hang(cli: Cli) {
+    let guard =
+        "gap = \"0\"\nmodel_soft = \"4s\"\nmodel_hard = \"6s\"\nstarting_hard = \"30s\"\nbackoff_first = \"1s\"";
+    let world = World::with(cli, "hang,edit:path=made.txt:text=hello,text", guard);
+    world.run(&["--permission", "full"]).ok();
+    let stops = world.events("stopping");
+    assert_eq!(stops.len(), 1);
+    assert!(stops[0].1.to_string().contains("stuck"), "{}", stops[0].1);
+    assert_eq!(world.events("turn_started").len(), 2);
+}
+
+#[test]
+fn claude_that_hangs_is_found_and_tried_again() {
+    offline(|| is_freed_from_a_hang(Cli::Claude));
+}
+
+#[test]
+fn codex_that_hangs_is_found_and_tried_again() {
+    offline(|| is_freed_from_a_hang(Cli::Codex));
+}
+
+/// A stream that is cut again and again: the program gives up, everloop goes on.
+fn survives_cuts(cli: Cli) {
+    let world = World::new(cli, "drop*4,edit:path=made.txt:text=hello,text");
+    world.run(&["--permission", "full"]).ok();
+    let starts = world.events("turn_started").len();
+    assert!((1..=3).contains(&starts), "{starts} starts");
+    assert_eq!(world.env.the_loop()["tally"]["agent_failed"], 0);
+}
+
+#[test]
+fn claude_survives_cuts() {
+    offline(|| survives_cuts(Cli::Claude));
+}
+
+#[test]
+fn codex_survives_cuts() {
+    offline(|| survives_cuts(Cli::Codex));
+}

@@ -1,0 +1,9 @@
+//! The real agent programs under everloop, against a model server on loopback, in a network namespace that has nothing
+//! else. Every request is counted, so that what is claimed about calls is what was called.
+
+#[path = "../it/env.rs"]
+#[expect(dead_code, reason = "the worlds of the other tests need more of it")]
+mod env;
+mod limits;
+mod turns;
+mod world;
