@@ -191,7 +191,9 @@ impl Gaps {
                 *known = known.saturating_add(*new);
             }
             while row.iter().fold(0_u32, |sum, n| sum.saturating_add(*n)) > PLENTY {
-                row.iter_mut().for_each(|n| *n /= 2);
+                for count in row.iter_mut() {
+                    *count /= 2;
+                }
             }
         }
     }

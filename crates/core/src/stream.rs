@@ -356,7 +356,9 @@ mod tests {
 
     fn report(said: &[Said]) -> Report {
         let mut report = Report::default();
-        said.iter().for_each(|s| report.take(s));
+        for one in said {
+            report.take(one);
+        }
         report
     }
 

@@ -255,7 +255,7 @@ mod tests {
         fs::create_dir(dir.path().join(".claude")).unwrap();
         let credentials = dir.path().join(".claude/.credentials.json");
         fs::write(&credentials, "unreadable").unwrap();
-        fs::set_permissions(&credentials, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&credentials, fs::Permissions::from_mode(0o000)).unwrap();
         let seen = look(AgentKind::Claude, "claude", &|n| vars.get(n).cloned());
         assert_eq!((seen.login, seen.billing, seen.hint), (Login::LoggedIn, Subscription, None));
 

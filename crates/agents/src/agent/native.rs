@@ -3,11 +3,10 @@
 use everloop_core::spec::Permission;
 use everloop_core::stream::{Limit, LimitClass, Quota, Said};
 
+use crate::api::API_ARG;
+
 use super::reader::{End, Parse, Sink};
 use super::{Invocation, Order, command, record, reset};
-
-/// The part of everloop's program that is an agent and talks to a model itself.
-const API_ARG: &str = "__api";
 
 /// The part of everloop's program that has an interactive agent take one turn.
 const PANE_ARGS: [&str; 2] = ["pane", "__turn"];
@@ -42,6 +41,7 @@ pub(super) fn pane(order: &Order<'_>) -> Invocation {
     let mut call = Invocation { argv: vec![order.ours.display().to_string()], ..Invocation::default() };
     call.args(PANE_ARGS);
     let pane = order.agent.argv.get(1).or(order.agent.argv.first()).map_or("", String::as_str);
+    call.option("--state-dir", &order.state_dir.display().to_string());
     call.option("--pane", pane);
     call.option("--prompt-file", &order.prompt_file.display().to_string());
     call

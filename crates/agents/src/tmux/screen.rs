@@ -1,9 +1,11 @@
 //! What a pane shows. It is text of a program that nobody trusts: it may be looked at, and never decides by its words.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 
 use super::call::Call;
-use super::glance::{foreground, in_front};
+use super::glance::{Glance, foreground, in_front};
 use super::pane::{Kind, Origin, Pane};
 use super::server::gone;
 use super::state::{Sight, State, detect};
@@ -11,6 +13,11 @@ use super::{Error, Server, session};
 
 /// A plain program that has printed nothing for this long waits for somebody. tmux counts in whole seconds.
 const PLAIN_SILENCE: Duration = Duration::from_secs(3);
+
+/// How long tmux may take to hear of the end of a program; one that closed its terminal and lives on never ends.
+const STATUS_LIMIT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const STATUS_LOOK: Duration = Duration::from_millis(20);
 
 /// Whether colours are part of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +81,7 @@ impl Server {
         };
         let sight = Sight { title: glance.title.clone(), screen, session };
         if glance.dead {
-            // As a shell counts it: 128 and the signal.
-            return Ok((sight, State::Dead { status: glance.status.or(glance.signal.map(|s| 128 + s)) }));
+            return Ok((sight, State::Dead { status: self.exit_status(pane, glance)? }));
         }
         if matches!(pane.origin, Origin::Adopted { .. }) && !in_front(pane) {
             return Ok((sight, State::Dead { status: None }));
@@ -87,6 +93,27 @@ impl Server {
             Kind::Plain => State::Idle,
         };
         Ok((sight, state))
+    }
+
+    /// How the program of a dead pane ended, as a shell counts it: 128 and the signal. tmux sees that the terminal is
+    /// closed before it hears of the end of the program, and sometimes (3.3a) it misses the signal that tells it: then
+    /// the program stays a zombie until another child of the server ends. So our own server is told once more.
+    fn exit_status(&self, pane: &Pane, glance: Glance) -> Result<Option<i32>, Error> {
+        let end = Instant::now() + STATUS_LIMIT;
+        let mut glance = Some(glance);
+        while let Some(now) = glance {
+            let status = now.status.or(now.signal.map(|s| 128 + s));
+            if status.is_some() || !now.dead || Instant::now() >= end {
+                return Ok(status);
+            }
+            if matches!(pane.origin, Origin::Started(_)) && !pane.process.is_alive() {
+                // Best effort: without it the status stays unknown, and dead is dead.
+                pane.server.signal(Signal::SIGCHLD).ok();
+            }
+            std::thread::sleep(STATUS_LOOK);
+            glance = self.glance(pane)?;
+        }
+        Ok(None)
     }
 }
 

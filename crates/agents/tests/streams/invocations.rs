@@ -1,4 +1,5 @@
-//! Command lines. Each was run with the real program; a change here is to be tried with it.
+//! Command lines. Those of the four programs, fresh and resumed, were run with the versions that the recordings are from;
+//! the operator's own arguments were not. A change here is to be tried with the real program.
 
 use std::path::Path;
 
@@ -125,6 +126,9 @@ fn our_own() {
     let mut pane = agent(AgentKind::Pane, Permission::Edits);
     pane.argv = ["pane", "writer"].map(str::to_owned).to_vec();
     let call = call(&pane, None);
-    assert_eq!(call.argv.join(" "), "/bin/everloop pane __turn --pane=writer --prompt-file=/turn/prompt.md");
+    assert_eq!(
+        call.argv.join(" "),
+        "/bin/everloop pane __turn --state-dir=/state --pane=writer --prompt-file=/turn/prompt.md"
+    );
     assert_eq!(call.stdin, None);
 }

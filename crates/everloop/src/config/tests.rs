@@ -476,13 +476,13 @@ fn known_agents_need_no_section() {
     }
     let claude = loop_of("agent = \"claude\"", "");
     assert_eq!(claude.agent.argv, ["claude"]);
-    assert!(claude.agent.pass_env.contains(&"ANTHROPIC_API_KEY".to_owned()));
+    assert!(claude.agent.login.contains(&"ANTHROPIC_API_KEY".to_owned()) && claude.agent.pass_env.is_empty());
     assert_eq!(claude.guard, GuardSpec::default());
     assert_eq!(
         loop_of("agent = \"api\"", "").agent.argv,
         ["api", "--wire", "messages", "--key-env", "ANTHROPIC_API_KEY"]
     );
-    assert_eq!(loop_of("agent = \"api\"", "").agent.pass_env, ["ANTHROPIC_API_KEY"]);
+    assert_eq!(loop_of("agent = \"api\"", "").agent.login, ["ANTHROPIC_API_KEY"]);
 }
 
 #[test]
@@ -510,7 +510,7 @@ pane = "dev:1"
     assert_eq!((fast.model.as_deref(), fast.permission), (Some("haiku"), Permission::Full));
     assert_eq!(fast.allow, ["cargo test", "git status"]);
     assert_eq!((fast.api_base.as_deref(), fast.session_turns), (Some("http://127.0.0.1:1"), 3));
-    assert!(fast.pass_env.contains(&"PROXY".to_owned()) && fast.pass_env.contains(&"CLAUDE_CONFIG_DIR".to_owned()));
+    assert!(fast.pass_env == ["PROXY"] && fast.login.contains(&"CLAUDE_CONFIG_DIR".to_owned()));
     let mine = loop_of("agent = \"mine\"", toml).agent;
     assert_eq!(mine.argv, ["api", "--wire", "responses", "--key-env", "MY_KEY"]);
     assert_eq!(loop_of("agent = \"tui\"", toml).agent.argv, ["pane", "dev:1"]);
@@ -539,10 +539,10 @@ fn an_account_replaces_the_login_of_the_machine() {
             of("CLAUDE_CONFIG_DIR", Source::Plain("/home/me/.claude-work".to_owned())),
         ]
     );
-    assert_eq!(work.pass_env, Vec::<String>::new(), "nothing of another login");
+    assert!(work.pass_env.is_empty() && work.login.is_empty(), "nothing of another login");
     let others: Vec<(&str, &str)> = resolved.others.iter().map(|a| (a.name.as_str(), a.account.as_str())).collect();
     assert_eq!(others, [("claude", "own"), ("codex", "default")]);
-    assert!(resolved.others[1].pass_env.contains(&"CODEX_HOME".to_owned()) && resolved.others[1].env.is_empty());
+    assert!(resolved.others[1].login.contains(&"CODEX_HOME".to_owned()) && resolved.others[1].env.is_empty());
     let spec = resolved.spec(everloop_core::spec::WorkspaceMode::InPlace);
     assert_eq!(spec.others, resolved.others);
     assert_eq!(resolved.warnings, Vec::<String>::new());

@@ -24,7 +24,7 @@ pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
 
 /// Names of variables whose values must not be seen in the agent's output.
 pub(super) fn secrets(agent: &AgentSpec) -> Vec<String> {
-    let own = agent.env.iter().filter(is_secret).map(|v| v.name.clone());
+    let own = agent.env.iter().filter(|v| is_secret(v)).map(|v| v.name.clone());
     let login = agent.login.iter().filter(|name| holds_key(name)).cloned();
     agent.pass_env.iter().cloned().chain(own).chain(login).collect()
 }
@@ -33,7 +33,7 @@ pub(super) fn secrets(agent: &AgentSpec) -> Vec<String> {
 pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
     let mut hidden = Vec::new();
     for agent in agents {
-        let own = agent.env.iter().filter(is_secret);
+        let own = agent.env.iter().filter(|v| is_secret(v));
         hidden.extend(own.filter_map(|v| Some(Hidden { name: v.name.clone(), value: value(v).ok()? })));
         let login = agent.login.iter().filter(|name| holds_key(name));
         hidden.extend(login.filter_map(|name| Some(Hidden { name: name.clone(), value: std::env::var_os(name)? })));
@@ -41,7 +41,7 @@ pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
     hidden
 }
 
-fn is_secret(variable: &&Variable) -> bool {
+fn is_secret(variable: &Variable) -> bool {
     !matches!(variable.source, Source::Plain(_))
 }
 

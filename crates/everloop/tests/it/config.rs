@@ -75,7 +75,6 @@ fn agents_and_accounts_are_checked_and_shown_with_their_origin() {
         shown.contains("[account.work]") && shown.contains("env = { ANTHROPIC_API_KEY = \"MY_WORK_KEY\" }"),
         "{shown}"
     );
-    assert!(shown.contains("# built-in for codex"), "{shown}");
     assert!(
         shown.lines().any(|l| l.starts_with("permission = \"full\"") && l.ends_with("# everloop.toml:7")),
         "{shown}"

@@ -3,7 +3,7 @@
 use everloop_testkit::clis::Cli;
 use everloop_testkit::offline::offline;
 
-use super::world::World;
+use super::world::{World, tell};
 
 /// Nothing is called before the reset, and then the same conversation goes on at once.
 fn sleeps_to_the_reset(cli: Cli, limit: &str) {
@@ -20,11 +20,11 @@ fn sleeps_to_the_reset(cli: Cli, limit: &str) {
     let late = starts[1].0 - reset;
     assert!((0..=2000).contains(&late), "resumed {late} ms after the reset");
     let first = calls.iter().find(|c| c.status == Some(200)).expect("it went on");
-    println!(
+    tell(&format!(
         "{}: next turn {late} ms after the reset, first call {} ms after it",
         cli.name(),
         first.at_ms as i64 - reset
-    );
+    ));
     let resumed = &starts[1].1;
     assert!(resumed["resume"].is_string(), "the same conversation: {resumed}");
     let tally = world.env.the_loop()["tally"].clone();

@@ -5,5 +5,7 @@
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
 mod limits;
+mod panes;
+mod storms;
 mod turns;
 mod world;

@@ -7,6 +7,12 @@ use serde_json::Value;
 
 use super::env::{Env, Output};
 
+/// Shows a figure to whoever runs the tests with their output.
+#[expect(clippy::print_stdout, reason = "a test has no other way to show what it measured")]
+pub fn tell(figure: &str) {
+    println!("{figure}");
+}
+
 /// A project whose goal is reached when `made.txt` is there.
 pub struct World {
     pub env: Env,

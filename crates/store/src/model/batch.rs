@@ -32,7 +32,7 @@ pub(super) fn run(model: &mut Model, now: Time, ops: &[Op]) -> Result<Vec<Reply>
 enum Undo {
     Task(TaskId, Option<TaskRow>),
     Node(NodeId, Option<NodeRow>),
-    Guard(Scope, Option<Versioned>),
+    Guard(Scope, Option<Box<Versioned>>),
     Loop(LoopId, Option<LoopRow>),
     Consumed(Message),
     Closed(u64),
@@ -181,7 +181,7 @@ impl Batch<'_> {
         }
         let row = Versioned { version: version + 1, state: state.clone() };
         let before = self.model.guards.insert(scope.clone(), row);
-        self.undo.push(Undo::Guard(scope.clone(), before));
+        self.undo.push(Undo::Guard(scope.clone(), before.map(Box::new)));
         Ok(Reply::Saved(version + 1))
     }
 
@@ -268,7 +268,7 @@ impl Batch<'_> {
             match undo {
                 Undo::Task(id, row) => drop(model.put_task(&id, row)),
                 Undo::Node(id, row) => put(&mut model.nodes, id, row),
-                Undo::Guard(scope, row) => put(&mut model.guards, scope, row),
+                Undo::Guard(scope, row) => put(&mut model.guards, scope, row.map(|row| *row)),
                 Undo::Loop(id, row) => put(&mut model.loops, id, row),
                 Undo::Consumed(message) => put(&mut model.messages, message.id, Some(message)),
                 Undo::Closed(id) => model.tickets[id as usize - 1].closed = None,

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use everloop_core::guard::Scope;
 use everloop_core::ids::{Fence, LoopId, TaskId};
+use everloop_core::journal::Record;
 use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskState};
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
@@ -183,15 +184,20 @@ fn compare_tasks(a: &dyn Ledger, b: &dyn Ledger, limit: usize) {
     }
 }
 
+/// Records without the format they were written in: an old ledger says the same in an older one.
+fn facts(records: Vec<Record>) -> Vec<Record> {
+    records.into_iter().map(|record| Record { version: 0, ..record }).collect()
+}
+
 fn compare_journal(a: &dyn Ledger, b: &dyn Ledger, depth: usize) {
     let last = a.last_seq().unwrap();
     assert_eq!(last, b.last_seq().unwrap());
     let after = last.saturating_sub(depth as u64);
     for owner in [None, Some(LoopId::new("l1"))] {
         let owner = owner.as_ref();
-        assert_eq!(a.journal(after, owner, 7).unwrap(), b.journal(after, owner, 7).unwrap());
-        assert_eq!(a.journal(after, owner, depth).unwrap(), b.journal(after, owner, depth).unwrap());
-        assert_eq!(a.journal_tail(owner, depth).unwrap(), b.journal_tail(owner, depth).unwrap());
+        assert_eq!(facts(a.journal(after, owner, 7).unwrap()), facts(b.journal(after, owner, 7).unwrap()));
+        assert_eq!(facts(a.journal(after, owner, depth).unwrap()), facts(b.journal(after, owner, depth).unwrap()));
+        assert_eq!(facts(a.journal_tail(owner, depth).unwrap()), facts(b.journal_tail(owner, depth).unwrap()));
     }
     assert_eq!(a.journal(last, None, depth).unwrap(), []);
     assert_eq!(a.journal(u64::MAX, None, depth).unwrap(), b.journal(u64::MAX, None, depth).unwrap());
