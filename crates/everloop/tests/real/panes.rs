@@ -41,6 +41,9 @@ fn claude_in_a_pane_takes_a_turn() {
         let out = env.run(&run);
         let screen = env.run(&["pane", "read", "helper"]).stdout;
         env.run(&["pane", "kill", "helper"]).ok();
+        // It outlives its panes on purpose.
+        let socket = env.state().join("panes/tmux.sock");
+        std::process::Command::new("tmux").arg("-S").arg(socket).arg("kill-server").status().expect("tmux is there");
         assert_eq!(out.code, 0, "{}\n{}\n{screen}", out.stdout, out.stderr);
         assert_eq!(env.read("made.txt").trim(), "hello");
         assert_eq!(model.main_calls(), 2, "one turn: a tool call and a last word");
