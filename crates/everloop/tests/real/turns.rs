@@ -1,8 +1,10 @@
 //! One good turn with each program.
 
 use everloop_testkit::clis::Cli;
+use everloop_testkit::fake_model::FakeModel;
 use everloop_testkit::offline::offline;
 
+use super::env::Env;
 use super::world::World;
 
 /// The program edits a file by a tool call, the check passes, the work lands.
@@ -36,6 +38,33 @@ fn codex_edits_a_file() {
 #[test]
 fn gemini_edits_a_file() {
     offline(|| reaches_the_goal(Cli::Gemini, &[]));
+}
+
+/// everloop's own agent, with nothing of a vendor's on the machine.
+fn our_own_agent_reaches_the_goal(wire: &str, base: &str) {
+    let script = r#"tool:name=write:json={"path":"made.txt","content":"hello"},text:say=done"#;
+    let model = FakeModel::start(script).expect("a free port on loopback");
+    let env = Env::new().var("MY_KEY", "sk-dummy-0123456789").git();
+    let base = format!("{}{base}", model.base_url());
+    let toml = format!(
+        "[agent.api]\nwire = \"{wire}\"\nmodel = \"some-model\"\nkey_env = \"MY_KEY\"\napi_base = \"{base}\"\n"
+    );
+    env.write("everloop.toml", &toml);
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "everloop.toml"]);
+    let out = env.run(&["run", "make made.txt", "--check", "test -f made.txt", "--agent", "api", "--gap", "0"]).ok();
+    assert_eq!(env.read("made.txt"), "hello", "{}", out.stdout);
+    assert_eq!(model.main_calls(), 2);
+}
+
+#[test]
+fn our_own_agent_speaks_the_messages_api() {
+    offline(|| our_own_agent_reaches_the_goal("messages", ""));
+}
+
+#[test]
+fn our_own_agent_speaks_the_responses_api() {
+    offline(|| our_own_agent_reaches_the_goal("responses", "/v1"));
 }
 
 #[test]
