@@ -5,6 +5,7 @@
 //! `everloop` itself) is in there, and needs nothing special.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -58,6 +59,13 @@ fn enter(test: &str) {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // A wrong name would run nothing and succeed.
     assert!(output.status.success() && said.contains("1 passed"), "inside of the namespace:\n{said}");
+    pass_on(&said);
+}
+
+/// Figures that a test showed inside are for whoever looks on outside.
+fn pass_on(said: &str) {
+    // A closed output is nobody's loss.
+    std::io::stdout().write_all(said.as_bytes()).ok();
 }
 
 fn interfaces() -> BTreeSet<String> {

@@ -48,6 +48,11 @@ fn long_claude_weathers_a_rate_limit_without_an_end() {
 }
 
 #[test]
+fn long_codex_weathers_a_rate_limit_without_an_end() {
+    offline(|| weathers(Cli::Codex, "429"));
+}
+
+#[test]
 fn a_budget_is_not_exceeded_by_more_than_one_turn() {
     offline(|| {
         // Each call costs about 9 cents by the list price of the model.

@@ -1,5 +1,5 @@
 //! The tiny programs that this binary plays when it is started by everloop or by a shell: an agent that notes when it
-//! ran, one that floods, and a step that syncs a file.
+//! ran, one that floods, one that talks, and a step that syncs a file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -14,6 +14,7 @@ pub fn play(args: &[String], began_ns: u64) -> Option<Result<()>> {
         ["__stamp", file] => Some(stamp(Path::new(file), began_ns)),
         ["__sync", file, times] => Some(sync(Path::new(file), times)),
         ["__flood", bytes] => Some(flood(bytes)),
+        ["__talk", file, bytes] => Some(talk(Path::new(file), bytes, began_ns)),
         _ => None,
     }
 }
@@ -32,6 +33,19 @@ fn sync(file: &Path, times: &str) -> Result<()> {
         measure::synced_append(&mut out)?;
     }
     Ok(())
+}
+
+/// Says this many bytes in everloop's own records, then its last word, and notes when.
+fn talk(file: &Path, bytes: &str, began_ns: u64) -> Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    out.write_all(b"{\"said\":\"session\",\"id\":\"bench\",\"model\":null}\n")?;
+    let line = format!("{{\"said\":\"text\",\"text\":\"{}\"}}\n", "x".repeat(400));
+    for _ in 0..bytes.parse::<usize>()? / line.len() {
+        out.write_all(line.as_bytes())?;
+    }
+    out.write_all(b"{\"said\":\"result\",\"ok\":true,\"text\":\"done\"}\n")?;
+    out.flush()?;
+    stamp(file, began_ns)
 }
 
 /// Writes this many bytes of 80-column lines to stdout.

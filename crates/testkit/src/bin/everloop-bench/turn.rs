@@ -101,7 +101,7 @@ fn shell_loop(scene: &Scene, turns: u32, syncs: u32) -> Result<Times> {
 }
 
 /// From each agent's exit to the next one's start.
-fn read_gaps(stamps: &Path, turns: u32) -> Result<Times> {
+pub fn read_gaps(stamps: &Path, turns: u32) -> Result<Times> {
     let text = std::fs::read_to_string(stamps)?;
     let mut lines = Vec::new();
     for line in text.lines() {

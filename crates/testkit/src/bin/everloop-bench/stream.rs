@@ -1,0 +1,47 @@
+//! Agents that talk: what lies between an agent's last word and the next one's start, and whether the supervisor's memory
+//! stays where it is however much is said.
+
+use std::time::Duration;
+
+use crate::measure::usage;
+use crate::report::{Row, heading, mb, ms, remark};
+use crate::scene::{Project, Scene};
+use crate::turn::read_gaps;
+use crate::{Options, Result};
+
+/// What each turn says.
+const TALK_BYTES: usize = 10_000_000;
+/// Turns after which the supervisor's memory is taken for settled.
+const WARM: usize = 20;
+
+pub fn run(options: &Options) -> Result<()> {
+    let turns = options.effort.pick(1000, 60);
+    heading(&format!("stream: {turns} turns that say {} MB each, in records", TALK_BYTES / 1_000_000));
+    let scene = Scene::new(options, Project::Plain)?;
+    let stamps = scene.path("stamps");
+    let agent = scene.agent(&format!("__talk '{}' {TALK_BYTES}", stamps.display()));
+    let count = turns.to_string();
+    let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", &count];
+    let mut supervisor = scene.everloop(&args).spawn()?;
+    let mut seen = Vec::new();
+    while supervisor.try_wait()?.is_none() {
+        let done = std::fs::read_to_string(&stamps).map_or(0, |text| text.lines().count());
+        if done > WARM
+            && let Ok(now) = usage(supervisor.id())
+        {
+            seen.push(now.rss_kb);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let gaps = read_gaps(&stamps, turns)?;
+    let met = gaps.median() <= Duration::from_millis(50);
+    let text = format!("{} p90 {}", ms(gaps.median()), ms(gaps.p90()));
+    Row::new("from the last word to the next start", text).goal("<= 50 ms", met).print();
+    let (low, high) = (seen.iter().min().copied().unwrap_or(0), seen.iter().max().copied().unwrap_or(0));
+    let flat = (high - low) * 1024 <= 10_000_000;
+    Row::new("supervisor's memory after the first turns", format!("{} to {}", mb(low), mb(high)))
+        .goal("+-5 MB", flat)
+        .print();
+    remark("the check, two synced commits and reading the whole stream are in that time");
+    Ok(())
+}
