@@ -33,6 +33,11 @@ impl Tail {
         Self { stream, at: 0 }
     }
 
+    /// Nothing was read yet.
+    pub fn is_at_start(&self) -> bool {
+        self.at == 0
+    }
+
     /// Hands over everything that came since the last call.
     pub fn read(&mut self, dir: &Path, take: &mut dyn FnMut(Piece<'_>)) -> Result<(), Error> {
         let kept = Kept::find(dir, self.stream)?;

@@ -28,17 +28,22 @@ pub(super) struct Follow {
     out: Tail,
     err: Tail,
     heard: Heard,
-    speaks: Option<bool>,
+    kind: AgentKind,
+    /// A command that does not speak our own format, as its first byte tells: the rest need not be read.
+    plain: bool,
     env: Vec<(String, String)>,
 }
 
 struct Heard {
+    /// Something was understood.
+    any: bool,
     report: Report,
     phases: Phases,
 }
 
 impl Heard {
     fn take(&mut self, said: &Said, at: Time) {
+        self.any = true;
         self.report.take(said);
         self.phases.take(said, at);
     }
@@ -52,9 +57,9 @@ impl Follow {
             reader: Reader::new(agent.kind, turn.resume.is_some()),
             out: Tail::new(Stream::Out),
             err: Tail::new(Stream::Err),
-            heard: Heard { report: Report::default(), phases: Phases::new(turn.started_at) },
-            // A command may speak our own format; whether it does is known from its first byte on.
-            speaks: (agent.kind != AgentKind::Command).then_some(true),
+            heard: Heard { any: false, report: Report::default(), phases: Phases::new(turn.started_at) },
+            kind: agent.kind,
+            plain: false,
             env,
         }
     }
@@ -70,7 +75,9 @@ impl Follow {
 
     /// What the stream shows now; nothing for a command of which only its work and its exit code are looked at.
     pub fn sighting(&self) -> Sighting {
-        self.speaks.filter(|speaks| *speaks)?;
+        if !self.speaks() {
+            return None;
+        }
         let now = clock::now();
         Some((self.heard.phases.pulse(now), now))
     }
@@ -79,26 +86,38 @@ impl Follow {
     pub fn finish(mut self, exit: &mut Exit) {
         let now = exit.ended_at;
         self.read(now);
-        if self.speaks != Some(true) {
-            return;
-        }
         let end = End { code: exit.code, signal: exit.signal, now, env: &self.env };
         let heard = &mut self.heard;
         self.reader.end(&end, &mut |said| heard.take(&said, now));
+        if !self.speaks() {
+            return;
+        }
         let mut report = self.heard.report;
         report.gaps = self.heard.phases.gaps().clone();
         exit.report = Some(Box::new(report));
     }
 
+    /// A known CLI always; a command once a record of ours was understood. JSON of its own makes no stream of it.
+    fn speaks(&self) -> bool {
+        self.kind != AgentKind::Command || self.heard.any
+    }
+
     fn read(&mut self, now: Time) {
-        if self.speaks == Some(false) {
+        if self.plain {
             return;
         }
-        let Self { dir, reader, out, err, heard, speaks, .. } = self;
+        let fresh = self.kind == AgentKind::Command && !self.heard.any;
+        let Self { dir, reader, out, err, heard, plain, .. } = self;
         let mut hear = |said: Said| heard.take(&said, now);
+        let mut first = out.is_at_start();
         let read = out.read(dir, &mut |piece| match piece {
-            Piece::Bytes(bytes) if *speaks.get_or_insert(bytes.starts_with(b"{")) => reader.out(bytes, now, &mut hear),
-            Piece::Bytes(_) => {}
+            Piece::Bytes(bytes) => {
+                *plain |= fresh && first && !bytes.starts_with(b"{");
+                first = false;
+                if !*plain {
+                    reader.out(bytes, now, &mut hear);
+                }
+            }
             Piece::Gap => reader.gap(),
         });
         let read = read.and(err.read(dir, &mut |piece| match piece {

@@ -17,6 +17,16 @@ fn words(args: &[String]) -> Vec<&str> {
 }
 
 #[test]
+fn a_command_that_prints_json_of_its_own_is_still_only_a_command() {
+    let env = Env::new().git();
+    let agent =
+        "printf '{\"type\":\"result\",\"is_error\":true}\\n{\"said\":\"result\",\"ok\":false,\"text\":\"\"}\\n'";
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", agent, "--gap", "0", "-n", "1"]).exits(3);
+    let tally = env.the_loop()["tally"].clone();
+    assert_eq!((tally["no_op"].as_u64(), tally["agent_failed"].as_u64()), (Some(1), Some(0)), "{tally}");
+}
+
+#[test]
 fn one_turn_reaches_the_goal_and_lands_on_the_branch() {
     let env = Env::new().git();
     let out = env.run(&DONE).ok();

@@ -101,6 +101,7 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
         let with = guarded.calls().len();
         running.kill().expect("it is our child");
         running.wait().expect("it is our child");
+        assert!(!guarded.events("turn_started").is_empty(), "the script ran behind the guard");
 
         // The same script by itself, as a hook that is called again whenever it asks to go on.
         let end = Instant::now() + seconds;
