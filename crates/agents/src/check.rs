@@ -17,7 +17,7 @@ use everloop_core::spec::CheckSpec;
 use everloop_core::time::human;
 
 use crate::environment::{Environment, Hidden};
-use crate::job::{self, Caps, Ended, Errors, Found, Shim, Spec, Stream};
+use crate::job::{self, Caps, Ended, Errors, Shim, Spec, Stream};
 use crate::protect;
 
 /// Both ends of what a check wrote; a person and a prompt see the last 4 KB of it.
@@ -58,7 +58,7 @@ pub enum Error {
 pub struct Checker {
     /// The program that becomes a shim.
     pub shim: Shim,
-    /// A folder for this loop's check jobs alone; cleared before every use.
+    /// A folder for this loop's check jobs alone; what is in it is cleared before every use.
     pub jobs: PathBuf,
     /// Names of variables that checks may see besides the allow list. Their values are kept out of the output.
     pub pass_env: Vec<String>,
@@ -99,10 +99,10 @@ impl Checker {
         Ok(Board(rows))
     }
 
-    /// Ends check jobs that a former supervisor left, and removes their folders.
+    /// Ends check jobs that a former supervisor left, and removes what they said.
     pub async fn clear(&self) -> Result<(), Error> {
         // By far the usual case, and not worth a thread.
-        if fs::read_dir(&self.jobs).is_ok_and(|mut entries| entries.next().is_none()) {
+        if fs::read_dir(&self.jobs).is_ok_and(|entries| entries.flatten().all(|e| job::is_clear(&e.path()))) {
             return Ok(());
         }
         let checker = self.clone();
@@ -118,8 +118,7 @@ impl Checker {
             Err(error) => return Err(failed(error)),
         };
         for dir in entries.flatten().map(|e| e.path()) {
-            end(&dir).map_err(|source| Error::Job { name: dir.display().to_string(), source })?;
-            fs::remove_dir_all(&dir).map_err(failed)?;
+            job::clear(&dir).map_err(|source| Error::Job { name: dir.display().to_string(), source })?;
         }
         Ok(())
     }
@@ -203,13 +202,5 @@ fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> Run {
             Run::Broken(format!("cannot start: {}", output::last_line(output).unwrap_or("the shell does not say why")))
         }
         (None, None, _) => Run::Failed,
-    }
-}
-
-/// Ends whatever runs in the job folder `dir`.
-fn end(dir: &Path) -> Result<(), job::Error> {
-    match job::inspect(dir)? {
-        Found::Alive { .. } => job::kill(dir).map(drop),
-        Found::Exited(_) | Found::Gone => Ok(()),
     }
 }

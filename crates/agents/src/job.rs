@@ -4,16 +4,16 @@
 //! that runs the command, reads its output, enforces its limits, kills what it leaves behind and writes down how it
 //! ended. The shim survives the supervisor, so a killed supervisor loses nothing: the next one looks into the folder.
 //!
-//! - `spec`: what to run; `files`: what is in the folder
+//! - `spec`: what to run; `book`: what is written down about it
 //! - `shim`: the shim itself; `capture`, `marker`, `text`: what it does with output; `output`, `tail`: reading it back
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop, interrupt, kill
 //! - `sample`: signs of life; `cgroup`, `tree`: finding and killing everything that belongs to a job
 
+mod book;
 mod capture;
 mod cgroup;
 mod control;
 mod error;
-mod files;
 mod handle;
 mod marker;
 mod output;
@@ -25,13 +25,13 @@ mod tail;
 mod text;
 mod tree;
 
+pub use book::{Record, Started, record, started};
 pub use capture::Stream;
 pub use control::{interrupt, kill, stop};
 pub use error::Error;
-pub use files::{Record, Started, record, started};
 pub use handle::{Ended, Running, Shim, adopt, start};
 pub use output::{both_ends, output};
-pub use recover::{Found, inspect, reap_marked};
+pub use recover::{Found, clear, inspect, is_clear, reap_marked};
 pub use sample::{Evidence, sample};
 pub use shim::run_shim;
 pub use spec::{Caps, Confine, Errors, Spec, prepare};

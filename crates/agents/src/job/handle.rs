@@ -18,8 +18,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
+use super::book;
 use super::error::Error;
-use super::files;
 use super::recover::{Found, inspect};
 use super::{JOB_VAR, SHIM_ARG};
 use crate::process::pidfd_open;
@@ -116,7 +116,7 @@ pub async fn adopt(dir: &Path) -> Result<Running, Error> {
         if let Found::Exited(_) | Found::Gone = inspect_aside(&dir).await? {
             return Ok(Running { dir, ended: None, child: None });
         }
-        if let Some(started) = files::started(&dir)? {
+        if let Some(started) = book::started(&dir)? {
             let ended = started.shim.open().map_err(Error::io("watch the shim of", &dir))?;
             return Ok(Running { dir, ended, child: None });
         }
@@ -130,7 +130,7 @@ pub async fn adopt(dir: &Path) -> Result<Running, Error> {
 /// Looks at a job without holding up other tasks: cleaning up after a killed shim may take a while.
 async fn inspect_aside(dir: &Path) -> Result<Found, Error> {
     // By far the usual case, and not worth a thread.
-    if let Ok(Some(record)) = files::record(dir) {
+    if let Ok(Some(record)) = book::record(dir) {
         return Ok(Found::Exited(record.exit));
     }
     let aside = dir.to_owned();

@@ -4,10 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::book::Book;
 use super::capture::{Stream, segment_bytes};
 use super::error::Error;
-use super::files;
-use super::spec::Spec;
 use super::text::plain;
 
 /// What there is of one stream.
@@ -30,10 +29,7 @@ impl Kept {
         numbers.sort_unstable();
         let dropped = match numbers.first() {
             // Every segment before the first one that is left was full when it was removed.
-            Some(first) if *first > 0 => {
-                let spec: Option<Spec> = files::read_json(dir, files::JOB)?;
-                spec.map_or(0, |s| segment_bytes(s.caps)) * first
-            }
+            Some(first) if *first > 0 => Book::read(dir)?.spec.map_or(0, |s| segment_bytes(s.caps)) * first,
             _ => 0,
         };
         let segments = numbers
@@ -121,7 +117,7 @@ fn read_part(path: &Path, from: u64, len: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::super::capture::Capture;
-    use super::super::spec::{Caps, prepare};
+    use super::super::spec::{Caps, Spec, prepare};
     use super::*;
 
     fn kept(text: &str) -> tempfile::TempDir {

@@ -11,9 +11,10 @@ use everloop_core::event::Exit;
 use nix::sys::signal::Signal;
 
 use super::JOB_VAR;
+use super::book::{self, Book, Cancelled, Entry};
 use super::cgroup::Cgroup;
+use super::control::kill;
 use super::error::Error;
-use super::files;
 use crate::process::{self, Identity};
 
 /// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
@@ -41,20 +42,19 @@ pub fn inspect(dir: &Path) -> Result<Found, Error> {
     if !dir.exists() {
         return Ok(Found::Gone);
     }
-    if let Some(exit) = readable_exit(dir)? {
-        return Ok(Found::Exited(exit));
+    if let Some(record) = book::record(dir)? {
+        return Ok(Found::Exited(record.exit));
     }
-    let Some(_lock) = files::try_lock(dir)? else {
-        return Ok(Found::Alive { shim: readable(files::started(dir))?.map(|s| s.shim) });
+    let Some(_lock) = book::try_lock(dir)? else {
+        return Ok(Found::Alive { shim: book::started(dir)?.map(|s| s.shim) });
     };
     // It may have ended between the two looks above.
-    if let Some(exit) = readable_exit(dir)? {
-        return Ok(Found::Exited(exit));
+    let Book { ended, started, .. } = Book::read(dir)?;
+    if let Some(record) = ended {
+        return Ok(Found::Exited(record.exit));
     }
-    // Under the lock: a shim that was forked and has not come this far finds the file and runs nothing.
-    let path = dir.join(files::CANCELLED);
-    files::write_whole(dir, files::CANCELLED, b"").map_err(Error::io("write", &path))?;
-    let started = readable(files::started(dir))?;
+    // Under the lock: a shim that was forked and has not come this far finds the line and runs nothing.
+    book::add(dir, &Entry::Cancelled(Cancelled {}))?;
     if let Some(cgroup) = started.and_then(|s| s.cgroup).as_deref().and_then(Cgroup::recorded) {
         empty(&cgroup);
     }
@@ -63,16 +63,21 @@ pub fn inspect(dir: &Path) -> Result<Found, Error> {
     Ok(Found::Gone)
 }
 
-/// After a power cut a file may be there without its content: then it is as good as absent.
-fn readable<T>(read: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
-    match read {
-        Err(Error::Damaged { .. }) => Ok(None),
-        other => other,
+/// Makes room for another job. Of one that ended the folder stays, which spares the next one the making of it; any other is
+/// ended first, and nothing of it stays that somebody could start late.
+pub fn clear(dir: &Path) -> Result<(), Error> {
+    if book::wipe(dir)? {
+        return Ok(());
     }
+    if let Found::Alive { .. } = inspect(dir)? {
+        kill(dir)?;
+    }
+    fs::remove_dir_all(dir).map_err(Error::io("remove", dir))
 }
 
-fn readable_exit(dir: &Path) -> Result<Option<Exit>, Error> {
-    Ok(readable(files::record(dir))?.map(|r| r.exit))
+/// Whether there is nothing to be cleared.
+pub fn is_clear(dir: &Path) -> bool {
+    book::is_blank(dir)
 }
 
 fn empty(cgroup: &Cgroup) {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::book::{self, Started};
 use super::capture::Stream;
 use super::cgroup::Cgroup;
 use super::error::Error;
-use super::files::{self, Started};
 use super::output::Kept;
 use super::tree::Tree;
 use crate::process::{self, Identity};
@@ -27,7 +27,7 @@ pub struct Evidence {
 
 /// Looks at a job. Reads sizes and counters only, never the output.
 pub fn sample(dir: &Path) -> Result<Evidence, Error> {
-    let started = files::started(dir)?;
+    let started = book::started(dir)?;
     let out_bytes = Kept::find(dir, Stream::Out)?.total() + Kept::find(dir, Stream::Err)?.total();
     let Some(Started { shim, cgroup, .. }) = started.filter(|s| s.shim.is_alive()) else {
         return Ok(Evidence { out_bytes, ..Evidence::default() });

@@ -23,10 +23,10 @@ use self::isolate::Signals;
 use self::pump::Pump;
 use self::sweep::Swept;
 use self::watch::Watch;
+use super::book::{self, Book, Entry, Record, Started};
 use super::cgroup::Cgroup;
 use super::control::stop_cause;
 use super::error::Error;
-use super::files::{self, Record, Started};
 use super::spec::{Confine, Spec};
 use super::tree::Tree;
 use crate::clock;
@@ -51,48 +51,44 @@ pub fn run_shim(dir: &Path) -> i32 {
 fn attend(dir: &Path) -> Result<i32, Error> {
     isolate::stand_alone();
     isolate::close_inherited_on_exec();
-    let Some(_lock) = files::try_lock(dir)? else { return Ok(REFUSED) };
-    if dir.join(files::CANCELLED).exists() || dir.join(files::EXIT).exists() {
+    let Some(_lock) = book::try_lock(dir)? else { return Ok(REFUSED) };
+    let known = Book::read(dir)?;
+    if known.cancelled || known.ended.is_some() {
         return Ok(REFUSED);
     }
     let started_at = clock::now();
     let mut pump = None;
-    let record = match run(dir, started_at, &mut pump) {
-        Ok(record) => record,
-        Err(why) => never_ran(started_at, Some(why), None),
-    };
-    if files::write_json(dir, files::EXIT, &record).is_err() {
+    let ran = known.into_spec(dir).and_then(|spec| run(dir, &spec, started_at, &mut pump));
+    let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
+    let ended = Entry::Ended(Box::new(record));
+    if book::add(dir, &ended).is_err() {
         // A full disk: the record is worth more than the end of the output.
         if let Some(pump) = &mut pump {
             pump.drop_tails();
         }
-        files::write_json(dir, files::EXIT, &record)?;
+        book::add(dir, &ended)?;
     }
     Ok(DONE)
 }
 
 /// From who we are to how it ended. An error means that the command was never started.
-fn run(dir: &Path, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, String> {
+fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, String> {
     let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
     isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
-    let spec: Spec = match files::read_json(dir, files::JOB) {
-        Ok(spec) => spec.ok_or("there is no job here")?,
-        Err(e) => return Err(e.to_string()),
-    };
     let shim = Identity::current().map_err(|e| e.to_string())?;
     let cgroup = match spec.confine {
         Confine::Cgroup => Cgroup::create(&format!("{}-{}", shim.pid, shim.start_ticks)),
         Confine::Tree => None,
     };
     let mut tree = Tree { root: shim.pid, cgroup };
-    say_started(dir, &Started { shim, cgroup: cgroup_path(&tree), started_at })?;
-    // Whoever wants to stop us writes the file and then looks for us; we say who we are and then look for the
-    // file. One of the two sees the other.
+    say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at })?;
+    // Whoever wants to stop us writes it down and then looks for us; we say who we are and then look whether it is
+    // written. One of the two sees the other.
     if let Some(cause) = stop_cause(dir) {
         leave(&tree);
         return Ok(never_ran(started_at, None, Some(cause)));
     }
-    let launched = match launch::launch(&spec, tree.cgroup.as_ref()) {
+    let launched = match launch::launch(spec, tree.cgroup.as_ref()) {
         Ok(launched) => launched,
         Err(e) => {
             leave(&tree);
@@ -103,10 +99,10 @@ fn run(dir: &Path, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, 
         leave(&tree);
         tree.cgroup = None;
         let shim = Identity::current().map_err(|e| e.to_string())?;
-        say_started(dir, &Started { shim, cgroup: None, started_at }).ok();
+        say_started(dir, Started { shim, cgroup: None, started_at }).ok();
     }
-    let pump = kept.insert(Pump::new(dir, &spec, launched.out, launched.err));
-    let mut watch = Watch::new(dir, &spec, (&signals, &tree), launched.pid);
+    let pump = kept.insert(Pump::new(dir, spec, launched.out, launched.err));
+    let mut watch = Watch::new(dir, spec, (&signals, &tree), launched.pid);
     watch.run(pump);
     let gentle = if watch.is_killing() { Duration::ZERO } else { sweep::GENTLE };
     let swept = sweep::sweep(&tree, &signals, pump, gentle);
@@ -116,8 +112,8 @@ fn run(dir: &Path, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, 
     Ok(record)
 }
 
-fn say_started(dir: &Path, started: &Started) -> Result<(), String> {
-    files::write_json(dir, files::STARTED, started).map_err(|e| e.to_string())
+fn say_started(dir: &Path, started: Started) -> Result<(), String> {
+    book::add(dir, &Entry::Started(started)).map_err(|e| e.to_string())
 }
 
 fn cgroup_path(tree: &Tree) -> Option<std::path::PathBuf> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use everloop_core::time::millis;
 use serde::{Deserialize, Serialize};
 
+use super::book;
 use super::error::Error;
-use super::files;
 
 /// A command with its limits. Its environment is not here: secrets never touch the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,10 +99,7 @@ impl Spec {
 /// Writes a job into its folder, which is made. May be repeated until the job is started.
 pub fn prepare(dir: &Path, spec: &Spec) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io("create", dir))?;
-    if [files::STARTED, files::EXIT, files::CANCELLED].iter().any(|name| dir.join(name).exists()) {
-        return Err(Error::Used { dir: dir.to_owned() });
-    }
-    files::write_json(dir, files::JOB, spec)
+    if book::begin(dir, spec)? { Ok(()) } else { Err(Error::Used { dir: dir.to_owned() }) }
 }
 
 #[cfg(test)]
@@ -110,23 +107,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_version_stays_readable() {
-        let old = r#"{"version":1,"argv":["sh","-c","true"],"cwd":"/tmp","stdin":null,"wall_ms":7200000,
-            "grace_ms":10000,"caps":{"head_bytes":33554432,"tail_bytes":16777216},"secrets":[],
-            "backoff_word":"BACKOFF","confine":"cgroup"}"#;
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(files::JOB), old).unwrap();
-        let spec: Spec = files::read_json(dir.path(), files::JOB).unwrap().unwrap();
-        assert_eq!(spec, Spec::new(["sh", "-c", "true"].map(str::to_owned).to_vec(), "/tmp"));
-    }
-
-    #[test]
     fn a_folder_is_used_once() {
         let dir = tempfile::tempdir().unwrap();
         let spec = Spec::new(vec!["true".to_owned()], "/");
         prepare(dir.path(), &spec).unwrap();
         prepare(dir.path(), &spec).unwrap();
-        std::fs::write(dir.path().join(files::CANCELLED), "").unwrap();
+        book::add(dir.path(), &book::Entry::Cancelled(book::Cancelled {})).unwrap();
         assert!(matches!(prepare(dir.path(), &spec), Err(Error::Used { .. })));
     }
 }

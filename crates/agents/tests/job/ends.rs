@@ -54,9 +54,9 @@ fn what_cannot_start() {
 
     let damaged = Room::sh("true");
     fs::create_dir(damaged.dir()).unwrap();
-    fs::write(damaged.dir().join("job.json"), "{").unwrap();
+    fs::write(damaged.dir().join("job.jsonl"), "{").unwrap();
     let exit = crate::room::finish(&mut damaged.start_prepared(&crate::room::shim()));
-    assert!(exit.spawn_error.unwrap().contains("job.json"));
+    assert!(exit.spawn_error.unwrap().contains("job.jsonl"));
 }
 
 fn stdin_is_the_file() {

@@ -1,6 +1,7 @@
 //! Killed supervisors, killed shims, jobs that were never started, numbers that were reused.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -12,6 +13,7 @@ use everloop_agents::process::{Identity, Reach};
 use everloop_core::event::StopCause;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde_json::json;
 
 use crate::room::{Room, block, ended, finish, shim, until_so};
 use crate::trials;
@@ -149,10 +151,13 @@ fn a_damaged_record_is_no_record() {
     let room = Room::sh("true");
     room.run();
     // What a power cut may leave of a file that was not synced.
-    for name in ["exit.json", "shim.json"] {
-        fs::write(room.dir().join(name), "").unwrap();
+    let book = room.dir().join("job.jsonl");
+    let whole = fs::read_to_string(&book).unwrap();
+    let until = |word: &str| whole[..whole.find(word).unwrap()].to_owned();
+    for left in [String::new(), "\0".repeat(whole.len()), until("\"started\""), until("\"ended\"")] {
+        fs::write(&book, left).unwrap();
+        assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
     }
-    assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
 }
 
 fn a_reused_number_is_not_signalled() {
@@ -160,13 +165,15 @@ fn a_reused_number_is_not_signalled() {
     room.run();
     let mut stranger = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let real = Identity::of(stranger.id() as i32).unwrap();
-    let path = room.dir().join("shim.json");
+    let path = room.dir().join("job.jsonl");
     for (start, boot) in [(real.start_ticks + 1, real.boot.clone()), (real.start_ticks, "another".to_owned())] {
-        let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        json["pid"] = real.pid.into();
-        json["start_ticks"] = start.into();
-        json["boot"] = boot.into();
-        fs::write(&path, json.to_string()).unwrap();
+        let line = json!({"version": 1, "started": {
+            "pid": real.pid, "start_ticks": start, "boot": boot, "cgroup": null, "started_at": 0,
+        }});
+        // The last word about who runs it counts.
+        let mut book = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        writeln!(book, "{line}").unwrap();
+        assert_eq!(job::started(&room.dir()).unwrap().unwrap().shim.pid, real.pid);
         assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), Reach::NotThere);
         assert_eq!(job::interrupt(&room.dir()).unwrap(), Reach::NotThere);
         job::kill(&room.dir()).unwrap();

@@ -246,8 +246,7 @@ pub(super) async fn run_once(
     env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
 ) -> Result<Exit, String> {
     if dir.exists() {
-        job::kill(dir).map_err(|e| full_text(&e))?;
-        std::fs::remove_dir_all(dir).map_err(|e| format!("cannot clear `{}`: {e}", dir.display()))?;
+        job::clear(dir).map_err(|e| full_text(&e))?;
     }
     job::prepare(dir, spec).map_err(|e| full_text(&e))?;
     let mut running = job::start(shim, dir, env).map_err(|e| full_text(&e))?;

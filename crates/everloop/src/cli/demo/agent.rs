@@ -35,7 +35,7 @@ pub fn play(acts: &OsStr) -> io::Result<()> {
         }
         5 => {
             work(300);
-            say("usage limit reached, try again later <BACKOFF 6s>")
+            say("usage limit reached, try again later <BACKOFF 10s>")
         }
         _ => {
             say("documenting, and removing what is left to do")?;

@@ -91,9 +91,8 @@ impl Turn {
 fn shim_peak_kb(turns: &Path) -> Result<u64> {
     let mut peak = 0;
     for turn in std::fs::read_dir(turns)? {
-        let text = std::fs::read_to_string(turn?.path().join("exit.json"))?;
-        let record: serde_json::Value = serde_json::from_str(&text)?;
-        peak = peak.max(record["shim_rss_kb"].as_u64().ok_or("exit.json does not tell the shim's memory")?);
+        let record = everloop_agents::job::record(&turn?.path())?.ok_or("a turn left no record")?;
+        peak = peak.max(record.shim_rss_kb);
     }
     Ok(peak)
 }

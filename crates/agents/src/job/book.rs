@@ -1,0 +1,305 @@
+//! The job's book: one file in its folder to which everybody who has to do with the job adds a line. Output files are
+//! [`super::capture`]'s.
+//!
+//! What is to be run, who runs it, who wants it stopped, how it ended: each is one line, written by one call and never
+//! changed. The shim holds the file's lock for its whole life. One file because a turn that does nothing should cost
+//! nothing: each file more is one more inode to find, to fill and to remove.
+//!
+//! Lines are not synced: after a power cut a missing line means that the job is gone, which recovery handles anyway, while
+//! a sync per check would cost more than the check. A line that is torn is as good as absent, except the first.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use everloop_core::event::{Exit, StopCause};
+use everloop_core::time::Time;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::error::Error;
+use super::spec::Spec;
+use crate::process::Identity;
+
+/// The file.
+const BOOK: &str = "job.jsonl";
+
+/// Version of its lines.
+const VERSION: u32 = 1;
+
+/// A line as it is written.
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    version: u32,
+    #[serde(flatten)]
+    entry: T,
+}
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Entry {
+    /// What to run.
+    Job(Spec),
+    /// Who runs it; said again when something about it changed.
+    Started(Started),
+    /// Why somebody wants it to stop; the first wish counts.
+    Stop(StopCause),
+    /// A shim that finds this runs nothing.
+    Cancelled(Cancelled),
+    /// How it ended.
+    Ended(Box<Record>),
+}
+
+/// Nothing is to be told about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cancelled {}
+
+/// Who runs a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The shim.
+    #[serde(flatten)]
+    pub shim: Identity,
+    /// The control group of the command, if there is one.
+    pub cgroup: Option<PathBuf>,
+    /// When the shim started.
+    pub started_at: Time,
+}
+
+/// How a job ended, with what it used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// How it ended.
+    #[serde(flatten)]
+    pub exit: Exit,
+    /// CPU of the command and of all it started, as far as it was waited for.
+    pub cpu_ms: u64,
+    /// Most memory that one of its processes used.
+    pub max_rss_kb: u64,
+    /// Most memory that the shim used.
+    pub shim_rss_kb: u64,
+    /// Processes that not even SIGKILL ended in time.
+    pub survivors: u32,
+    /// Why output is missing: the disk was full, for example.
+    pub capture_error: Option<String>,
+}
+
+/// All that is known of a job.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// What to run.
+    pub(super) spec: Option<Spec>,
+    /// Who runs it.
+    pub(super) started: Option<Started>,
+    /// Why it is being stopped.
+    pub(super) stop: Option<StopCause>,
+    /// It must not be started any more.
+    pub(super) cancelled: bool,
+    /// How it ended.
+    pub(super) ended: Option<Record>,
+    /// The first line that could not be understood.
+    damage: Option<serde_json::Error>,
+}
+
+impl Book {
+    /// Reads what there is; nothing when there is no book.
+    pub(super) fn read(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(BOOK);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Self::parse(&bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(Error::io("read", &path)(e)),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let mut book = Self::default();
+        for line in bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Line<Entry>>(line) {
+                Ok(Line { version: VERSION, entry }) => book.take(entry),
+                Ok(Line { version, .. }) => book.harm(serde::de::Error::custom(format!("version {version}"))),
+                Err(e) => book.harm(e),
+            }
+        }
+        book
+    }
+
+    fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Job(spec) => self.spec = Some(spec),
+            Entry::Started(started) => self.started = Some(started),
+            Entry::Stop(cause) => self.stop = self.stop.or(Some(cause)),
+            Entry::Cancelled(_) => self.cancelled = true,
+            Entry::Ended(record) => self.ended = Some(*record),
+        }
+    }
+
+    fn harm(&mut self, error: serde_json::Error) {
+        self.damage.get_or_insert(error);
+    }
+
+    /// A folder is used once.
+    pub(super) fn is_used(&self) -> bool {
+        self.started.is_some() || self.ended.is_some() || self.cancelled
+    }
+
+    /// What to run; why not, in words, when that cannot be known.
+    pub(super) fn into_spec(self, dir: &Path) -> Result<Spec, String> {
+        self.spec.ok_or_else(|| match self.damage {
+            Some(source) => Error::Damaged { path: dir.join(BOOK), source }.to_string(),
+            None => "there is no job here".to_owned(),
+        })
+    }
+}
+
+/// Who runs the job; `None` before the shim said so.
+pub fn started(dir: &Path) -> Result<Option<Started>, Error> {
+    Ok(Book::read(dir)?.started)
+}
+
+/// How the job ended; `None` while it runs or when it left no record.
+pub fn record(dir: &Path) -> Result<Option<Record>, Error> {
+    Ok(Book::read(dir)?.ended)
+}
+
+/// Adds a line. By one call, so that lines of several writers do not mix; after a line that a full disk tore, a new one
+/// begins anyway.
+pub(super) fn add(dir: &Path, entry: &Entry) -> Result<(), Error> {
+    let path = dir.join(BOOK);
+    let line = text(&path, entry)?;
+    let mut file = open(&path).map_err(Error::io("open", &path))?;
+    file.write_all(&line).map_err(Error::io("write", &path))
+}
+
+fn text(path: &Path, entry: &Entry) -> Result<Vec<u8>, Error> {
+    let mut line = vec![b'\n'];
+    serde_json::to_writer(&mut line, &Line { version: VERSION, entry })
+        .map_err(|source| Error::Damaged { path: path.to_owned(), source })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Begins the book of a job that is not started yet, from scratch. False when the folder was used.
+pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, Error> {
+    let path = dir.join(BOOK);
+    let Some(file) = try_lock(dir)? else { return Ok(false) };
+    if file.metadata().is_ok_and(|m| m.len() > 0) {
+        if Book::read(dir)?.is_used() {
+            return Ok(false);
+        }
+        file.set_len(0).map_err(Error::io("clear", &path))?;
+    }
+    let line = text(&path, &Entry::Job(spec.clone()))?;
+    (&*file).write_all(&line).map_err(Error::io("write", &path))?;
+    Ok(true)
+}
+
+/// Whether nothing stands in the book.
+pub(super) fn is_blank(dir: &Path) -> bool {
+    fs::metadata(dir.join(BOOK)).is_ok_and(|m| m.len() == 0)
+}
+
+/// Empties the folder of a job that ended, so that it can hold another one. False when it did not end.
+pub(super) fn wipe(dir: &Path) -> Result<bool, Error> {
+    let path = dir.join(BOOK);
+    let Some(file) = try_lock(dir)? else { return Ok(false) };
+    if file.metadata().is_ok_and(|m| m.len() == 0) {
+        return Ok(true);
+    }
+    if Book::read(dir)?.ended.is_none() {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(dir).map_err(Error::io("read", dir))?.flatten() {
+        if entry.file_name() != BOOK {
+            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        }
+    }
+    file.set_len(0).map_err(Error::io("clear", &path))?;
+    Ok(true)
+}
+
+/// Takes the job's lock; `None` when somebody holds it: then a shim is alive, whatever its number.
+pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, Error> {
+    let path = dir.join(BOOK);
+    let file = open(&path).map_err(Error::io("open", &path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, e)) => Err(Error::io("lock", &path)(e.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A book of the first version.
+    const OLD: &str = r#"
+{"version":1,"job":{"argv":["sh","-c","true"],"cwd":"/tmp","stdin":null,"wall_ms":7200000,"grace_ms":10000,"caps":{"head_bytes":33554432,"tail_bytes":16777216},"secrets":[],"backoff_word":"BACKOFF","confine":"cgroup"}}
+
+{"version":1,"started":{"pid":7,"start_ticks":9,"boot":"b","cgroup":null,"started_at":1000}}
+{"version":1,"stop":"person"}
+{"version":1,"stop":"wall"}
+{"version":1,"ended":{"code":null,"signal":15,"spawn_error":null,"started_at":1000,"ended_at":2500,"out_bytes":7,"tail":"bye","backoff_ms":90000,"stopped":"person","leftovers":2,"cpu_ms":40,"max_rss_kb":1024,"shim_rss_kb":3000,"survivors":0,"capture_error":null}}
+"#;
+
+    #[test]
+    fn the_first_version_of_a_book_stays_readable() {
+        let book = Book::parse(OLD.as_bytes());
+        assert!(book.damage.is_none(), "{:?}", book.damage);
+        assert_eq!(book.stop, Some(StopCause::Person), "the first wish counts");
+        assert_eq!(book.started.unwrap().shim.pid, 7);
+        let record = book.ended.unwrap();
+        assert_eq!(record.exit.stopped, Some(StopCause::Person));
+        assert_eq!((record.exit.backoff_ms, record.exit.leftovers, record.cpu_ms), (Some(90_000), 2, 40));
+        assert_eq!(book.spec, Some(Spec::new(["sh", "-c", "true"].map(str::to_owned).to_vec(), "/tmp")));
+        let newer = Book::parse(OLD.replace("\"version\":1", "\"version\":9").as_bytes());
+        assert!(newer.damage.is_some() && newer.spec.is_none() && newer.ended.is_none());
+    }
+
+    #[test]
+    fn a_torn_line_takes_nothing_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(BOOK);
+        add(dir.path(), &Entry::Stop(StopCause::Person)).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..whole.len() - 1 {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(Book::read(dir.path()).unwrap().stop, None, "{cut}");
+            add(dir.path(), &Entry::Cancelled(Cancelled {})).unwrap();
+            assert!(Book::read(dir.path()).unwrap().cancelled, "{cut}");
+        }
+    }
+
+    #[test]
+    fn only_a_job_that_ended_is_wiped() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec::new(vec!["true".to_owned()], "/");
+        assert!(begin(dir.path(), &spec).unwrap());
+        assert!(!wipe(dir.path()).unwrap());
+        add(dir.path(), &Entry::Ended(Box::default())).unwrap();
+        fs::write(dir.path().join("out.head"), "x").unwrap();
+        assert!(!begin(dir.path(), &spec).unwrap(), "a folder is used once");
+        assert!(wipe(dir.path()).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(begin(dir.path(), &spec).unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_held_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = try_lock(dir.path()).unwrap();
+        assert!(held.is_some());
+        assert!(try_lock(dir.path()).unwrap().is_none());
+        assert!(!begin(dir.path(), &Spec::new(vec!["true".to_owned()], "/")).unwrap());
+        drop(held);
+        assert!(try_lock(dir.path()).unwrap().is_some());
+    }
+}
