@@ -7,7 +7,7 @@
 //! - [`tmux`]: interactive agents in panes
 //! - [`workspace`]: where turns work and how their work reaches the operator; [`git`]: how git is called
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
-//! - [`process`]: who a process is; [`clock`]: the clocks of this machine
+//! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
 
 pub mod agent;
 pub mod api;
@@ -16,6 +16,7 @@ pub mod clock;
 pub mod environment;
 pub mod git;
 pub mod job;
+pub mod memory;
 pub mod process;
 pub mod protect;
 pub mod redact;

@@ -39,6 +39,8 @@ pub use inbox::{Notice, SUPERVISOR};
 
 /// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is looked at again.
 const NAP: Duration = Duration::from_secs(30);
+/// From here on a sleeper lets go of the memory that only a busy one needs: getting it back costs a tenth of a millisecond.
+const LONG_NAP: Duration = Duration::from_secs(2);
 /// Answers of actions under way; each loop has at most a few.
 const INPUTS: usize = 64;
 
@@ -183,6 +185,9 @@ impl Supervisor {
         while !self.is_done()? && !watcher.wants_to_go() {
             let asleep = self.clock.now();
             let nap = self.nap(watcher);
+            if nap >= LONG_NAP {
+                everloop_agents::memory::give_back_code();
+            }
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 () = bell.rung() => self.woken(watcher).await?,

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::sql;
@@ -77,6 +78,8 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Error> {
     let conn =
         Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(cannot_open(path))?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(cannot_open(path))?;
+    // A plan never depends on the values of one call; otherwise statements are compiled again, several in every turn.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(cannot_open(path))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(conn)
 }
