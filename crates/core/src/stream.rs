@@ -4,6 +4,7 @@
 //! vendor's CLI wrote, never from [`Said::Text`], so an agent that writes about limits cannot bring one about.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,8 @@ use crate::time::Time;
 
 /// Text of an agent that is kept in a report.
 const TEXT_KEPT: usize = 2_000;
+/// Two resets that lie closer together are the same one, told less precisely.
+pub(crate) const SAME_RESET: Duration = Duration::from_secs(60);
 
 /// One thing that a CLI said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -330,11 +333,13 @@ impl Report {
         }
     }
 
-    /// Of several records about one refusal the first is the most precise, unless a later one knows the time.
+    /// Of several records about one refusal the first is the most precise, unless a later one knows the time. A reset that
+    /// lies later is another refusal: the CLI waited by itself and was limited again.
     fn take_limit(&mut self, limit: &Limit) {
-        let better = match &self.limit {
-            None => true,
-            Some(known) => known.reset_at.is_none() && limit.reset_at.is_some(),
+        let better = match (self.limit.as_ref().map(|known| known.reset_at), limit.reset_at) {
+            (None, _) | (Some(None), Some(_)) => true,
+            (Some(Some(known)), Some(new)) => new.since(known) > SAME_RESET,
+            (Some(_), None) => false,
         };
         if better {
             self.limit = Some(limit.clone());
@@ -366,6 +371,15 @@ mod tests {
     fn the_record_that_knows_the_time_wins() {
         let both = report(&[limit("prose", None), limit("event", Some(Time(9))), limit("later", Some(Time(10)))]);
         assert_eq!(both.limit.unwrap().rule, "event");
+    }
+
+    #[test]
+    fn who_waits_by_himself_and_is_limited_again_waits_for_the_later_reset() {
+        let (first, second) = (Time(0), Time(0) + Duration::from_secs(5 * 3600));
+        let again = report(&[limit("first", Some(first)), limit("second", Some(second)), limit("prose", None)]);
+        assert_eq!(again.limit.unwrap().reset_at, Some(second));
+        let behind = report(&[limit("second", Some(second)), limit("first", Some(first))]);
+        assert_eq!(behind.limit.unwrap().reset_at, Some(second), "an earlier one adds nothing");
     }
 
     #[test]
