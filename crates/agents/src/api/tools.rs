@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn long_output_keeps_both_ends() {
+    fn output_that_is_cut_keeps_both_ends() {
         let text = format!("head{}tail", "ü".repeat(MOST_OUTPUT));
         let cut = middle_out(&text);
         assert!(cut.len() < MOST_OUTPUT + 100 && cut.starts_with("headü") && cut.ends_with("ütail"));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut_at_blanks() {
+    fn words_are_cut_at_blanks() {
         let line = format!("{} sk-0123456789 {}", "x".repeat(MOST_TEXT - 6), "ü ".repeat(MOST_TEXT));
         let crumbs: Vec<String> = line.chars().map(String::from).collect();
         let said = spoken(&crumbs.iter().map(String::as_str).collect::<Vec<_>>());

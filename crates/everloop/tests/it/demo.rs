@@ -3,7 +3,7 @@
 use crate::env::Env;
 
 #[test]
-fn the_demo_shows_what_it_promises_and_ends_well() {
+fn long_the_demo_shows_what_it_promises_and_ends_well() {
     let env = Env::new();
     let out = env.run(&["demo"]).ok();
     for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "alive, running", "sleeps"]

@@ -49,7 +49,7 @@ fn trailers(env: &Env) -> Vec<String> {
 }
 
 #[test]
-fn two_hundred_kills_change_nothing() {
+fn long_two_hundred_kills_change_nothing() {
     let calm = world();
     allow(&calm, TURNS);
     let calm_args = args(&calm);

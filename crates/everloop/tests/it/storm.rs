@@ -8,7 +8,7 @@ use crate::env::Env;
 const STORM: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
+fn long_a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
     let env = Env::new().git();
     // The freeze after one cooldown instead of three, so that a minute is enough to see the whole way.
     env.write("everloop.toml", TOML);

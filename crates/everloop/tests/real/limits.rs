@@ -32,12 +32,12 @@ fn sleeps_to_the_reset(cli: Cli, limit: &str) {
 }
 
 #[test]
-fn claude_sleeps_to_the_reset_and_goes_on() {
+fn long_claude_sleeps_to_the_reset_and_goes_on() {
     offline(|| sleeps_to_the_reset(Cli::ClaudeSubscription, "claude-limit"));
 }
 
 #[test]
-fn codex_sleeps_to_the_reset_and_goes_on() {
+fn long_codex_sleeps_to_the_reset_and_goes_on() {
     offline(|| sleeps_to_the_reset(Cli::Codex, "codex-limit"));
 }
 
@@ -89,12 +89,12 @@ fn is_freed_from_a_hang(cli: Cli) {
 }
 
 #[test]
-fn claude_that_hangs_is_found_and_tried_again() {
+fn long_claude_that_hangs_is_found_and_tried_again() {
     offline(|| is_freed_from_a_hang(Cli::Claude));
 }
 
 #[test]
-fn codex_that_hangs_is_found_and_tried_again() {
+fn long_codex_that_hangs_is_found_and_tried_again() {
     offline(|| is_freed_from_a_hang(Cli::Codex));
 }
 
@@ -108,11 +108,11 @@ fn survives_cuts(cli: Cli) {
 }
 
 #[test]
-fn claude_survives_cuts() {
+fn long_claude_survives_cuts() {
     offline(|| survives_cuts(Cli::Claude));
 }
 
 #[test]
-fn codex_survives_cuts() {
+fn long_codex_survives_cuts() {
     offline(|| survives_cuts(Cli::Codex));
 }

@@ -21,7 +21,7 @@ fn plan(ledger: &Sqlite, query: &Query) -> String {
 }
 
 #[test]
-fn long_tables_are_read_along_an_index_and_never_sorted() {
+fn great_tables_are_read_along_an_index_and_never_sorted() {
     let ledger = Sqlite::in_memory().unwrap();
     let expected = [
         (&READY, "SEARCH tasks USING INDEX tasks_waiting (owner=?"),
