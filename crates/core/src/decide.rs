@@ -10,7 +10,7 @@ use crate::action::{Action, Input};
 use crate::event::Event;
 use crate::guard::{Guards, Scope, Versioned};
 use crate::ids::{Fence, NodeId, TaskId};
-use crate::op::Op;
+use crate::op::{NewTask, Op, TaskRow};
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
 
@@ -33,10 +33,30 @@ pub struct Context<'a> {
     pub lease: Duration,
     /// The supervisor goes down: start nothing.
     pub draining: bool,
-    /// The stored fence of the loop's current task; `None` when it cannot be taken again (a person ended or blocked it).
-    pub current_fence: Option<Fence>,
+    /// The loop's current task; `None` when it cannot be taken again (a person ended or blocked it).
+    pub current_task: Option<Ready>,
     /// The most urgent queued task that somebody else made for this loop.
-    pub board_task: Option<(TaskId, Fence)>,
+    pub board_task: Option<Ready>,
+}
+
+/// A task that can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Which.
+    pub id: TaskId,
+    /// Its stored fence.
+    pub fence: Fence,
+    /// Its kind.
+    pub kind: String,
+    /// Higher is sooner; above 0 is urgent.
+    pub priority: i32,
+}
+
+impl From<&TaskRow> for Ready {
+    fn from(row: &TaskRow) -> Self {
+        let NewTask { id, kind, priority, .. } = &row.task;
+        Self { id: id.clone(), fence: row.fence, kind: kind.clone(), priority: *priority }
+    }
 }
 
 /// What is to happen. Nothing of it has happened until [`Decision::batch`] is committed.

@@ -11,7 +11,7 @@ use crate::stream::{Limit, LimitClass, Report};
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 2;
+pub const EVENT_VERSION: u32 = 3;
 
 /// Something that happened to a loop or to the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,9 @@ pub enum Event {
         /// The conversation that it goes on with.
         #[serde(default)]
         resume: Option<String>,
+        /// Why this agent, where the loop has several.
+        #[serde(default)]
+        chosen: Option<Reason>,
     },
     /// Another agent or account of the operator's list takes over.
     AgentSwitched {
@@ -296,6 +299,8 @@ pub enum StopCause {
     Stuck,
     /// The same again and again.
     Spinning,
+    /// It used tokens for long and changed nothing in its workspace.
+    NoDiff,
     /// It said its last word and did not end.
     Lingers,
     /// A person said so.
@@ -311,6 +316,7 @@ impl StopCause {
             StopCause::Wall => "its time was up",
             StopCause::Stuck => "no sign of life",
             StopCause::Spinning => "it did the same again and again",
+            StopCause::NoDiff => "it went on for long and changed nothing",
             StopCause::Lingers => "it had finished and did not end",
             StopCause::Person => "by a person",
             StopCause::Shutdown => "the supervisor went down",

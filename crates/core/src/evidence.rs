@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::crowd::Company;
 use crate::phase::{Doing, Gaps, Pulse};
 use crate::spec::GuardSpec;
 
@@ -24,6 +25,8 @@ pub struct Sample {
     pub timer_late: Duration,
     /// What its stream shows, for an agent that has one.
     pub pulse: Option<Pulse>,
+    /// Whether other turns look stuck at the same time.
+    pub company: Company,
 }
 
 /// What a sample says.
@@ -37,6 +40,8 @@ pub enum Health {
     Stuck,
     /// The same again and again.
     Spinning,
+    /// Tokens without a change.
+    NoDiff,
     /// It said its last word and does not end.
     Lingers,
     /// Past its wall budget.
@@ -55,6 +60,9 @@ pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     };
     if pulse.spinning {
         return Health::Spinning;
+    }
+    if spec.phases.no_diff.is_some_and(|most| pulse.barren > most) {
+        return Health::NoDiff;
     }
     let Some(limit) = usual.limit(pulse, &spec.phases) else { return Health::Asking };
     let dead = sample.silent >= NO_EVIDENCE.min(limit.soft);
@@ -82,7 +90,7 @@ mod tests {
             running: secs(running),
             silent: secs(silent),
             timer_late: secs(late),
-            pulse: None,
+            ..Sample::default()
         };
         assert_eq!(ask(&sample(9000, 8000, 8000)), Health::Healthy);
         assert_eq!(ask(&sample(700, 601, 0)), Health::Stuck);
@@ -103,5 +111,36 @@ mod tests {
         assert_eq!(ask(&sample(Doing::Model, 901, 5)), Health::Stuck, "past the hard limit");
         assert_eq!(ask(&sample(Doing::AfterResult, 11, 11)), Health::Lingers);
         assert_eq!(ask(&sample(Doing::Asking, 1, 1)), Health::Asking);
+    }
+
+    #[test]
+    fn our_own_lateness_stretches_every_limit() {
+        let late = |doing, quiet, late| Sample {
+            running: secs(quiet),
+            silent: secs(quiet),
+            timer_late: secs(late),
+            pulse: Some(Pulse { doing, quiet: secs(quiet), ..Pulse::default() }),
+            ..Sample::default()
+        };
+        for (doing, hard) in [(Doing::Starting, 120), (Doing::Model, 900), (Doing::Tool, 3600), (Doing::Subagent, 3600)]
+        {
+            assert_eq!(ask(&late(doing, hard + 1, 0)), Health::Stuck, "{doing:?}");
+            assert_eq!(ask(&late(doing, hard + 1, hard)), Health::Healthy, "{doing:?}");
+        }
+        assert_eq!(ask(&late(Doing::AfterResult, 25, 60)), Health::Healthy);
+        assert_eq!(ask(&late(Doing::Model, 7300, 7300)), Health::Healthy, "nor is its time up");
+    }
+
+    #[test]
+    fn tokens_without_a_change_are_not_for_ever() {
+        let sample = |barren| Sample {
+            pulse: Some(Pulse { doing: Doing::Model, barren: secs(barren), ..Pulse::default() }),
+            ..Sample::default()
+        };
+        assert_eq!(ask(&sample(1800)), Health::Healthy);
+        assert_eq!(ask(&sample(1801)), Health::NoDiff);
+        let mut spec = GuardSpec::default();
+        spec.phases.no_diff = None;
+        assert_eq!(health(&sample(9000), &spec, &Gaps::default()), Health::Healthy, "the operator lifted it");
     }
 }

@@ -1,7 +1,7 @@
 //! Who may start a turn now; if not, when and why. One place for every permit, pure.
 //!
-//! [`permit`](permit::permit) asks the rules in this order: freeze; the vendor's limit, cooldown, gap, backoff and caps (of these the one that
-//! holds longest is named); budgets; bucket; slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in
+//! [`permit`](permit::permit) asks the rules in this order: freeze; the vendor's limit, pace, cooldown, gap, backoff and caps (of these the one
+//! that holds longest is named); budgets; bucket; slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in
 //! the ledger and changed by events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and
 //! freezes.
 
@@ -11,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{LoopId, NodeId, TurnId};
+use crate::pacing::Window;
 use crate::phase::Gaps;
 use crate::reason::Reason;
 use crate::stream::Limit;
@@ -218,6 +219,9 @@ pub struct GuardState {
     /// How long this account's agents usually say nothing.
     #[serde(default)]
     pub gaps: Gaps,
+    /// What this account's turns last said of its allowances.
+    #[serde(default)]
+    pub windows: Vec<Window>,
 }
 
 /// A guard's state and the version under which it was read.

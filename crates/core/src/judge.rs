@@ -67,7 +67,7 @@ fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {
     let outcome = match exit.stopped {
         Some(StopCause::Wall) => Outcome::TaskFailed { why: exit.describe() },
         Some(StopCause::Person | StopCause::Shutdown) => Outcome::Interrupted,
-        Some(StopCause::Stuck | StopCause::Spinning | StopCause::Lingers) | None => {
+        Some(StopCause::Stuck | StopCause::Spinning | StopCause::NoDiff | StopCause::Lingers) | None => {
             Outcome::AgentFailed { why: exit.describe(), kept: usable }
         }
     };

@@ -10,6 +10,7 @@
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
+//! - [`crowd`]: several that look stuck at once, which is our own fault
 //! - [`phase`]: what an agent with a stream is busy with, and whether it is stuck or spinning
 //! - [`stream`]: what an agent's CLI says while it works, in one model
 //! - [`pacing`]: how fast an allowance is used, and where that leads
@@ -20,6 +21,7 @@
 
 pub mod action;
 pub mod board;
+pub mod crowd;
 pub mod decide;
 pub mod event;
 pub mod evidence;

@@ -1,14 +1,20 @@
-//! How fast an allowance of an account is used, and where that leads by its reset. Pure figures; nothing is held back here.
+//! How fast an allowance of an account is used, where that leads by its reset, and how long a start has to wait so that it
+//! lasts until then. Pure figures; the guard decides by them only where the operator wants that.
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::stream::Quota;
+use crate::stream::{Quota, SAME_RESET};
 use crate::time::Time;
 
 /// Before this much of a window has passed, a pace says more about chance than about the work.
 const LEAST_PERMILLE: u64 = 20;
+/// How far ahead of the line a start may be, in thousandths of the allowance: enough for a first turn in a fresh window,
+/// and in the last twentieth of a window everything that is left may be used.
+pub const AHEAD_PERMILLE: u32 = 50;
+/// The same for a task that somebody marked as urgent.
+pub const AHEAD_URGENT_PERMILLE: u32 = 200;
 
 /// What an allowance looks like now, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +25,58 @@ pub struct Pace {
     pub at_reset_permille: u32,
     /// When it is used up if it goes on like this, if that is before the reset.
     pub empty_at: Option<Time>,
+}
+
+/// The latest word on an allowance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// What was said.
+    pub quota: Quota,
+    /// When it was said.
+    pub seen: Time,
+}
+
+impl Window {
+    /// It has started anew since.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.quota.reset_at.is_some_and(|at| at <= now)
+    }
+
+    /// How fast it is used.
+    pub fn pace(&self, now: Time) -> Option<Pace> {
+        pace(&self.quota, self.seen, now)
+    }
+
+    /// Takes a newer word. Within one window use only grows: of two turns that ran side by side, the one that ends last
+    /// may have heard of it first.
+    pub fn renew(&mut self, quota: &Quota, seen: Time) {
+        let same = match (self.quota.reset_at, quota.reset_at) {
+            (Some(known), Some(new)) => known.0.abs_diff(new.0) <= SAME_RESET.as_millis() as u64,
+            _ => false,
+        };
+        if !same || quota.used_permille >= self.quota.used_permille {
+            *self = Self { quota: quota.clone(), seen };
+        }
+    }
+
+    /// Until when a start has to wait so that the allowance lasts to the reset: until the line from nothing at the beginning
+    /// to all of it at the reset has come up to what is used, less `ahead_permille`. Never beyond the reset. `None`: it
+    /// may start now, or nothing can be said, because the window's end or length is not known or it is not now.
+    pub fn hold(&self, ahead_permille: u32, now: Time) -> Option<Time> {
+        let (reset, length) = (self.quota.reset_at?, length(&self.quota)?);
+        let begin = reset - length;
+        if reset <= now || begin > now {
+            return None;
+        }
+        let until = if self.quota.used_permille >= 1000 {
+            reset
+        } else {
+            let due = u128::from(self.quota.used_permille.saturating_sub(ahead_permille));
+            let ms = (due * length.as_millis()).div_ceil(1000);
+            begin + Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
+        };
+        Some(until.min(reset)).filter(|until| *until > now)
+    }
 }
 
 /// How long a window is; the vendor says so, or its name does.
@@ -70,6 +128,7 @@ fn small(n: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jitter::mix;
 
     const HOUR: i64 = 3_600_000;
 
@@ -116,6 +175,80 @@ mod tests {
             Quota { window: "five_hour".into(), used_permille: 500, reset_at: Some(Time(5 * HOUR)), length_ms: None };
         assert!(pace(&quota, Time(4 * HOUR), Time(4 * HOUR + 1)).is_some());
         assert_eq!(pace(&quota, Time(4 * HOUR), Time(5 * HOUR)), None);
+    }
+
+    fn window(used_permille: u32, reset_at: Option<Time>, length_ms: Option<u64>) -> Window {
+        Window { quota: Quota { window: "w".into(), used_permille, reset_at, length_ms }, seen: Time(0) }
+    }
+
+    #[test]
+    fn a_start_waits_until_the_line_has_come_up_to_what_is_used() {
+        let five = |used| window(used, Some(Time(5 * HOUR)), Some(5 * HOUR as u64));
+        let hold = |used, now| five(used).hold(AHEAD_PERMILLE, Time(now));
+        assert_eq!(hold(0, 0), None);
+        assert_eq!(hold(50, 0), None, "a first turn in a fresh window");
+        assert_eq!(hold(450, HOUR), Some(Time(2 * HOUR)));
+        assert_eq!(hold(450, 2 * HOUR), None);
+        assert_eq!(hold(999, 5 * HOUR * 19 / 20), None, "what is left near the end may be used");
+        assert_eq!(hold(1000, 4 * HOUR), Some(Time(5 * HOUR)), "nothing is left");
+        assert_eq!(hold(2000, 4 * HOUR), Some(Time(5 * HOUR)));
+        assert_eq!(hold(1000, 5 * HOUR), None, "it starts anew");
+        assert_eq!(five(450).hold(AHEAD_URGENT_PERMILLE, Time(5 * HOUR / 4)), None, "who is urgent goes ahead");
+    }
+
+    #[test]
+    fn without_an_end_or_a_length_nothing_is_held() {
+        let at = Some(Time(5 * HOUR));
+        for quota in [window(900, None, Some(1)), window(900, at, None), window(900, at, Some(0))] {
+            assert_eq!(quota.hold(AHEAD_PERMILLE, Time(HOUR)), None, "{quota:?}");
+        }
+        let ahead = window(900, Some(Time(9 * HOUR)), Some(5 * HOUR as u64));
+        assert_eq!(ahead.hold(AHEAD_PERMILLE, Time(HOUR)), None, "it begins in the future");
+        let odd = window(u32::MAX, Some(Time(i64::MAX)), Some(u64::MAX));
+        assert_eq!(odd.hold(0, Time(0)), Some(Time(i64::MAX)), "and no figures overflow");
+    }
+
+    #[test]
+    fn a_busy_account_is_near_empty_at_its_reset_and_never_far_ahead_of_the_line() {
+        for seed in 0..500 {
+            let length = 60_000 + mix(seed, 1) % (7 * 86_400_000);
+            let most = 1 + mix(seed, 2) % 20;
+            // Fast enough that without a pace it would be empty long before.
+            let slowest = (length * most / 1000 * 4 / 5).max(1);
+            let reset = Time(length as i64);
+            let (mut now, mut used, mut turns) = (Time(0), 0_u32, 0_u64);
+            while now < reset {
+                turns += 1;
+                assert!(turns < 10_000, "seed {seed}: it spins");
+                if let Some(until) = window(used, Some(reset), Some(length)).hold(AHEAD_PERMILLE, now) {
+                    assert!(until > now && until <= reset, "seed {seed}: {until:?}");
+                    now = until;
+                    continue;
+                }
+                let line = now.0 as u64 * 1000 / length;
+                assert!(used < 1000 && u64::from(used) <= line + 50, "seed {seed}: {used} at {line}");
+                used += most as u32;
+                now = now + Duration::from_millis(mix(seed, turns) % slowest);
+            }
+            assert!(used >= 900, "seed {seed}: only {used} were used, {most} at a time");
+        }
+    }
+
+    #[test]
+    fn within_a_window_use_only_grows() {
+        let quota = |used_permille, reset| Quota {
+            window: "five_hour".into(),
+            used_permille,
+            reset_at: Some(Time(reset)),
+            length_ms: None,
+        };
+        let mut window = Window { quota: quota(600, 5 * HOUR), seen: Time(1) };
+        window.renew(&quota(300, 5 * HOUR + 900), Time(2));
+        assert_eq!((window.quota.used_permille, window.seen), (600, Time(1)), "it ran beside and heard of less");
+        window.renew(&quota(700, 5 * HOUR), Time(3));
+        assert_eq!(window.quota.used_permille, 700);
+        window.renew(&quota(10, 10 * HOUR), Time(4));
+        assert_eq!((window.quota.used_permille, window.seen), (10, Time(4)), "a new window");
     }
 
     #[test]

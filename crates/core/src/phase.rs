@@ -71,6 +71,11 @@ pub struct Pulse {
     pub allowed_ms: Option<u64>,
     /// It does the same again and again.
     pub spinning: bool,
+    /// How often the model has said or done something.
+    pub said: u64,
+    /// For how long it went on like that without changing its workspace; see [`Barren`].
+    #[serde(with = "crate::time::millis")]
+    pub barren: Duration,
 }
 
 /// Follows a stream.
@@ -82,6 +87,7 @@ pub struct Phases {
     retry_ms: Option<u64>,
     last_call: (u64, u32),
     last_error: (u64, u32),
+    said: u64,
     gaps: Gaps,
 }
 
@@ -101,6 +107,7 @@ impl Phases {
             retry_ms: None,
             last_call: (0, 0),
             last_error: (0, 0),
+            said: 0,
             gaps: Gaps::default(),
         }
     }
@@ -110,6 +117,9 @@ impl Phases {
         self.gaps.add(self.doing, at.since(self.since));
         self.since = at;
         self.retry_ms = None;
+        // Whoever speaks or calls a tool uses tokens, also where the CLI counts them only in the end.
+        let speaks = matches!(said, Said::Text { .. } | Said::ToolStarted { .. } | Said::Used(_) | Said::UsedInAll(_));
+        self.said += u64::from(speaks);
         match said {
             Said::ToolStarted { id, fingerprint, timeout_ms, subagent, .. } => {
                 self.last_call = counted(self.last_call, *fingerprint);
@@ -149,7 +159,8 @@ impl Phases {
             _ => None,
         };
         let spinning = self.last_call.1 >= SAME_CALL || self.last_error.1 >= SAME_ERROR;
-        Pulse { doing: self.doing, quiet: now.since(self.since), allowed_ms, spinning }
+        let (quiet, said) = (now.since(self.since), self.said);
+        Pulse { doing: self.doing, quiet, allowed_ms, spinning, said, barren: Duration::ZERO }
     }
 
     /// How long the gaps were, for the next turns.
@@ -160,6 +171,45 @@ impl Phases {
 
 fn counted((known, times): (u64, u32), new: u64) -> (u64, u32) {
     if known == new { (new, times.saturating_add(1)) } else { (new, 1) }
+}
+
+/// Tokens without a change: for how long an agent has been talking while its workspace stayed as it is. The time between
+/// two looks counts when something was said in it; a long tool that runs by itself does not.
+#[derive(Clone, Debug)]
+pub struct Barren {
+    sign: Option<u64>,
+    said: u64,
+    looked: Time,
+    every: Duration,
+    total: Duration,
+}
+
+impl Barren {
+    /// A turn that begins now and is looked at about this often.
+    pub fn new(every: Duration, now: Time) -> Self {
+        Self { sign: None, said: 0, looked: now, every, total: Duration::ZERO }
+    }
+
+    /// Takes note of the workspace, as a number that is another one after every change; `None`: it cannot be known. Tells for
+    /// how long there has been nothing but talk.
+    pub fn look(&mut self, sign: Option<u64>, said: u64, now: Time) -> Duration {
+        let same = sign.is_some() && sign == self.sign;
+        let spoke = said > self.said;
+        // A look that comes much later was ours to make: the machine slept.
+        let since = now.since(self.looked).min(self.every * 2);
+        self.total = match (same, spoke) {
+            (false, _) => Duration::ZERO,
+            (true, true) => self.total + since,
+            (true, false) => self.total,
+        };
+        (self.sign, self.said, self.looked) = (sign, said, now);
+        self.total
+    }
+
+    /// For how long there was nothing but talk when it was last looked at.
+    pub fn total(&self) -> Duration {
+        self.total
+    }
 }
 
 /// How long nothing is usually said, by what the agent is busy with.
@@ -287,6 +337,7 @@ mod tests {
             phases.take(&said, at(10 + n as u64));
             assert_eq!(phases.pulse(at(10 + n as u64)).doing, doing, "{said:?}");
         }
+        assert_eq!(phases.pulse(at(30)).said, 3, "two calls and a text");
     }
 
     #[test]
@@ -305,6 +356,21 @@ mod tests {
             phases.take(&done(&format!("e{n}"), Some(3)), at(8 + n));
         }
         assert!(phases.pulse(at(12)).spinning);
+    }
+
+    #[test]
+    fn talk_without_a_change_is_counted_and_a_change_forgives() {
+        let mut barren = Barren::new(Duration::from_secs(300), at(0));
+        let mut look = |sign, said, secs: u64| barren.look(sign, said, at(secs)).as_secs();
+        assert_eq!(look(Some(1), 1, 5), 0, "nothing is known before the first look");
+        assert_eq!(look(Some(1), 2, 305), 300);
+        assert_eq!(look(Some(1), 2, 605), 300, "a tool runs, nobody talks");
+        assert_eq!(look(Some(1), 9, 905), 600);
+        assert_eq!(look(Some(1), 10, 9905), 1200, "the machine slept for most of it");
+        assert_eq!(look(Some(2), 11, 10_205), 0, "a file was changed");
+        assert_eq!(look(Some(2), 12, 10_505), 300);
+        assert_eq!(look(None, 13, 10_805), 0, "what cannot be seen is not held against it");
+        assert_eq!(look(None, 14, 11_105), 0);
     }
 
     #[test]

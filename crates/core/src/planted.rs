@@ -30,6 +30,7 @@ pub enum Bug {
     BelievesTamperedChecks,
     ForgetsLateMessages,
     ProbesBeforeReset,
+    PaceIgnored,
 }
 
 /// All of them.
@@ -58,6 +59,7 @@ pub const ALL: &[Bug] = &[
     Bug::BelievesTamperedChecks,
     Bug::ForgetsLateMessages,
     Bug::ProbesBeforeReset,
+    Bug::PaceIgnored,
 ];
 
 #[cfg(feature = "planted")]

@@ -89,6 +89,42 @@ pub struct AgentSpec {
     pub turn_microusd: u64,
     /// What one turn is taken to use in tokens, until the agent itself reports it.
     pub turn_tokens: u64,
+    /// Which tasks it is for.
+    #[serde(default)]
+    pub tasks: Tasks,
+}
+
+/// Which tasks an agent is for; without a word: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tasks {
+    /// Only of these kinds; empty: of every kind. A loop's own tasks are of the kind `batch`.
+    pub kinds: Vec<String>,
+    /// Only from this priority up.
+    pub min_priority: Option<i32>,
+    /// Only up to this priority.
+    pub max_priority: Option<i32>,
+}
+
+impl Tasks {
+    /// All of them.
+    pub fn all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a task is one of them.
+    pub fn include(&self, kind: &str, priority: i32) -> bool {
+        let of_kind = self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind);
+        of_kind && self.min_priority.is_none_or(|n| priority >= n) && self.max_priority.is_none_or(|n| priority <= n)
+    }
+
+    /// A priority for which nobody of these takes a task of a kind that none of them names; `None`: there is always somebody.
+    pub fn gap(all: &[&Tasks]) -> Option<i32> {
+        // What changes, changes at one of these.
+        let below = all.iter().filter_map(|t| t.min_priority).map(|n| n.saturating_sub(1));
+        let above = all.iter().filter_map(|t| t.max_priority).map(|n| n.saturating_add(1));
+        let mut edges = [0].into_iter().chain(below).chain(above);
+        edges.find(|priority| !all.iter().any(|t| t.include("", *priority)))
+    }
 }
 
 /// How an agent is driven.
@@ -234,6 +270,9 @@ pub struct GuardSpec {
     pub budget: Budget,
     /// Steady rate of an account, over all its loops.
     pub bucket: Option<BucketSpec>,
+    /// Spread the allowance of the account's windows, so that it lasts until their reset.
+    #[serde(default)]
+    pub pace: bool,
     /// Turns that may run at once on this machine.
     pub slots: u32,
     /// The short reflex.
@@ -272,6 +311,15 @@ pub struct PhaseLimits {
     pub subagent: PhaseLimit,
     /// It said its last word and has not ended.
     pub after_result: PhaseLimit,
+    /// It uses tokens and changes nothing in its workspace.
+    #[serde(default = "no_diff", with = "opt_millis")]
+    pub no_diff: Option<Duration>,
+}
+
+/// Half an hour is long for reading alone, and what was understood by then stands in the conversation.
+#[expect(clippy::unnecessary_wraps, reason = "a field's default is the field's type")]
+fn no_diff() -> Option<Duration> {
+    Some(Duration::from_secs(30 * 60))
 }
 
 /// Past `soft` without any other sign of life, or past `hard` in any case, an agent is stuck.
@@ -298,6 +346,7 @@ impl Default for PhaseLimits {
             subagent: limit(1200, 3600),
             // Enough to write a session; a CLI that hangs after its result is a known illness.
             after_result: limit(10, 20),
+            no_diff: no_diff(),
         }
     }
 }
@@ -385,6 +434,8 @@ impl Default for GuardSpec {
             caps: Caps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
             budget: Budget::default(),
             bucket: None,
+            // A loop is never slowed down without having been asked to be.
+            pace: false,
             // Two agents saturate a laptop; four leave room for turns that wait on a model.
             slots: 4,
             frosty: FrostySpec { deaths: 3, window: secs(20), cooldown: secs(60), cap: secs(900), young: secs(20) },
@@ -415,5 +466,33 @@ impl GuardSpec {
         self.gap = Duration::ZERO;
         self.caps = Caps::default();
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tasks(kinds: &[&str], min_priority: Option<i32>, max_priority: Option<i32>) -> Tasks {
+        Tasks { kinds: kinds.iter().map(|k| (*k).to_owned()).collect(), min_priority, max_priority }
+    }
+
+    #[test]
+    fn tasks_are_told_apart_by_kind_and_priority() {
+        let small = tasks(&["docs", "lint"], None, Some(0));
+        assert!(small.include("docs", 0) && small.include("lint", -3));
+        assert!(!small.include("docs", 1) && !small.include("batch", 0) && !small.all());
+        assert!(Tasks::default().all() && Tasks::default().include("anything", i32::MIN));
+    }
+
+    #[test]
+    fn a_task_that_nobody_takes_is_found() {
+        let gap = |all: &[Tasks]| Tasks::gap(&all.iter().collect::<Vec<_>>());
+        assert_eq!(gap(&[tasks(&["docs"], None, None), Tasks::default()]), None);
+        assert_eq!(gap(&[tasks(&[], Some(1), None), tasks(&[], None, Some(0))]), None);
+        assert_eq!(gap(&[tasks(&["docs"], None, None)]), Some(0));
+        assert_eq!(gap(&[tasks(&[], Some(1), None)]), Some(0));
+        assert_eq!(gap(&[tasks(&[], Some(3), None), tasks(&[], None, Some(1))]), Some(2));
+        assert_eq!(gap(&[tasks(&[], None, Some(9))]), Some(10));
     }
 }

@@ -226,6 +226,9 @@ pub struct Turn {
     /// The conversation that it goes on with.
     #[serde(default)]
     pub resume: Option<String>,
+    /// Why this agent, where the loop has several.
+    #[serde(default)]
+    pub chosen: Option<Reason>,
     /// What it used, once its agent said so.
     #[serde(default)]
     pub used: Option<Usage>,
@@ -292,6 +295,12 @@ pub struct Try {
     pub exit: String,
     /// The last line the agent wrote.
     pub last_line: String,
+    /// Who had it.
+    #[serde(default)]
+    pub agent: String,
+    /// Why this agent, where the loop has several.
+    #[serde(default)]
+    pub chosen: Option<Reason>,
 }
 
 /// How many turns ended how.

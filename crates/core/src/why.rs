@@ -15,20 +15,21 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
             format!("{subject} is between turns and starts the next one as soon as a supervisor runs; {passing}.")
         }
         Phase::Waiting { reason, .. } => format!("{subject} waits: {} {passing}.", waiting(reason, now, clock)),
-        Phase::Turn(turn) => format!("{subject} {} {passing} on the work so far.", at_work(turn, now)),
+        Phase::Turn(turn) => format!("{subject} {} {passing} on the work so far.", at_work(turn, now, clock)),
         Phase::Ended { ending, at } => {
             format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
         }
     }
 }
 
-fn at_work(turn: &Turn, now: Time) -> String {
+fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let age = human(now.since(turn.started_at));
     let canary = if turn.permit.canary.is_some() { " It is a trial start during a freeze." } else { "" };
     let stop = match turn.stopping {
         Some(StopCause::Person) => " A person asked to stop it.",
         Some(StopCause::Stuck) => " It is being stopped: no sign of life.",
         Some(StopCause::Spinning) => " It is being stopped: it does the same again and again.",
+        Some(StopCause::NoDiff) => " It is being stopped: it goes on and changes nothing.",
         Some(StopCause::Lingers) => " It is being stopped: it has finished and does not end.",
         Some(StopCause::Wall) => " It is being stopped: its time is up.",
         Some(StopCause::Shutdown) => " It is being stopped: the supervisor goes down.",
@@ -36,7 +37,9 @@ fn at_work(turn: &Turn, now: Time) -> String {
     };
     match turn.stage {
         Stage::Running => {
-            format!("has the agent at work on turn {} ({}) for {age}.{canary}{stop}", turn.number, turn.id)
+            let why = turn.chosen.as_ref().map(|reason| choice(reason, now, clock));
+            let who = why.map_or(String::new(), |why| format!(" The agent `{}` has it: {why}.", turn.agent));
+            format!("has the agent at work on turn {} ({}) for {age}.{who}{canary}{stop}", turn.number, turn.id)
         }
         Stage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
         Stage::Integrating => format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id),
@@ -53,6 +56,31 @@ fn ended(state: &LoopState, ending: &Ending) -> String {
     }
 }
 
+fn paced(reason: &Reason) -> String {
+    let input = |name| reason.input(name);
+    let used =
+        format!("{} of the window `{}` of the account `{}` are used", input("used"), input("window"), input("account"));
+    let leads = match input("at_reset") {
+        "" => String::new(),
+        all => format!(", with {} of its time gone (at this pace {all} by its reset)", input("elapsed")),
+    };
+    format!("{used}{leads}, and the loop is paced to make it last")
+}
+
+/// Why a turn was given to this one of the loop's agents.
+pub fn choice(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
+    match reason.rule.as_str() {
+        "agent.preferred" => "the first of the loop's agents".to_owned(),
+        "agent.fits" => fits(reason),
+        _ => format!("another one would have been first, but {}", waiting(reason, now, clock).trim_end_matches('.')),
+    }
+}
+
+fn fits(reason: &Reason) -> String {
+    let (kind, priority) = (reason.input("kind"), reason.input("priority"));
+    format!("the first of the loop's agents for tasks of kind `{kind}` with priority {priority}")
+}
+
 /// A sentence for every rule, with its inputs.
 pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let input = |name| reason.input(name);
@@ -66,6 +94,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         "guard.limit" => {
             format!("the vendor limits the account `{}` ({}): {}", input("account"), input("class"), input("said"))
         }
+        "guard.pace" => paced(reason),
         "guard.spread" => format!("those who waited for the account `{}` start one after the other", input("account")),
         "guard.cooldown" => {
             format!("{} cools down (Frosty, level {}) because starts died young", input("scope"), input("level"))
@@ -79,6 +108,10 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         "guard.backoff" => format!("{} ({} failures in a row)", input("why"), input("failures")),
         "guard.cap" => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
         "guard.bucket" => format!("the account `{}` may start once per {}", input("account"), input("every")),
+        "agent.none" => {
+            let (kind, priority) = (input("kind"), input("priority"));
+            format!("none of the loop's agents takes tasks of kind `{kind}` with priority {priority}")
+        }
         "guard.slots" => format!("{} of {} turns already run on this machine", input("running"), input("slots")),
         other => other.to_owned(),
     };
@@ -86,6 +119,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
         Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
         None if reason.rule == "paused" => "; `everloop resume` ends it".to_owned(),
+        None if reason.rule == "agent.none" => "; change `kinds` or priorities and `everloop config apply`".to_owned(),
         None => "; only a person ends it: `everloop guard release`".to_owned(),
     };
     format!("{said}{end} [{}].", reason.rule)

@@ -15,14 +15,15 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::phase::Phases;
 use everloop_core::reason::Reason;
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Source, Variable,
-    WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Source, Tasks,
+    Variable, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::stream::{Limit, LimitClass, Quota, Report, Said, Usage};
 use everloop_core::time::Time;
 
 const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
 const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
+const VERSION_3: &str = include_str!("fixtures/journal-v3.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -98,7 +99,17 @@ fn started() -> Event {
     let bucket = Some(Bucket { millistarts: 1500, at: AT });
     let permit = Permit { scopes, reserve, canary: Some(scope()), bucket };
     let (turn, task, fence, number) = (turn(), TaskId::new("k3f9-2"), Fence(3), 4);
-    Event::TurnStarted { turn, task, fence, number, permit, agent: text(""), account: text(""), resume: None }
+    Event::TurnStarted {
+        turn,
+        task,
+        fence,
+        number,
+        permit,
+        agent: text(""),
+        account: text(""),
+        resume: None,
+        chosen: None,
+    }
 }
 
 fn exited(stopped: Option<StopCause>) -> Event {
@@ -264,6 +275,20 @@ fn added() -> Vec<Event> {
     ]
 }
 
+/// What version 3 added: pacing, agents for certain tasks, tokens without a change.
+fn added_later() -> Vec<Event> {
+    let mut started = started();
+    if let Event::TurnStarted { chosen, .. } = &mut started {
+        *chosen = Some(Reason::new("agent.fits").with("kind", "docs").with("priority", 0));
+    }
+    let mut spec = spec();
+    spec.guard.pace = true;
+    spec.guard.phases.no_diff = None;
+    spec.agent.tasks = Tasks { kinds: vec![text("docs")], min_priority: Some(-1), max_priority: Some(3) };
+    let cause = StopCause::NoDiff;
+    vec![Event::SpecChanged { spec }, started, exited(Some(cause)), Event::Stopping { turn: turn(), cause }]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -313,11 +338,25 @@ fn every_event_of_version_1_is_read_as_it_was_meant() {
     }
 }
 
+fn second() -> Vec<Event> {
+    first().into_iter().chain(added()).collect()
+}
+
 #[test]
-fn every_event_of_version_2_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 2, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = first().into_iter().chain(added()).collect();
-    let lines: Vec<&str> = VERSION_2.lines().collect();
+fn every_event_of_version_2_is_read_as_it_was_meant() {
+    let (events, lines) = (second(), VERSION_2.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_3_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 3, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = second().into_iter().chain(added_later()).collect();
+    let lines: Vec<&str> = VERSION_3.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use everloop_agents::job::Shim;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
+use everloop_core::crowd::Crowd;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
@@ -26,6 +27,7 @@ pub mod account;
 mod bell;
 mod clock;
 mod commit;
+mod diff;
 mod errand;
 mod inbox;
 mod judge;
@@ -138,6 +140,8 @@ pub struct Supervisor {
     node: NodeId,
     clock: clock::Clock,
     slots: BTreeMap<LoopId, Slot>,
+    /// Turns that look stuck, over all loops.
+    crowd: Crowd,
     decisions: u64,
     draining: bool,
     interrupts: u32,
@@ -167,6 +171,7 @@ impl Supervisor {
             node: node_id(),
             clock: clock::Clock::new(),
             slots: BTreeMap::new(),
+            crowd: Crowd::default(),
             decisions: 0,
             draining,
             interrupts: 0,
@@ -183,7 +188,6 @@ impl Supervisor {
         let mut signals = Signals::listen()?;
         self.look_around(watcher).await?;
         while !self.is_done()? && !watcher.wants_to_go() {
-            let asleep = self.clock.now();
             let nap = self.nap(watcher);
             if nap >= LONG_NAP {
                 everloop_agents::memory::give_back_code();
@@ -191,7 +195,7 @@ impl Supervisor {
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 () = bell.rung() => self.woken(watcher).await?,
-                () = sleep(nap) => self.tick(asleep + nap, watcher).await?,
+                () = sleep(nap) => self.tick(watcher).await?,
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
@@ -281,9 +285,8 @@ impl Supervisor {
         self.tick_waiting(|rule| rule == SLOTS, watcher).await
     }
 
-    async fn tick(&mut self, due: Time, watcher: &mut impl Watcher) -> Result<(), Failure> {
+    async fn tick(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let now = self.clock.now();
-        let late = now.since(due);
         let due: Vec<LoopId> = self
             .slots
             .iter()
@@ -293,7 +296,7 @@ impl Supervisor {
         for id in due {
             self.handle(&id, &Input::Tick, watcher).await?;
         }
-        self.look_at_turns(late, watcher).await?;
+        self.look_at_turns(watcher).await?;
         // The bell is a hint; a client that died between its commit and the bell must not wait for the next one.
         if now.since(self.looked_around) >= NAP {
             self.look_around(watcher).await?;

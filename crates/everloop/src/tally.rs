@@ -1,12 +1,12 @@
 //! Sums over turns: who used how much, and what the accounts' windows looked like last. A fold over journal records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everloop_core::event::{Event, Exit, Settled};
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::journal::Record;
-use everloop_core::pacing::{self, Pace};
-use everloop_core::stream::{Quota, Usage};
+use everloop_core::pacing::Window;
+use everloop_core::stream::Usage;
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -84,26 +84,6 @@ pub struct Loop {
     pub account: String,
 }
 
-/// The latest word on an allowance.
-#[derive(Clone, Debug)]
-pub struct Window {
-    pub quota: Quota,
-    /// When it was said.
-    pub seen: Time,
-}
-
-impl Window {
-    /// It has started anew since.
-    pub fn is_over(&self, now: Time) -> bool {
-        self.quota.reset_at.is_some_and(|at| at <= now)
-    }
-
-    /// How fast it is used.
-    pub fn pace(&self, now: Time) -> Option<Pace> {
-        pacing::pace(&self.quota, self.seen, now)
-    }
-}
-
 /// A turn that has not ended yet, as far as was read.
 #[derive(Clone, Debug, Default)]
 struct Open {
@@ -123,6 +103,8 @@ pub struct Tally {
     pub total: Sum,
     /// By account and name of the window.
     pub windows: BTreeMap<(String, String), Window>,
+    /// Accounts under which paced loops work.
+    pub paced: BTreeSet<String>,
     zone: TimeZone,
     loops: HashMap<LoopId, Loop>,
     open: HashMap<TurnId, Open>,
@@ -140,6 +122,7 @@ impl Tally {
             rows: BTreeMap::new(),
             total: Sum::default(),
             windows: BTreeMap::new(),
+            paced: BTreeSet::new(),
             loops: HashMap::new(),
             open: HashMap::new(),
             sessions: HashMap::new(),
@@ -193,7 +176,8 @@ impl Tally {
         let account = named(&open.account, loop_of(&self.loops, record).map(|l| l.account.as_str()));
         for quota in &report.quotas {
             let window = Window { quota: quota.clone(), seen: record.at };
-            self.windows.insert((account.clone(), quota.window.clone()), window);
+            let key = (account.clone(), quota.window.clone());
+            self.windows.entry(key).or_insert(window).renew(quota, record.at);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Between turns: end, wait or start the next one.
 
-use super::Step;
+use super::{Ready, Step};
 use crate::action::Action;
 use crate::board::Board;
 use crate::event::{Ending, Event, Outcome};
@@ -18,6 +18,8 @@ use crate::time::Time;
 const SESSION_TURNS: u32 = 8;
 /// Percent of the context from which on a fresh conversation is better than a full one.
 const CONTEXT_FULL: u32 = 85;
+/// The kind of the tasks that a loop makes for itself.
+const OWN: &str = "batch";
 
 impl Step<'_> {
     /// The checks before the first turn are there.
@@ -48,10 +50,19 @@ impl Step<'_> {
             return self.wait(Reason::new("paused").with("by", pause.by).with("reason", pause.reason));
         }
         let state = self.state().clone();
+        let next = self.next();
         let mut held: Option<Reason> = None;
+        let mut passed_over = false;
         for agent in state.spec.agents() {
-            match self.ask(&state, agent) {
-                Answer::Go(permit) => return self.start(agent, permit, held),
+            if !agent.tasks.include(next.kind(), next.priority()) {
+                passed_over = true;
+                continue;
+            }
+            match self.ask(&state, agent, next.priority()) {
+                Answer::Go(permit) => {
+                    let why = held.unwrap_or_else(|| chosen(agent, &next, passed_over));
+                    return self.start(agent, permit, (next, why));
+                }
                 // Another agent or account may go on, if the operator listed one, and if it is not the loop that waits.
                 Answer::Wait(reason) if concerns_account(&reason) => held = Some(sooner(held, reason)),
                 Answer::Wait(reason) => return self.wait(reason),
@@ -60,13 +71,11 @@ impl Step<'_> {
                 }
             }
         }
-        if let Some(reason) = held {
-            self.wait(reason);
-        }
+        self.wait(held.unwrap_or_else(|| next.named("agent.none")));
     }
 
     /// Asks the guard for one of the loop's agents.
-    fn ask(&mut self, state: &LoopState, agent: &AgentSpec) -> Answer {
+    fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> Answer {
         let request = Request {
             owner: &state.id,
             account: &agent.account,
@@ -74,6 +83,7 @@ impl Step<'_> {
             spec: &state.spec.guard,
             reserve: reserve(state, agent),
             noops: state.noops,
+            priority,
         };
         for scope in over(&self.out.guards, &request.scopes(), self.ctx.now) {
             let key = format!("guard.freeze:{scope}");
@@ -159,15 +169,15 @@ impl Step<'_> {
         self.act(Action::Cleanup);
     }
 
-    fn start(&mut self, agent: &AgentSpec, permit: Permit, held: Option<Reason>) {
+    fn start(&mut self, agent: &AgentSpec, permit: Permit, (next, why): (Next, Reason)) {
         let new = worker(&agent.name, &agent.account);
         let old = self.state().worker.clone();
         if !old.is_empty() && old != new {
-            let reason = held.unwrap_or_else(|| Reason::new("agent.preferred"));
-            self.emit(Event::AgentSwitched { from: old, to: new.clone(), reason });
+            self.emit(Event::AgentSwitched { from: old, to: new.clone(), reason: why.clone() });
         }
+        let chosen = Some(why).filter(|_| !self.state().spec.others.is_empty());
         let going_on = self.state().task.clone();
-        let (task, fence) = self.next_task();
+        let (task, fence) = self.take(next);
         let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
         let number = self.state().started + 1;
@@ -183,6 +193,7 @@ impl Step<'_> {
             agent,
             account,
             resume,
+            chosen,
         };
         self.emit(started);
         self.act(Action::Spawn { turn, task });
@@ -200,22 +211,34 @@ impl Step<'_> {
         (own && short && roomy).then(|| session.id.clone())
     }
 
-    /// The task that goes on, one that somebody put on the board, or a new one of the loop's own.
-    fn next_task(&mut self) -> (TaskId, Fence) {
+    /// The task that goes on, one that somebody put on the board, or a new one of the loop's own. What was begun is brought
+    /// to its end first, however urgent the board is: the loop's own task would not be found there again.
+    fn next(&self) -> Next {
+        let again = self.ctx.current_task.clone().filter(|_| self.state().retry);
+        match (again, &self.ctx.board_task) {
+            (Some(task), _) => Next::Again(task),
+            (None, Some(task)) => Next::Board(task.clone()),
+            (None, None) => Next::Own,
+        }
+    }
+
+    /// The task and the fence under which it is taken.
+    fn take(&mut self, next: Next) -> (TaskId, Fence) {
+        match next {
+            Next::Again(task) if planted::is(Bug::FenceRestartsAtRetry) => (task.id, Fence(1)),
+            Next::Again(task) | Next::Board(task) => (task.id, task.fence.next()),
+            Next::Own => self.own_task(),
+        }
+    }
+
+    fn own_task(&mut self) -> (TaskId, Fence) {
         let state = self.state();
-        if let (true, Some(task), Some(stored)) = (state.retry, &state.task, self.ctx.current_fence) {
-            let fence = if planted::is(Bug::FenceRestartsAtRetry) { Fence(1) } else { stored.next() };
-            return (task.clone(), fence);
-        }
-        if let Some((task, fence)) = &self.ctx.board_task {
-            return (task.clone(), fence.next());
-        }
         let id = TaskId::of_loop(&state.id, state.task_number + 1);
         let unmet: Vec<&str> = state.board.failing().map(|r| r.name.as_str()).collect();
         let task = NewTask {
             id: id.clone(),
             owner: Some(state.id.clone()),
-            kind: "batch".to_owned(),
+            kind: OWN.to_owned(),
             title: format!("make these checks pass: {}", unmet.join(", ")),
             prompt: String::new(),
             priority: 0,
@@ -229,6 +252,41 @@ impl Step<'_> {
     }
 }
 
+/// What the next turn is about.
+enum Next {
+    /// The current task, which was given back.
+    Again(Ready),
+    /// Somebody put it on the board.
+    Board(Ready),
+    /// A new task of the loop's own.
+    Own,
+}
+
+impl Next {
+    fn kind(&self) -> &str {
+        match self {
+            Next::Again(task) | Next::Board(task) => &task.kind,
+            Next::Own => OWN,
+        }
+    }
+
+    fn priority(&self) -> i32 {
+        match self {
+            Next::Again(task) | Next::Board(task) => task.priority,
+            Next::Own => 0,
+        }
+    }
+
+    fn named(&self, rule: &str) -> Reason {
+        Reason::new(rule).with("kind", self.kind()).with("priority", self.priority())
+    }
+}
+
+/// Why an agent that nothing holds was chosen.
+fn chosen(agent: &AgentSpec, next: &Next, passed_over: bool) -> Reason {
+    if passed_over || !agent.tasks.all() { next.named("agent.fits") } else { Reason::new("agent.preferred") }
+}
+
 /// What a turn sets aside: what the operator says it costs, or the dearest one so far.
 fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
     let said = Spend { calls: 1, tokens: agent.turn_tokens, microusd: agent.turn_microusd };
@@ -238,7 +296,7 @@ fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
 
 /// Whether a wait is the account's and not the loop's.
 fn concerns_account(reason: &Reason) -> bool {
-    let by_rule = matches!(reason.rule.as_str(), "guard.limit" | "guard.spread" | "guard.bucket");
+    let by_rule = matches!(reason.rule.as_str(), "guard.limit" | "guard.pace" | "guard.spread" | "guard.bucket");
     by_rule || reason.input("scope").starts_with("account:")
 }
 

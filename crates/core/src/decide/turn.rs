@@ -2,6 +2,7 @@
 
 use super::Step;
 use crate::action::{Action, Found, Integration};
+use crate::crowd::Company;
 use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
 use crate::evidence::{Health, Sample, health};
 use crate::guard::reflex::{End, reflexes};
@@ -84,14 +85,29 @@ impl Step<'_> {
         }
         let account = Scope::Account(turn.account.clone());
         let gaps = self.out.guards.get(&account).map(|v| &v.state.gaps);
-        let cause = match health(sample, &self.state().spec.guard, gaps.unwrap_or(&Gaps::default())) {
+        let health = health(sample, &self.state().spec.guard, gaps.unwrap_or(&Gaps::default()));
+        if health != Health::Stuck {
+            self.close_ticket(&stuck_together(id), "it shows signs of life again");
+        }
+        let cause = match health {
             Health::Healthy => return,
             Health::Asking => {
                 let text = format!("the agent of turn {} waits for a person's answer", turn.number);
                 return self.ticket(format!("agent.asks:{}", turn.id), text);
             }
-            Health::Stuck => StopCause::Stuck,
+            Health::Stuck => match sample.company {
+                Company::Alone => StopCause::Stuck,
+                Company::Together { stuck, running, tells: true } => {
+                    let text = format!(
+                        "{stuck} of {running} turns look stuck at the same time; none is stopped, because that is rather \
+                         this machine or its network than all of them"
+                    );
+                    return self.ticket(stuck_together(id), text);
+                }
+                Company::Unclear | Company::Together { .. } => return,
+            },
             Health::Spinning => StopCause::Spinning,
+            Health::NoDiff => StopCause::NoDiff,
             Health::Lingers => StopCause::Lingers,
             Health::OverWall => StopCause::Wall,
         };
@@ -158,6 +174,7 @@ impl Step<'_> {
             integrated,
         };
         self.emit(ended);
+        self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         self.close_task(turn, &outcome);
         let spec = self.state().spec.guard.clone();
         let end = End {
@@ -231,6 +248,11 @@ impl Step<'_> {
             }
         }
     }
+}
+
+/// The ticket of turns that look stuck together.
+fn stuck_together(turn: &TurnId) -> String {
+    format!("turns.stuck:{turn}")
 }
 
 /// What a turn is charged, and how it counts for the guard.

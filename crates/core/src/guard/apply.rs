@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::{Backing, Cooling, GuardState, Held, Permit, Scope};
-use crate::event::{Event, Settled};
+use crate::event::{Event, Exit, Settled};
 use crate::ids::TurnId;
+use crate::pacing::Window;
 use crate::planted::{self, Bug};
+use crate::stream::Report;
 use crate::time::Time;
 
 /// Times of deaths, cooldowns and freezes older than this are forgotten.
@@ -21,10 +23,9 @@ impl GuardState {
                 self.start(scope, turn, permit, at);
             }
             Event::TurnEnded { turn, settled, .. } => self.end(turn, settled, at),
-            // Only what a healthy turn showed is worth learning.
-            Event::TurnExited { turn, exit } if self.reserved.contains_key(turn) && exit.ok() => {
+            Event::TurnExited { turn, exit } if self.reserved.contains_key(turn) => {
                 if let (Scope::Account(_), Some(report)) = (scope, &exit.report) {
-                    self.gaps.learn(&report.gaps);
+                    self.hear(report, exit, at);
                 }
             }
             // Of two limits the longer one holds: a turn that ran beside may know less.
@@ -70,6 +71,21 @@ impl GuardState {
         // A loop without a rate of its own leaves the account's bucket as it is.
         if matches!(scope, Scope::Account(_)) && permit.bucket.is_some() {
             self.bucket = permit.bucket;
+        }
+    }
+
+    fn hear(&mut self, report: &Report, exit: &Exit, at: Time) {
+        // Only what a healthy turn showed is worth learning.
+        if exit.ok() {
+            self.gaps.learn(&report.gaps);
+        }
+        for quota in &report.quotas {
+            let full = self.windows.len() >= LISTED;
+            match self.windows.iter_mut().find(|w| w.quota.window == quota.window) {
+                Some(known) => known.renew(quota, at),
+                None if !full => self.windows.push(Window { quota: quota.clone(), seen: at }),
+                None => {}
+            }
         }
     }
 

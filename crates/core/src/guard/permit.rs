@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Answer, Bucket, GuardState, Guards, Permit, Scope, Spend};
 use crate::ids::{LoopId, NodeId};
 use crate::jitter::doubled;
+use crate::pacing::{AHEAD_PERMILLE, AHEAD_URGENT_PERMILLE};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spec::{BucketSpec, GuardSpec};
@@ -40,6 +41,8 @@ pub struct Request<'a> {
     pub reserve: Spend,
     /// No-op turns in a row.
     pub noops: u32,
+    /// The task's; above 0 somebody marked it as urgent.
+    pub priority: i32,
 }
 
 impl Request<'_> {
@@ -79,6 +82,7 @@ pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
     // Of several waits the longest is the one that holds the loop; naming it saves a wake-up for nothing.
     let waits = [
         limit(of(&scopes[2]), request.account, now),
+        pace(of(&scopes[2]), request, now),
         cooldown(&scopes, canary.as_ref(), of, now),
         gap(own, request, now),
         backoff(&scopes, canary.as_ref(), of, now),
@@ -161,6 +165,29 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
     }
     let next = account.last_start.filter(|at| *at >= held.until)? + SPREAD_STEP;
     (next > now && now < held.until + SPREAD).then(|| Reason::new("guard.spread").with("account", name).until(next))
+}
+
+/// The account's allowance is spread over its windows, for loops that want that.
+fn pace(account: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {
+    if !request.spec.pace || planted::is(Bug::PaceIgnored) {
+        return None;
+    }
+    let ahead = if request.priority > 0 { AHEAD_URGENT_PERMILLE } else { AHEAD_PERMILLE };
+    let held = account.windows.iter().filter_map(|w| Some((w.hold(ahead, now)?, w)));
+    let (until, window) = held.max_by_key(|(until, _)| *until)?;
+    let percent = |permille: u32| format!("{} %", permille.saturating_add(5) / 10);
+    let reason = Reason::new("guard.pace")
+        .with("account", request.account)
+        .with("window", &window.quota.window)
+        .with("used", percent(window.quota.used_permille))
+        .until(until);
+    // As of when it was told: a reason that changes with the clock would be a new one at every look.
+    Some(match window.pace(now) {
+        Some(pace) => {
+            reason.with("elapsed", percent(pace.elapsed_permille)).with("at_reset", percent(pace.at_reset_permille))
+        }
+        None => reason,
+    })
 }
 
 fn gap(own: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {

@@ -154,7 +154,9 @@ impl LoopState {
     }
 
     fn begin(&mut self, event: &Event, at: Time) {
-        let Event::TurnStarted { turn, task, fence, number, permit, agent, account, resume } = event else { return };
+        let Event::TurnStarted { turn, task, fence, number, permit, agent, account, resume, chosen } = event else {
+            return;
+        };
         self.leave_waiting(at);
         if self.task.as_ref() != Some(task) {
             self.task_failures = 0;
@@ -182,6 +184,7 @@ impl LoopState {
             agent: agent.clone(),
             account: account.clone(),
             resume: resume.clone(),
+            chosen: chosen.clone(),
             used: None,
         }));
         self.worker = worker(agent, account);
@@ -206,7 +209,7 @@ impl LoopState {
             self.handoff.clone_from(&report.last_text);
         }
         let too_long = exit.limit().is_some_and(|l| l.class == LimitClass::Context);
-        let spinning = exit.stopped == Some(StopCause::Spinning);
+        let spinning = matches!(exit.stopped, Some(StopCause::Spinning | StopCause::NoDiff));
         if report.session_lost || too_long || spinning {
             return;
         }
@@ -320,6 +323,8 @@ impl LoopState {
             took,
             exit: turn.exit.as_ref().map_or_else(|| "no record".to_owned(), Exit::describe),
             last_line: last_line(tail),
+            agent: turn.agent.clone(),
+            chosen: turn.chosen.clone(),
         });
         let extra = self.tries.len().saturating_sub(TRIES_KEPT);
         self.tries.drain(..extra);

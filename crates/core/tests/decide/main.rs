@@ -3,7 +3,10 @@
 mod ending;
 mod guard;
 mod limits;
+mod pace;
 mod people;
 mod recovery;
 mod rig;
+mod stuck;
+mod triage;
 mod turn;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everloop_core::action::{Action, Command, Input, Integration};
 use everloop_core::board::{Board, CheckResult, Verdict};
-use everloop_core::decide::{Context, Decision, decide};
+use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCause};
 use everloop_core::guard::Guards;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
@@ -18,7 +18,7 @@ pub struct Rig {
     pub guards: Guards,
     pub now: Time,
     pub draining: bool,
-    pub board_task: Option<(TaskId, Fence)>,
+    pub board_task: Option<Ready>,
     decisions: u64,
 }
 
@@ -112,13 +112,28 @@ impl Rig {
             guards: &self.guards,
             lease: secs(90),
             draining: self.draining,
-            current_fence: self.state.task.is_some().then_some(self.state.fence),
+            current_task: self.current_task(),
             board_task: self.board_task.clone(),
         };
         let decision = decide(&self.state, input, &ctx);
         self.state = decision.state.clone();
         self.guards = decision.guards.clone();
         decision
+    }
+
+    /// The loop's task as it stands in the ledger.
+    fn current_task(&self) -> Option<Ready> {
+        let id = self.state.task.clone()?;
+        let (kind, priority) = match &self.board_task {
+            Some(task) if task.id == id => (task.kind.clone(), task.priority),
+            _ => ("batch".to_owned(), 0),
+        };
+        Some(Ready { id, fence: self.state.fence, kind, priority })
+    }
+
+    /// Somebody puts a task on the board.
+    pub fn put(&mut self, id: &str, kind: &str, priority: i32) {
+        self.board_task = Some(Ready { id: TaskId::new(id), fence: Fence(4), kind: kind.to_owned(), priority });
     }
 
     pub fn baseline(&mut self, passing: usize) -> Decision {

@@ -182,7 +182,7 @@ fn answers_about_other_turns_and_other_stages_change_nothing() {
 #[test]
 fn a_task_from_the_board_comes_before_a_new_one_of_the_loops_own() {
     let mut rig = Rig::new();
-    rig.board_task = Some((everloop_core::ids::TaskId::new("wish"), everloop_core::ids::Fence(4)));
+    rig.put("wish", "work", 0);
     let decision = rig.baseline(0);
     assert_eq!(rig.turn().as_str(), "wish.5");
     assert!(!decision.ops.iter().any(|op| matches!(op, Op::Enqueue(_))));

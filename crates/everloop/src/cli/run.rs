@@ -81,6 +81,9 @@ pub struct Args {
     /// Least time between two starts [default: 15s]; 0 for commands that cost nothing
     #[arg(long, value_name = "TIME")]
     gap: Option<String>,
+    /// Spread the allowance of the account's windows so that it lasts until their reset
+    #[arg(long)]
+    pace: bool,
     /// Stop a turn after this time [default: 2h]
     #[arg(long, value_name = "TIME")]
     turn_wall: Option<String>,
@@ -138,6 +141,7 @@ impl Args {
             max_tokens: self.max_tokens,
             max_calls: self.max_calls,
             gap: self.gap.clone(),
+            pace: self.pace,
             turn_wall: self.turn_wall.clone(),
             turn_silence: self.turn_silence.clone(),
         }

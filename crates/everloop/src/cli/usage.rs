@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
+use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Session, logs};
 use crate::error::{Code, Failure};
 use crate::supervisor::read_state;
-use crate::tally::{By, Loop, Tally, Window};
+use crate::tally::{By, Loop, Tally};
 use crate::ui::usage::usage_lines;
 
 const HELP: &str = "Examples:
@@ -67,6 +68,9 @@ fn count(ledger: &Sqlite, only: Option<&LoopId>, by: By, since: Option<Time>) ->
         let agent = &state.spec.agent;
         let known = Loop { name: state.name.clone(), agent: agent.name.clone(), account: agent.account.clone() };
         tally.know(state.id.clone(), known);
+        if state.spec.guard.pace && !state.is_over() {
+            tally.paced.extend(state.spec.agents().map(|agent| agent.account.clone()));
+        }
     }
     let mut after = match since {
         Some(since) => logs::before(ledger, since - TURN_MOST, ledger.last_seq()?)?,
@@ -95,6 +99,7 @@ fn as_json(tally: &Tally, now: Time) -> Value {
             "over": window.is_over(now),
             "at_reset_permille": pace.map(|p| p.at_reset_permille),
             "empty_at": pace.and_then(|p| p.empty_at),
+            "paced_until": window.hold(AHEAD_PERMILLE, now).filter(|_| tally.paced.contains(account)),
         })
     };
     json!({
@@ -131,6 +136,7 @@ mod tests {
             agent,
             account,
             resume: None,
+            chosen: None,
         };
         let used = Usage { input: 10, output: 5, cache_read: 100, cache_write: 1, microusd: Some(1000) };
         let report = Report { used, model: Some("m1".to_owned()), ok: Some(true), ..Report::default() };

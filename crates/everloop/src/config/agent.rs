@@ -1,6 +1,6 @@
 //! Who works on a loop: from the words in `agent`, `agents` or `agent_cmd` to agents, each under its account.
 
-use everloop_core::spec::{AgentKind, AgentSpec};
+use everloop_core::spec::{AgentKind, AgentSpec, Tasks};
 
 use super::account::{self, Account};
 use super::diagnostic::{ConfigError, Diagnostic};
@@ -118,11 +118,23 @@ pub(super) fn choose(choice: &Choice<'_>) -> Result<Vec<Chosen>, Vec<Diagnostic>
             Err(mut found) => wrong.append(&mut found),
         }
     }
+    if wrong.is_empty() {
+        wrong.extend(uncovered(&chosen, origin));
+    }
     if !wrong.is_empty() {
         return Err(wrong);
     }
     override_by_loop(&mut chosen, &keys);
     Ok(chosen)
+}
+
+/// A loop must have somebody for every task, or it would stand still before the first that nobody takes.
+fn uncovered(chosen: &[Chosen], origin: &Origin) -> Option<Diagnostic> {
+    let tasks: Vec<&Tasks> = chosen.iter().map(|agent| &agent.spec.tasks).collect();
+    let priority = Tasks::gap(&tasks)?;
+    let message = format!("none of these agents takes a task of any kind with priority {priority}");
+    let hint = "add one that has neither `kinds` nor priorities, as the last of `agents`";
+    Some(origin.blame(message).hint(hint))
 }
 
 fn nobody(choice: &Choice<'_>) -> Diagnostic {
@@ -230,6 +242,11 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
         session_turns: keys.session_turns.map_or(0, |count| count.0),
         turn_microusd: keys.usd_per_turn.map_or(0, |price| price.0),
         turn_tokens: keys.tokens_per_turn.map_or(0, |amount| amount.0),
+        tasks: Tasks {
+            kinds: keys.kinds.map(|list| list.0).unwrap_or_default(),
+            min_priority: keys.min_priority.map(|n| n.0),
+            max_priority: keys.max_priority.map(|n| n.0),
+        },
     }
 }
 

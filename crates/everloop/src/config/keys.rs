@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::value::{
     Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Name, Names, Permission, Plain,
-    Price, Span, Text, TimeLimit, Wire, choose,
+    Price, Priority, Span, Text, TimeLimit, Wire, choose,
 };
 
 /// A file that says which loops there are and how they work.
@@ -139,6 +139,13 @@ pub struct AgentKeys {
     pub usd_per_turn: Option<Price>,
     /// What one turn is taken to use, in tokens, until the agent reports it itself.
     pub tokens_per_turn: Option<Amount>,
+    /// Only tasks of these kinds are for it (`everloop task add --kind`); a loop's own are of the kind `batch`. Of a loop's
+    /// `agents` the first that a task is for takes it, so name those for few tasks first.
+    pub kinds: Option<List>,
+    /// Only tasks from this priority up are for it; a loop's own have 0.
+    pub min_priority: Option<Priority>,
+    /// Only tasks up to this priority are for it.
+    pub max_priority: Option<Priority>,
     /// Its turns cost nothing: no minimum gap and no caps, unless you set them.
     pub cheap: Option<Flag>,
 }
@@ -168,6 +175,9 @@ pub struct GuardKeys {
     pub per_hour: Option<Limit>,
     /// Most starts in any day.
     pub per_day: Option<Limit>,
+    /// Spread the allowance of the account's windows, so that it lasts until their reset: a start waits while more of it is
+    /// used than time has gone, 5 % ahead (20 % for a task with a priority above 0).
+    pub pace: Option<Flag>,
     /// Turns that may run at once on this machine.
     pub slots: Option<Count>,
     /// A turn that takes longer is stopped.
@@ -184,6 +194,8 @@ pub struct GuardKeys {
     pub tool_soft: Option<Span>,
     /// …or in any case for this long.
     pub tool_hard: Option<Span>,
+    /// It is stopped when it uses tokens for this long and no file of its workspace changes.
+    pub no_diff: Option<TimeLimit>,
     /// First wait after an agent failed; it doubles.
     pub backoff_first: Option<Span>,
     /// The longest such wait.

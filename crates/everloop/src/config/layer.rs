@@ -135,6 +135,8 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
     ] {
         set(key, Value::from(i64::from(count)));
     }
+    set("pace", Value::from(guard.pace));
+    set("no_diff", guard.phases.no_diff.map_or(Value::from("none"), |limit| Value::from(write_duration(limit))));
     for (key, duration) in [
         ("gap", guard.gap),
         ("turn_wall", guard.turn_wall),

@@ -78,6 +78,8 @@ pub struct Flags {
     pub max_calls: Option<u64>,
     /// `--gap`.
     pub gap: Option<String>,
+    /// `--pace`.
+    pub pace: bool,
     /// `--turn-wall`.
     pub turn_wall: Option<String>,
     /// `--turn-silence`.
@@ -145,6 +147,7 @@ impl Flags {
             ("--max-tokens", "max_tokens", number(self.max_tokens)),
             ("--max-calls", "max_calls", number(self.max_calls)),
             ("--gap", "guard.gap", text(&self.gap)),
+            ("--pace", "guard.pace", self.pace.then(|| Value::from(true))),
             ("--turn-wall", "guard.turn_wall", text(&self.turn_wall)),
             ("--turn-silence", "guard.turn_silence", text(&self.turn_silence)),
         ];

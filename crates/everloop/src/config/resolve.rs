@@ -261,6 +261,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec.budget.calls = keys.max_calls.and_then(|l| l.0);
     spec.budget.tokens = keys.max_tokens.and_then(|l| l.0);
     spec.budget.microusd = keys.max_usd.and_then(|d| d.0);
+    spec.pace = k.pace.map_or(spec.pace, |flag| flag.0);
     spec.slots = count(k.slots, spec.slots);
     spec.turn_wall = span(k.turn_wall, spec.turn_wall);
     spec.turn_silence = span(k.turn_silence, spec.turn_silence);
@@ -271,6 +272,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     phases.model.hard = span(k.model_hard, phases.model.hard);
     phases.tool.soft = span(k.tool_soft, phases.tool.soft);
     phases.tool.hard = span(k.tool_hard, phases.tool.hard);
+    phases.no_diff = k.no_diff.map_or(phases.no_diff, |limit| limit.0);
     spec.backoff_first = span(k.backoff_first, spec.backoff_first);
     spec.backoff_cap = span(k.backoff_cap, spec.backoff_cap);
     spec.stagnation_turns = count(k.stagnation_turns, spec.stagnation_turns);

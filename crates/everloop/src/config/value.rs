@@ -37,6 +37,10 @@ pub struct Count(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount(pub u64);
 
+/// A number, also below 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority(pub i32);
+
 /// A number from 1 up, or `"none"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(pub Option<u64>);
@@ -257,6 +261,11 @@ kind!(Amount, { "type": "integer", "minimum": 0 }, |value| {
     number.map(Amount).ok_or_else(|| unfit("a whole number from 0 up", value))
 });
 
+kind!(Priority, { "type": "integer", "minimum": -2_147_483_648_i32, "maximum": 2_147_483_647_i32 }, |value| {
+    let number = value.as_integer().and_then(|n| i32::try_from(n).ok());
+    number.map(Priority).ok_or_else(|| unfit("a whole number", value))
+});
+
 kind!(Limit, { "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "none" }] }, |value| {
     let number = value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n >= 1);
     match number {
@@ -433,6 +442,7 @@ mod tests {
     #[test]
     fn each_kind_takes_what_it_should() {
         assert_eq!(read("3"), Ok(Count(3)));
+        assert_eq!(read("-3"), Ok(Priority(-3)));
         assert_eq!(read("\"none\""), Ok(Limit(None)));
         assert_eq!(read("0.10"), Ok(Price(100_000)));
         assert_eq!(read("5"), Ok(Dollars(Some(5_000_000))));

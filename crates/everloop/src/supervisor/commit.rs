@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use everloop_core::action::Input;
-use everloop_core::decide::{Context, Decision, decide};
+use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::guard::Guards;
 use everloop_core::guard::permit::concerned;
-use everloop_core::ids::{Fence, LoopId, TaskId};
+use everloop_core::ids::LoopId;
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::state::{LoopState, Phase};
@@ -77,13 +77,13 @@ impl Supervisor {
             guards: &guards,
             lease: LEASE,
             draining: self.draining,
-            current_fence: self.current_fence(state)?,
+            current_task: self.current_task(state)?,
             board_task: self.board_task(state)?,
         };
         Ok(decide(state, input, &ctx))
     }
 
-    fn guards_for(&self, state: &LoopState) -> Result<Guards, Failure> {
+    pub(super) fn guards_for(&self, state: &LoopState) -> Result<Guards, Failure> {
         let mut guards = Guards::new();
         for scope in concerned(state, &self.node) {
             guards.insert(scope.clone(), self.ledger.guard(&scope)?);
@@ -91,23 +91,23 @@ impl Supervisor {
         Ok(guards)
     }
 
-    /// The fence after which the loop can take its current task again: it holds it, or nobody does.
-    fn current_fence(&self, state: &LoopState) -> Result<Option<Fence>, Failure> {
+    /// The loop's current task, if it can take it again: it holds it, or nobody does.
+    fn current_task(&self, state: &LoopState) -> Result<Option<Ready>, Failure> {
         let Some(row) = state.task.as_ref().map(|t| self.ledger.task(t)).transpose()?.flatten() else {
             return Ok(None);
         };
         let held = matches!(&state.phase, Phase::Turn(turn) if turn.fence == row.fence);
-        let free = match row.state {
+        let free = match &row.state {
             TaskState::Queued => true,
-            TaskState::Leased { until, .. } => held || until <= self.clock.now(),
+            TaskState::Leased { until, .. } => held || *until <= self.clock.now(),
             TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
         };
-        Ok(free.then_some(row.fence))
+        Ok(free.then(|| Ready::from(&row)))
     }
 
-    fn board_task(&self, state: &LoopState) -> Result<Option<(TaskId, Fence)>, Failure> {
+    fn board_task(&self, state: &LoopState) -> Result<Option<Ready>, Failure> {
         let row = board::most_urgent(&self.ledger, &state.id, self.clock.now())?;
-        Ok(row.map(|r| (r.task.id, r.fence)))
+        Ok(row.as_ref().map(Ready::from))
     }
 
     /// One durable transaction; returns the loop's new version. A full disk is waited out: finished work is kept.

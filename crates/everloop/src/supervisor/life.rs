@@ -1,15 +1,17 @@
 //! Signs of life of running turns, and the renewal of their leases.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use everloop_agents::job;
 use everloop_core::action::Input;
-use everloop_core::evidence::Sample;
+use everloop_core::evidence::{Health, Sample, health};
+use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::op::Op;
 use everloop_core::phase::Pulse;
-use everloop_core::state::{Phase, Stage};
+use everloop_core::state::{LoopState, Phase, Stage, Turn};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
 use tokio::sync::watch;
@@ -27,6 +29,8 @@ const RENEW: Duration = Duration::from_secs(20);
 const OBEY: Duration = Duration::from_secs(20);
 /// CPU time below this is idling, not life.
 const CPU_LIFE_MS: u64 = 20;
+/// A timer may be this late without anybody having slept.
+const JITTER: Duration = Duration::from_secs(1);
 
 /// What is known about a running turn's signs of life.
 pub struct Life {
@@ -77,7 +81,13 @@ impl Life {
         now.since(self.changed)
     }
 
-    fn look(&mut self, dir: &Path, now: Time, late: Duration) -> Sample {
+    /// How much later than planned this look comes: the machine slept, or we were held up.
+    fn late(&self, now: Time) -> Duration {
+        Some(now.since(self.next_look())).filter(|late| *late > JITTER).unwrap_or_default()
+    }
+
+    fn look(&mut self, dir: &Path, now: Time) -> Sample {
+        let late = self.late(now);
         self.looked = now;
         // Time that the machine slept through is nobody's: neither the turn's limits nor its silence count it.
         self.started = self.started + late;
@@ -95,7 +105,7 @@ impl Life {
             self.changed = now;
         }
         let pulse = self.pulse(now, late);
-        Sample { running: now.since(self.started), silent: self.silent(now), timer_late: Duration::ZERO, pulse }
+        Sample { running: now.since(self.started), silent: self.silent(now), pulse, ..Sample::default() }
     }
 
     /// What the stream shows, without the time that the machine slept through.
@@ -110,46 +120,95 @@ impl Life {
 }
 
 impl Supervisor {
-    pub(super) async fn look_at_turns(&mut self, late: Duration, watcher: &mut impl Watcher) -> Result<(), Failure> {
+    pub(super) async fn look_at_turns(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let now = self.clock.now();
-        let ids: Vec<LoopId> = self.slots.keys().cloned().collect();
-        for id in ids {
-            let Some(slot) = self.slots.get_mut(&id) else { continue };
-            let running = match &slot.state.phase {
-                Phase::Turn(t) if t.stage == Stage::Running => Some((**t).clone()),
-                _ => None,
-            };
-            let Some(turn) = running else {
+        let running: BTreeMap<LoopId, Turn> =
+            self.slots.iter().filter_map(|(id, slot)| Some((id.clone(), running(&slot.state)?))).collect();
+        self.crowd.keep(|turn| running.values().any(|t| t.id == *turn && t.stopping.is_none()));
+        for (id, slot) in &mut self.slots {
+            if !running.contains_key(id) {
                 slot.life = None;
-                continue;
-            };
-            let Some(life) = slot.life.as_mut().filter(|l| l.turn == turn.id) else {
-                slot.life = Some(Life::new(turn.id, turn.started_at, now));
-                continue;
-            };
-            if now < life.next_look() {
-                continue;
             }
-            let dir = self.home.turn(&turn.id);
-            let sample = life.look(&dir, now, late);
-            if turn.stopping.is_some() && now.since(*life.stopping.get_or_insert(now)) > OBEY {
-                // The shim itself does not obey; its exit, or its absence, is heard of like any other.
-                tracing::warn!(turn = %turn.id, "the turn did not stop when told to and is killed");
-                if let Err(e) = job::kill(&dir) {
-                    tracing::warn!(error = %e, "and could not be killed");
-                }
+        }
+        let mut seen = Vec::new();
+        for (id, turn) in &running {
+            let Some(sample) = self.look_at(id, turn, now)? else { continue };
+            if turn.stopping.is_none() {
+                let stuck = self.looks_stuck(id, turn, &sample)?;
+                self.crowd.see(&turn.id, stuck, now);
             }
-            if now.since(life.renewed) >= RENEW {
-                life.renewed = now;
-                let renew = Op::Renew { task: turn.task, fence: turn.fence, lease: LEASE };
-                match self.ledger.transact(now, &[renew]) {
-                    // A person took the task away: the turn ends by itself and its result goes on the shelf.
-                    Ok(_) | Err(Error::Refused(_) | Error::Full { .. }) => {}
-                    Err(e) => return Err(e.into()),
-                }
-            }
-            self.handle(&id, &Input::Evidence { turn: turn.id, sample }, watcher).await?;
+            seen.push((id, turn, sample));
+        }
+        // Only now, because it takes several to tell an agent that is stuck from a machine that is.
+        for (id, turn, mut sample) in seen {
+            sample.company = self.crowd.company(&turn.id, running.len(), now);
+            self.handle(id, &Input::Evidence { turn: turn.id.clone(), sample }, watcher).await?;
         }
         Ok(())
+    }
+
+    /// What is seen of a running turn, if it is time to look.
+    fn look_at(&mut self, id: &LoopId, turn: &Turn, now: Time) -> Result<Option<Sample>, Failure> {
+        let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
+        let Some(life) = slot.life.as_mut().filter(|l| l.turn == turn.id) else {
+            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, now));
+            return Ok(None);
+        };
+        if now < life.next_look() {
+            return Ok(None);
+        }
+        let dir = self.home.turn(&turn.id);
+        let sample = life.look(&dir, now);
+        if turn.stopping.is_some() && now.since(*life.stopping.get_or_insert(now)) > OBEY {
+            // The shim itself does not obey; its exit, or its absence, is heard of like any other.
+            tracing::warn!(turn = %turn.id, "the turn did not stop when told to and is killed");
+            if let Err(e) = job::kill(&dir) {
+                tracing::warn!(error = %e, "and could not be killed");
+            }
+        }
+        if now.since(life.renewed) >= RENEW {
+            life.renewed = now;
+            let renew = Op::Renew { task: turn.task.clone(), fence: turn.fence, lease: LEASE };
+            match self.ledger.transact(now, &[renew]) {
+                // A person took the task away: the turn ends by itself and its result goes on the shelf.
+                Ok(_) | Err(Error::Refused(_) | Error::Full { .. }) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(Some(sample))
+    }
+
+    /// Whether a turn looks stuck when nobody else is looked at.
+    fn looks_stuck(&self, id: &LoopId, turn: &Turn, sample: &Sample) -> Result<bool, Failure> {
+        let quiet = sample.pulse.map_or(sample.silent, |pulse| pulse.quiet);
+        let Some(slot) = self.slots.get(id).filter(|_| quiet > LOOK) else { return Ok(false) };
+        let guards = self.guards_for(&slot.state)?;
+        let account = guards.get(&Scope::Account(turn.account.clone()));
+        let usual = account.map(|v| v.state.gaps.clone()).unwrap_or_default();
+        Ok(health(sample, &slot.state.spec.guard, &usual) == Health::Stuck)
+    }
+}
+
+fn running(state: &LoopState) -> Option<Turn> {
+    match &state.phase {
+        Phase::Turn(turn) if turn.stage == Stage::Running => Some((**turn).clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_a_machine_sleeps_through_is_nobodys() {
+        let (empty, at) = (tempfile::tempdir().expect("a folder"), |secs| Time(0) + Duration::from_secs(secs));
+        let mut life = Life::new(TurnId::new("k-1.1"), at(0), at(0));
+        let steady = life.look(empty.path(), at(5));
+        assert_eq!((steady.running.as_secs(), steady.silent.as_secs()), (5, 5));
+        let late = life.look(empty.path(), at(5 + 5 + 7200));
+        assert_eq!((late.running.as_secs(), late.silent.as_secs()), (10, 10), "a laptop that was shut for two hours");
+        let jitter = life.look(empty.path(), at(7210 + 6));
+        assert_eq!(jitter.silent.as_secs(), 16, "a second late is what timers are");
     }
 }

@@ -11,11 +11,12 @@ use everloop_agents::workspace::{Dropped, Effort, Side};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{Fence, TaskId, TurnId};
-use everloop_core::spec::AgentSpec;
+use everloop_core::spec::{AgentSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use tokio::time::sleep;
 
 use super::account;
+use super::diff::Diff;
 use super::errand::{Errand, full_text};
 use super::stream::{Follow, agent_of};
 use crate::error::Failure;
@@ -57,6 +58,7 @@ impl Errand {
 
     /// Waits for a turn's end and looks at its stream now and then.
     async fn wait(&mut self, turn: &TurnId, mut running: Running, mut follow: Option<Follow>) -> Input {
+        let mut diff = self.diff().await;
         let ended = loop {
             tokio::select! {
                 ended = running.wait() => break ended,
@@ -65,8 +67,12 @@ impl Errand {
             if let Some(stream) = follow.take() {
                 follow = stream.catch_up().await;
             }
+            let mut sighting = follow.as_ref().and_then(Follow::sighting);
+            if let (Some((pulse, _)), Some(diff)) = (&mut sighting, &mut diff) {
+                pulse.barren = diff.barren(pulse.said).await;
+            }
             // Whoever asks for signs of life is gone only when the supervisor is.
-            self.pulse.send_replace(follow.as_ref().and_then(Follow::sighting));
+            self.pulse.send_replace(sighting);
         };
         match ended {
             Ok(Ended::Exited(exit)) => Input::Exited { turn: turn.clone(), exit: with_report(exit, follow).await },
@@ -76,6 +82,19 @@ impl Errand {
                 Input::Vanished { turn: turn.clone() }
             }
         }
+    }
+
+    /// Whether the turn's workspace changes, where that matters.
+    async fn diff(&mut self) -> Option<Diff> {
+        let most = self.state.spec.guard.phases.no_diff?;
+        let dir = self.workspace().await.ok()?.turn_dir();
+        // The whole worktree, also where the operator stands in a folder of it.
+        let whole = dir.ancestors().find(|d| d.join(".git").exists()).filter(|_| self.is_isolated());
+        Some(Diff::new(whole.map_or_else(|| dir.clone(), Path::to_owned), most))
+    }
+
+    fn is_isolated(&self) -> bool {
+        self.state.spec.workspace.mode != WorkspaceMode::InPlace
     }
 
     /// The stream of a turn that somebody else started.

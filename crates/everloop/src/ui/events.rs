@@ -43,6 +43,10 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::AgentSwitched { from, to, reason } if reason.rule == "agent.preferred" => {
             format!("goes back from {from} to {to}, which is free again")
         }
+        Event::AgentSwitched { from, to, reason } if reason.rule == "agent.fits" => {
+            let (kind, priority) = (reason.input("kind"), reason.input("priority"));
+            format!("goes from {from} to {to}, the first for tasks of kind `{kind}` with priority {priority}")
+        }
         Event::AgentSwitched { from, to, reason } => {
             let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
             format!("switches from {from} to {to}: {}", sentence.trim_end_matches('.'))
@@ -209,6 +213,7 @@ mod tests {
                 agent: String::new(),
                 account: String::new(),
                 resume: None,
+                chosen: None,
             },
             Event::TurnExited { turn: turn(), exit },
             Event::TurnJudged { turn: turn(), judgement },

@@ -86,6 +86,7 @@ pub fn turn(number: u32) -> Turn {
         agent: "my-agent".to_owned(),
         account: "default".to_owned(),
         resume: None,
+        chosen: None,
         used: None,
     }
 }
@@ -104,5 +105,7 @@ pub fn tried(number: u32, outcome: Outcome) -> Try {
         took: Duration::from_secs(65),
         exit: "exit 0".to_owned(),
         last_line: "all done".to_owned(),
+        agent: "my-agent".to_owned(),
+        chosen: None,
     }
 }

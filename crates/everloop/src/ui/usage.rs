@@ -1,12 +1,13 @@
 //! `everloop usage`: sums as a table, and below it how full the accounts' windows are.
 
+use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
 
 use super::figures::{Accuracy, coarse, money, tokens};
 use super::status::Look;
 use super::table::Table;
 use super::text::{clean, fit};
-use crate::tally::{Sum, Tally, Window};
+use crate::tally::{Sum, Tally};
 
 /// The sums and the windows.
 pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
@@ -26,6 +27,8 @@ pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
     for ((account, _), seen) in &tally.windows {
         let line = format!("account {}: {}", clean(account), clean(&window(seen, look.now)));
         lines.push(fit(&line, look.width));
+        let until = seen.hold(AHEAD_PERMILLE, look.now).filter(|_| tally.paced.contains(account));
+        lines.extend(until.map(|at| format!("  paced: its next start is in {}", coarse(at.since(look.now)))));
     }
     if tally.total.estimated {
         lines.push("~ is everloop's estimate, not the agent's report".to_owned());
@@ -124,12 +127,16 @@ mod tests {
         tally.rows.insert("bot".to_owned(), bot);
         tally.total = Sum { turns: 5, microusd: 510_000, estimated: true, ..claude };
         tally.windows.insert(("work".to_owned(), "five_hour".to_owned()), seen(537, 130));
-        let look = Look { now: START, zone: TimeZone::UTC, paint: Paint::Off, width: 100 };
+        tally.windows.insert(("own".to_owned(), "five_hour".to_owned()), seen(650, 130));
+        tally.paced.insert("own".to_owned());
+        let look = Look { now: START, zone: TimeZone::UTC, paint: Paint::Off, width: 110 };
         insta::assert_snapshot!(usage_lines(&tally, &look).join("\n"), @r"
         AGENT   TURNS  INPUT  OUTPUT  CACHED  TOKENS  COST
         bot     2      -      -       -       -       ~$0.20
         claude  3      1200   800     90k     92k     $0.31
         total   5      1200   800     90k     ~92k    ~$0.51
+        account own: five_hour: 65 % used, resets in 2h 10m, at this pace used up in 91m, 38m 28s before the reset
+          paced: its next start is in 10m
         account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset
         ~ is everloop's estimate, not the agent's report
         ");

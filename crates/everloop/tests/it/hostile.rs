@@ -87,6 +87,46 @@ fn an_agent_without_a_sign_of_life_is_stopped() {
 }
 
 #[test]
+fn an_agent_that_talks_and_changes_nothing_is_stopped() {
+    let env = Env::new();
+    // In everloop's own format, always something new.
+    env.script(
+        "bin/agent",
+        r#"n=0
+while :; do
+  n=$((n + 1))
+  echo '{"said":"text","text":"I see '$n'"}'
+  sleep 0.2
+done"#,
+    );
+    env.write(
+        "everloop.toml",
+        "[loop.a]\ngoal = \"g\"\nagent_cmd = \"bin/agent\"\nchecks = [\"test -f done\"]\nworkspace = \"in-place\"\n\
+         max_turns = 1\n[loop.a.guard]\ngap = \"0\"\nno_diff = \"3s\"\n",
+    );
+    let out = env.run(&["run"]).exits(3);
+    assert!(out.stderr.contains("it went on for long and changed nothing"), "{}", out.stderr);
+    assert!(out.stdout.contains("1 failure of the agent"), "{}", out.stdout);
+}
+
+#[test]
+fn when_all_turns_look_stuck_at_once_none_is_stopped_and_a_person_is_told() {
+    let env = Env::new();
+    for name in ["one", "two"] {
+        let args = ["run", name, "--check", "test -f done", "--agent-cmd", "sleep 600", "--gap", "0", "--in-place"];
+        env.run(&[&args[..], &["--turn-silence", "2s", "--detach"]].concat()).ok();
+    }
+    let tickets = || env.run(&["status", "--json"]).ok().json()["tickets"].as_array().cloned().unwrap_or_default();
+    env.wait_for("a ticket", || !tickets().is_empty());
+    let tickets = tickets();
+    assert_eq!(tickets.len(), 1, "{tickets:?}");
+    assert!(tickets[0]["text"].as_str().unwrap().starts_with("2 of 2 turns look stuck"), "{tickets:?}");
+    let log = env.run(&["logs"]).ok().stdout;
+    assert!(!log.contains("stops turn"), "{log}");
+    env.run(&["down"]).ok();
+}
+
+#[test]
 fn a_turn_has_a_wall_limit() {
     let env = Env::new();
     let agent = "sh -c 'while :; do echo busy; sleep 0.05; done'";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everloop_core::ids::TaskId;
 use everloop_core::jitter::mix;
-use everloop_core::stream::{Limit, LimitClass, Report};
+use everloop_core::stream::{Limit, LimitClass, Quota, Report};
 use everloop_core::time::Time;
 
 use super::git::Tree;
@@ -47,10 +47,12 @@ pub enum Kind {
     Limited,
     /// The vendor is overloaded and does not say until when.
     Overloaded,
+    /// Changes something that no check looks at, and says how much of its account's window is used.
+    Metered,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 16] = [
+pub const KINDS: [Kind; 17] = [
     Kind::Good,
     Kind::Slow,
     Kind::Clumsy,
@@ -67,7 +69,38 @@ pub const KINDS: [Kind; 16] = [
     Kind::Missing,
     Kind::Limited,
     Kind::Overloaded,
+    Kind::Metered,
 ];
+
+/// A window of an account, as its vendor counts it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meter {
+    /// When it began.
+    began: Time,
+    /// Thousandths that are used of it.
+    used: u32,
+}
+
+/// The window's length.
+pub const METERED: Duration = Duration::from_secs(3600);
+/// What a metered turn uses of it, in thousandths.
+const TURN_USES: u32 = 50;
+
+impl Meter {
+    /// A turn ended at `now`; what its agent is told.
+    pub fn turn(&mut self, now: Time) -> Quota {
+        if now >= self.began + METERED || now < self.began {
+            *self = Self { began: now, used: 0 };
+        }
+        self.used = (self.used + TURN_USES).min(1000);
+        Quota {
+            window: "hour".to_owned(),
+            used_permille: self.used,
+            reset_at: Some(self.began + METERED),
+            length_ms: Some(METERED.as_millis() as u64),
+        }
+    }
+}
 
 /// How an agent behaves over the tasks of its loop.
 #[derive(Clone, Debug)]
@@ -98,7 +131,8 @@ impl Script {
             | Kind::Breaker
             | Kind::Busy
             | Kind::PingPong
-            | Kind::Asks => u32::MAX,
+            | Kind::Asks
+            | Kind::Metered => u32::MAX,
         };
         Self { tasks: kinds.iter().map(|k| (*k, times(*k))).collect(), rest: (Kind::Good, 1) }
     }
@@ -127,6 +161,7 @@ impl Kind {
             | Kind::Busy
             | Kind::PingPong
             | Kind::Asks
+            | Kind::Metered
             | Kind::Vanish => spread(5_000, 90_000),
         }
     }
@@ -171,7 +206,7 @@ impl Kind {
             }
             Kind::Cheater => tree.tampered = true,
             Kind::Breaker if tree.fixed != 0 => tree.fixed &= tree.fixed - 1,
-            Kind::Breaker | Kind::Busy => tree.scratch += 1,
+            Kind::Breaker | Kind::Busy | Kind::Metered => tree.scratch += 1,
             Kind::PingPong if tree.fixed & 1 != 0 => tree.fixed = (tree.fixed & !1) | 2,
             Kind::PingPong => tree.fixed = (tree.fixed & !2) | 1,
             Kind::Liar

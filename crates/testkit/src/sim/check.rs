@@ -12,6 +12,7 @@ use everloop_core::guard::{Freeze, GuardState, Guards, Scope};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::journal::Record;
 use everloop_core::state::LoopState;
+use everloop_core::stream::Quota;
 use everloop_core::time::Time;
 use everloop_store::{Ledger as _, Recipients};
 
@@ -80,6 +81,8 @@ pub struct Watch {
     cooling: BTreeMap<Scope, Time>,
     /// Accounts that their vendor does not serve before.
     unserved: BTreeMap<Scope, Time>,
+    /// What accounts have used of their windows, as their turns said.
+    windows: BTreeMap<String, Quota>,
     prompts: BTreeMap<TurnId, Vec<String>>,
     read: BTreeMap<TurnId, Vec<String>>,
     told: BTreeMap<String, u32>,

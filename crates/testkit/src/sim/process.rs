@@ -7,6 +7,8 @@ use everloop_core::action::{Found, Input};
 use everloop_core::event::{Exit, StopCause};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::state::{Phase, Stage};
+use everloop_core::stream::Report;
+use everloop_core::time::Time;
 
 use super::agent::Kind;
 use super::random::of_text;
@@ -26,7 +28,7 @@ pub(super) struct Shim {
     /// The agent runs; it can outlive a killed shim.
     pub(super) agent: bool,
     began_ms: u64,
-    started_at: everloop_core::time::Time,
+    started_at: Time,
     /// How often the plan for its end was changed.
     ends: u64,
 }
@@ -102,6 +104,10 @@ impl World {
         let shim = shim.clone();
         self.say("agent: ends", turn.as_str());
         self.agent_works(turn, &shim, stopped);
+        let report = match shim.kind {
+            Kind::Metered => Some(self.metered(&shim.owner, ended_at)),
+            kind => kind.report(ended_at.max(shim.started_at)),
+        };
         let missing = shim.kind == Kind::Missing && stopped.is_none();
         let exit = Exit {
             code: (stopped.is_none() && !missing).then(|| shim.kind.code()),
@@ -114,7 +120,7 @@ impl World {
             backoff_ms: shim.kind.asks_ms().filter(|_| stopped.is_none()),
             stopped,
             leftovers: 0,
-            report: shim.kind.report(ended_at.max(shim.started_at)).filter(|_| stopped.is_none()),
+            report: report.filter(|_| stopped.is_none()),
         };
         let left = self.leave_record(turn, &exit);
         if let Some(shim) = self.shims.get_mut(turn) {
@@ -125,6 +131,16 @@ impl World {
             self.mine(pause, Occurrence::Deliver(turn.clone()));
         }
         left
+    }
+
+    /// What a metered agent says of its account.
+    fn metered(&mut self, owner: &LoopId, now: Time) -> Box<Report> {
+        let account = match self.stored(owner).map(|s| s.phase) {
+            Some(Phase::Turn(turn)) => turn.account,
+            _ => String::new(),
+        };
+        let quota = self.meters.entry(account).or_default().turn(now);
+        Box::new(Report { ok: Some(true), quotas: vec![quota], ..Report::default() })
     }
 
     /// What the agent did to its checkout; one that is stopped in the middle leaves half of it.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everloop_core::action::{Command, Found, Input};
-use everloop_core::decide::{Context, Decision, decide};
+use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::evidence::Sample;
 use everloop_core::guard::Guards;
 use everloop_core::guard::permit::{SLOTS, concerned};
-use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
@@ -148,18 +148,18 @@ impl World {
             guards: &guards,
             lease: LEASE,
             draining: supervisor.draining,
-            current_fence: self.current_fence(state),
+            current_task: self.current_task(state),
             board_task: self.board_task(id, now),
         };
         Some((decide(state, input, &ctx), held.version))
     }
 
-    fn current_fence(&self, state: &LoopState) -> Option<Fence> {
+    fn current_task(&self, state: &LoopState) -> Option<Ready> {
         let row = self.ledger.model().task(state.task.as_ref()?).expect("the model always answers")?;
-        matches!(row.state, TaskState::Queued | TaskState::Leased { .. }).then_some(row.fence)
+        matches!(row.state, TaskState::Queued | TaskState::Leased { .. }).then(|| Ready::from(&row))
     }
 
-    fn board_task(&self, id: &LoopId, now: Time) -> Option<(TaskId, Fence)> {
+    fn board_task(&self, id: &LoopId, now: Time) -> Option<Ready> {
         if !self.watch.board_used {
             return None;
         }
@@ -167,7 +167,7 @@ impl World {
         let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
         rows.retain(|r| r.task.kind != "batch" && r.task.ready_at <= now);
         rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
-        rows.into_iter().next().map(|r| (r.task.id, r.fence))
+        rows.first().map(Ready::from)
     }
 
     /// One durable transaction; returns the loop's new version, or the refusal.
@@ -308,7 +308,7 @@ impl World {
             running: now.since(current.started_at).saturating_sub(slept),
             silent: Duration::from_millis(signs),
             timer_late: Duration::from_millis(late_ms),
-            pulse: None,
+            ..Sample::default()
         };
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
         self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));

@@ -10,6 +10,7 @@ use everloop_core::event::StopCause;
 use everloop_core::ids::{LoopId, NodeId, TaskId, TurnId};
 use everloop_core::time::Time;
 
+use super::agent::Meter;
 use super::check::Watch;
 use super::disk::{Disk, Loss};
 use super::fault::{Fault, Faults, Plan};
@@ -148,6 +149,8 @@ pub struct World {
     pub(super) doubt: bool,
     pub(super) sites: BTreeMap<LoopId, Site>,
     pub(super) shims: BTreeMap<TurnId, Shim>,
+    /// What vendors count, by account.
+    pub(super) meters: BTreeMap<String, Meter>,
     /// Lock files of turns: nobody else may run them.
     pub(super) locked: BTreeSet<TurnId>,
     /// Stop requests in turn folders.
@@ -192,6 +195,7 @@ impl World {
             doubt: false,
             sites: scenario.loops.iter().map(|l| (l.id.clone(), site(l))).collect(),
             shims: BTreeMap::new(),
+            meters: BTreeMap::new(),
             locked: BTreeSet::new(),
             stops: BTreeMap::new(),
             supervisor: None,

@@ -14,6 +14,7 @@ use crate::ui::figures::{moment, money, relative, tokens};
 use crate::ui::status::Look;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
+use crate::ui::usage::window;
 
 /// The windows of the caps, in seconds.
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];
@@ -134,6 +135,12 @@ fn details(scope: &Scope, guard: &GuardState, look: &Look) -> Vec<String> {
         );
         lines.push(clean(&said));
     }
+    if let Some(held) = guard.held.as_ref().filter(|h| h.until > look.now) {
+        lines.push(clean(&format!("{scope}: limited by its vendor until {} ({})", at(held.until), held.limit.text)));
+    }
+    for seen in guard.windows.iter().filter(|w| !w.is_over(look.now)) {
+        lines.push(clean(&format!("{scope}: {}", window(seen, look.now))));
+    }
     lines
 }
 
@@ -145,6 +152,8 @@ fn scope_json(scope: &Scope, guard: &GuardState, spec: Option<&LoopSpec>, look: 
         "freeze": guard.freeze,
         "cooling": guard.cooling.filter(|c| c.until > look.now),
         "backing": guard.backing.as_ref().filter(|b| b.until > look.now),
+        "held": guard.held.as_ref().filter(|h| h.until > look.now),
+        "windows": guard.windows.iter().filter(|w| !w.is_over(look.now)).collect::<Vec<_>>(),
         "failures": guard.failures,
         "last_start": guard.last_start,
         "starts": starts.into_iter().collect::<std::collections::BTreeMap<_, _>>(),

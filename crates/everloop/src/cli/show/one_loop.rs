@@ -1,6 +1,6 @@
 //! A loop in full: the summary, its limits, and every turn that it remembers.
 
-use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::spec::{AgentSpec, LoopSpec, Tasks, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::why::why;
@@ -52,11 +52,28 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     let guard = &spec.guard;
     let cap = |cap: Option<u32>| cap.map_or("-".to_owned(), |n| n.to_string());
     let caps = [guard.caps.per_minute, guard.caps.per_hour, guard.caps.per_day].map(cap).join("/");
-    vec![
-        format!("Agent     {}: {}", clean(&spec.agent.name), clean(&shown(&spec.agent.argv))),
-        format!("Where     {}", clean(&place)),
-        format!("Limits    {}; gap {}, starts per minute/hour/day {caps}", ceiling(spec), human(guard.gap)),
-    ]
+    let paced = if guard.pace { ", paced" } else { "" };
+    let mut lines: Vec<String> = spec.agents().map(agent).collect();
+    lines.push(format!("Where     {}", clean(&place)));
+    lines.push(format!(
+        "Limits    {}; gap {}, starts per minute/hour/day {caps}{paced}",
+        ceiling(spec),
+        human(guard.gap)
+    ));
+    lines
+}
+
+/// Who works on it, how, and on which tasks.
+fn agent(agent: &AgentSpec) -> String {
+    let Tasks { kinds, min_priority, max_priority } = &agent.tasks;
+    let mut only = Vec::new();
+    if !kinds.is_empty() {
+        only.push(format!("of kind {}", kinds.join(", ")));
+    }
+    only.extend(min_priority.map(|n| format!("from priority {n} up")));
+    only.extend(max_priority.map(|n| format!("up to priority {n}")));
+    let only = if only.is_empty() { String::new() } else { format!(" (only tasks {})", only.join(", ")) };
+    clean(&format!("Agent     {}: {}{only}", agent.name, shown(&agent.argv)))
 }
 
 fn shown(argv: &[String]) -> String {

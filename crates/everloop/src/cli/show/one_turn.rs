@@ -4,8 +4,9 @@ use std::path::Path;
 
 use everloop_agents::job::{self, Stream};
 use everloop_core::ids::{TaskId, TurnId};
-use everloop_core::state::{LoopState, Try};
+use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
+use everloop_core::why::choice;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
@@ -34,6 +35,7 @@ pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Session) -> Result<Code, F
     let (out, err) = (tail(Stream::Out).map_err(failed)?, tail(Stream::Err).map_err(failed)?);
 
     let mut lines = vec![format!("Turn      {turn}")];
+    lines.extend(state.as_ref().and_then(|s| agent(s, turn, &look)));
     lines.extend(attempt.map(amounts_to).unwrap_or_default());
     match (&record, &started) {
         (Some(record), _) => lines.extend(ended(record, &look)),
@@ -75,6 +77,18 @@ fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
     let id = ledger.task(&TaskId::new(task))?.and_then(|row| row.task.owner);
     let row = id.map(|id| ledger.get_loop(&id)).transpose()?.flatten();
     row.as_ref().map(read_state).transpose()
+}
+
+/// Who had it, and why, where the loop has several agents.
+fn agent(state: &LoopState, turn: &TurnId, look: &Look) -> Option<String> {
+    let running = match &state.phase {
+        Phase::Turn(t) if t.id == *turn => Some((&t.agent, &t.chosen)),
+        _ => None,
+    };
+    let ended = || state.tries.iter().find(|t| t.turn == *turn).map(|t| (&t.agent, &t.chosen));
+    let (agent, chosen) = running.or_else(ended).filter(|(agent, _)| !agent.is_empty())?;
+    let why = chosen.as_ref().map(|reason| choice(reason, look.now, &|at| moment(at, look.now, &look.zone)));
+    Some(clean(&format!("Agent     {agent}{}", why.map_or(String::new(), |why| format!(": {why}")))))
 }
 
 fn amounts_to(attempt: &Try) -> Vec<String> {

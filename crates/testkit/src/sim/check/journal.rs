@@ -54,6 +54,9 @@ impl World {
         if let Event::TurnStarted { .. } = event {
             self.check_start(id, event, at)?;
         }
+        if let Event::Waiting { reason } = event {
+            self.check_wait(id, reason)?;
+        }
         if let Event::TurnEnded { turn, outcome, work, .. } = event {
             self.check_turn_end(id, turn, outcome, work.as_deref())?;
         }

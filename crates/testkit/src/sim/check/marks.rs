@@ -5,6 +5,7 @@ use everloop_core::event::{Ending, Event, Pattern};
 /// Everything that the random worlds together must have met.
 pub const MARKS: &[&str] = &[
     "waiting",
+    "paced",
     "started",
     "started as a trial",
     "returned",
@@ -54,6 +55,7 @@ pub const MARKS: &[&str] = &[
 /// The mark of an event.
 pub(super) fn of(event: &Event) -> &'static str {
     match event {
+        Event::Waiting { reason } if reason.rule == "guard.pace" => "paced",
         Event::Waiting { .. } => "waiting",
         Event::TurnStarted { permit, .. } if permit.canary.is_some() => "started as a trial",
         Event::TurnStarted { .. } => "started",

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use everloop_core::event::{Event, Outcome};
+use everloop_core::event::{Event, Exit, Outcome};
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
+use everloop_core::reason::Reason;
 use everloop_core::spec::GuardSpec;
 use everloop_core::state::Phase;
 use everloop_core::time::Time;
+use everloop_store::Ledger as _;
 
 use super::{Ward, broken};
+use crate::sim::agent::METERED;
 use crate::sim::world::{Violation, World};
 
 /// An agent cannot ask for more than this.
@@ -62,6 +65,7 @@ impl World {
             return broken("I6", name(&format!("with {running} of {} slots taken", spec.slots)));
         }
         self.check_bucket(id, at)?;
+        self.check_pace(id, event, at)?;
         if let Some(ward) = self.watch.wards.get_mut(id) {
             ward.starts.push(at);
         }
@@ -87,6 +91,49 @@ impl World {
         Ok(())
     }
 
+    /// Who is paced uses at most what of its account's window is over, and a twentieth more; who is urgent, a fifth.
+    fn check_pace(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
+        let Event::TurnStarted { account, task, .. } = event else { return Ok(()) };
+        let quota = self.watch.windows.get(account).filter(|_| self.watch.wards[id].fold.spec.guard.pace);
+        let Some((quota, reset)) = quota.and_then(|q| Some((q, q.reset_at?))) else { return Ok(()) };
+        let left = reset.0 - at.0;
+        let length = METERED.as_millis() as i64;
+        // Over, or the clock jumped to before it began: nothing is known.
+        if left <= 0 || left > length {
+            return Ok(());
+        }
+        let row = self.ledger.model().task(task).expect("the model always answers");
+        let ahead = if row.is_some_and(|r| r.task.priority > 0) { 200 } else { 50 };
+        let used = i64::from(quota.used_permille);
+        if used >= 1000 || used - ahead > (length - left) * 1000 / length {
+            let gone = (length - left) * 1000 / length;
+            return broken("I6", format!("a paced start with {used} of 1000 used and {gone} of 1000 gone"));
+        }
+        Ok(())
+    }
+
+    /// Nobody is paced beyond the reset of a window.
+    pub(super) fn check_wait(&self, id: &LoopId, reason: &Reason) -> Result<(), Violation> {
+        // Two resets within a minute are the same one.
+        let resets = self.watch.windows.values().filter_map(|q| q.reset_at).map(|at| at + Duration::from_secs(60));
+        if reason.rule == "guard.pace" && reason.until > resets.max() {
+            return broken("I6", format!("loop {id} is to wait beyond the reset: {reason:?}"));
+        }
+        Ok(())
+    }
+
+    /// What a turn said of its account's window; use within one window only grows.
+    fn follow_window(&mut self, id: &LoopId, exit: &Exit) {
+        let ward = &self.watch.wards[id];
+        let (Phase::Turn(turn), Some(report)) = (&ward.fold.phase, &exit.report) else { return };
+        for quota in &report.quotas {
+            let known = self.watch.windows.entry(turn.account.clone()).or_insert_with(|| quota.clone());
+            if known.reset_at != quota.reset_at || known.used_permille < quota.used_permille {
+                *known = quota.clone();
+            }
+        }
+    }
+
     /// A vendor said until when it does not serve an account.
     fn follow_limit(&mut self, id: &LoopId) {
         let ward = &self.watch.wards[id];
@@ -106,6 +153,9 @@ impl World {
         let frozen = self.watch.frozen.contains_key(&own);
         if let Event::TurnEnded { outcome: Outcome::Limited { .. }, .. } = event {
             self.follow_limit(id);
+        }
+        if let Event::TurnExited { exit, .. } = event {
+            self.follow_window(id, exit);
         }
         let Some(ward) = self.watch.wards.get_mut(id) else { return };
         let spec = ward.fold.spec.guard.clone();

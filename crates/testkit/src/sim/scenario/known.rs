@@ -40,6 +40,10 @@ pub fn known() -> Vec<Scenario> {
         Scenario::new("the account is limited", 2)
             .with(|l| l.script = Script::first(&[Kind::Limited, Kind::Overloaded]))
             .and(LoopSetup { spec: two_accounts(), ..LoopSetup::new("b", 1) }.agent(Script::first(&[Kind::Limited]))),
+        Scenario::new("paced", 1).with(|l| {
+            l.spec.guard.pace = true;
+            l.script = Script { tasks: vec![(Kind::Metered, u32::MAX); 3], rest: (Kind::Good, 1) };
+        }),
         Scenario::new("a task that is poison", 2).with(|l| {
             l.spec.guard.turn_wall = Duration::from_secs(1200);
             l.script = Script { tasks: vec![(Kind::Slow, u32::MAX)], rest: (Kind::Good, 1) };

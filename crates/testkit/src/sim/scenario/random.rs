@@ -72,6 +72,7 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     if random.one_in(4) {
         super::second_account(spec);
     }
+    spec.guard.pace = random.one_in(3);
     spec.guard.slots = random.between(1, 2) as u32;
     spec.guard.stagnation_turns = random.between(2, 10) as u32;
     setup

@@ -1,0 +1,75 @@
+//! Turns that look stuck alone, together, or go on without changing anything.
+
+use everloop_core::action::Input;
+use everloop_core::crowd::Company;
+use everloop_core::decide::Decision;
+use everloop_core::event::{Event, Judgement, Outcome, StopCause};
+use everloop_core::evidence::Sample;
+use everloop_core::phase::{Doing, Pulse};
+use everloop_core::spec::AgentKind;
+
+use super::rig::{Rig, actions, board, outcome, secs};
+
+fn rig() -> Rig {
+    let mut rig = Rig::with(|s| s.agent.kind = AgentKind::Claude);
+    rig.baseline(0);
+    rig
+}
+
+fn look(rig: &mut Rig, pulse: Pulse, company: Company) -> Decision {
+    let sample = Sample { running: secs(1000), silent: secs(900), pulse: Some(pulse), company, ..Sample::default() };
+    rig.give(&Input::Evidence { turn: rig.turn(), sample })
+}
+
+fn stuck() -> Pulse {
+    Pulse { doing: Doing::Model, quiet: secs(1000), ..Pulse::default() }
+}
+
+#[test]
+fn when_half_of_all_turns_look_stuck_none_is_stopped_and_a_person_is_told_once() {
+    let mut rig = rig();
+    let together = |tells| Company::Together { stuck: 2, running: 3, tells };
+    let decision = look(&mut rig, stuck(), together(true));
+    assert_eq!(actions(&decision), ["tell"]);
+    assert!(
+        matches!(&decision.events[..], [Event::TicketOpened { text, .. }] if text.starts_with("2 of 3 turns look stuck"))
+    );
+    assert!(look(&mut rig, stuck(), together(true)).events.is_empty(), "once");
+    let decision = look(&mut rig, Pulse { doing: Doing::Model, ..Pulse::default() }, Company::Alone);
+    assert!(matches!(&decision.events[..], [Event::TicketClosed { .. }]), "it lives");
+    assert!(look(&mut rig, stuck(), together(false)).events.is_empty(), "another one tells it");
+    assert!(look(&mut rig, stuck(), Company::Unclear).events.is_empty());
+    assert_eq!(actions(&look(&mut rig, stuck(), Company::Alone)), ["stop"]);
+}
+
+#[test]
+fn time_that_is_up_is_up_also_for_those_who_look_stuck_together() {
+    let mut rig = rig();
+    let company = Company::Together { stuck: 2, running: 2, tells: true };
+    look(&mut rig, stuck(), company);
+    let sample = Sample { running: secs(7201), pulse: Some(stuck()), company, ..Sample::default() };
+    let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
+    assert!(decision.events.contains(&Event::Stopping { turn: rig.turn(), cause: StopCause::Wall }));
+    rig.stopped(5, StopCause::Wall);
+    rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+    assert!(rig.state.tickets.is_empty(), "{:?}", rig.state.tickets);
+}
+
+#[test]
+fn tokens_without_a_change_are_interrupted_and_the_task_is_given_back() {
+    let mut rig = rig();
+    let (first, task) = (rig.turn(), rig.state.task.clone());
+    let talks = Pulse { doing: Doing::Model, barren: secs(1801), ..Pulse::default() };
+    let decision = look(&mut rig, talks, Company::Alone);
+    assert_eq!(actions(&decision), ["stop"]);
+    assert!(decision.events.contains(&Event::Stopping { turn: first.clone(), cause: StopCause::NoDiff }));
+    rig.stopped(1900, StopCause::NoDiff);
+    let decision = rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+    assert!(matches!(outcome(&decision), Outcome::AgentFailed { why, .. } if why.contains("changed nothing")));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.state.task, task, "the same task");
+    assert_ne!(rig.turn(), first);
+    assert_eq!(rig.state.session, None, "in a fresh conversation");
+}

@@ -1,0 +1,146 @@
+//! Whether anything changes in the workspace of a running turn, looked at now and then and apart from everybody who must not
+//! wait. No git here: an agent can write into the configuration of its worktree, and git would run what it finds there.
+
+use std::collections::VecDeque;
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_agents::clock;
+use everloop_core::phase::Barren;
+use everloop_core::time::Time;
+use tokio::task::JoinHandle;
+
+/// Entries of a workspace that are looked at; of a larger one nothing is known, and nobody is stopped for it.
+const ENTRIES: usize = 100_000;
+/// So many looks within the time that is allowed without a change.
+const LOOKS: u32 = 6;
+/// The least and the most time between two looks.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Follows one workspace.
+pub(super) struct Diff {
+    dir: PathBuf,
+    every: Duration,
+    due: Time,
+    barren: Barren,
+    look: Option<JoinHandle<Option<u64>>>,
+}
+
+impl Diff {
+    /// The workspace of a turn that may go on for `most` without changing it.
+    pub fn new(dir: PathBuf, most: Duration) -> Self {
+        let (every, now) = ((most / LOOKS).clamp(EVERY.0, EVERY.1), clock::now());
+        Self { dir, every, due: now, barren: Barren::new(every, now), look: None }
+    }
+
+    /// For how long there was nothing but talk; `said` is how often the model has said something.
+    pub async fn barren(&mut self, said: u64) -> Duration {
+        let now = clock::now();
+        if self.look.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(look) = self.look.take()
+        {
+            let sign = look.await.unwrap_or_default();
+            self.barren.look(sign, said, now);
+        }
+        if self.look.is_none() && now >= self.due {
+            self.due = now + self.every;
+            let dir = self.dir.clone();
+            self.look = Some(tokio::task::spawn_blocking(move || sign(&dir)));
+        }
+        self.barren.total()
+    }
+}
+
+/// A number that is another one when a file was written, made, moved or removed; `None` when there are too many.
+fn sign(dir: &Path) -> Option<u64> {
+    let mut folders = VecDeque::from([dir.to_owned()]);
+    let (mut sum, mut seen) = (0_u64, 0_usize);
+    while let Some(folder) = folders.pop_front() {
+        // What is removed while it is looked at is another sight the next time.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > ENTRIES {
+                return None;
+            }
+            let Ok(metadata) = entry.metadata() else { continue };
+            let path = entry.path();
+            sum = sum.wrapping_add(hash(&path, &metadata));
+            if metadata.is_dir() && entry.file_name() != ".git" {
+                folders.push_back(path);
+            }
+        }
+    }
+    Some(sum)
+}
+
+fn hash(path: &Path, metadata: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // A folder's time moves with what is in it, also with what git writes beside the work.
+    let written = metadata.is_file().then(|| (metadata.mtime(), metadata.mtime_nsec(), metadata.len()));
+    (path, metadata.mode(), written).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_change_shows_and_reading_does_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::create_dir_all(at(".git/objects")).unwrap();
+        fs::write(at("a/b/c"), "one").unwrap();
+        let mut signs = vec![sign(dir.path()).expect("it is small")];
+        let mut changed = |what: &str| {
+            let now = sign(dir.path()).expect("it is small");
+            assert!(!signs.contains(&now), "{what} does not show");
+            signs.push(now);
+        };
+        fs::write(at("a/b/c"), "three").unwrap();
+        changed("a longer text");
+        let old = fs::metadata(at("a/b/c")).unwrap().modified().unwrap() - Duration::from_secs(9);
+        fs::File::options().write(true).open(at("a/b/c")).unwrap().set_modified(old).unwrap();
+        changed("another time");
+        fs::write(at("d"), "").unwrap();
+        changed("a new file");
+        fs::rename(at("d"), at("e")).unwrap();
+        changed("another name");
+        fs::create_dir(at("f")).unwrap();
+        changed("a new folder");
+        let before = sign(dir.path());
+        fs::read(at("a/b/c")).unwrap();
+        fs::write(at(".git/objects/x"), "").unwrap();
+        assert_eq!(sign(dir.path()), before, "git's own files are not the work");
+        assert!(sign(&at("nowhere")).is_some());
+    }
+
+    #[tokio::test]
+    async fn talk_is_counted_while_nothing_changes() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut diff = Diff::new(dir.path().to_owned(), Duration::from_secs(3));
+        let mut said = 0;
+        // The looks come once a second; the first only learns what there is.
+        let waited = async {
+            while diff.barren(said).await < Duration::from_secs(1) {
+                said += 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), waited).await.expect("it is counted");
+        fs::write(dir.path().join("x"), "").unwrap();
+        let forgiven = async {
+            while diff.barren(said).await > Duration::ZERO {
+                said += 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), forgiven).await.expect("a change forgives");
+    }
+}
