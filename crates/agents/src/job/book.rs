@@ -186,16 +186,14 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Begins the book of a job that is not started yet, from scratch. False when the folder was used.
+/// Writes down what is to be run; said again, the last word counts. A wish to stop may stand there already, and stays. False
+/// when the folder was used.
 pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, Error> {
-    let path = dir.join(BOOK);
     let Some(file) = try_lock(dir)? else { return Ok(false) };
-    if file.metadata().is_ok_and(|m| m.len() > 0) {
-        if Book::read(dir)?.is_used() {
-            return Ok(false);
-        }
-        file.set_len(0).map_err(Error::io("clear", &path))?;
+    if file.metadata().is_ok_and(|m| m.len() > 0) && Book::read(dir)?.is_used() {
+        return Ok(false);
     }
+    let path = dir.join(BOOK);
     let line = text(&path, &Entry::Job(spec.clone()))?;
     (&*file).write_all(&line).map_err(Error::io("write", &path))?;
     Ok(true)
@@ -276,6 +274,17 @@ mod tests {
             add(dir.path(), &Entry::Cancelled(Cancelled {})).unwrap();
             assert!(Book::read(dir.path()).unwrap().cancelled, "{cut}");
         }
+    }
+
+    #[test]
+    fn a_wish_to_stop_outlives_a_late_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        add(dir.path(), &Entry::Stop(StopCause::Person)).unwrap();
+        for program in ["false", "true"] {
+            assert!(begin(dir.path(), &Spec::new(vec![program.to_owned()], "/")).unwrap());
+        }
+        let book = Book::read(dir.path()).unwrap();
+        assert_eq!((book.stop, book.spec.unwrap().argv), (Some(StopCause::Person), vec!["true".to_owned()]));
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn prints(files: &[Source]) -> Vec<String> {
             || path.contains("/src/bin/")
             || path.contains("/tests/")
             || path.contains("/examples/")
+            || path.ends_with("/build.rs")
     };
     let silent: Vec<&Source> = files.iter().filter(|f| !may_print(&f.path)).collect();
     let mut found = Vec::new();
