@@ -3,6 +3,7 @@
 //! - [`Order`] → [`invocation`] → [`Invocation`]: a turn as a command line
 //! - [`Reader`]: bytes of its output → [`Said`](everloop_core::stream::Said), one model for all
 //! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: our own format; `command`: everything else
+//! - [`otlp`]: the telemetry that a CLI sends while it works
 //! - [`limits`]: which refusals of a vendor are which limit; `reset`: when they end; `rollout`: codex's own notes
 //! - [`look`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
 //!
@@ -17,6 +18,7 @@ mod lines;
 pub mod look;
 mod native;
 mod opencode;
+pub mod otlp;
 mod reader;
 mod record;
 mod reset;
@@ -24,7 +26,7 @@ mod rollout;
 
 use std::path::{Path, PathBuf};
 
-use everloop_core::spec::{AgentKind, AgentSpec};
+use everloop_core::spec::{AgentKind, AgentSpec, Telemetry};
 
 pub use lines::LINE_CAP;
 pub use reader::{End, Reader};
@@ -49,6 +51,27 @@ pub struct Order<'a> {
     pub ours: &'a Path,
     /// Where those keep what must outlive a turn.
     pub state_dir: &'a Path,
+    /// Who listens to the telemetry of a CLI that has any.
+    pub telemetry: Option<Receiver<'a>>,
+}
+
+/// Who listens to telemetry.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiver<'a> {
+    /// `http://127.0.0.1:9300`.
+    pub endpoint: &'a str,
+    /// The header that tells this turn from others, as `name=value`.
+    pub header: &'a str,
+}
+
+/// The variable that holds [`Receiver::header`]; nobody else needs to see its value.
+pub const TELEMETRY_SECRET: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+/// Whether an agent can send telemetry, and is not already told to send it elsewhere.
+pub fn has_telemetry(agent: &AgentSpec) -> bool {
+    let elsewhere = |name: &str| name.starts_with("OTEL_") || name == claude::TELEMETRY;
+    let told = agent.pass_env.iter().map(String::as_str).chain(agent.env.iter().map(|v| v.name.as_str()));
+    agent.kind == AgentKind::Claude && agent.telemetry == Telemetry::On && !told.into_iter().any(elsewhere)
 }
 
 /// A command line, without anything secret: the account's variables are added where the job is started.

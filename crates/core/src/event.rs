@@ -8,6 +8,7 @@ use crate::ids::{Fence, TaskId, TurnId};
 use crate::reason::Reason;
 use crate::spec::{Bounds, LoopSpec};
 use crate::stream::{Limit, LimitClass, Report};
+use crate::telemetry::Source;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
@@ -445,6 +446,9 @@ pub struct Settled {
     /// A limit ended it.
     #[serde(default)]
     pub limited: bool,
+    /// Where the figures come from.
+    #[serde(default, skip_serializing_if = "Source::is_stream")]
+    pub source: Source,
 }
 
 /// How work reached the operator.

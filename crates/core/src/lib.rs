@@ -13,6 +13,7 @@
 //! - [`crowd`]: several that look stuck at once, which is our own fault
 //! - [`phase`]: what an agent with a stream is busy with, and whether it is stuck or spinning
 //! - [`stream`]: what an agent's CLI says while it works, in one model
+//! - [`telemetry`]: what its telemetry says it used, as a second source
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
 //! - [`prompt`]: what the next turn must be told
@@ -40,5 +41,6 @@ pub mod recovery;
 pub mod spec;
 pub mod state;
 pub mod stream;
+pub mod telemetry;
 pub mod time;
 pub mod why;

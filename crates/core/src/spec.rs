@@ -92,6 +92,9 @@ pub struct AgentSpec {
     /// Which tasks it is for.
     #[serde(default)]
     pub tasks: Tasks,
+    /// Whether a CLI that can is asked to send everloop its telemetry.
+    #[serde(default, skip_serializing_if = "Telemetry::is_on")]
+    pub telemetry: Telemetry,
 }
 
 /// Which tasks an agent is for; without a word: all.
@@ -124,6 +127,24 @@ impl Tasks {
         let above = all.iter().filter_map(|t| t.max_priority).map(|n| n.saturating_add(1));
         let mut edges = [0].into_iter().chain(below).chain(above);
         edges.find(|priority| !all.iter().any(|t| t.include("", *priority)))
+    }
+}
+
+/// Whether a CLI is asked for its telemetry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Telemetry {
+    /// It stays on this machine, and figures are all that is wanted.
+    #[default]
+    On,
+    /// The operator does not want it.
+    Off,
+}
+
+impl Telemetry {
+    /// As it is when nobody says anything.
+    pub fn is_on(&self) -> bool {
+        *self == Telemetry::On
     }
 }
 

@@ -11,6 +11,7 @@ use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::reason::Reason;
 use crate::spec::LoopSpec;
 use crate::stream::Usage;
+use crate::telemetry::Source;
 use crate::time::{Time, millis};
 
 mod apply;
@@ -232,6 +233,9 @@ pub struct Turn {
     /// What it used, once its agent said so.
     #[serde(default)]
     pub used: Option<Usage>,
+    /// Which way it said so.
+    #[serde(default, skip_serializing_if = "Source::is_stream")]
+    pub source: Source,
 }
 
 /// `agent@account`.

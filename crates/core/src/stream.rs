@@ -256,6 +256,9 @@ pub struct Report {
     /// What the whole session used, for CLIs that only count so.
     #[serde(default)]
     pub in_all: Option<Usage>,
+    /// What this turn used by the CLI's telemetry, where it sent any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Usage>,
     /// The limit that ended it; one that the CLI overcame is not one.
     pub limit: Option<Limit>,
     /// The latest word on each allowance.

@@ -144,7 +144,7 @@ fn judged() -> Event {
 
 fn ended(outcome: Outcome, integrated: Option<Integrated>) -> Event {
     let spend = Spend { calls: 1, tokens: 7, microusd: 5 };
-    let settled = Settled { spend, estimated: true, failed: false, died_young: false, progress: true, limited: false };
+    let settled = Settled { spend, estimated: true, progress: true, ..Settled::default() };
     Event::TurnEnded { turn: turn(), outcome, settled, work: Some(text("c0ffee")), integrated }
 }
 
@@ -237,6 +237,7 @@ fn added() -> Vec<Event> {
         model: Some(text("claude-opus-5-5")),
         used,
         in_all: Some(used),
+        telemetry: None,
         limit: Some(limit.clone()),
         quotas: vec![quota],
         context_percent: Some(12),
@@ -366,4 +367,23 @@ fn every_event_of_version_3_is_read_as_it_was_meant_and_written_as_it_was_writte
     }
     let kinds: BTreeSet<&str> = events.iter().map(kind).collect();
     assert_eq!(kinds.len(), KINDS, "every kind has a line");
+}
+
+/// Fields that came later are not written while they say nothing, so a version 2 without them is the same version.
+#[test]
+fn telemetry_is_written_only_where_there_is_any() {
+    let used = Usage { input: 11, microusd: Some(884), ..Usage::default() };
+    let heard = Report { telemetry: Some(used), ..Report::default() };
+    let line = serde_json::to_string(&heard).expect("reports have a JSON form");
+    let said = r#""telemetry":{"input":11,"output":0,"cache_read":0,"cache_write":0,"microusd":884}"#;
+    assert!(line.contains(said), "{line}");
+    assert_eq!(serde_json::from_str::<Report>(&line).expect("it was just written"), heard);
+    let settled = Settled { source: everloop_core::telemetry::Source::Telemetry, ..Settled::default() };
+    let line = serde_json::to_string(&settled).expect("it has a JSON form");
+    assert!(line.contains(r#""source":"telemetry""#), "{line}");
+    assert_eq!(serde_json::from_str::<Settled>(&line).expect("it was just written"), settled);
+    let off = AgentSpec { telemetry: everloop_core::spec::Telemetry::Off, ..AgentSpec::default() };
+    let line = serde_json::to_string(&off).expect("it has a JSON form");
+    assert!(line.contains(r#""telemetry":"off""#), "{line}");
+    assert_eq!(serde_json::from_str::<AgentSpec>(&line).expect("it was just written"), off);
 }

@@ -7,6 +7,7 @@ use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::journal::Record;
 use everloop_core::pacing::Window;
 use everloop_core::stream::Usage;
+use everloop_core::telemetry::{Source, settle};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -61,6 +62,8 @@ pub struct Sum {
     pub microusd: u64,
     /// Some of what was charged is everloop's estimate.
     pub estimated: bool,
+    /// Turns for which the agent's telemetry said more than its stream.
+    pub from_telemetry: u64,
 }
 
 impl Sum {
@@ -73,6 +76,7 @@ impl Sum {
         self.tokens = self.tokens.saturating_add(settled.spend.tokens);
         self.microusd = self.microusd.saturating_add(settled.spend.microusd);
         self.estimated |= settled.estimated;
+        self.from_telemetry += u64::from(settled.source == Source::Telemetry);
     }
 }
 
@@ -163,7 +167,7 @@ impl Tally {
         let Some(report) = &exit.report else { return };
         let open = self.open.entry(turn.clone()).or_default();
         open.model.clone_from(&report.model);
-        open.used = match (report.in_all, &report.session) {
+        let said = match (report.in_all, &report.session) {
             (None, _) => report.used,
             (Some(all), None) => all,
             (Some(all), Some(session)) => match self.sessions.insert(session.clone(), all) {
@@ -173,6 +177,7 @@ impl Tally {
                 None => all,
             },
         };
+        open.used = settle(said, report.telemetry).0;
         let account = named(&open.account, loop_of(&self.loops, record).map(|l| l.account.as_str()));
         for quota in &report.quotas {
             let window = Window { quota: quota.clone(), seen: record.at };

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::limits::{self, Record, Refusal};
 use super::reader::{End, Parse, Sink, object};
 use super::record::{self, Fields, microusd, whole};
-use super::{Invocation, Order, RETRIES, reset};
+use super::{Invocation, Order, RETRIES, Receiver, TELEMETRY_SECRET, has_telemetry, reset};
 
 /// Denied calls that are remembered so that none is counted twice.
 const DENIALS_KEPT: usize = 1_000;
@@ -23,6 +23,14 @@ const QUESTIONS: &[&str] = &["AskUserQuestion", "ExitPlanMode"];
 
 /// Tools that are another agent at work; `Task` became `Agent`.
 const SUBAGENTS: &[&str] = &["Task", "Agent"];
+
+/// The switch without which nothing is sent.
+pub(super) const TELEMETRY: &str = "CLAUDE_CODE_ENABLE_TELEMETRY";
+
+/// Events are sent this often while there are any: what a killed turn used is lost for at most this long.
+const EVENTS_EVERY_MS: u32 = 1_000;
+/// Counters say the same as the events, so they need not come as often.
+const COUNTERS_EVERY_MS: u32 = 10_000;
 
 /// The command line.
 pub(super) fn invocation(order: &Order<'_>) -> Invocation {
@@ -63,7 +71,22 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     if let Some(base) = &agent.api_base {
         call.set("ANTHROPIC_BASE_URL", base);
     }
+    if let Some(receiver) = order.telemetry.filter(|_| has_telemetry(agent)) {
+        report_to(receiver, &mut call);
+    }
     call
+}
+
+/// Figures only. Contents (`OTEL_LOG_USER_PROMPTS` and its like) are never asked for.
+fn report_to(receiver: Receiver<'_>, call: &mut Invocation) {
+    call.set(TELEMETRY, "1");
+    call.set("OTEL_METRICS_EXPORTER", "otlp");
+    call.set("OTEL_LOGS_EXPORTER", "otlp");
+    call.set("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
+    call.set("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint);
+    call.set(TELEMETRY_SECRET, receiver.header);
+    call.set("OTEL_LOGS_EXPORT_INTERVAL", EVENTS_EVERY_MS.to_string());
+    call.set("OTEL_METRIC_EXPORT_INTERVAL", COUNTERS_EVERY_MS.to_string());
 }
 
 /// Reads the stream.

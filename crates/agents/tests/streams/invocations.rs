@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use everloop_agents::agent::{Invocation, Order, invocation};
-use everloop_core::spec::{AgentKind, AgentSpec, Permission};
+use everloop_agents::agent::{Invocation, Order, Receiver, invocation};
+use everloop_core::spec::{AgentKind, AgentSpec, Permission, Telemetry};
 
 fn agent(kind: AgentKind, permission: Permission) -> AgentSpec {
     AgentSpec {
@@ -27,6 +27,7 @@ fn call(agent: &AgentSpec, resume: Option<&str>) -> Invocation {
         left_microusd: Some(1_500_000),
         ours: Path::new("/bin/everloop"),
         state_dir: Path::new("/state"),
+        telemetry: Some(Receiver { endpoint: "http://127.0.0.1:9300", header: "x-turn=k3f9-1.1" }),
     })
 }
 
@@ -49,6 +50,23 @@ fn claude() {
     let full = call(&agent(AgentKind::Claude, Permission::Full), None);
     assert!(full.argv.contains(&"--dangerously-skip-permissions".to_owned()));
     assert_eq!(value(&full, "IS_SANDBOX").is_some(), is_root());
+}
+
+#[test]
+fn claude_sends_figures_to_us_and_contents_to_nobody() {
+    let named = |call: &Invocation, prefix: &str| call.env.iter().filter(|(n, _)| n.starts_with(prefix)).count();
+    let mut spec = agent(AgentKind::Claude, Permission::Edits);
+    let sends = call(&spec, None);
+    assert_eq!(value(&sends, "CLAUDE_CODE_ENABLE_TELEMETRY"), Some("1"));
+    assert_eq!(value(&sends, "OTEL_EXPORTER_OTLP_ENDPOINT"), Some("http://127.0.0.1:9300"));
+    assert_eq!(value(&sends, "OTEL_EXPORTER_OTLP_HEADERS"), Some("x-turn=k3f9-1.1"));
+    assert_eq!(named(&sends, "OTEL_LOG_"), 0, "{:?}", sends.env);
+    spec.pass_env = vec!["OTEL_EXPORTER_OTLP_ENDPOINT".to_owned()];
+    assert_eq!(named(&call(&spec, None), "OTEL_"), 0, "the operator has a receiver of his own");
+    spec.pass_env.clear();
+    spec.telemetry = Telemetry::Off;
+    assert_eq!(named(&call(&spec, None), "OTEL_"), 0);
+    assert_eq!(named(&call(&agent(AgentKind::Codex, Permission::Full), None), "OTEL_"), 0);
 }
 
 fn is_root() -> bool {

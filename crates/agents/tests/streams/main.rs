@@ -10,4 +10,5 @@ mod limits;
 mod look_alikes;
 mod mutate;
 mod odd;
+mod otlp;
 mod replay;

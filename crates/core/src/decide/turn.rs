@@ -14,6 +14,7 @@ use crate::phase::Gaps;
 use crate::recovery::{Plan, plan};
 use crate::spec::{FrostySpec, WorkspaceMode};
 use crate::state::{POISON, Phase, Stage, Turn};
+use crate::telemetry::Source;
 use crate::time::human;
 use std::time::Duration;
 
@@ -270,6 +271,7 @@ fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, frosty: &FrostySpec) -> S
         died_young: young && (failed || limited && stormy),
         progress: matches!(outcome, Outcome::Progress | Outcome::Reached),
         limited,
+        source: turn.source,
     }
 }
 
@@ -280,8 +282,9 @@ fn charge(turn: &Turn, exit: &Exit) -> (Spend, bool) {
     let Some(used) = turn.used else { return guess };
     let counted = Spend { calls: 1, tokens: used.tokens(), microusd: used.microusd.unwrap_or(0) };
     if exit.report.as_ref().is_none_or(|r| r.ok.is_none()) {
-        // It was cut off: what it used after its last word is not known.
-        return (counted.most(reserve), true);
+        // It was cut off: what it used after its last word is not known, except by its telemetry.
+        let most = counted.most(reserve);
+        return (most, turn.source == Source::Stream || most != counted);
     }
     match used.microusd {
         Some(_) => (counted, false),

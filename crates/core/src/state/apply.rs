@@ -13,6 +13,7 @@ use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::planted::{self, Bug};
 use crate::spec::LoopSpec;
 use crate::stream::LimitClass;
+use crate::telemetry::{Source, settle};
 use crate::time::Time;
 
 impl LoopState {
@@ -186,6 +187,7 @@ impl LoopState {
             resume: resume.clone(),
             chosen: chosen.clone(),
             used: None,
+            source: Source::Stream,
         }));
         self.worker = worker(agent, account);
         if resume.is_none() {
@@ -204,7 +206,10 @@ impl LoopState {
         let Some(report) = &exit.report else { return };
         let before = self.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
         let counted = before.as_ref().and_then(|s| s.in_all).unwrap_or_default();
-        turn.used = Some(report.in_all.map_or(report.used, |all| all.since(counted)));
+        let said = report.in_all.map_or(report.used, |all| all.since(counted));
+        let (used, source) = settle(said, report.telemetry);
+        turn.used = Some(used);
+        turn.source = source;
         if !report.last_text.is_empty() {
             self.handoff.clone_from(&report.last_text);
         }

@@ -169,6 +169,33 @@ fn a_turn_that_was_cut_off_is_charged_at_least_what_it_had_set_aside() {
 }
 
 #[test]
+fn a_turn_that_was_cut_off_is_charged_what_its_telemetry_said() {
+    let mut rig = rig();
+    let used = Usage { input: 7, ..Usage::default() };
+    let telemetry = Some(Usage { input: 150, microusd: Some(900), ..Usage::default() });
+    end(&mut rig, 60, Report { ok: None, used, telemetry, ..report(false) });
+    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (150, 900, false));
+    // Less than what was set aside: the last request, which nobody counted, may be the rest.
+    let mut rig = self::rig();
+    let telemetry = Some(Usage { input: 20, microusd: Some(900), ..Usage::default() });
+    end(&mut rig, 60, Report { ok: None, used, telemetry, ..report(false) });
+    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (100, 900, true));
+}
+
+#[test]
+fn of_two_sources_the_greater_is_charged_also_where_one_counts_the_whole_conversation() {
+    let mut rig = rig();
+    let of = |input, microusd| Usage { input, microusd: Some(microusd), ..Usage::default() };
+    end(&mut rig, 60, Report { in_all: Some(of(100, 1000)), telemetry: Some(of(100, 1000)), ..report(true) });
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    // 150 of the whole are this turn's; telemetry says 200 of this turn alone.
+    end(&mut rig, 60, Report { in_all: Some(of(250, 2500)), telemetry: Some(of(200, 1500)), ..report(true) });
+    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd), (300, 2500));
+}
+
+#[test]
 fn the_dearest_turn_is_set_aside_when_nobody_says_what_one_costs() {
     let mut rig = Rig::with(|s| {
         s.agent.turn_tokens = 0;

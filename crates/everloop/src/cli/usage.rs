@@ -20,7 +20,8 @@ const HELP: &str = "Examples:
   everloop usage --by account --since 7d
   everloop usage k3f9 --by day --json
 
-`~` marks figures that are everloop's estimate and not the agent's report.";
+`~` marks figures that are everloop's estimate and not the agent's report, `*` those that come from the agent's telemetry
+because its stream said less or nothing.";
 
 /// Records read at once.
 const CHUNK: usize = 1000;

@@ -1,6 +1,6 @@
 //! Who works on a loop: from the words in `agent`, `agents` or `agent_cmd` to agents, each under its account.
 
-use everloop_core::spec::{AgentKind, AgentSpec, Tasks};
+use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
 
 use super::account::{self, Account};
 use super::diagnostic::{ConfigError, Diagnostic};
@@ -70,6 +70,7 @@ pub(super) fn concerns(kind: AgentKind, key: &str) -> bool {
         "model" | "permission" | "allow" | "api_base" | "session_turns" => cli || kind == AgentKind::Api,
         "wire" | "key_env" => kind == AgentKind::Api,
         "pane" => kind == AgentKind::Pane,
+        "telemetry" => kind == AgentKind::Claude,
         _ => true,
     }
 }
@@ -247,6 +248,7 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
             min_priority: keys.min_priority.map(|n| n.0),
             max_priority: keys.max_priority.map(|n| n.0),
         },
+        telemetry: keys.telemetry.filter(|wanted| !wanted.0).map_or(Telemetry::On, |_| Telemetry::Off),
     }
 }
 

@@ -148,6 +148,8 @@ pub struct AgentKeys {
     pub max_priority: Option<Priority>,
     /// Its turns cost nothing: no minimum gap and no caps, unless you set them.
     pub cheap: Option<Flag>,
+    /// Whether it sends figures of its use to everloop on this machine, besides its stream; only `claude` can.
+    pub telemetry: Option<Flag>,
 }
 
 /// Credentials and settings of one account. Its agents see these variables instead of those that hold your own login.

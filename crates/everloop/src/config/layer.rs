@@ -182,6 +182,7 @@ pub fn built_in_agent() -> Layer {
     layer.set("usd_per_turn", 0.0, Origin::BuiltIn);
     layer.set("tokens_per_turn", 0, Origin::BuiltIn);
     layer.set("cheap", false, Origin::BuiltIn);
+    layer.set("telemetry", true, Origin::BuiltIn);
     layer.set("pass_env", Vec::<Value>::new(), Origin::BuiltIn);
     layer
 }

@@ -138,6 +138,7 @@ impl Errand {
             left_microusd: left(&self.state),
             ours: &self.shim.exe,
             state_dir: self.home.root(),
+            telemetry: None,
         };
         let invocation = agent::invocation(&order);
         let spec = self.job_spec(&agent, &invocation).await?;

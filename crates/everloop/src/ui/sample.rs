@@ -8,6 +8,7 @@ use everloop_core::guard::{Permit, Spend};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase, Stage, Try, Turn};
+use everloop_core::telemetry::Source;
 use everloop_core::time::Time;
 
 /// A point in time for tests: 2026-11-15 21:00:00 UTC.
@@ -88,6 +89,7 @@ pub fn turn(number: u32) -> Turn {
         resume: None,
         chosen: None,
         used: None,
+        source: Source::Stream,
     }
 }
 

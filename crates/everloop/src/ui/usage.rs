@@ -6,7 +6,7 @@ use everloop_core::time::Time;
 use super::figures::{Accuracy, coarse, money, tokens};
 use super::status::Look;
 use super::table::Table;
-use super::text::{clean, fit};
+use super::text::{clean, count, fit};
 use crate::tally::{Sum, Tally};
 
 /// The sums and the windows.
@@ -33,6 +33,10 @@ pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
     if tally.total.estimated {
         lines.push("~ is everloop's estimate, not the agent's report".to_owned());
     }
+    if tally.total.from_telemetry > 0 {
+        let turns = count(tally.total.from_telemetry, "turn");
+        lines.push(format!("* {turns} by the agent's telemetry: its stream said less or nothing"));
+    }
     lines
 }
 
@@ -42,7 +46,8 @@ fn row(name: &str, sum: &Sum) -> [String; 7] {
         Accuracy::Reported => "",
     };
     let some = |n: u64| if n == 0 { "-".to_owned() } else { tokens(n) };
-    let charged = |n: u64, text: String| if n == 0 { "-".to_owned() } else { format!("{mark}{text}") };
+    let star = if sum.from_telemetry > 0 { "*" } else { "" };
+    let charged = |n: u64, text: String| if n == 0 { "-".to_owned() } else { format!("{mark}{text}{star}") };
     [
         name.to_owned(),
         sum.turns.to_string(),
@@ -120,6 +125,7 @@ mod tests {
             cache_read: 90_000,
             tokens: 92_000,
             microusd: 310_000,
+            from_telemetry: 1,
             ..Sum::default()
         };
         let bot = Sum { turns: 2, microusd: 200_000, estimated: true, ..Sum::default() };
@@ -133,12 +139,13 @@ mod tests {
         insta::assert_snapshot!(usage_lines(&tally, &look).join("\n"), @r"
         AGENT   TURNS  INPUT  OUTPUT  CACHED  TOKENS  COST
         bot     2      -      -       -       -       ~$0.20
-        claude  3      1200   800     90k     92k     $0.31
-        total   5      1200   800     90k     ~92k    ~$0.51
+        claude  3      1200   800     90k     92k*    $0.31*
+        total   5      1200   800     90k     ~92k*   ~$0.51*
         account own: five_hour: 65 % used, resets in 2h 10m, at this pace used up in 91m, 38m 28s before the reset
           paced: its next start is in 10m
         account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset
         ~ is everloop's estimate, not the agent's report
+        * 1 turn by the agent's telemetry: its stream said less or nothing
         ");
         let empty = Tally::new(By::Day, TimeZone::UTC, None);
         assert_eq!(usage_lines(&empty, &look), ["no turn has ended yet"]);

@@ -1,0 +1,260 @@
+//! A second source for what a turn used: the telemetry of its CLI. [`Heard`] sums up what arrived, [`settle`] says what counts.
+//!
+//! The stream is the first source. It is silent about a turn that was cut off, and it may be wrong; whoever is charged by
+//! it must not be charged too little.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stream::Usage;
+
+/// Series of one turn that are kept: five counters for each model and kind of request, and some room.
+const SERIES_MOST: usize = 1_000;
+/// Requests of one turn that are told apart from their repetition; a turn of two hours has some hundreds.
+const REQUESTS_MOST: usize = 20_000;
+/// Both sources agree when they differ by no more than one part in this many.
+const TOLERANCE: u64 = 10;
+
+/// Where a turn's figures come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The agent's stream.
+    #[default]
+    Stream,
+    /// At least one of them from its telemetry, because the stream said nothing or less.
+    Telemetry,
+}
+
+impl Source {
+    /// Records from before there was another one say nothing.
+    pub fn is_stream(&self) -> bool {
+        *self == Source::Stream
+    }
+}
+
+/// What a turn used, by both sources, and which of them said so. The greater counts where they differ.
+pub fn settle(stream: Usage, heard: Option<Usage>) -> (Usage, Source) {
+    let Some(heard) = heard else { return (stream, Source::Stream) };
+    let tokens = exceeds(heard.tokens(), stream.tokens());
+    let money = match (heard.microusd, stream.microusd) {
+        (Some(heard), Some(stream)) => exceeds(heard, stream),
+        (heard, None) => heard.is_some(),
+        (None, Some(_)) => false,
+    };
+    let used = Usage {
+        microusd: if money { heard.microusd } else { stream.microusd },
+        ..(if tokens { heard } else { stream })
+    };
+    (used, if tokens || money { Source::Telemetry } else { Source::Stream })
+}
+
+fn exceeds(heard: u64, stream: u64) -> bool {
+    heard > stream.saturating_add(stream / TOLERANCE)
+}
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of `Usage`")]
+pub enum Counter {
+    Input,
+    Output,
+    CacheRead,
+    CacheWrite,
+    Microusd,
+}
+
+/// What the values of a series mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Temporality {
+    /// What came since the last one.
+    Delta,
+    /// Everything since the series began.
+    Cumulative,
+}
+
+/// One value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// What is counted.
+    pub counter: Counter,
+    /// Of everything else that tells one series from another.
+    pub series: u64,
+    /// What the value means.
+    pub temporality: Temporality,
+    /// When the series began; a program that starts again begins again. Only compared, so the unit does not matter.
+    pub began: u64,
+    /// When the value was taken.
+    pub at: u64,
+    /// Tokens, or millionths of a dollar.
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Series {
+    at: u64,
+    sum: u64,
+}
+
+/// What the telemetry of one turn said so far.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    series: BTreeMap<(Counter, u64, u64), Series>,
+    requests: Usage,
+    answered: u64,
+    seen: BTreeSet<u64>,
+    errors: u64,
+    unknown: u64,
+}
+
+impl Heard {
+    /// Takes note of a value; one that was sent twice counts once.
+    pub fn point(&mut self, point: &Point) {
+        let began = match point.temporality {
+            Temporality::Delta => 0,
+            Temporality::Cumulative => point.began,
+        };
+        let key = (point.counter, point.series, began);
+        if self.series.len() >= SERIES_MOST && !self.series.contains_key(&key) {
+            self.unknown += 1;
+            return;
+        }
+        let series = self.series.entry(key).or_default();
+        if point.at <= series.at {
+            return;
+        }
+        series.at = point.at;
+        series.sum = match point.temporality {
+            Temporality::Delta => series.sum.saturating_add(point.value),
+            Temporality::Cumulative => series.sum.max(point.value),
+        };
+    }
+
+    /// Takes note of an answered request; `id` tells it from its repetition.
+    pub fn request(&mut self, id: u64, used: Usage) {
+        if self.seen.len() >= REQUESTS_MOST || self.seen.insert(id) {
+            self.answered += 1;
+            self.requests = self.requests.plus(used);
+        }
+    }
+
+    /// Takes note of a request that failed.
+    pub fn error(&mut self) {
+        self.errors += 1;
+    }
+
+    /// Takes note of something that nobody here knows.
+    pub fn unknown(&mut self) {
+        self.unknown += 1;
+    }
+
+    /// Requests that were answered.
+    pub fn requests(&self) -> u64 {
+        self.answered
+    }
+
+    /// Requests that failed.
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// Things that nobody here knew.
+    pub fn unknowns(&self) -> u64 {
+        self.unknown
+    }
+
+    /// What was used, as far as it arrived. Counters and requests tell the same story; whichever came further is told.
+    pub fn used(&self) -> Option<Usage> {
+        let mut counted = Usage::default();
+        for ((counter, _, _), series) in &self.series {
+            let field = match counter {
+                Counter::Input => &mut counted.input,
+                Counter::Output => &mut counted.output,
+                Counter::CacheRead => &mut counted.cache_read,
+                Counter::CacheWrite => &mut counted.cache_write,
+                Counter::Microusd => counted.microusd.get_or_insert(0),
+            };
+            *field = field.saturating_add(series.sum);
+        }
+        let further = if counted.tokens() >= self.requests.tokens() { counted } else { self.requests };
+        let used = Usage { microusd: counted.microusd.max(self.requests.microusd), ..further };
+        (used != Usage::default()).then_some(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(input: u64, microusd: Option<u64>) -> Usage {
+        Usage { input, microusd, ..Usage::default() }
+    }
+
+    #[test]
+    fn telemetry_fills_what_the_stream_left_out() {
+        assert_eq!(settle(tokens(0, None), None), (tokens(0, None), Source::Stream));
+        assert_eq!(settle(tokens(0, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), Source::Telemetry));
+        // A turn that was cut off knows its tokens in part, and no money.
+        assert_eq!(settle(tokens(80, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), Source::Telemetry));
+        assert_eq!(settle(tokens(100, None), Some(tokens(100, Some(7)))), (tokens(100, Some(7)), Source::Telemetry));
+    }
+
+    #[test]
+    fn the_greater_of_two_that_differ_counts() {
+        let stream = tokens(1000, Some(500));
+        assert_eq!(settle(stream, Some(tokens(1100, Some(550)))), (stream, Source::Stream), "within a tenth");
+        assert_eq!(settle(stream, Some(tokens(1101, Some(550)))).0, tokens(1101, Some(500)));
+        assert_eq!(settle(stream, Some(tokens(1000, Some(551)))), (tokens(1000, Some(551)), Source::Telemetry));
+        // An agent knows where its telemetry goes and may send what it likes: too little changes nothing.
+        assert_eq!(settle(stream, Some(tokens(1, Some(1)))), (stream, Source::Stream));
+        assert_eq!(settle(stream, Some(tokens(u64::MAX, None))).0, tokens(u64::MAX, Some(500)));
+    }
+
+    fn point(temporality: Temporality, began: u64, at: u64, value: u64) -> Point {
+        Point { counter: Counter::Input, series: 1, temporality, began, at, value }
+    }
+
+    #[test]
+    fn deltas_add_up_and_repetitions_do_not() {
+        let mut heard = Heard::default();
+        assert_eq!(heard.used(), None);
+        for (began, at, value) in [(0, 10, 5), (10, 20, 7), (10, 20, 7)] {
+            heard.point(&point(Temporality::Delta, began, at, value));
+        }
+        heard.point(&Point { counter: Counter::Microusd, ..point(Temporality::Delta, 0, 10, 3) });
+        heard.point(&Point { series: 2, ..point(Temporality::Delta, 0, 10, 100) });
+        assert_eq!(heard.used(), Some(tokens(112, Some(3))));
+    }
+
+    #[test]
+    fn of_cumulative_values_the_last_counts_for_each_beginning() {
+        let mut heard = Heard::default();
+        for (began, at, value) in [(1, 10, 5), (1, 20, 12), (1, 15, 9), (30, 40, 4)] {
+            heard.point(&point(Temporality::Cumulative, began, at, value));
+        }
+        assert_eq!(heard.used(), Some(tokens(16, None)));
+    }
+
+    #[test]
+    fn requests_and_counters_are_not_added_to_each_other() {
+        let mut heard = Heard::default();
+        heard.request(1, tokens(10, Some(100)));
+        heard.request(2, tokens(20, Some(200)));
+        heard.request(2, tokens(20, Some(200)));
+        heard.point(&point(Temporality::Delta, 0, 10, 10));
+        assert_eq!(heard.used(), Some(tokens(30, Some(300))), "the requests came further");
+        heard.point(&point(Temporality::Delta, 10, 20, 90));
+        assert_eq!(heard.used(), Some(tokens(100, Some(300))), "the counters did");
+    }
+
+    #[test]
+    fn a_flood_of_series_is_capped() {
+        let mut heard = Heard::default();
+        for series in 0..2 * SERIES_MOST as u64 {
+            heard.point(&Point { series, ..point(Temporality::Delta, 0, 10, 1) });
+        }
+        assert_eq!(heard.used(), Some(tokens(SERIES_MOST as u64, None)));
+        assert_eq!(heard.unknowns(), SERIES_MOST as u64);
+    }
+}
