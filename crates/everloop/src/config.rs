@@ -36,8 +36,10 @@ pub use overrides::{Flags, Overrides};
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
 pub use show::{WithOrigin, render};
+pub use value::Listen;
 
 use diagnostic::Source;
+use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{Owner, Sections, read};
 
@@ -150,6 +152,13 @@ impl Config {
     /// The files that were read.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// Where a supervisor is to answer, if somebody says so; the project's word goes over the user's.
+    pub fn listen(&self) -> Result<Option<Listen>, ConfigError> {
+        let mut node = self.user.node.clone();
+        node.lay(&self.project.node);
+        Ok(node.typed::<NodeKeys>()?.listen)
     }
 
     /// One loop of the file, with everything that was said about it.

@@ -62,6 +62,16 @@ impl Home {
         self.root.join("bell")
     }
 
+    /// Where the supervisor answers HTTP.
+    pub fn http(&self) -> PathBuf {
+        self.root.join("http.json")
+    }
+
+    /// What opens all of it.
+    pub fn token(&self) -> PathBuf {
+        self.root.join("token")
+    }
+
     /// Where a detached supervisor writes its log.
     pub fn log(&self) -> PathBuf {
         self.root.join("everloop.log")

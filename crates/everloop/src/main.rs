@@ -1,11 +1,12 @@
 //! everloop: keeps coding agents working on a goal until commands prove that it is reached.
 //!
 //! - `cli`: what can be typed, a file per verb
-//! - `supervisor`: the shell around the pure loop of `everloop-core`
+//! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
 //! - `home`: the state folder; `board`: which task of a loop is next; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
+mod api;
 mod board;
 mod cli;
 mod config;
@@ -19,7 +20,8 @@ mod ui;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everloop_agents::{api, job};
+use everloop_agents::api::API_ARG;
+use everloop_agents::job;
 
 fn main() -> ExitCode {
     // A job's shim is this same binary; it must start fast and small, so nothing else comes before.
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|a| a == api::API_ARG) {
+    if args.next().is_some_and(|a| a == API_ARG) {
         return cli::api::api(args).into();
     }
     log();

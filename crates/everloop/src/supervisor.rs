@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use crate::api::{Api, Listen, Wake};
 use crate::error::Failure;
 use crate::home::{Home, Ownership};
 
@@ -76,6 +77,8 @@ pub struct Options {
     pub until: Until,
     /// This binary, to run jobs with.
     pub shim: Shim,
+    /// Whether and where it answers HTTP.
+    pub listen: Listen,
 }
 
 /// Sees every commit; the only way in which a supervisor is looked at from inside its own process.
@@ -149,6 +152,7 @@ pub struct Supervisor {
     looked_around: Time,
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
+    api: Api,
 }
 
 impl Supervisor {
@@ -160,6 +164,8 @@ impl Supervisor {
             Reach::All => None,
             Reach::Only(ids) => Some(ids.clone()),
         };
+        let role = if options.until == Until::Told { "up" } else { "run" };
+        let api = Api::new(options.listen, role, node_id(), &options.home);
         Self {
             home: options.home,
             ledger,
@@ -179,16 +185,24 @@ impl Supervisor {
             looked_around: Time::default(),
             answers,
             inputs,
+            api,
         }
+    }
+
+    /// Where it answers HTTP, if it does from the beginning.
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.api.address()
     }
 
     /// Looks after the loops until there is nothing left to do. Tells which signal ended it, if one did.
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
         let mut bell = bell::Bell::hang(&self.home)?;
         let mut signals = Signals::listen()?;
+        self.api.serve();
         self.look_around(watcher).await?;
         while !self.is_done()? && !watcher.wants_to_go() {
             let nap = self.nap(watcher);
+            self.api.figures().beat(nap, self.next_wake());
             if nap >= LONG_NAP {
                 everloop_agents::memory::give_back_code();
             }
@@ -222,6 +236,16 @@ impl Supervisor {
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
         let next = timers.chain(pulse).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
+    }
+
+    /// The next timer of a loop, for those who ask.
+    fn next_wake(&self) -> Option<Wake> {
+        let (at, slot) = self.slots.values().filter_map(|s| Some((s.wake_at?, s))).min_by_key(|(at, _)| *at)?;
+        let why = match &slot.state.phase {
+            Phase::Waiting { reason, .. } => reason.rule.clone(),
+            other => other.label().to_owned(),
+        };
+        Some(Wake { at, owner: slot.state.id.clone(), why })
     }
 
     /// Somebody changed something: a command, a new loop, the guard, a task.

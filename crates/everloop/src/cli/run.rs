@@ -230,7 +230,8 @@ fn attend(args: &Args, session: &Session, home: &Home, id: &LoopId) -> Result<Co
     loop {
         if let Ok(ownership) = home.own("run", session.now())? {
             let reach = Reach::Only(BTreeSet::from([id.clone()]));
-            let options = Options { home: home.clone(), reach, until: Until::LoopsEnd, shim: up::own_shim()? };
+            let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
+            let options = Options { home: home.clone(), reach, until, shim, listen: up::listen_on_demand(session)? };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
             interrupted = up::block_on(supervisor.run(&mut watcher))??;
         } else {

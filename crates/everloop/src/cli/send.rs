@@ -11,6 +11,7 @@ use everloop_core::time::Time;
 use everloop_store::Ledger;
 
 use super::Session;
+use crate::api::Listen;
 use crate::error::Failure;
 use crate::supervisor::{Options, Reach, Supervisor, Until, Watcher};
 
@@ -38,7 +39,8 @@ pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<
         }
         Ok(ownership) => {
             let reach = Reach::Only(BTreeSet::from([row.id.clone()]));
-            let options = Options { home, reach, until: Until::Idle, shim: super::up::own_shim()? };
+            let options =
+                Options { home, reach, until: Until::Idle, shim: super::up::own_shim()?, listen: Listen::Off };
             let supervisor = Supervisor::new(options, ledger, ownership);
             super::up::block_on(supervisor.run(&mut Silent))??;
             Taker::Ourselves

@@ -15,6 +15,8 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
 use super::Session;
+use crate::api::{self, Listen};
+use crate::config;
 use crate::error::{Code, Failure};
 use crate::home::{Home, Owner, Ownership};
 use crate::supervisor::{Interrupt, Options, Reach, Supervisor, Until, Watcher};
@@ -27,19 +29,33 @@ pub struct Args {
     /// Wait until a running supervisor is gone instead of giving up
     #[arg(long, hide = true)]
     queue: bool,
+    /// Where to answer /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
+    #[arg(long, value_name = "ADDR", env = LISTEN, hide_env_values = true)]
+    listen: Option<config::Listen>,
 }
+
+/// Says where to listen, or that nobody shall.
+const LISTEN: &str = "EVERLOOP_LISTEN";
 
 pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let ownership = own(&home, session, args.queue)?;
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
-    let options = Options { home, reach: Reach::All, until: Until::Told, shim: own_shim()? };
+    let listen = match args.listen.or(super::config::load(session)?.listen()?) {
+        None => Listen::At(api::DEFAULT),
+        Some(config::Listen(Some(address))) => Listen::At(address),
+        Some(config::Listen(None)) => Listen::Off,
+    };
+    let options = Options { home, reach: Reach::All, until: Until::Told, shim: own_shim()?, listen };
     session.ui.talk(&format!(
         "supervising (state in {}); stop with Ctrl-C or `everloop down`",
         options.home.root().display()
     ));
     let supervisor = Supervisor::new(options, ledger, ownership);
+    if let Some(address) = supervisor.address() {
+        session.ui.talk(&format!("health and metrics on http://{address}"));
+    }
     let ended = block_on(supervisor.run(&mut Lines { ui: &session.ui }))??;
     session.ui.talk("stopped; loops go on with `everloop up`");
     Ok(match ended {
@@ -47,6 +63,15 @@ pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         Some(Interrupt::Term) => Code::Terminated,
         None => Code::Ok,
     })
+}
+
+/// A `run` answers only agents that have something to send, and those not if nobody shall listen.
+pub fn listen_on_demand(session: &Session) -> Result<Listen, Failure> {
+    let off = match std::env::var(LISTEN) {
+        Ok(text) => text == "off",
+        Err(_) => super::config::load(session)?.listen()? == Some(config::Listen(None)),
+    };
+    Ok(if off { Listen::Off } else { Listen::OnDemand })
 }
 
 fn own(home: &Home, session: &Session, queue: bool) -> Result<Ownership, Failure> {

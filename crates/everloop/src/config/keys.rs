@@ -10,8 +10,8 @@ use serde::de::{DeserializeOwned, Visitor, value::Error};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::value::{
-    Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Name, Names, Permission, Plain,
-    Price, Priority, Span, Text, TimeLimit, Wire, choose,
+    Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Listen, Name, Names, Permission,
+    Plain, Price, Priority, Span, Text, TimeLimit, Wire, choose,
 };
 
 /// A file that says which loops there are and how they work.
@@ -29,6 +29,17 @@ pub struct File {
     account: Option<BTreeMap<String, AccountKeys>>,
     /// Loops, by name.
     r#loop: Option<BTreeMap<String, LoopKeys>>,
+    /// The supervisor on this machine.
+    node: Option<NodeKeys>,
+}
+
+/// The supervisor on this machine.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeKeys {
+    /// Where `everloop up` answers `/health` and `/metrics`: an address and port of loopback, or `off`. A port that is taken
+    /// is replaced by a free one.
+    pub listen: Option<Listen>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.
@@ -326,6 +337,7 @@ mod tests {
         assert!(names::<GuardKeys>().contains(&"willy_canary"));
         assert!(names::<LoopKeys>().contains(&"max_turns"));
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
+        assert_eq!(names::<NodeKeys>(), ["listen"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

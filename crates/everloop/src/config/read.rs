@@ -12,7 +12,7 @@ use toml::{Spanned, Table, Value};
 
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
-use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, meaning, names};
+use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, NodeKeys, meaning, names};
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
 
@@ -41,6 +41,8 @@ pub struct Sections {
     pub accounts: BTreeMap<String, Layer>,
     /// `[loop.NAME]`, with the place of the name.
     pub loops: BTreeMap<String, (Layer, Origin)>,
+    /// `[node]`.
+    pub node: Layer,
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
@@ -136,6 +138,11 @@ impl Reader<'_> {
                         sections.accounts.insert(name, layer);
                     }
                 }
+                "node" => {
+                    if let Some(table) = self.table("node", value) {
+                        self.section::<NodeKeys>(&Here::new("node"), table, &mut sections.node);
+                    }
+                }
                 "loop" if self.owner == Owner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
@@ -153,7 +160,7 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "account", "loop"];
+        let known = ["defaults", "agent", "account", "loop", "node"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -163,9 +170,9 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some("defaults") => "did you mean `[defaults]`?".to_owned(),
+            Some(whole @ ("defaults" | "node")) => format!("did you mean `[{whole}]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]` and `[loop.NAME]`".to_owned(),
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]` and `[node]`".to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
     }
@@ -299,6 +306,7 @@ impl Reader<'_> {
                 () if names::<CheckKeys>().contains(&name) => Some(format!("it belongs into `[[{section}.check]]`")),
                 () if names::<LoopKeys>().contains(&name) => Some(format!("it belongs into `[{section}]`")),
                 () if names::<AccountKeys>().contains(&name) => Some("it belongs into `[account.NAME]`".to_owned()),
+                () if names::<NodeKeys>().contains(&name) => Some("it belongs into `[node]`".to_owned()),
                 () => None,
             }
         };

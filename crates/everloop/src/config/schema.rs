@@ -15,7 +15,7 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, names};
+    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, NodeKeys, names};
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
     use super::super::resolve::PROTECTED;
@@ -108,6 +108,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += "account sees that account's variables and none of the default login.\n";
         text += "\n## `[loop.NAME.guard]`\n";
         text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
+        text += "\n## `[node]`\n";
+        text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| Some(format!("\"{}\"", crate::api::DEFAULT)));
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
@@ -128,6 +130,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),
+            ("NodeKeys", names::<NodeKeys>()),
         ] {
             let section = &schema["$defs"][section];
             assert_eq!(section["additionalProperties"], false);

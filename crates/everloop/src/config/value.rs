@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use everloop_core::spec::{self, AgentKind};
@@ -90,6 +92,10 @@ pub enum Wire {
     Responses,
 }
 
+/// Where a supervisor answers HTTP: an address of loopback, or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen(pub Option<SocketAddr>);
+
 /// The name of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
@@ -116,6 +122,28 @@ impl Deadline {
         let civil: DateTime = text.parse().map_err(|_| bad_deadline(text))?;
         let zoned = zone.to_zoned(civil).map_err(|_| bad_deadline(text))?;
         Ok(Some(Time(zoned.timestamp().as_millisecond())))
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    /// `127.0.0.1:9300`, `[::1]:9300`, `localhost:9300`, `9300` or `off`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let here = Ipv4Addr::LOCALHOST;
+        let port = text.strip_prefix("localhost:").unwrap_or(text).parse().ok();
+        let address = text.parse().ok().or(port.map(|port| SocketAddr::from((here, port))));
+        match address {
+            None => Err(format!("`{text}` is no address and port; write it like `127.0.0.1:9300`, or `off`")),
+            Some(address) if !address.ip().is_loopback() => {
+                let how = "use 127.0.0.1, and a tunnel (`ssh -L`) to reach it from elsewhere";
+                Err(format!("other machines could reach `{text}`; {how}"))
+            }
+            some => Ok(Self(some)),
+        }
     }
 }
 
@@ -334,6 +362,10 @@ kind!(Wire, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |v
     pick(value, &[("messages", Wire::Messages), ("responses", Wire::Responses)])
 });
 
+kind!(Listen, { "type": "string", "examples": ["127.0.0.1:9300", "off"] }, |value| {
+    text_of(value).ok_or_else(|| unfit("an address like `\"127.0.0.1:9300\"`, or `\"off\"`", value))?.parse()
+});
+
 kind!(Name, { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }, |value| {
     let name = value.as_str().filter(|name| is_variable(name));
     let how = "write the name of the variable that holds the key, never the key itself";
@@ -466,6 +498,20 @@ mod tests {
         assert!(
             read::<Dollars>("-1.0").is_err() && read::<Dollars>("nan").is_err() && read::<Dollars>("1e300").is_err()
         );
+    }
+
+    #[test]
+    fn only_this_machine_is_listened_to() {
+        assert_eq!(read("\"off\""), Ok(Listen(None)));
+        for good in ["127.0.0.1:9300", "localhost:9300", "9300"] {
+            assert_eq!(good.parse(), Ok(Listen(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9300))))), "{good}");
+        }
+        assert!("[::1]:0".parse::<Listen>().is_ok());
+        for open in ["0.0.0.0:9300", "[::]:9300", "192.168.1.7:80", "[::ffff:8.8.8.8]:80"] {
+            assert!(open.parse::<Listen>().unwrap_err().contains("other machines could reach"), "{open}");
+        }
+        assert!(read::<Listen>("\"example.com:80\"").unwrap_err().contains("is no address"));
+        assert!(read::<Listen>("9300").is_err());
     }
 
     #[test]

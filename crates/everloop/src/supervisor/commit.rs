@@ -148,6 +148,7 @@ impl Supervisor {
         slot.version = version;
         slot.wake_at = decision.wake_at;
         if !decision.events.is_empty() {
+            self.api.figures().take(&decision.events);
             watcher.committed(&slot.state, &decision.events, now);
         }
         for action in decision.actions {

@@ -8,6 +8,7 @@ use everloop_core::time::Time;
 use tokio::sync::watch;
 
 use super::stream::Sighting;
+use crate::api::Line;
 use crate::error::Failure;
 use crate::home::Home;
 
@@ -21,6 +22,8 @@ pub(super) struct Errand {
     pub title: String,
     /// Where signs of life of a turn's stream are shown.
     pub pulse: watch::Sender<Sighting>,
+    /// Where the turn's agent sends its telemetry.
+    pub line: Option<Line>,
     pub now: Time,
 }
 

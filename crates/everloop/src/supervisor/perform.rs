@@ -1,5 +1,6 @@
 //! Actions: what is done here at once, and what goes out as an errand and comes back as an input.
 
+use everloop_agents::agent::has_telemetry;
 use everloop_agents::job;
 use everloop_core::action::{Action, Found};
 use everloop_core::event::StopCause;
@@ -45,8 +46,10 @@ impl Supervisor {
         let workspace = slot.workspace.take();
         slot.errands += 1;
         let (pulse, seen) = watch::channel(None);
+        let mut line = None;
         if let (Action::Spawn { .. } | Action::Adopt { .. }, Phase::Turn(turn)) = (&action, &state.phase) {
             slot.life = Some(Life::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
+            line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.api.line(t));
         }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
@@ -55,7 +58,8 @@ impl Supervisor {
         };
         let title = task.map_or_else(String::new, |t| t.task.title);
         let now = self.clock.now();
-        let errand = Errand { home: self.home.clone(), shim: self.shim.clone(), state, workspace, title, pulse, now };
+        let (home, shim) = (self.home.clone(), self.shim.clone());
+        let errand = Errand { home, shim, state, workspace, title, pulse, line, now };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {

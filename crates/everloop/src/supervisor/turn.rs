@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_agents::agent::{self, Invocation, Order};
+use everloop_agents::agent::{self, Invocation, Order, TELEMETRY_SECRET};
 use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, Ended, Running, Spec};
 use everloop_agents::workspace::{Dropped, Effort, Side};
@@ -19,6 +19,7 @@ use super::account;
 use super::diff::Diff;
 use super::errand::{Errand, full_text};
 use super::stream::{Follow, agent_of};
+use crate::api::Line;
 use crate::error::Failure;
 
 /// Folders of earlier turns that are kept on disk, with their output.
@@ -75,7 +76,13 @@ impl Errand {
             self.pulse.send_replace(sighting);
         };
         match ended {
-            Ok(Ended::Exited(exit)) => Input::Exited { turn: turn.clone(), exit: with_report(exit, follow).await },
+            Ok(Ended::Exited(exit)) => {
+                let mut exit = with_report(exit, follow).await;
+                if let (Some(line), Some(report)) = (self.line.take(), exit.report.as_mut()) {
+                    report.telemetry = line.close().await;
+                }
+                Input::Exited { turn: turn.clone(), exit }
+            }
             Ok(Ended::Gone) => Input::Vanished { turn: turn.clone() },
             Err(e) => {
                 tracing::warn!(%turn, error = %e, "lost sight of the turn");
@@ -138,7 +145,7 @@ impl Errand {
             left_microusd: left(&self.state),
             ours: &self.shim.exe,
             state_dir: self.home.root(),
-            telemetry: None,
+            telemetry: self.line.as_ref().map(Line::receiver),
         };
         let invocation = agent::invocation(&order);
         let spec = self.job_spec(&agent, &invocation).await?;
@@ -166,6 +173,7 @@ impl Errand {
         spec.stdin.clone_from(&invocation.stdin);
         spec.wall = self.state.spec.guard.turn_wall;
         spec.secrets = account::secrets(agent);
+        spec.secrets.extend(self.line.as_ref().map(|_| TELEMETRY_SECRET.to_owned()));
         Ok(spec)
     }
 

@@ -1,7 +1,8 @@
 //! A world of its own for every test: home, state folder, project, environment. Nothing of it is left when it is dropped.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -14,6 +15,8 @@ use tempfile::TempDir;
 
 /// A command that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Any answer over HTTP comes within this, also behind clients that are slow on purpose.
+pub const SOON: Duration = Duration::from_secs(20);
 /// Between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
 /// Names of the outer environment that tests may see; everything else is cleared.
@@ -166,6 +169,15 @@ impl Env {
         self.wait_for("an agent is at work", || processes_of(&self.state()).iter().any(at_work));
     }
 
+    /// Where the supervisor of this world answers HTTP.
+    #[track_caller]
+    pub fn port(&self) -> SocketAddr {
+        let note = || serde_json::from_slice::<Value>(&fs::read(self.state().join("http.json")).ok()?).ok();
+        let address = || note()?["address"].as_str()?.parse::<SocketAddr>().ok();
+        self.wait_for("the supervisor answers", || address().is_some_and(|a| get(a, "/health").0 == 200));
+        address().expect("it was just there")
+    }
+
     /// The one loop there is, as `everloop show --json` tells it.
     #[track_caller]
     pub fn the_loop(&self) -> Value {
@@ -215,6 +227,25 @@ impl Drop for Env {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// Sends bytes and reads the answer to its end: status and the whole text.
+pub fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
+    stream.set_read_timeout(Some(SOON)).expect("a socket takes a timeout");
+    // Whoever is refused early may find the connection closed.
+    stream.write_all(bytes).ok();
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).ok();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (status, text)
+}
+
+/// Status and body of a page.
+pub fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let (status, text) = raw(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+    (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
 /// Processes whose environment names this state folder, as state or as place of their job.

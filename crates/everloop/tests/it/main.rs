@@ -1,6 +1,7 @@
 //! The binary as a user meets it: one file per verb, and `tidy` for the tree itself. `env` is the world of a test.
 
 mod agents;
+mod api;
 mod config;
 mod demo;
 mod doctor;

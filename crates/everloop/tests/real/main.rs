@@ -7,5 +7,6 @@ mod env;
 mod limits;
 mod panes;
 mod storms;
+mod telemetry;
 mod turns;
 mod world;

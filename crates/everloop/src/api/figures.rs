@@ -1,0 +1,117 @@
+//! What the owner counts while he works, for those who ask: his last beat, his next wake, and what he committed.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everloop_agents::clock;
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::time::Time;
+
+/// Longer than this beyond his nap the owner never takes for one round; a full disk he waits out, and is then not well.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The next timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// When.
+    pub at: Time,
+    /// Whose.
+    pub owner: LoopId,
+    /// What the loop is waiting for; the rule, or the name of its phase.
+    pub why: String,
+}
+
+/// Sums since the supervisor began.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Turns that started.
+    pub started: u64,
+    /// Turns that ended, by outcome.
+    pub ended: BTreeMap<&'static str, u64>,
+    /// Waits that began because a rule allowed no turn.
+    pub refused: BTreeMap<String, u64>,
+    /// Tokens that were charged.
+    pub tokens: u64,
+    /// Millionths of a dollar that were charged.
+    pub microusd: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By CLOCK_BOOTTIME, and how long the owner meant to sleep from then on.
+    beat: Option<(Duration, Duration)>,
+    wake: Option<Wake>,
+    counts: Counts,
+}
+
+/// What the owner counts. He writes, answers read, nobody waits.
+#[derive(Debug, Default)]
+pub struct Figures(Mutex<Inner>);
+
+impl Figures {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing is left half done under this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner is about to sleep this long at most.
+    pub fn beat(&self, nap: Duration, wake: Option<Wake>) {
+        let mut inner = self.inner();
+        inner.beat = Some((clock::boottime(), nap));
+        inner.wake = wake;
+    }
+
+    /// Events were committed.
+    pub fn take(&self, events: &[Event]) {
+        let counts = &mut self.inner().counts;
+        for event in events {
+            match event {
+                Event::TurnStarted { .. } => counts.started += 1,
+                Event::TurnEnded { outcome, settled, .. } => {
+                    *counts.ended.entry(outcome.label()).or_default() += 1;
+                    counts.tokens = counts.tokens.saturating_add(settled.spend.tokens);
+                    counts.microusd = counts.microusd.saturating_add(settled.spend.microusd);
+                }
+                Event::Waiting { reason } => *counts.refused.entry(reason.rule.clone()).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// The sums.
+    pub fn counts(&self) -> Counts {
+        self.inner().counts.clone()
+    }
+
+    /// The next timer.
+    pub fn wake(&self) -> Option<Wake> {
+        self.inner().wake.clone()
+    }
+
+    /// Since when the owner should have been heard of again; `None` while all is well.
+    pub fn overdue(&self) -> Option<Duration> {
+        let (at, nap) = self.inner().beat?;
+        let late = clock::boottime().saturating_sub(at).saturating_sub(nap);
+        (late > PATIENCE).then_some(late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_who_does_not_come_back_is_missed() {
+        let figures = Figures::default();
+        assert_eq!(figures.overdue(), None, "he has not begun");
+        figures.beat(Duration::from_secs(30), None);
+        assert_eq!(figures.overdue(), None);
+        let ago = |seconds| clock::boottime().checked_sub(Duration::from_secs(seconds)).unwrap_or_default();
+        figures.inner().beat = Some((ago(80), Duration::from_secs(30)));
+        assert_eq!(figures.overdue(), None, "late, but not beyond patience");
+        figures.inner().beat = Some((ago(95), Duration::from_secs(30)));
+        assert!(figures.overdue().is_some());
+    }
+}

@@ -1,0 +1,42 @@
+//! `GET /health`: whether this supervisor does its work, and on what. No goals, no paths, no secrets: anybody on this machine
+//! may read it.
+
+use everloop_agents::clock;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::Answer;
+use super::look::look;
+
+/// 200 when all is well, 503 when the owner is overdue or the ledger cannot be read.
+pub async fn health(shared: &Shared) -> Answer {
+    let seen = look(shared).await;
+    let overdue = shared.figures.overdue();
+    let ok = seen.is_ok() && overdue.is_none();
+    let (ledger, loops, leases) = match &seen {
+        Ok(look) => (json!({ "kind": "sqlite", "last_seq": look.last_seq }), json!(look.loops), json!(look.leases)),
+        // The cause names paths; it is in the log.
+        Err(error) => {
+            tracing::warn!(error, "the ledger cannot be read for /health");
+            (json!({ "kind": "sqlite", "error": "cannot be read" }), Value::Null, Value::Null)
+        }
+    };
+    let running = seen.as_ref().map_or(0, |look| look.loops.get("running").copied().unwrap_or(0));
+    let wake = shared.figures.wake().map(|w| json!({ "at": w.at, "loop": w.owner, "why": w.why }));
+    let body = json!({
+        "schema_version": 1,
+        "ok": ok,
+        "node": shared.node,
+        "version": env!("CARGO_PKG_VERSION"),
+        "role": shared.role,
+        "since": shared.since,
+        "uptime_s": clock::now().since(shared.since).as_secs(),
+        "ledger": ledger,
+        "loops": loops,
+        "leases": leases,
+        "agents_running": running,
+        "next_wake": wake,
+        "overdue_s": overdue.map(|late| late.as_secs()),
+    });
+    Answer::json(if ok { 200 } else { 503 }, &body)
+}

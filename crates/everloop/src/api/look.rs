@@ -1,0 +1,59 @@
+//! What answers read in the ledger: one short look, on a thread of its own, shared by everybody who asks within a second.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use everloop_store::{Error, Ledger, Mode, Owner, Sqlite, StateName, TaskFilter};
+use tokio::sync::Mutex;
+
+use super::Shared;
+use crate::home::Home;
+
+/// A look is good for this long, so that asking often costs nothing.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// Leases that are counted; more is a number nobody needs exactly.
+const LEASES_MOST: usize = 10_000;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Loops by the name of their phase.
+    pub loops: BTreeMap<String, u64>,
+    /// Tasks that somebody holds.
+    pub leases: u64,
+    /// The journal's last record.
+    pub last_seq: u64,
+}
+
+/// The last look.
+#[derive(Default)]
+pub struct Cache(Mutex<Option<(Instant, Arc<Look>)>>);
+
+/// What the ledger says now, or said a moment ago. Whoever asks meanwhile waits for the same look.
+pub async fn look(shared: &Shared) -> Result<Arc<Look>, String> {
+    let mut last = shared.looked.0.lock().await;
+    if let Some((at, look)) = last.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR) {
+        tracing::trace!(age = ?at.elapsed(), "answered from memory");
+        return Ok(Arc::clone(look));
+    }
+    let home = shared.home.clone();
+    let fresh = tokio::task::spawn_blocking(move || read(&home)).await.map_err(|e| e.to_string())?;
+    let fresh = Arc::new(fresh.map_err(|e| e.to_string())?);
+    *last = Some((Instant::now(), Arc::clone(&fresh)));
+    Ok(fresh)
+}
+
+fn read(home: &Home) -> Result<Look, Error> {
+    let ledger = match Sqlite::open(&home.database(), Mode::ReadOnly) {
+        Err(Error::Missing { .. }) => return Ok(Look::default()),
+        opened => opened?,
+    };
+    let mut loops = BTreeMap::new();
+    for row in ledger.loops()? {
+        *loops.entry(row.phase).or_default() += 1;
+    }
+    let held = TaskFilter { owner: Owner::Any, states: vec![StateName::Leased], limit: LEASES_MOST };
+    let leases = ledger.tasks(&held)?.len() as u64;
+    Ok(Look { loops, leases, last_seq: ledger.last_seq()? })
+}

@@ -1,0 +1,109 @@
+//! `GET /metrics`: the same for Prometheus, in its text format. Counters begin at 0 with the supervisor, as Prometheus expects.
+
+use std::fmt::{Display, Write};
+
+use super::Shared;
+use super::answer::Answer;
+use super::look::look;
+
+/// What Prometheus calls its format.
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Everything there is to count.
+pub async fn metrics(shared: &Shared) -> Answer {
+    let counts = shared.figures.counts();
+    let mut page = Page::default();
+    page.counter("everloop_turns_started_total", "Turns that started.").value(counts.started);
+    page.counter("everloop_turns_ended_total", "Turns that ended, by outcome.").by("outcome", &counts.ended);
+    page.counter("everloop_permits_refused_total", "Waits that a rule began, by rule.").by("rule", &counts.refused);
+    page.counter("everloop_tokens_total", "Tokens that ended turns were charged.").value(counts.tokens);
+    let dollars = counts.microusd as f64 / 1e6;
+    page.counter("everloop_cost_usd_total", "Dollars that ended turns were charged.").value(dollars);
+    let told = shared.desk.sums();
+    page.counter("everloop_telemetry_requests_total", "Answers of models that agents told of.").value(told.requests);
+    page.counter("everloop_telemetry_errors_total", "Errors of models that agents told of.").value(told.errors);
+    page.counter("everloop_telemetry_ignored_total", "Telemetry that is not needed here.").value(told.ignored);
+    let seen = look(shared).await;
+    if let Ok(look) = &seen {
+        page.gauge("everloop_loops", "Loops by phase.").by("phase", &look.loops);
+        page.gauge("everloop_leases", "Tasks that somebody holds.").value(look.leases);
+        page.gauge("everloop_journal_seq", "Number of the last journal record.").value(look.last_seq);
+    }
+    page.gauge("everloop_ledger_up", "Whether the ledger can be read.").value(u8::from(seen.is_ok()));
+    if let Some(wake) = shared.figures.wake() {
+        let at = wake.at.0 as f64 / 1e3;
+        page.gauge("everloop_next_wake_timestamp_seconds", "When the next timer ends.").value(at);
+    }
+    let late = shared.figures.overdue().unwrap_or_default().as_secs();
+    page.gauge("everloop_owner_overdue_seconds", "How long the owner task is overdue; 0 is well.").value(late);
+    let since = shared.since.0 as f64 / 1e3;
+    page.gauge("process_start_time_seconds", "When the supervisor began.").value(since);
+    if let Some(bytes) = resident() {
+        page.gauge("process_resident_memory_bytes", "Memory of the supervisor.").value(bytes);
+    }
+    Answer::text(FORMAT, page.text)
+}
+
+/// The page as it grows.
+#[derive(Default)]
+struct Page {
+    text: String,
+    name: &'static str,
+}
+
+impl Page {
+    fn counter(&mut self, name: &'static str, help: &str) -> &mut Self {
+        self.begin(name, "counter", help)
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &str) -> &mut Self {
+        self.begin(name, "gauge", help)
+    }
+
+    fn begin(&mut self, name: &'static str, kind: &str, help: &str) -> &mut Self {
+        self.name = name;
+        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes everything");
+        self
+    }
+
+    fn value(&mut self, value: impl Display) {
+        writeln!(self.text, "{} {value}", self.name).expect("a string takes everything");
+    }
+
+    fn by<'a, K: Display + 'a>(&mut self, label: &str, values: impl IntoIterator<Item = (&'a K, &'a u64)>) {
+        for (key, value) in values {
+            let key = escaped(&key.to_string());
+            writeln!(self.text, "{}{{{label}=\"{key}\"}} {value}", self.name).expect("a string takes everything");
+        }
+    }
+}
+
+/// A label's value, as the format wants it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// As Linux tells it; elsewhere not at all.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_page_is_what_prometheus_reads() {
+        let mut page = Page::default();
+        page.counter("turns_total", "Turns.").by("outcome", &BTreeMap::from([("a\"b\\c\nd", 3_u64)]));
+        page.gauge("wake", "Next.").value(1.5);
+        let text = "# HELP turns_total Turns.\n# TYPE turns_total counter\nturns_total{outcome=\"a\\\"b\\\\c\\nd\"} 3\n\
+                    # HELP wake Next.\n# TYPE wake gauge\nwake 1.5\n";
+        assert_eq!(page.text, text);
+    }
+}
