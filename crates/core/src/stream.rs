@@ -303,7 +303,7 @@ impl Report {
             Said::Text { text } => {
                 // Whoever speaks again was let in again.
                 self.limit = None;
-                self.last_text = cut(text);
+                self.keep(text);
             }
             Said::ToolStarted { .. } => {
                 self.limit = None;
@@ -328,12 +328,20 @@ impl Report {
                 }
                 self.ok = Some(*ok);
                 if !text.is_empty() {
-                    self.last_text = cut(text);
+                    self.keep(text);
                 }
             }
             Said::Unknown => self.unknown += 1,
             Said::ToolEnded { .. } | Said::Asking { .. } => {}
         }
+    }
+
+    /// Remembers the last words. A stream may hold a hundred thousand of them, so the room of those before is used again.
+    fn keep(&mut self, text: &str) {
+        // No more bytes, no more characters.
+        let end = (text.len() > TEXT_KEPT).then(|| text.char_indices().nth(TEXT_KEPT)).flatten();
+        self.last_text.clear();
+        self.last_text.push_str(end.map_or(text, |(end, _)| &text[..end]));
     }
 
     /// Of several records about one refusal the first is the most precise, unless a later one knows the time. A reset that
@@ -348,10 +356,6 @@ impl Report {
             self.limit = Some(limit.clone());
         }
     }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(TEXT_KEPT).collect()
 }
 
 #[cfg(test)]
@@ -391,6 +395,14 @@ mod tests {
         assert_eq!(report(&[limit("event", None), text]).limit, None);
         let words = Said::Text { text: "You've hit your 5-hour limit".to_owned() };
         assert_eq!(report(&[words]).limit, None);
+    }
+
+    #[test]
+    fn the_last_words_are_kept_up_to_a_cap() {
+        let words = |text: &str| Said::Text { text: text.to_owned() };
+        assert_eq!(report(&[words(&"a".repeat(TEXT_KEPT + 1)), words("last")]).last_text, "last");
+        assert_eq!(report(&[words(&"é".repeat(TEXT_KEPT))]).last_text, "é".repeat(TEXT_KEPT));
+        assert_eq!(report(&[words(&"é".repeat(TEXT_KEPT + 1))]).last_text, "é".repeat(TEXT_KEPT));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! everloop's own format: one [`Said`] per line, as JSON. Our API agent and pane turns write it; any command may.
 
-use everloop_core::spec::Permission;
+use std::borrow::Cow;
+
+use everloop_core::spec::{AgentSpec, Permission};
 use everloop_core::stream::{Limit, LimitClass, Quota, Said};
+use serde::Deserialize;
 
 use crate::api::API_ARG;
 
@@ -40,11 +43,15 @@ pub(super) fn api(order: &Order<'_>) -> Invocation {
 pub(super) fn pane(order: &Order<'_>) -> Invocation {
     let mut call = Invocation { argv: vec![order.ours.display().to_string()], ..Invocation::default() };
     call.args(PANE_ARGS);
-    let pane = order.agent.argv.get(1).or(order.agent.argv.first()).map_or("", String::as_str);
     call.option("--state-dir", &order.state_dir.display().to_string());
-    call.option("--pane", pane);
+    call.option("--pane", pane_name(order.agent));
     call.option("--prompt-file", &order.prompt_file.display().to_string());
     call
+}
+
+/// The pane that the operator named.
+fn pane_name(agent: &AgentSpec) -> &str {
+    agent.argv.get(1).or(agent.argv.first()).map_or("", String::as_str)
 }
 
 fn ours(order: &Order<'_>, part: &str) -> Invocation {
@@ -63,11 +70,33 @@ fn ours(order: &Order<'_>, part: &str) -> Invocation {
     call
 }
 
+/// How the record begins that most streams consist of.
+const WORDS: &str = r#"{"said":"text","#;
+
+/// That record, read in place: a tagged enum would copy all of it before it knows what it is.
+#[derive(Deserialize)]
+struct Words<'a> {
+    #[serde(rename = "said")]
+    _said: &'a str,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+/// The agent's words, if that is what the line holds; whatever is unusual about it is left to the full reading.
+fn words(line: &str) -> Option<Cow<'_, str>> {
+    let Words { text, .. } = line.starts_with(WORDS).then(|| serde_json::from_str(line).ok()).flatten()?;
+    Some(text)
+}
+
 /// Reads our own records. They are held to the same caps as everybody's.
 pub(super) struct Parser;
 
 impl Parse for Parser {
     fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+        if let Some(text) = words(line) {
+            sink.say(Said::Text { text: record::words(&text) });
+            return;
+        }
         match serde_json::from_str::<Said>(line) {
             Ok(said) => {
                 let said = capped(said, sink);
@@ -138,5 +167,34 @@ fn capped(said: Said, sink: &Sink<'_>) -> Said {
         | Said::UsedInAll(_)
         | Said::Context { .. }
         | Said::Unknown) => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The short way and the long way agree on every line that the short way takes.
+    #[test]
+    fn words_are_the_same_either_way() {
+        let lines = [
+            r#"{"said":"text","text":"plain"}"#,
+            r#"{"said":"text","text":"a \"quote\" and \u00e9\n"}"#,
+            r#"{"said":"text","text":"with more","more":[1,{"text":"x"}]}"#,
+            r#"{"said":"text","text":""}"#,
+        ];
+        for line in lines {
+            let Ok(Said::Text { text }) = serde_json::from_str(line) else { panic!("{line}") };
+            assert_eq!(words(line).as_deref(), Some(text.as_str()), "{line}");
+        }
+        for other in [
+            r#"{"said":"text","said":"result","ok":true,"text":"x"}"#,
+            r#"{"said":"text","text":"x""#,
+            r#"{"said":"text","text":7}"#,
+            r#"{"said":"text","words":"x"}"#,
+            r#"{"said":"result","ok":true,"text":"x"}"#,
+        ] {
+            assert_eq!(words(other), None, "{other}");
+        }
     }
 }

@@ -79,9 +79,16 @@ pub fn name(text: &str) -> String {
     clean(text, NAME_CAP)
 }
 
+/// So many characters. A text that has no more bytes has no more characters either.
+fn head(text: &str, cap: usize) -> &str {
+    if text.len() <= cap {
+        return text;
+    }
+    text.char_indices().nth(cap).map_or(text, |(end, _)| &text[..end])
+}
+
 fn clean(text: &str, cap: usize) -> String {
-    let head = text.char_indices().nth(cap).map_or(text, |(end, _)| &text[..end]);
-    crate::job::plain(head.trim().as_bytes())
+    crate::job::plain(head(text, cap).trim().as_bytes())
 }
 
 /// FNV-1a: short, stable, and nobody here defends against made-up collisions.

@@ -3,12 +3,20 @@
 /// An unfinished sequence longer than this is no sequence; nothing more is swallowed.
 const LONGEST_SEQUENCE: usize = 256;
 
+/// Bytes that are looked at together.
+const BLOCK: usize = 32;
+
 /// Lossy UTF-8 without control characters (except line feed and tab), terminal sequences and direction marks.
 pub fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
-    while let Some(c) = rest.chars().next() {
+    loop {
+        // Nearly all text is harmless from its beginning to its end: it is copied in one piece.
+        let harmless;
+        (harmless, rest) = rest.split_at(harmless_bytes(rest));
+        out.push_str(harmless);
+        let Some(c) = rest.chars().next() else { return out };
         let after = &rest[c.len_utf8()..];
         rest = match c {
             '\u{1b}' => after_sequence(after),
@@ -29,7 +37,21 @@ pub fn plain(bytes: &[u8]) -> String {
             }
         };
     }
-    out
+}
+
+/// How many bytes at the beginning can be copied without a look at each character. Ends at a character's first byte.
+fn harmless_bytes(text: &str) -> usize {
+    // Without a branch for each byte, so that the compiler can look at many at once.
+    let calm = |block: &&[u8]| !block.iter().fold(false, |found, b| found | may_matter(*b));
+    let blocks = text.as_bytes().chunks_exact(BLOCK).take_while(calm).count() * BLOCK;
+    let rest = &text.as_bytes()[blocks..];
+    blocks + rest.iter().position(|b| may_matter(*b)).unwrap_or(rest.len())
+}
+
+/// Whether a byte begins a character that is taken out or changed. Besides ASCII's control characters these are some
+/// behind `0xc2` (C1) and `0xe2` (direction marks); no such byte stands inside of a character.
+fn may_matter(byte: u8) -> bool {
+    (byte < b' ' && byte != b'\n' && byte != b'\t') || matches!(byte, 0x7f | 0xc2 | 0xe2)
 }
 
 /// Marks that make text read in another order than it is written.
@@ -80,5 +102,23 @@ mod tests {
         assert_eq!(plain(b"ok \xff\xfe"), "ok \u{fffd}\u{fffd}");
         let long = format!("\x1b]{}", "x".repeat(1000));
         assert!(plain(long.as_bytes()).len() > 900);
+    }
+
+    /// Harmless text is copied in blocks; what is not harmless is found wherever in a block it stands.
+    #[test]
+    fn it_does_not_matter_where_a_character_stands() {
+        let odd = ["\x1b[31m", "\0", "\x7f", "\u{9b}", "\u{202e}", "\u{200f}", "\u{2066}", "\r"];
+        let usual = ["é", "“", "\u{2028}", "語", "🦀", "\n", "\t", " ", "~", "\u{a0}", "\u{200b}"];
+        for before in 0..70 {
+            let dots = ".".repeat(before);
+            for c in odd {
+                let shown = if c == "\r" { "\n" } else { "" };
+                assert_eq!(plain(format!("{dots}{c}x{c}").as_bytes()), format!("{dots}{shown}x{shown}"), "{c:?}");
+            }
+            for c in usual {
+                let text = format!("{dots}{c}{c}.");
+                assert_eq!(plain(text.as_bytes()), text);
+            }
+        }
     }
 }

@@ -1,14 +1,19 @@
-//! Garbage for the parsers of agents' output: spoiled lines of recorded runs, ten million of them. A panic ends the
-//! program, with the seed of its run; memory is looked at in the end.
+//! The parsers of agents' output. How fast they read what was really said; then garbage, spoiled lines of recorded runs, ten
+//! million of them: a panic ends the program, with the seed of its run, and memory is looked at in the end.
 
 #[path = "../../../../agents/tests/streams/mutate.rs"]
 mod mutate;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use everloop_agents::agent::LINE_CAP;
+use everloop_agents::agent::{LINE_CAP, Reader};
+use everloop_agents::clock;
+use everloop_core::phase::Phases;
+use everloop_core::spec::AgentKind;
+use everloop_core::stream::Report;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::report::{Row, heading, mb};
 use crate::{Options, Result};
@@ -20,12 +25,23 @@ const LINES: u64 = 100;
 /// A record of a megabyte as a tree of values is some tens of it; more would mean that something is kept.
 const RSS_GOAL_KB: u64 = 128 << 10;
 
+/// What an agent may say in its last moment.
+const BURST: usize = 10_000_000;
+/// How often it is read; the fastest counts.
+const READS: usize = 15;
+/// Read at once, as the supervisor does.
+const CHUNK: usize = 64 << 10;
+
 /// The run that is going on.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub fn run(options: &Options) -> Result<()> {
-    heading("parsers: spoiled lines of recorded runs");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/streams/fixtures");
+    heading("parsers: 10 MB of recorded runs, as the supervisor reads them");
+    for kind in [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Api] {
+        whole(kind, &folder)?;
+    }
+    heading("parsers: spoiled lines of recorded runs");
     let corpus = Corpus::read(&folder).map_err(|e| format!("`{}`: {e}", folder.display()))?;
     let runs: u64 = options.effort.pick(10_000_000, 200_000) / LINES;
     let began = Instant::now();
@@ -50,6 +66,46 @@ pub fn run(options: &Options) -> Result<()> {
     let peak = peak_rss_kb()?;
     Row::new("peak memory", mb(peak)).goal("128 MiB", peak <= RSS_GOAL_KB).print();
     Ok(())
+}
+
+/// Reads what a program said, over and over, and for our own format words of a usual length.
+fn whole(kind: AgentKind, folder: &Path) -> Result<()> {
+    let mut said = Vec::new();
+    if kind == AgentKind::Api {
+        said.extend_from_slice(format!("{{\"said\":\"text\",\"text\":\"{}\"}}\n", "x".repeat(400)).as_bytes());
+    } else {
+        for entry in std::fs::read_dir(folder.join(kind.label()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|e| e == "jsonl") {
+                said.extend(std::fs::read(path)?);
+            }
+        }
+    }
+    let stream = said.repeat(BURST.div_ceil(said.len()));
+    let seconds = (0..READS).map(|_| read(kind, &stream)).fold(f64::INFINITY, f64::min);
+    let speed = format!("{:.0} ms, {:.0} MB/s", seconds * 1e3, stream.len() as f64 / 1e6 / seconds);
+    Row::new(kind.label(), speed).print();
+    Ok(())
+}
+
+/// What it takes of a processor, in seconds: whatever else runs here does not count.
+fn read(kind: AgentKind, stream: &[u8]) -> f64 {
+    let (mut reader, mut report) = (Reader::new(kind, false), Report::default());
+    let now = clock::now();
+    let mut phases = Phases::new(now);
+    let began = thread_seconds();
+    for piece in stream.chunks(CHUNK) {
+        reader.out(piece, now, &mut |said| {
+            report.take(&said);
+            phases.take(&said, now);
+        });
+    }
+    thread_seconds() - began
+}
+
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    Duration::from(time).as_secs_f64()
 }
 
 /// A release build ends at a panic without unwinding; the hook still runs.
