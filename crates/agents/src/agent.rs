@@ -4,6 +4,7 @@
 //! - [`Reader`]: bytes of its output → [`Said`](everloop_core::stream::Said), one model for all
 //! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: our own format; `command`: everything else
 //! - [`otlp`]: the telemetry that a CLI sends while it works
+//! - `provider`: whom codex would talk to
 //! - [`limits`]: which refusals of a vendor are which limit; `reset`: when they end; `rollout`: codex's own notes
 //! - [`look`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
 //!
@@ -19,6 +20,7 @@ pub mod look;
 mod native;
 mod opencode;
 pub mod otlp;
+mod provider;
 mod reader;
 mod record;
 mod reset;
@@ -51,6 +53,8 @@ pub struct Order<'a> {
     pub ours: &'a Path,
     /// Where those keep what must outlive a turn.
     pub state_dir: &'a Path,
+    /// What the CLI sees of the operator's environment and of its account.
+    pub env: &'a [(String, String)],
     /// Who listens to the telemetry of a CLI that has any.
     pub telemetry: Option<Receiver<'a>>,
 }

@@ -8,9 +8,9 @@ use super::limits::{self, Record, Refusal};
 use super::reader::{End, Parse, Sink, object};
 use super::record::{self, Fields};
 use super::rollout::{self, Rollout};
-use super::{Invocation, Order, RETRIES};
+use super::{Invocation, Order, RETRIES, provider};
 
-/// What a provider is called that the operator gave an address for.
+/// What a provider is called whose retries are ours to set.
 const PROVIDER: &str = "everloop";
 
 /// Where codex finds the key of such a provider.
@@ -33,12 +33,17 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         Permission::Edits => call.args(["--sandbox", "workspace-write", "-c", "approval_policy=never"]),
         Permission::Full => call.arg("--dangerously-bypass-approvals-and-sandbox"),
     }
-    if let Some(base) = &agent.api_base {
-        let url = toml_string(base);
+    let whom = match &agent.api_base {
+        Some(base) => Some(format!("name=\"{PROVIDER}\",base_url={},env_key=\"{PROVIDER_KEY}\"", toml_string(base))),
+        // The built-in provider under another name, with the login of the built-in one.
+        None => provider::is_usual(order).then(|| "name=\"OpenAI\",requires_openai_auth=true".to_owned()),
+    };
+    if let Some(whom) = whom {
         call.args(["-c", &format!("model_provider={PROVIDER}"), "-c"]);
+        // Requests are tried again inside of streams that are tried again: with both it would be their product.
         call.arg(format!(
-            "model_providers.{PROVIDER}={{name=\"{PROVIDER}\",base_url={url},env_key=\"{PROVIDER_KEY}\",\
-             wire_api=\"responses\",request_max_retries={RETRIES},stream_max_retries={RETRIES}}}"
+            "model_providers.{PROVIDER}={{{whom},wire_api=\"responses\",request_max_retries=0,\
+             stream_max_retries={RETRIES}}}"
         ));
     }
     if let Some(model) = &agent.model {

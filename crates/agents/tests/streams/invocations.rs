@@ -28,6 +28,7 @@ fn call(agent: &AgentSpec, resume: Option<&str>) -> Invocation {
         ours: Path::new("/bin/everloop"),
         state_dir: Path::new("/state"),
         telemetry: Some(Receiver { endpoint: "http://127.0.0.1:9300", header: "x-turn=k3f9-1.1" }),
+        env: &[("HOME".to_owned(), "/nowhere".to_owned())],
     })
 }
 
@@ -82,11 +83,17 @@ fn codex() {
         "/opt/codex exec --json --skip-git-repo-check -c otel.metrics_exporter=none --disable plugins \
          --sandbox workspace-write -c approval_policy=never -c model_provider=everloop -c \
          model_providers.everloop={name=\"everloop\",base_url=\"http://127.0.0.1:9/v1\",env_key=\"OPENAI_API_KEY\",\
-         wire_api=\"responses\",request_max_retries=2,stream_max_retries=2} --model=vendor/model --extra resume id -"
+         wire_api=\"responses\",request_max_retries=0,stream_max_retries=2} --model=vendor/model --extra resume id -"
     );
     let full = call(&agent(AgentKind::Codex, Permission::Full), None);
     assert!(full.argv.contains(&"--dangerously-bypass-approvals-and-sandbox".to_owned()));
     assert!(!full.argv.contains(&"resume".to_owned()));
+    let plain = AgentSpec { api_base: None, ..agent(AgentKind::Codex, Permission::Full) };
+    let twin = "model_providers.everloop={name=\"OpenAI\",requires_openai_auth=true,wire_api=\"responses\",\
+                request_max_retries=0,stream_max_retries=2}";
+    assert!(call(&plain, None).argv.contains(&twin.to_owned()));
+    let chosen = AgentSpec { argv: vec!["codex".to_owned(), "--oss".to_owned()], ..plain };
+    assert!(!call(&chosen, None).argv.join(" ").contains("model_provider"));
 }
 
 #[test]

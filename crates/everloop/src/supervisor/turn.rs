@@ -137,6 +137,7 @@ impl Errand {
         self.set_up(Side::Turn, cwd).await?;
         let prompt_file = dir.join("prompt.md");
         write_private(&prompt_file, &prompt).map_err(|e| format!("cannot write the prompt: {e}"))?;
+        let outside = texts(&account.clone().into_vars());
         let order = Order {
             agent: &agent,
             prompt: &prompt,
@@ -146,6 +147,7 @@ impl Errand {
             ours: &self.shim.exe,
             state_dir: self.home.root(),
             telemetry: self.line.as_ref().map(Line::receiver),
+            env: &outside,
         };
         let invocation = agent::invocation(&order);
         let spec = self.job_spec(&agent, &invocation).await?;

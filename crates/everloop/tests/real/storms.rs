@@ -7,14 +7,8 @@ use everloop_testkit::offline::offline;
 
 use super::world::{World, tell};
 
-/// How often the program itself tries a request that fails, with the settings that everloop gives it.
-fn tries_inside(cli: Cli) -> usize {
-    match cli {
-        // Requests and streams are tried again each for itself, one inside of the other.
-        Cli::Codex => 9,
-        _ => 3,
-    }
-}
+/// How often a program itself tries a request that fails, with the settings that everloop gives it.
+const TRIES_INSIDE: usize = 3;
 
 /// A vendor that answers nothing but this for a minute.
 fn weathers(cli: Cli, script: &str) {
@@ -25,7 +19,7 @@ fn weathers(cli: Cli, script: &str) {
     let calls = world.calls().len();
     tell(&format!("{} in a storm of {script}: {starts} starts, {calls} calls in 60 s", cli.name()));
     assert!((1..=4).contains(&starts), "{starts} starts");
-    assert!(calls <= starts * tries_inside(cli), "{calls} calls in {starts} starts");
+    assert!(calls <= starts * TRIES_INSIDE, "{calls} calls in {starts} starts");
     let waits = world.events("limited").len() + world.events("cooldown").len();
     assert!(waits >= starts - 1, "every start but the last was followed by a wait");
     assert_eq!(world.env.the_loop()["turns"], 0, "an outage counts against nobody");
