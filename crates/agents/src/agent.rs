@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use everloop_core::spec::{AgentKind, AgentSpec, Telemetry};
 
 pub use lines::LINE_CAP;
+pub use native::pane_of;
 pub use reader::{End, Reader};
 
 /// How often a CLI may try a failed request again by itself. Enough for a hiccup; the durable waiting is everloop's.

@@ -5,7 +5,7 @@
 //! spoken to. What a turn amounts to is not decided here.
 //!
 //! - `server`: the private server and its folder; `pane`: who a pane is and how that is remembered
-//! - `start`, `end`: panes of ours; `adopt`: panes that a person lends to us
+//! - `start`, `end`: panes of ours; `adopt`: panes that a person lends to us; `ready`: what a turn finds when it begins
 //! - `typing`: the only way in; `screen`, [`detect`]: what is seen and what it means; `turn`: one prompt and its end
 
 mod adopt;
@@ -15,8 +15,10 @@ mod error;
 mod files;
 mod glance;
 mod group;
+mod hint;
 mod pane;
 mod quiet;
+mod ready;
 mod screen;
 mod server;
 mod session;
@@ -30,6 +32,7 @@ pub use adopt::Wanted;
 pub use error::Error;
 pub use pane::{Kind, Name, Origin, Pane, Program, Variable};
 pub use quiet::Quiet;
+pub use ready::Place;
 pub use screen::{Capture, Colours};
 pub use server::Server;
 pub use session::{Session, Status};

@@ -33,6 +33,7 @@ mod errand;
 mod inbox;
 mod judge;
 mod life;
+mod pane;
 mod perform;
 pub mod prompt;
 mod stream;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everloop_core::spec::{AgentSpec, Permission};
+use everloop_core::spec::{AgentKind, AgentSpec, Permission};
 use everloop_core::stream::{Limit, LimitClass, Quota, Said};
 use serde::Deserialize;
 
@@ -52,6 +52,11 @@ pub(super) fn pane(order: &Order<'_>) -> Invocation {
 /// The pane that the operator named.
 fn pane_name(agent: &AgentSpec) -> &str {
     agent.argv.get(1).or(agent.argv.first()).map_or("", String::as_str)
+}
+
+/// The pane in which such an agent lives.
+pub fn pane_of(agent: &AgentSpec) -> Option<&str> {
+    (agent.kind == AgentKind::Pane).then(|| pane_name(agent))
 }
 
 fn ours(order: &Order<'_>, part: &str) -> Invocation {
@@ -112,12 +117,20 @@ impl Parse for Parser {
 pub(super) struct Pane {
     records: command::Parser,
     last_line: String,
+    /// What the turn itself says went wrong; the screen of a program that is gone says nothing.
+    error: Option<String>,
 }
 
 impl Parse for Pane {
     fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
         self.records.out(line, sink);
         self.last_line = record::saying(line);
+    }
+
+    fn err(&mut self, line: &str, _sink: &mut Sink<'_>) {
+        if let Some(error) = line.strip_prefix("error: ") {
+            self.error = Some(record::saying(error));
+        }
     }
 
     fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
@@ -134,7 +147,8 @@ impl Parse for Pane {
             })),
             _ => {}
         }
-        sink.result(end.is_zero(), &self.last_line);
+        let error = self.error.take().filter(|_| !end.is_zero());
+        sink.result(end.is_zero(), error.as_ref().unwrap_or(&self.last_line));
     }
 }
 

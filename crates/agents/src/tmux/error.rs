@@ -102,6 +102,38 @@ pub enum Error {
         /// The pane.
         name: String,
     },
+    /// A person's pane cannot be moved.
+    #[error("`{name}` was adopted and works in `{}`, the turn in `{}`", cwd.display(), wanted.display())]
+    Elsewhere {
+        /// The pane.
+        name: String,
+        /// Where its program is.
+        cwd: PathBuf,
+        /// Where the turn is.
+        wanted: PathBuf,
+    },
+    /// A pane whose program is at something is not taken away from it.
+    #[error("`{name}` is {doing} in `{}` and cannot be moved to `{}` now", cwd.display(), wanted.display())]
+    Occupied {
+        /// The pane.
+        name: String,
+        /// What its program is doing.
+        doing: &'static str,
+        /// Where.
+        cwd: PathBuf,
+        /// Where the turn is.
+        wanted: PathBuf,
+    },
+    /// Starting it again does not help.
+    #[error("`{name}` was started again {times} times within an hour, and now {why}")]
+    TooOften {
+        /// The pane.
+        name: String,
+        /// How often.
+        times: usize,
+        /// Why it would have to be started once more.
+        why: String,
+    },
     /// A word that names no pane of the person's server, or several.
     #[error("`{target}` is {found} panes of the server at `{}`", socket.display())]
     BadTarget {

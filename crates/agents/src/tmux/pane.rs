@@ -178,12 +178,21 @@ pub struct Pane {
     /// Where it comes from.
     #[serde(flatten)]
     pub origin: Origin,
+    /// When it was started again because a turn needed it, in milliseconds since 1970. A person's hand forgets them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) revived_ms: Vec<u64>,
 }
 
 impl Pane {
     pub(super) fn new(name: Name, kind: Kind, found: Found, origin: Origin) -> Self {
         let Found { id, server, process } = found;
-        Self { version: Version, name, kind, id, server, process, origin }
+        Self { version: Version, name, kind, id, server, process, origin, revived_ms: Vec::new() }
+    }
+
+    /// The same with these starts counted.
+    pub(super) fn revived(mut self, times_ms: &[u64]) -> Self {
+        self.revived_ms = times_ms.to_vec();
+        self
     }
 
     /// The id at its server.

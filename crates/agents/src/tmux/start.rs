@@ -37,16 +37,21 @@ impl Server {
         let Origin::Started(program) = &pane.origin else {
             return Err(Error::Adopted { name: name.to_owned() });
         };
-        valid(program)?;
-        if self.glance(&pane)?.is_none() {
-            return self.create(pane.name.clone(), pane.kind, program.clone());
+        self.again(&pane, program.clone())
+    }
+
+    /// Runs a program in a pane that is locked, instead of what ran in it.
+    pub(super) fn again(&self, pane: &Pane, program: Program) -> Result<Pane, Error> {
+        valid(&program)?;
+        if self.glance(pane)?.is_none() {
+            return self.create(pane.name.clone(), pane.kind, program);
         }
-        self.end_program(&pane)?;
+        self.end_program(pane)?;
         let script = Script::new(&format!("respawn-pane -k -t {} -c", pane.id())).literal(&program.cwd);
-        with_program(script, program).run(self.socket(), "start the program again")?;
+        with_program(script, &program).run(self.socket(), "start the program again")?;
         let args = ["display-message", "-p", "-t", pane.id(), MADE];
         let said = Call { socket: self.socket(), what: "look at a pane", args: &args, stdin: &[] }.run()?;
-        let again = Pane::new(pane.name, pane.kind, found(&said)?, pane.origin);
+        let again = Pane::new(pane.name.clone(), pane.kind, found(&said)?, Origin::Started(program));
         self.files.write(&again)?;
         Ok(again)
     }

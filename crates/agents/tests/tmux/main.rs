@@ -4,6 +4,7 @@
 
 mod lives;
 mod mine;
+mod ready;
 mod screens;
 mod turns;
 mod typed;

@@ -210,7 +210,7 @@ fn failure(error: Error) -> Failure {
         | Error::BadProgram { .. }
         | Error::Adopted { .. }
         | Error::LongPath { .. } => Code::Usage,
-        Error::NotOurs { .. } => Code::NeedsPerson,
+        Error::NotOurs { .. } | Error::Elsewhere { .. } | Error::TooOften { .. } => Code::NeedsPerson,
         Error::Dead { .. } => Code::Away,
         Error::NoTmux
         | Error::Io { .. }
@@ -218,9 +218,10 @@ fn failure(error: Error) -> Failure {
         | Error::Silent { .. }
         | Error::Damaged { .. }
         | Error::InsideJob
+        | Error::Occupied { .. }
         | Error::Busy { .. } => Code::Failed,
     };
-    let hint = hint(&error);
+    let hint = error.hint();
     let said = Failure::new(code, clean(&error.to_string()));
     let said = match std::error::Error::source(&error) {
         Some(source) => said.because(source),
@@ -230,37 +231,4 @@ fn failure(error: Error) -> Failure {
         Some(hint) => said.hint(clean(&hint)),
         None => said,
     }
-}
-
-fn hint(error: &Error) -> Option<String> {
-    Some(match error {
-        Error::NoTmux => "install it: `apt-get install tmux`, `dnf install tmux` or `brew install tmux`".to_owned(),
-        Error::NoPane { others, .. } if others.is_empty() => {
-            "there are none; start one: everloop pane start NAME -- COMMAND".to_owned()
-        }
-        Error::BadTarget { others, .. } if others.is_empty() => "that server has no panes".to_owned(),
-        Error::NoPane { others, .. } | Error::BadTarget { others, .. } => format!("there are: {}", others.join(", ")),
-        Error::Taken { name } => {
-            format!("take another name, `everloop pane respawn {name}`, or `everloop pane kill {name}` first")
-        }
-        Error::NotOurs { name, .. } => format!(
-            "if it is to be used again: `everloop pane respawn {name}`; for a pane of your own tmux: \
-             `everloop pane kill {name}`, then `everloop pane adopt`"
-        ),
-        Error::Dead { name } => {
-            format!("`everloop pane read {name}` shows its last words, `everloop pane respawn {name}` starts it again")
-        }
-        Error::Adopted { name } => {
-            format!("start it again yourself, then `everloop pane kill {name}` and adopt it anew")
-        }
-        Error::InsideJob => "start or adopt panes from your own terminal or from the supervisor".to_owned(),
-        Error::LongPath { .. } => "choose a shorter folder with --state-dir or EVERLOOP_STATE_DIR".to_owned(),
-        Error::Damaged { path, .. } => format!("remove `{}` and start the pane again", path.display()),
-        Error::Busy { .. } => "try again when it is done".to_owned(),
-        Error::BadName { .. }
-        | Error::BadProgram { .. }
-        | Error::Io { .. }
-        | Error::Refused { .. }
-        | Error::Silent { .. } => return None,
-    })
 }

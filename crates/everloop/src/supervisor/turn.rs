@@ -149,7 +149,8 @@ impl Errand {
             telemetry: self.line.as_ref().map(Line::receiver),
             env: &outside,
         };
-        let invocation = agent::invocation(&order);
+        let mut invocation = agent::invocation(&order);
+        self.ready_pane(&agent, &mut invocation).await?;
         let spec = self.job_spec(&agent, &invocation).await?;
         job::prepare(&dir, &spec).map_err(|e| full_text(&e))?;
         let mut env = account;

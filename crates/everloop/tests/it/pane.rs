@@ -206,3 +206,120 @@ fn the_server_leaves_the_control_group_of_a_service() {
     }
     env.run(&["pane", "type", "one", "hello"]).ok();
 }
+
+/// Looks like claude and makes one file per prompt where it runs. With the first file there, it hangs once.
+const WORKER: &str = r#"
+marks=$1
+draw() { printf '\033[2J\033[H\033]2;%s\007%s\n────────────────────\n❯ \n────────────────────\n  %s' "$1" "$2" "$3"; }
+stty -echo; draw '✳ Claude Code' hi footer
+while read -r line; do
+    draw '◐ Claude Code' busy 'esc to interrupt'
+    # The rest of the prompt, and Enter.
+    while timeout --foreground 1 cat | grep -q ''; do :; done
+    pwd >> "$marks/places"
+    if [ -e one ] && ! [ -e "$marks/hung" ]; then : > "$marks/hung"; sleep 1000; fi
+    if [ -e one ]; then echo 2 > two; else echo 1 > one; fi
+    draw '✳ Claude Code' "did it" footer
+done"#;
+
+/// A person's tmux server, which nobody else may touch.
+struct Person {
+    socket: std::path::PathBuf,
+}
+
+impl Person {
+    fn new(env: &Env, program: &str) -> Self {
+        let person = Self { socket: env.project().join("../person.sock") };
+        person.tmux(&["new-session", "-d", "-s", "mine", "-x", "100", "-y", "30", program]);
+        person
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.args(["-u", "-f", "/dev/null", "-S"]).arg(&self.socket).args(args).env_remove("TMUX");
+        let output = command.stdin(Stdio::null()).output().expect("tmux is there");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The server and everything that runs on it.
+    fn processes(&self) -> String {
+        self.tmux(&["list-panes", "-a", "-F", "#{pid} #{pane_id} #{pane_pid} #{pane_dead}"])
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn long_a_loop_in_a_worktree_survives_the_death_of_its_pane_between_and_within_turns() {
+    let world = World { env: Env::new().git() };
+    let env = &world.env;
+    let person = Person::new(env, "cat");
+    let before = person.processes();
+    let worker = env.script("../worker", WORKER);
+    let marks = env.project().join("../marks");
+    std::fs::create_dir(&marks).expect("the folder is ours");
+    env.run(&["pane", "start", "helper", "--kind", "claude", "--", &worker, &marks.display().to_string()]).ok();
+    env.write(
+        "everloop.toml",
+        "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n[defaults.guard]\ngap = \"3s\"\nbackoff_first = \"1s\"\n",
+    );
+    let words = ["run", "both", "--check", "test -f one", "--check", "test -f two", "--agent", "helper"];
+    let running = env.spawn(&words);
+    let turns = || serde_json::from_str::<serde_json::Value>(&env.run(&["show", "--json"]).stdout).unwrap_or_default();
+    env.wait_for("the first turn has ended", || turns()["loop"]["turns"] == 1);
+    world.kill_server();
+    env.wait_for("the second turn hangs", || marks.join("hung").exists());
+    world.kill_server();
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+    // Landed like the work of any other agent.
+    assert_eq!((env.read("one").trim(), env.read("two").trim()), ("1", "2"));
+    assert!(env.git_run(&["log", "--format=%s", "main"]).lines().count() >= 2);
+    let places = std::fs::read_to_string(marks.join("places")).expect("it worked");
+    let places: Vec<&str> = places.lines().collect();
+    assert!(
+        places.len() >= 3
+            && places.iter().all(|p| *p == places[0])
+            && places[0].starts_with(&env.state().display().to_string()),
+        "{places:?}"
+    );
+    // Why it was started again stands in the output of the turns.
+    let said = turns_errors(env);
+    assert!(said.contains("its program works in") && said.contains("1 of 3 in an hour"), "{said}");
+    assert!(said.contains("the pane or its tmux server is gone") && said.contains("3 of 3 in an hour"), "{said}");
+    assert_eq!(person.processes(), before);
+}
+
+/// What the commands of all turns wrote to stderr.
+fn turns_errors(env: &Env) -> String {
+    let turns = std::fs::read_dir(env.state().join("turns")).expect("there were turns").flatten();
+    let mut said = String::new();
+    for file in turns.flat_map(|turn| std::fs::read_dir(turn.path()).into_iter().flatten().flatten()) {
+        if file.file_name().to_string_lossy().contains("err") {
+            said.push_str(&std::fs::read_to_string(file.path()).unwrap_or_default());
+        }
+    }
+    said
+}
+
+#[test]
+fn a_persons_pane_is_not_moved_into_a_worktree() {
+    let world = World { env: Env::new().git() };
+    let env = &world.env;
+    let person = Person::new(env, "cat");
+    let before = person.processes();
+    let socket = person.socket.display().to_string();
+    let adopt = ["pane", "adopt", "mine", "--target", "mine:0.0", "--socket", &socket, "--kind", "claude"];
+    env.wait_for("its program has the terminal", || env.run(&adopt).code == 0);
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"mine\"\n[defaults.guard]\ngap = \"0\"\n");
+    let out = env.run(&["run", "x", "--check", "false", "--agent", "helper", "-n", "1"]).exits(3);
+    let said = format!("{}{}{}", out.stdout, out.stderr, env.run(&["show"]).stdout);
+    assert!(said.contains("`mine` was adopted and works in"), "{said}");
+    assert!(said.contains("--in-place"), "{said}");
+    assert_eq!(person.processes(), before);
+}

@@ -6,46 +6,59 @@ use everloop_testkit::offline::offline;
 
 use super::env::Env;
 
+/// Stands for a folder that has no name yet.
+const WORKTREE: &str = "/WORKTREE";
+
 /// What claude wants to have been told once, so that it asks nothing at its start.
 fn furnish(env: &Env, key: &str) {
     let home = env.project().join("../home");
     let project = env.project().canonicalize().expect("it is there");
+    let trusted = serde_json::json!({ "hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true });
     let settings = serde_json::json!({
         "hasCompletedOnboarding": true, "lastOnboardingVersion": "2.1.325", "theme": "dark",
         "bypassPermissionsModeAccepted": true, "hasSeenAutoDefaultNotice": true,
         "customApiKeyResponses": { "approved": [&key[key.len() - 20..]], "rejected": [] },
-        "projects": { project.display().to_string(): {
-            "hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true } },
+        "projects": { project.display().to_string(): trusted, WORKTREE: trusted },
     });
     std::fs::write(home.join(".claude.json"), settings.to_string()).expect("the home is ours");
 }
 
 #[test]
 fn claude_in_a_pane_takes_a_turn() {
-    offline(|| {
-        let key = "sk-ant-dummy-0123456789-0123456789";
-        let model = FakeModel::start("edit:path=made.txt:text=hello,text:say=done").expect("a free port");
-        let env = Env::new().var("ANTHROPIC_API_KEY", key).var("ANTHROPIC_BASE_URL", &model.base_url()).git();
-        furnish(&env, key);
-        let program = Cli::Claude.program().display().to_string();
-        let mut words = vec!["pane", "start", "helper", "--kind", "claude"];
-        let fixed = ["IS_SANDBOX=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"];
-        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"].into_iter().chain(fixed) {
-            words.extend(["--env", name]);
-        }
-        words.extend(["--", &program, "--dangerously-skip-permissions"]);
-        env.run(&words).ok();
-        env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
-        let run =
-            ["run", "make made.txt", "--check", "test -f made.txt", "--agent", "helper", "--in-place", "--gap", "0"];
-        let out = env.run(&run);
-        let screen = env.run(&["pane", "read", "helper"]).stdout;
-        env.run(&["pane", "kill", "helper"]).ok();
-        // It outlives its panes on purpose.
-        let socket = env.state().join("panes/tmux.sock");
-        std::process::Command::new("tmux").arg("-S").arg(socket).arg("kill-server").status().expect("tmux is there");
-        assert_eq!(out.code, 0, "{}\n{}\n{screen}", out.stdout, out.stderr);
-        assert_eq!(env.read("made.txt").trim(), "hello");
-        assert_eq!(model.main_calls(), 2, "one turn: a tool call and a last word");
-    });
+    offline(|| takes_a_turn(&["--in-place"]));
+}
+
+/// The pane was started in the project; for the turn claude is started again in the worktree.
+#[test]
+fn claude_in_a_pane_takes_a_turn_in_a_worktree() {
+    // A person would be asked once, and answer.
+    let trust = format!("sed -i \"s#{WORKTREE}#$PWD#\" \"$HOME/.claude.json\"");
+    offline(|| takes_a_turn(&["--setup", &trust]));
+}
+
+fn takes_a_turn(more: &[&str]) {
+    let key = "sk-ant-dummy-0123456789-0123456789";
+    let model = FakeModel::start("edit:path=made.txt:text=hello,text:say=done").expect("a free port");
+    let env = Env::new().var("ANTHROPIC_API_KEY", key).var("ANTHROPIC_BASE_URL", &model.base_url()).git();
+    furnish(&env, key);
+    let program = Cli::Claude.program().display().to_string();
+    let mut words = vec!["pane", "start", "helper", "--kind", "claude"];
+    let fixed = ["IS_SANDBOX=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"];
+    for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"].into_iter().chain(fixed) {
+        words.extend(["--env", name]);
+    }
+    words.extend(["--", &program, "--dangerously-skip-permissions"]);
+    env.run(&words).ok();
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
+    let mut run = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", "helper", "--gap", "0"];
+    run.extend(more);
+    let out = env.run(&run);
+    let screen = env.run(&["pane", "read", "helper"]).stdout;
+    env.run(&["pane", "kill", "helper"]).ok();
+    // It outlives its panes on purpose.
+    let socket = env.state().join("panes/tmux.sock");
+    std::process::Command::new("tmux").arg("-S").arg(socket).arg("kill-server").status().expect("tmux is there");
+    assert_eq!(out.code, 0, "{}\n{}\n{screen}", out.stdout, out.stderr);
+    assert_eq!(env.read("made.txt").trim(), "hello");
+    assert_eq!(model.main_calls(), 2, "one turn: a tool call and a last word");
 }

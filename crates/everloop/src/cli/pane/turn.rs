@@ -30,12 +30,18 @@ pub struct Args {
     /// The screen must not have changed for this long
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     quiet: Duration,
+    /// What happened to the pane before the turn, for the turn's output
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     /// A file that a Stop hook of the program makes; removed before the prompt is typed
     #[arg(long, value_name = "FILE")]
     stop_file: Option<PathBuf>,
 }
 
 pub fn turn(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+    if let Some(note) = &args.note {
+        session.ui.warn(note);
+    }
     let pane = server.pane(&args.pane).map_err(failure)?;
     let prompt = typing::read_text(&args.prompt_file)?;
     if prompt.as_str().trim().is_empty() {

@@ -7,7 +7,7 @@ use everloop_agents::workspace::{self, Place, Workspace as Shop};
 use everloop_core::event::{Ending, Event};
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, WorkspaceMode};
+use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
@@ -162,13 +162,6 @@ pub(super) async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui
                 .hint("run `git init` there, or use --in-place"));
         }
     };
-    let in_pane = wanted.agents().any(|agent| agent.kind == AgentKind::Pane);
-    if in_pane && mode != WorkspaceMode::InPlace {
-        return Err(Failure::usage(
-            "an agent in a pane works where the pane is, not in a private copy of the repository",
-        )
-        .hint("use --in-place, and start the pane in the folder of the loop"));
-    }
     let mut spec = wanted.spec(mode.clone());
     // Seen from a clean checkout: what is built later or lies about uncommitted is no part of a check.
     let options = workspace::Options { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };

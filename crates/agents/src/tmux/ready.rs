@@ -1,0 +1,201 @@
+//! A pane as a turn needs it: alive, and in the turn's folder. One of ours is started again for that, within bounds; one that
+//! a person lent to us is never touched.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::pane::{Origin, Pane, Program, Variable};
+use super::state::State;
+use super::{Error, Server};
+
+/// A program that has to be started more often does not stay, whatever is done.
+const MOST: usize = 3;
+/// Within this time.
+const WITHIN: Duration = Duration::from_secs(3600);
+
+/// Agents are ready for a prompt within a few seconds of their start; one that is still busy then is at work.
+const IDLE_WITHIN: Duration = Duration::from_secs(30);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// Where a turn happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// In the loop's own worktree: the program has to be there.
+    Worktree(&'a Path),
+    /// Where the pane is, in the operator's folder; this one is for a pane whose own folder is gone.
+    Folder(&'a Path),
+}
+
+/// Why a program has to be started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Need {
+    /// The pane or its server is gone.
+    Gone,
+    /// The program in it has ended.
+    Ended,
+    /// It is alive in another folder, or in one that was removed.
+    Elsewhere(PathBuf),
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Need::Gone => f.write_str("the pane or its tmux server is gone"),
+            Need::Ended => f.write_str("its program has ended"),
+            Need::Elsewhere(cwd) => write!(f, "its program works in `{}`", cwd.display()),
+        }
+    }
+}
+
+impl Server {
+    /// Makes sure that a turn finds the program of a pane alive and in its place. Says what was done, if anything was.
+    pub fn ready(&self, name: &str, place: Place<'_>) -> Result<Option<String>, Error> {
+        let pane = self.pane(name)?;
+        let Some(need) = self.need(&pane, place)? else { return Ok(None) };
+        if matches!(pane.origin, Origin::Adopted { .. }) {
+            return Err(lent(&pane, need, place));
+        }
+        // Whoever runs a turn in it would lose the program under their hands.
+        let _turn = self.files.lock_turn(&pane.name)?;
+        if let Need::Elsewhere(cwd) = &need {
+            self.wait_until_idle(&pane, cwd, place)?;
+        }
+        let _lock = self.files.lock(&pane.name)?;
+        // Somebody may have been faster.
+        let pane = self.pane(name)?;
+        match (self.need(&pane, place)?, &pane.origin) {
+            (Some(need), Origin::Started(program)) => self.revive(&pane, program, &need, place).map(Some),
+            (Some(need), Origin::Adopted { .. }) => Err(lent(&pane, need, place)),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn revive(&self, pane: &Pane, program: &Program, need: &Need, place: Place<'_>) -> Result<String, Error> {
+        let name = pane.name.to_string();
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+        let mut revived_ms = recent(&pane.revived_ms, now_ms);
+        let times = revived_ms.len();
+        if times >= MOST {
+            return Err(Error::TooOften { name, times, why: need.to_string() });
+        }
+        revived_ms.push(now_ms);
+        let program = Program { cwd: home(program, place), ..program.clone() };
+        let (cwd, missing) = (program.cwd.clone(), missing(&program));
+        // Counted before it is done: a crash in between costs one of the three, never a start that nobody counted.
+        self.files.write(&pane.clone().revived(&revived_ms))?;
+        self.files.write(&self.again(pane, program)?.revived(&revived_ms))?;
+        let times = times + 1;
+        Ok(format!("`{name}` was started again in `{}` ({times} of {MOST} in an hour): {need}{missing}", cwd.display()))
+    }
+
+    /// A program is moved only while it waits for a prompt: what it does elsewhere is somebody's work. One that was just
+    /// started needs a moment.
+    fn wait_until_idle(&self, pane: &Pane, cwd: &Path, place: Place<'_>) -> Result<(), Error> {
+        let end = Instant::now() + IDLE_WITHIN;
+        loop {
+            let (_, state) = self.see(pane)?;
+            match state {
+                State::Idle | State::Dead { .. } => return Ok(()),
+                State::Working | State::Unknown if Instant::now() < end => std::thread::sleep(LOOK),
+                State::Working | State::Unknown | State::Asking { .. } | State::Limited { .. } => {
+                    return Err(Error::Occupied {
+                        name: pane.name.to_string(),
+                        doing: state.label(),
+                        cwd: cwd.to_owned(),
+                        wanted: place.path().to_owned(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// A pane in which something else runs than we know needs nothing: it is not ours to change, and typing finds that
+    /// out.
+    fn need(&self, pane: &Pane, place: Place<'_>) -> Result<Option<Need>, Error> {
+        let Some(glance) = self.glance(pane)? else { return Ok(Some(Need::Gone)) };
+        if glance.dead {
+            return Ok(Some(Need::Ended));
+        }
+        Ok(elsewhere(pane, place).map(Need::Elsewhere))
+    }
+}
+
+impl<'a> Place<'a> {
+    fn path(self) -> &'a Path {
+        match self {
+            Place::Worktree(path) | Place::Folder(path) => path,
+        }
+    }
+}
+
+/// Where the program is, if that is not where the turn is.
+fn elsewhere(pane: &Pane, place: Place<'_>) -> Option<PathBuf> {
+    let (pid, remembered) = match &pane.origin {
+        Origin::Started(program) => (pane.process.pid, Some(program.cwd.as_path())),
+        Origin::Adopted { foreground, .. } => (foreground.pid, None),
+    };
+    let link = PathBuf::from(format!("/proc/{pid}/cwd"));
+    let real = fs::read_link(&link).unwrap_or_default();
+    // A worktree that was made anew has the same path and is another folder.
+    let removed = fs::metadata(&link).is_ok_and(|m| m.nlink() == 0);
+    let there = match (place, remembered) {
+        (Place::Folder(_), _) => !removed,
+        // A shell may walk about; where it was started is what counts.
+        (Place::Worktree(wanted), Some(cwd)) => !removed && same(cwd, wanted),
+        (Place::Worktree(wanted), None) => !removed && same(&real, wanted),
+    };
+    (!there).then(|| remembered.map_or(real, Path::to_owned))
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    a == b || id(a).is_some() && id(a) == id(b)
+}
+
+/// Where the program is to run.
+fn home(program: &Program, place: Place<'_>) -> PathBuf {
+    match place {
+        Place::Worktree(path) => path.to_owned(),
+        Place::Folder(path) if !program.cwd.is_dir() => path.to_owned(),
+        Place::Folder(_) => program.cwd.clone(),
+    }
+}
+
+fn lent(pane: &Pane, need: Need, place: Place<'_>) -> Error {
+    let name = pane.name.to_string();
+    match need {
+        Need::Gone | Need::Ended => Error::Adopted { name },
+        Need::Elsewhere(cwd) => Error::Elsewhere { name, cwd, wanted: place.path().to_owned() },
+    }
+}
+
+fn recent(times_ms: &[u64], now_ms: u64) -> Vec<u64> {
+    let within = WITHIN.as_millis() as u64;
+    // One from a clock that was ahead counts: rather too few starts than too many.
+    times_ms.iter().copied().filter(|t| now_ms.saturating_sub(*t) < within).collect()
+}
+
+/// Whoever started the pane by hand may have had more in the environment than we have.
+fn missing(program: &Program) -> String {
+    let unset = |v: &Variable| match v {
+        Variable::Outside { name } if std::env::var_os(name).is_none() => Some(name.clone()),
+        Variable::Outside { .. } | Variable::Fixed { .. } => None,
+    };
+    let names: Vec<String> = program.env.iter().filter_map(unset).collect();
+    if names.is_empty() { String::new() } else { format!("; not set here: {}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_hour_counts() {
+        let hour = 3_600_000;
+        assert_eq!(recent(&[0, 1, hour, hour + 9], hour), [1, hour, hour + 9]);
+    }
+}
