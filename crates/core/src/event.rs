@@ -276,7 +276,8 @@ impl Exit {
 
     /// `exit 1`, `signal 9`, `could not start: …`, `stopped: …`.
     pub fn describe(&self) -> String {
-        if let (Some(limit), None) = (self.limit(), self.stopped) {
+        // Whoever had said its last word before it was stopped did not end because of that.
+        if let (Some(limit), None | Some(StopCause::Lingers)) = (self.limit(), self.stopped) {
             return format!("limit ({}): {}", limit.class, limit.text);
         }
         match (&self.spawn_error, self.stopped, self.signal, self.code) {

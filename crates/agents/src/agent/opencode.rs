@@ -19,6 +19,10 @@ const KNOWN: &[&str] =
 const EDITING: &[&str] =
     &["read", "edit", "glob", "grep", "list", "lsp", "todoread", "todowrite", "task", "skill", "doom_loop"];
 
+/// A conversation that was made shorter this often, without a word or a tool call of the model after it, never fits. The CLI
+/// itself would go on for ever.
+const COMPACTIONS: u32 = 3;
+
 /// The command line.
 pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     let mut call = Invocation::of(order, "opencode");
@@ -89,6 +93,35 @@ pub(super) struct Parser {
     error: Option<String>,
     /// An answer or a tool call was there.
     worked: bool,
+    compaction: Compaction,
+    /// What was used after the last word.
+    unsaid: Usage,
+}
+
+/// How the CLI fares with a conversation that is too long: it has the model sum it up, and asks it to go on from there.
+#[derive(Default)]
+struct Compaction {
+    /// The model is summing up: what it writes is no step forward.
+    under_way: bool,
+    /// How often it did not fit, one after the other.
+    in_a_row: u32,
+}
+
+impl Compaction {
+    fn is_hopeless(&self) -> bool {
+        self.in_a_row >= COMPACTIONS
+    }
+
+    fn overflowed(&mut self) {
+        self.under_way = true;
+        self.in_a_row += 1;
+    }
+
+    fn moved_on(&mut self) {
+        if !self.under_way {
+            self.in_a_row = 0;
+        }
+    }
 }
 
 impl Parser {
@@ -100,37 +133,49 @@ impl Parser {
         }
         let part = record.at("part");
         match record.text("type") {
+            // Its last word was said for it, and whoever goes on talking would never be found to linger.
+            Some("step_finish") if self.compaction.is_hopeless() => self.unsaid = self.unsaid.plus(usage(part)),
+            Some(_) if self.compaction.is_hopeless() => {}
             Some("step_start") => {
                 self.finished = None;
                 self.error = None;
             }
+            // A request that the CLI made up for the model is not the model's answer.
+            Some("text") if part.at("synthetic") == true => {
+                self.compaction.under_way &= part.at("metadata").at("compaction_continue") != true;
+            }
             Some("text") => {
-                // A request that the CLI made up for the model is not the model's answer.
-                if part.at("synthetic") != true {
-                    let text = part.text("text").unwrap_or_default();
-                    self.last_text = record::words(text);
-                    self.worked |= !self.last_text.is_empty();
-                    sink.text(text);
-                }
+                let text = part.text("text").unwrap_or_default();
+                self.last_text = record::words(text);
+                self.worked |= !self.last_text.is_empty();
+                self.compaction.moved_on();
+                sink.text(text);
             }
             Some("reasoning") => {}
             Some("tool_use") => {
                 self.worked = true;
+                self.compaction = Compaction::default();
                 tool(part, sink);
             }
             Some("step_finish") => {
-                let used = usage(part);
-                if !record::is_nothing(&used) {
-                    sink.say(Said::Used(used));
-                }
+                say_used(usage(part), sink);
                 self.finished = part.text("reason").map(record::name);
             }
-            Some("error") => {
-                self.finished = None;
-                let message = failure(record.at("error"), sink);
-                self.error = Some(record::saying(&message));
-            }
+            Some("error") => self.failed(record.at("error"), sink),
             _ => sink.unknown(),
+        }
+    }
+
+    fn failed(&mut self, error: &Value, sink: &mut Sink<'_>) {
+        self.finished = None;
+        let message = failure(error, sink);
+        self.error = Some(record::saying(&message));
+        if error.text("name") == Some("ContextOverflowError") {
+            self.compaction.overflowed();
+        }
+        if self.compaction.is_hopeless() {
+            // Without words: the last summary is the best that can be handed on.
+            sink.result(false, "");
         }
     }
 }
@@ -154,6 +199,10 @@ impl Parse for Parser {
     }
 
     fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+        if self.compaction.is_hopeless() {
+            say_used(self.unsaid, sink);
+            return;
+        }
         let finished = self.finished.as_deref() == Some("stop");
         let ok = end.is_zero() && self.error.is_none() && finished && self.worked;
         if ok {
@@ -187,6 +236,12 @@ fn tool(part: &Value, sink: &mut Sink<'_>) {
         sink.say(Said::Denied { tool: record::name(tool) });
     }
     sink.say(Said::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)) });
+}
+
+fn say_used(used: Usage, sink: &mut Sink<'_>) {
+    if !record::is_nothing(&used) {
+        sink.say(Said::Used(used));
+    }
 }
 
 fn usage(part: &Value) -> Usage {

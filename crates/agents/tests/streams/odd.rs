@@ -136,3 +136,28 @@ fn a_pane_speaks_by_its_exit_code() {
     assert!(read_text(AgentKind::Pane, "proceed?\n", 4).contains(&Said::Asking { what: "proceed?".to_owned() }));
     assert_eq!(report(&read_text(AgentKind::Pane, "limit\n", 5)).limit.unwrap().class, LimitClass::Window);
 }
+
+/// The CLI itself would go on for ever; a model that moves on in between is given its time.
+#[test]
+fn a_conversation_that_never_fits_is_given_up_and_a_long_one_is_not() {
+    let overflow = r#"{"type":"error","sessionID":"s","error":{"name":"ContextOverflowError","data":{"message":"prompt is too long"}}}"#;
+    let summary = r#"{"type":"text","sessionID":"s","part":{"text":"what was done so far"}}"#;
+    let resume = r#"{"type":"text","sessionID":"s","part":{"text":"Continue","synthetic":true,"metadata":{"compaction_continue":true}}}"#;
+    let words = "{\"type\":\"step_start\",\"sessionID\":\"s\"}\n{\"type\":\"text\",\"sessionID\":\"s\",\"part\":{\"text\":\"going on\"}}";
+    let tool =
+        r#"{"type":"tool_use","sessionID":"s","part":{"tool":"bash","callID":"1","state":{"status":"completed"}}}"#;
+    let finish = r#"{"type":"step_finish","sessionID":"s","part":{"reason":"stop","tokens":{"input":5}}}"#;
+    let round = [overflow, summary, resume].join("\n");
+    let hopeless = [round.as_str(), &round, &round, words, finish].join("\n");
+    let said = read_text(AgentKind::Opencode, &hopeless, -9);
+    let last_word = said.iter().position(|s| matches!(s, Said::Result { ok: false, .. })).unwrap();
+    assert!(said[last_word + 1..].iter().all(|s| matches!(s, Said::Used(_))), "{said:?}");
+    let sum = report(&said);
+    assert_eq!((sum.limit.unwrap().class, sum.ok, sum.used.input), (LimitClass::Context, Some(false), 5));
+    assert_eq!(sum.last_text, "what was done so far", "the summary is what can be handed on");
+    for between in [words, tool] {
+        let slow = [round.as_str(), &round, between, &round, &round, words, finish].join("\n");
+        let sum = report(&read_text(AgentKind::Opencode, &slow, 0));
+        assert_eq!((sum.limit, sum.ok), (None, Some(true)), "{between}");
+    }
+}

@@ -149,6 +149,7 @@ fn recorded_runs_end_with_the_right_limit() {
         ("codex/usage-limit-with-rollout", "window"),
         ("codex/sse-error", "network"),
         ("gemini/sse-error", "none"),
+        ("opencode/context-overflow-loop", "context"),
     ];
     for case in fixtures::all() {
         let name = case.name.as_str();

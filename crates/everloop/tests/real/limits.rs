@@ -98,6 +98,25 @@ fn long_codex_that_hangs_is_found_and_tried_again() {
     offline(|| is_freed_from_a_hang(Cli::Codex));
 }
 
+/// It shortens the conversation for ever; that is seen, the turn ends, and a fresh conversation begins.
+#[test]
+fn long_opencode_whose_conversation_never_fits_begins_afresh() {
+    offline(|| {
+        let world = World::with(Cli::Opencode, "too-long", "gap = \"0\"\nbackoff_first = \"1s\"");
+        let running = world.env.spawn(&world.words(&["--permission", "full"]));
+        world.env.wait_for("there is a loop", || world.env.run(&["show", "--json"]).code == 0);
+        // It is found within three rounds and has 20 s to end by itself.
+        world.env.wait_for("the turn ended", || !world.events("turn_ended").is_empty());
+        world.env.wait_for("the next turn", || world.events("turn_started").len() > 1);
+        let (_, exited) = world.events("turn_exited").remove(0);
+        assert_eq!(exited["exit"]["report"]["limit"]["class"], "context", "{exited}");
+        assert_eq!(exited["exit"]["stopped"], "lingers", "{exited}");
+        let starts = world.events("turn_started");
+        assert!(starts[1].1["resume"].is_null(), "a fresh conversation: {}", starts[1].1);
+        drop(running);
+    });
+}
+
 /// A stream that is cut again and again: the program gives up, everloop goes on.
 fn survives_cuts(cli: Cli) {
     let world = World::new(cli, "drop*4,edit:path=made.txt:text=hello,text");
