@@ -18,6 +18,13 @@ const EXIT_NO_SESSION: i32 = 42;
 /// Exit code: nobody is logged in.
 const EXIT_NO_AUTH: i32 = 41;
 
+/// What it says to a key that comes with an address of its own, when its settings do not name the key: a key alone it takes.
+const KEY_NOT_CHOSEN: &str = "Invalid auth method selected";
+
+/// What helps.
+const CHOOSE_KEY: &str = "with `api_base` it takes a key only if its settings say so; hint: put \
+    {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}} into ~/.gemini/settings.json";
+
 /// Statuses that the exit code can stand for: it is the status modulo 256.
 const STATUSES: &[u64] = &[401, 402, 403, 408, 413, 429, 500, 502, 503, 504];
 
@@ -62,6 +69,8 @@ pub(super) struct Parser {
     stopped: Option<String>,
     /// The error of a result that no rule knew; its status is the exit code.
     unexplained: Option<String>,
+    /// It would not take the key.
+    key_not_chosen: bool,
     /// `Attempt 3 failed: …`, whose delay stands in the next line.
     attempt: Option<u32>,
 }
@@ -160,6 +169,7 @@ impl Parse for Parser {
         if line.starts_with("Error resuming session") {
             sink.say(Said::SessionLost);
         }
+        self.key_not_chosen |= line.starts_with(KEY_NOT_CHOSEN);
         if let Some(rest) = line.strip_prefix("Attempt ") {
             self.attempt = rest.split(' ').next().and_then(|n| n.parse().ok());
         }
@@ -177,7 +187,7 @@ impl Parse for Parser {
         match code {
             EXIT_NO_SESSION => sink.say(Said::SessionLost),
             EXIT_NO_AUTH => {
-                let text = "no way to log in is set up";
+                let text = if self.key_not_chosen { CHOOSE_KEY } else { "no way to log in is set up" };
                 sink.refused(&Refusal { codes: &["exit-41"], ..refusal(text, Record::Exit) });
             }
             code => {

@@ -5,7 +5,7 @@ use everloop_core::spec::AgentKind;
 use everloop_core::stream::{LimitClass, Said, Usage};
 use serde_json::json;
 
-use crate::fixtures::{self, NOW, end, read_text, report};
+use crate::fixtures::{self, Case, NOW, end, read, read_text, report};
 
 const EVENT: &str = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794775911,"rateLimitType":"five_hour"}}"#;
 
@@ -160,4 +160,14 @@ fn a_conversation_that_never_fits_is_given_up_and_a_long_one_is_not() {
         let sum = report(&read_text(AgentKind::Opencode, &slow, 0));
         assert_eq!((sum.limit, sum.ok), (None, Some(true)), "{between}");
     }
+}
+
+/// Measured with 0.61.0: a key alone is taken, a key with an address is not, unless the settings choose it.
+#[test]
+fn a_key_that_gemini_does_not_take_comes_with_a_hint() {
+    let case = Case { err: b"Invalid auth method selected.\n".to_vec(), exit: 41, ..Case::empty(AgentKind::Gemini) };
+    let limit = report(&read(&case, usize::MAX)).limit.unwrap();
+    assert!(limit.class == LimitClass::Auth && limit.text.contains("selectedType"), "{limit:?}");
+    let plain = Case { exit: 41, ..Case::empty(AgentKind::Gemini) };
+    assert!(!report(&read(&plain, usize::MAX)).limit.unwrap().text.contains("selectedType"));
 }
