@@ -21,18 +21,25 @@ pub(super) struct Account {
     pub env: Vec<Variable>,
     /// Its keys, if it has a section.
     pub layer: Option<Layer>,
-    pub warnings: Vec<String>,
 }
 
 impl Default for Account {
     fn default() -> Self {
-        Self { name: DEFAULT_ACCOUNT.to_owned(), env: Vec::new(), layer: None, warnings: Vec::new() }
+        Self { name: DEFAULT_ACCOUNT.to_owned(), env: Vec::new(), layer: None }
     }
 }
 
-/// Whether a value looks as if it should not stand in a file.
-pub(super) fn looks_secret(value: &str) -> bool {
-    SECRET_BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
+/// How a variable is called that holds a secret, if what it holds is long and no path.
+const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+
+/// Shorter values are stand-ins for servers that want any key at all.
+const LONG_SECRET: usize = 20;
+
+/// Whether a value looks as if it should not stand in a file. What is in `set` also stands in the journal, for ever.
+fn looks_secret(name: &str, value: &str) -> bool {
+    let named = SECRET_NAMES.iter().any(|word| name.contains(word));
+    let random = value.len() >= LONG_SECRET && !value.contains(['/', ' ']);
+    SECRET_BEGINNINGS.iter().any(|beginning| value.starts_with(beginning)) || named && random
 }
 
 /// An account by its name, which stands at `origin`.
@@ -54,6 +61,11 @@ pub(super) fn find(config: &Config, name: &str, origin: &Origin, moment: &Moment
     let mut wrong: Vec<Diagnostic> = Vec::new();
     wrong.extend(file.keys().filter(|v| env.contains_key(*v)).map(|v| twice("file", v)));
     wrong.extend(set.keys().filter(|v| env.contains_key(*v) || file.contains_key(*v)).map(|v| twice("set", v)));
+    let open = set.iter().filter(|(variable, value)| looks_secret(variable, value));
+    wrong.extend(open.map(|(variable, _)| {
+        let message = format!("account `{name}`: `{variable}` in `set` looks like a secret");
+        layer.origin("set").blame(message).hint("use `env` or `file`, which keep it out of files, journal and output")
+    }));
     for diagnostic in &mut wrong {
         diagnostic.place.as_mut().into_iter().for_each(|place| place.hide_value());
     }
@@ -65,13 +77,7 @@ pub(super) fn find(config: &Config, name: &str, origin: &Origin, moment: &Moment
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let open = set.iter().filter(|(_, value)| looks_secret(value));
-    let warning = |(variable, _): (&String, &String)| {
-        let instead = "use `env` or `file`, which keep secrets out of files, journal and output";
-        format!("account `{name}`: `{variable}` in `set` looks like a secret; {instead}")
-    };
-    let warnings = open.map(warning).collect();
-    Ok(Account { name: name.to_owned(), env: variables, layer: Some(layer), warnings })
+    Ok(Account { name: name.to_owned(), env: variables, layer: Some(layer) })
 }
 
 fn unknown(config: &Config, name: &str, origin: &Origin) -> Diagnostic {

@@ -181,8 +181,7 @@ fn one(choice: &Choice<'_>, word: &str, origin: &Origin) -> Result<Chosen, Vec<D
         return Err(wrong);
     }
     let mut spec = spec(name, keys, &account);
-    let mut warnings = account.warnings.clone();
-    warnings.extend(keyless(&spec, &account));
+    let warnings = keyless(&spec, &account).into_iter().collect();
     if account.layer.is_none() {
         spec.login = login_env(&spec);
     }

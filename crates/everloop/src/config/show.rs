@@ -3,7 +3,6 @@
 use serde::Serialize;
 use toml::Value;
 
-use super::account::looks_secret;
 use super::agent::Chosen;
 use super::keys::{AccountKeys, AgentKeys, GuardKeys, LoopKeys, names};
 use super::layer::Layer;
@@ -36,16 +35,7 @@ pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Ef
             rows.extend(section(&name, values, &|key| (position(names, key), 0)));
         }
     }
-    rows.iter_mut().filter(|row| row.key == "set").for_each(|row| hide_secrets(&mut row.value));
     rows
-}
-
-/// What somebody wrote into `set` although it is a secret stays in the file.
-fn hide_secrets(value: &mut Value) {
-    let Value::Table(table) = value else { return };
-    for (_, value) in table.iter_mut().filter(|(_, value)| value.as_str().is_some_and(looks_secret)) {
-        *value = Value::from("[hidden: looks like a secret]");
-    }
 }
 
 fn section(section: &str, values: &Layer, order: &dyn Fn(&str) -> (usize, usize)) -> Vec<Effective> {

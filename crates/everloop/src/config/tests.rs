@@ -631,10 +631,18 @@ fn secrets_in_the_wrong_place_are_neither_kept_nor_shown() {
       | ^^^
     hint: write the name of the variable of your environment that holds it, never the secret itself
     ");
-    let resolved = loop_of("agent = \"claude@w\"", "[account.w]\nset = { K = \"sk-ant-canary\" }\n");
-    assert_eq!(resolved.warnings.len(), 1);
-    assert!(resolved.warnings[0].contains("`K` in `set` looks like a secret"), "{:?}", resolved.warnings);
-    assert!(!render(&resolved.values, WithOrigin::Yes).contains("sk-ant-canary"));
+    // What is set so would stand in the journal.
+    for set in ["K = \"sk-ant-canary\"", "MY_API_KEY = \"canary0123456789abcdef\""] {
+        let wrong = Project::new(&format!("[account.w]\nset = {{ {set} }}\n")).wrong();
+        assert!(
+            wrong.contains("in `set` looks like a secret") && wrong.contains("hint: use `env` or `file`"),
+            "{wrong}"
+        );
+        assert!(!wrong.contains("canary"), "{wrong}");
+    }
+    for set in ["MY_API_KEY = \"dummy\"", "KEY_FILE = \"/home/me/.keys/the-one-for-work\"", "K = \"canary\""] {
+        assert_eq!(loop_of("agent = \"claude@w\"", &format!("[account.w]\nset = {{ {set} }}\n")).warnings.len(), 0);
+    }
 }
 
 #[test]
