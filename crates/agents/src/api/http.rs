@@ -3,10 +3,13 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::stream::LimitClass;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, BodyReader};
@@ -73,7 +76,7 @@ impl Client {
         let config = match scheme {
             // Nothing that is not encrypted leaves this machine, not even to a proxy.
             Scheme::Loopback => config.proxy(None),
-            Scheme::Tls => config.tls_config(tls()?),
+            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref())?),
         };
         Ok(Self { agent: config.build().new_agent(), url, wire: options.wire, key: key.map(str::to_owned) })
     }
@@ -148,19 +151,36 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The operator's own trust store, and a provider that is named: rustls would panic over two.
-fn tls() -> Result<TlsConfig, Refusal> {
-    let found = rustls_native_certs::load_native_certs();
-    let roots: Vec<Certificate<'static>> = found.certs.iter().map(|c| Certificate::from_der(c).to_owned()).collect();
-    if roots.is_empty() {
+/// The operator's own trust store and what is trusted besides, and a provider that is named: rustls would panic over two.
+fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, Refusal> {
+    let mut trusted = rustls_native_certs::load_native_certs().certs;
+    if let Some(path) = ca_file {
+        trusted.extend(read_certificates(path)?);
+    }
+    if trusted.is_empty() {
         let text = "this machine has no root certificates; hint: install `ca-certificates` or set SSL_CERT_FILE";
         return Err(Refusal::plain(text));
     }
+    let roots: Vec<Certificate<'static>> = trusted.iter().map(|c| Certificate::from_der(c).to_owned()).collect();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(TlsConfig::builder()
         .root_certs(RootCerts::new_with_certs(&roots))
         .unversioned_rustls_crypto_provider(provider)
         .build())
+}
+
+/// A file that says nothing is a mistake: whoever named it wants it to count.
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Refusal> {
+    let bad = |why: &str| {
+        let path = super::clip(&path.display().to_string());
+        Refusal::plain(format!("`ca_file` `{path}` {why}; hint: it has to be a PEM file with certificates"))
+    };
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(bad("holds no certificate")),
+        Ok(certificates) => Ok(certificates),
+        Err(e) => Err(bad(&format!("cannot be read: {e}"))),
+    }
 }
 
 fn failed(error: ureq::Error) -> Failed {
@@ -170,7 +190,8 @@ fn failed(error: ureq::Error) -> Failed {
             Failed::Reset(Refusal::seen("api.reset", LimitClass::Network, text))
         }
         ureq::Error::Io(e) if is_certificate(&e) => {
-            Failed::Other(Refusal::seen("api.tls", LimitClass::Network, format!("no trusted connection: {e}")))
+            let hint = "hint: `ca_file` of the agent names a root that is trusted besides";
+            Failed::Other(Refusal::seen("api.tls", LimitClass::Network, format!("no trusted connection: {e}; {hint}")))
         }
         other => Failed::Other(network(&other)),
     }

@@ -119,6 +119,9 @@ pub struct Options {
     pub model: String,
     /// The variable that the key came from; `None` for servers that want none.
     pub key_env: Option<String>,
+    /// Certificates that are trusted besides those of this machine: a company's own root, for example.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
     /// The folder that the tools work in.
     pub workspace: PathBuf,
     /// Where conversations are kept.
@@ -158,6 +161,7 @@ impl Options {
             base: wire.default_base().to_owned(),
             model: model.into(),
             key_env: Some(wire.default_key_env().to_owned()),
+            ca_file: None,
             workspace,
             state_dir,
             resume: None,

@@ -7,6 +7,7 @@ mod limits;
 mod server;
 mod sessions;
 mod streams;
+mod tls;
 mod tools;
 mod world;
 
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     {
         return world::agent(options, prompt);
     }
-    let trials = [limits::all(), sessions::all(), streams::all(), tools::all()];
+    let trials = [limits::all(), sessions::all(), streams::all(), tls::all(), tools::all()];
     let trials: Vec<Trial> = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

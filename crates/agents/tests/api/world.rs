@@ -34,6 +34,8 @@ pub struct World {
     server: Server,
     /// Changed by tests before they run it.
     pub options: Options,
+    /// More variables for the agent.
+    pub vars: Vec<(String, String)>,
 }
 
 /// What became of a turn.
@@ -56,7 +58,7 @@ impl World {
         options.base = server.base();
         options.key_env = Some(KEY_ENV.to_owned());
         options.permission = Permission::Full;
-        Self { home, server, options }
+        Self { home, server, options, vars: Vec::new() }
     }
 
     /// Takes a turn.
@@ -70,6 +72,7 @@ impl World {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env(KEY_ENV, key)
+            .envs(self.vars.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.options.workspace)
             .stdin(Stdio::null())
             .output()

@@ -38,6 +38,10 @@ struct Args {
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
 
+    /// A PEM file of certificates that are trusted besides those of this machine
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
     /// The prompt [default: standard input]
     #[arg(long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
@@ -138,6 +142,7 @@ impl Args {
                 Some(name) => Some(name).filter(|n| !n.is_empty()),
                 None => defaults.key_env,
             },
+            ca_file: self.ca_file.map(at_home),
             resume: self.resume,
             max_requests: self.max_requests,
             max_output_tokens: self.max_output_tokens,
@@ -159,6 +164,14 @@ impl Args {
             workspace: defaults.workspace,
             state_dir: defaults.state_dir,
         }
+    }
+}
+
+/// `~/x` is in the home folder, as everywhere in everloop's files.
+fn at_home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => path,
     }
 }
 
@@ -226,7 +239,8 @@ mod tests {
     fn every_flag_arrives() {
         let flags = "--wire responses --base http://localhost:1 --model m --key-env K --state-dir /s --resume r \
             --max-requests 1 --max-output-tokens 2 --context-window 3 --left-microusd 4 --price-in 2.5 --price-out 10 \
-            --price-cached 0.25 --permission full --allow make --allow --version --first-byte-ms 5 --idle-ms 6";
+            --price-cached 0.25 --permission full --allow make --allow --version --first-byte-ms 5 --idle-ms 6 \
+            --ca-file /etc/own.pem";
         let all = options(&flags.split_whitespace().collect::<Vec<_>>()).expect("all flags go together");
         assert_eq!(
             (all.wire, all.base.as_str(), all.key_env.as_deref()),
@@ -241,6 +255,7 @@ mod tests {
         );
         assert_eq!((all.timeouts.first_byte, all.timeouts.idle), (Duration::from_millis(5), Duration::from_millis(6)));
         assert_eq!(all.resume.as_deref(), Some("r"));
+        assert_eq!(all.ca_file, Some(PathBuf::from("/etc/own.pem")));
         assert_eq!(options(&["--state", "/s", "--model", "m", "--key-env", ""]).expect("no key").key_env, None);
         for wrong in ["--price-in=1", "--price-in=x", "--wire=fax", "--permission=all"] {
             assert!(options(&["--state", "/s", "--model", "m", wrong]).is_err(), "{wrong}");

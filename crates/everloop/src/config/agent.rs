@@ -68,7 +68,7 @@ pub(super) fn concerns(kind: AgentKind, key: &str) -> bool {
     match key {
         "command" => cli || kind == AgentKind::Command,
         "model" | "permission" | "allow" | "api_base" | "session_turns" => cli || kind == AgentKind::Api,
-        "wire" | "key_env" => kind == AgentKind::Api,
+        "wire" | "key_env" | "ca_file" => kind == AgentKind::Api,
         "pane" => kind == AgentKind::Pane,
         "telemetry" => kind == AgentKind::Claude,
         _ => true,
@@ -208,6 +208,12 @@ fn misplaced(name: &str, keys: &AgentKeys, layer: &Layer) -> Vec<Diagnostic> {
         let hint = format!("remove it, or set `kind` to one of: {}", fitting.collect::<Vec<_>>().join(", "));
         wrong.push(layer.origin(key).blame(message).hint(hint));
     }
+    // The agent works in a folder that its model may write to: a path from there would be the model's choice.
+    let from_there = |text: &str| !text.starts_with('/') && !text.starts_with("~/");
+    if keys.ca_file.as_ref().is_some_and(|text| from_there(&text.0)) {
+        let diagnostic = layer.origin("ca_file").blame("`ca_file` has to begin with `/` or `~/`");
+        wrong.push(diagnostic.hint("write the whole path"));
+    }
     let words = keys.command.iter().flat_map(|command| &command.0);
     let with_prompt = words.into_iter().any(|word| word.contains("{prompt}") || word.contains("{prompt_file}"));
     if kind != AgentKind::Command && with_prompt {
@@ -258,10 +264,11 @@ fn api(keys: &AgentKeys) -> Vec<String> {
         Wire::Responses => ("responses", "OPENAI_API_KEY"),
     };
     let key = keys.key_env.as_ref().map_or(key, |text| text.0.as_str());
-    ["api", "--wire", wire, "--key-env", key].map(str::to_owned).to_vec()
+    let trusted = keys.ca_file.iter().flat_map(|text| ["--ca-file", text.0.as_str()]);
+    ["api", "--wire", wire].into_iter().chain(trusted).chain(["--key-env", key]).map(str::to_owned).collect()
 }
 
-/// The variable in which our own agent looks for its key.
+/// The variable in which our own agent looks for its key: its last word.
 fn key_env(spec: &AgentSpec) -> Option<&String> {
     (spec.kind == AgentKind::Api).then(|| spec.argv.last()).flatten()
 }

@@ -144,6 +144,9 @@ pub struct AgentKeys {
     /// The variable that holds the key of the kind `api`; without it `ANTHROPIC_API_KEY` for `messages`, `OPENAI_API_KEY` for
     /// `responses`.
     pub key_env: Option<Name>,
+    /// A PEM file of certificates that the kind `api` trusts besides those of this machine: `"~/company-root.pem"`, or from
+    /// the root of the file system.
+    pub ca_file: Option<Text>,
     /// The pane of the kind `pane`.
     pub pane: Option<Text>,
     /// What one turn is taken to cost, in dollars, until the agent reports it itself.

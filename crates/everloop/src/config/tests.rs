@@ -215,7 +215,7 @@ fn what_is_there_twice_is_refused() {
 }
 
 /// File, then what must be said about it, with its place.
-const REFUSED: [(&str, &str, &str); 39] = [
+const REFUSED: [(&str, &str, &str); 40] = [
     ("[loop.a]\nagent_cmd = \"x\"\nchecks = [\"true\"]", "loop `a` has no goal", ":1:7"),
     ("[loop.a]\ngoal = \"g\"\nagent_cmd = \"x\"", "loop `a` has no check", ":1:7"),
     ("[loop.a]\ngoal = \"g\"\nchecks = [\"true\"]", "loop `a` has no agent", ":1:7"),
@@ -256,6 +256,7 @@ const REFUSED: [(&str, &str, &str); 39] = [
     ("[agent.x]\nkind = \"cloude\"", "expected one of `\"command\"`, `\"claude\"`", ":2:8"),
     ("[agent.claude]\npermission = \"all\"", "expected one of `\"edits\"`, `\"full\"`", ":2:14"),
     ("[agent.x]\ncommand = \"x\"\npermission = \"edits\"", "`permission` means nothing for agent `x`", ":3:1"),
+    ("[agent.api]\nca_file = \"root.pem\"", "`ca_file` has to begin with", ":2:1"),
     ("[agent.claude]\nwire = \"messages\"", "`wire` means nothing for agent `claude`", ":2:1"),
     ("[agent.claude]\ncommand = \"claude -p {prompt}\"", "everloop hands the prompt to `claude` by itself", ":2:1"),
     ("[agent.tui]\nkind = \"pane\"", "`[agent.tui]` has no `pane`", ":1:8"),
@@ -501,6 +502,7 @@ session_turns = 3
 kind = "api"
 wire = "responses"
 key_env = "MY_KEY"
+ca_file = "~/root.pem"
 [agent.tui]
 kind = "pane"
 pane = "dev:1"
@@ -512,7 +514,7 @@ pane = "dev:1"
     assert_eq!((fast.api_base.as_deref(), fast.session_turns), (Some("http://127.0.0.1:1"), 3));
     assert!(fast.pass_env == ["PROXY"] && fast.login.contains(&"CLAUDE_CONFIG_DIR".to_owned()));
     let mine = loop_of("agent = \"mine\"", toml).agent;
-    assert_eq!(mine.argv, ["api", "--wire", "responses", "--key-env", "MY_KEY"]);
+    assert_eq!(mine.argv, ["api", "--wire", "responses", "--ca-file", "~/root.pem", "--key-env", "MY_KEY"]);
     assert_eq!(loop_of("agent = \"tui\"", toml).agent.argv, ["pane", "dev:1"]);
 }
 
