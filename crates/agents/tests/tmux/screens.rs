@@ -77,6 +77,10 @@ fn every_recorded_screen_of_codex_is_understood() {
         ("44-codex-429", "work", State::Working),
         ("44-codex-after", "work", State::Idle),
         ("45-codex-limit", "work", limited("9:42 PM")),
+        ("46-codex-new-model", "vm", asking("Meet GPT-6 Sol")),
+        ("47-codex-trust", "vm", asking("Trust this folder?")),
+        ("48-codex-command", "[ . ] Action Required | work", asking("Would you like to run the following command?")),
+        ("48-codex-command", "work", asking("Would you like to run the following command?")),
     ];
     for (name, title, expected) in table {
         assert_eq!(detect(Kind::Codex, &sight(name, title)), expected, "{name}");
@@ -120,6 +124,22 @@ fn words_in_the_conversation_decide_nothing() {
     let tool = screen("06-idle-after").replace("● w0", "● Ran a command\n  ⎿  You've hit your 5-hour limit\n\n● w0");
     let seen = Sight { title: IDLE_TITLE.to_owned(), screen: tool, session: None };
     assert_eq!(detect(Kind::Claude, &seen), State::Idle);
+}
+
+/// The next version may call its keys by other names: what is not known is not typed into.
+#[test]
+fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
+    for name in ["46-codex-new-model", "47-codex-trust", "48-codex-command"] {
+        let text = screen(name);
+        let footer = text.trim_end().lines().last().unwrap();
+        let seen = Sight { title: "work".to_owned(), screen: text.replace(footer, "  ⏎ go"), session: None };
+        assert_eq!(detect(Kind::Codex, &seen), State::Unknown, "{name}");
+        assert_eq!(composer(Kind::Codex, &seen.screen), None, "{name}");
+    }
+    // A person's own list in the input line is no menu.
+    let list = screen("42-codex-done").replace("› Ask Codex to do anything", "› 1. fix the test");
+    let seen = Sight { title: "work".to_owned(), screen: list, session: None };
+    assert_eq!(detect(Kind::Codex, &seen), State::Idle);
 }
 
 #[test]

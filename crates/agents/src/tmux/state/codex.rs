@@ -1,21 +1,31 @@
 //! The screen of Codex: blocks that begin with a mark at the left edge, the input line `›`, a status line; or a menu.
 
-use super::{Limit, State, is_spinner, question};
+use super::{Limit, State, is_spinner};
 
-/// How its menus end.
-const MENU_KEYS: [&str; 4] = ["enter select", "esc back", "enter to confirm", "esc to cancel"];
+/// The last line of its menus names keys and what they do: `enter continue · esc quit`, `Press enter to confirm or esc to
+/// cancel`. Versions differ in the words.
+const KEYS: [&str; 2] = ["enter", "esc"];
+const KEYS_DO: [&str; 6] = ["select", "back", "confirm", "cancel", "continue", "quit"];
+
+/// What its title says while it asks for a permission.
+const ASKS: &str = "Action Required";
 
 pub(super) fn detect(lines: &[&str], title: &str) -> State {
     let Some(input) = lines.iter().rposition(|l| l.starts_with('›')) else { return State::Unknown };
     let block = last_block(&lines[..input]);
     let last = lines.last().map(|l| l.to_lowercase()).unwrap_or_default();
-    let menu = is_choice(lines[input]) && MENU_KEYS.iter().any(|k| last.contains(k));
+    let names = |words: &[&str]| words.iter().any(|w| last.contains(w));
+    let menu = is_choice(lines[input]) && names(&KEYS) && names(&KEYS_DO) || title.contains(ASKS);
     if let Some(Limit { until }) = block.and_then(limit) {
         return State::Limited { until };
     }
     if menu {
         let top = lines[..input].iter().rposition(|l| l.starts_with(['•', '■', '›'])).map_or(0, |i| i + 1);
         return State::Asking { question: question(&lines[top..input]) };
+    }
+    // A list of choices below which nothing is known to stand: whoever types into it chooses.
+    if is_choice(lines[input]) && lines.get(input + 1).is_some_and(|l| is_choice(l)) {
+        return State::Unknown;
     }
     let busy = |b: &[&str]| b[0].starts_with('•') && b[0].trim_end().ends_with(" • esc to interrupt)");
     if title.chars().any(is_spinner) || block.is_some_and(busy) {
@@ -45,6 +55,14 @@ fn limit(block: &[&str]) -> Option<Limit> {
     }
     let until = said.rsplit_once("try again at ").map(|(_, t)| t.trim_end_matches('.').to_owned());
     Some(Limit { until })
+}
+
+/// What a menu asks: its first line with a question in it, else its first words. Below it stand the agent's reasons.
+fn question(menu: &[&str]) -> String {
+    let mut lines = menu.iter().map(|l| l.trim()).filter(|l| !l.is_empty());
+    let first = lines.clone().next().unwrap_or_default();
+    let asked = lines.find_map(|l| l.find('?').map(|end| &l[..=end]));
+    asked.unwrap_or(first).to_owned()
 }
 
 /// `› 1. Switch …`
