@@ -71,6 +71,60 @@ pub enum Error {
         /// Why.
         source: rusqlite::Error,
     },
+    /// The hub cannot be reached, or its connection broke before anything was decided: nothing happened.
+    #[error("the hub is away: could not {doing}")]
+    Away {
+        /// What was tried.
+        doing: &'static str,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The connection to the hub broke after the commit was sent: it happened or it did not. Read back by key.
+    #[error("the hub went away while it was asked to {doing}; whether it did is unknown")]
+    Unknown {
+        /// What was tried.
+        doing: &'static str,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The hub does not let us in, or not do this; nothing of the batch happened.
+    #[error("the hub does not allow this login to {doing}")]
+    Denied {
+        /// What was tried.
+        doing: &'static str,
+        /// Why.
+        source: Box<tokio_postgres::Error>,
+    },
+    /// The hub refused; nothing of the batch happened.
+    #[error("the hub refused to {doing}")]
+    Hub {
+        /// What was tried.
+        doing: &'static str,
+        /// Why.
+        source: Box<tokio_postgres::Error>,
+    },
+    /// Another hub than the one that was there before.
+    #[error("this is the hub `{found}`, not `{expected}`")]
+    OtherHub {
+        /// The one that was expected.
+        expected: String,
+        /// The one that is there.
+        found: String,
+    },
+    /// The hub knows less than it did: somebody restored an older copy.
+    #[error("the hub was set back: its journal ends at {found}, but {seen} was there already")]
+    SetBack {
+        /// The last number that was seen.
+        seen: u64,
+        /// The last number that it knows.
+        found: u64,
+    },
+    /// The address of a hub cannot be understood. Never shows the address: it may hold a password.
+    #[error("the address of the hub cannot be used: {why}")]
+    BadUrl {
+        /// Why.
+        why: String,
+    },
     /// A stored row is not what everloop writes.
     #[error("{what} in the ledger cannot be read: {why}")]
     Unreadable {
@@ -94,6 +148,13 @@ impl Error {
             | Error::Full { .. }
             | Error::Busy { .. }
             | Error::Sql { .. }
+            | Error::Away { .. }
+            | Error::Unknown { .. }
+            | Error::Denied { .. }
+            | Error::Hub { .. }
+            | Error::OtherHub { .. }
+            | Error::SetBack { .. }
+            | Error::BadUrl { .. }
             | Error::Unreadable { .. } => None,
         }
     }

@@ -3,6 +3,7 @@
 //! - [`Ledger`] (here): the one interface, and what it answers where [`everloop_core::op`] is silent
 //! - [`model`]: in memory, for the simulation and as the yardstick of the others
 //! - [`sqlite`]: one file on this machine, the default
+//! - [`postgres`]: the hub that many machines share
 //! - [`replay`]: a walk over the whole journal that trusts nothing
 //! - [`rows`]: what reads answer and how they are narrowed
 //! - [`error`]: what can go wrong
@@ -13,6 +14,7 @@
 pub mod error;
 mod leader;
 pub mod model;
+pub mod postgres;
 pub mod replay;
 pub mod rows;
 pub mod sqlite;
@@ -26,6 +28,7 @@ use everloop_core::time::Time;
 
 pub use error::Error;
 pub use model::Model;
+pub use postgres::Postgres;
 pub use rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
 pub use sqlite::{Mode, Sqlite};
 
@@ -57,8 +60,8 @@ pub use sqlite::{Mode, Sqlite};
 pub trait Ledger: Send {
     /// Does all of `ops` in one durable transaction, or nothing. One reply per operation.
     ///
-    /// After [`Error::Refused`] or [`Error::Full`] nothing has happened. After any other error of a remote ledger the
-    /// outcome is unknown and has to be read back.
+    /// After [`Error::Unknown`] the outcome is unknown and has to be read back; after every other error nothing has
+    /// happened.
     fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error>;
 
     /// All loops by id. Never reads the journal.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The bench compares the store with bare SQLite, so this one file outside the store may speak it.
-const SQL_FLOOR: &str = "crates/testkit/src/bin/everloop-bench/journal.rs";
+/// The bench compares the store with bare SQLite and PostgreSQL, so these files outside the store may speak to them.
+const SQL_FLOOR: &[&str] =
+    &["crates/testkit/src/bin/everloop-bench/journal.rs", "crates/testkit/src/bin/everloop-bench/hub.rs"];
 
 /// A file of the tree.
 struct Source {
@@ -279,9 +280,15 @@ fn sql_outside(files: &[Source]) -> Vec<String> {
         concat!("PRAG", "MA "),
     ];
     let mut found = Vec::new();
-    for file in files.iter().filter(|f| f.is_rust() && !f.path.starts_with("crates/store/") && f.path != SQL_FLOOR) {
+    for file in files
+        .iter()
+        .filter(|f| f.is_rust() && !f.path.starts_with("crates/store/") && !SQL_FLOOR.contains(&f.path.as_str()))
+    {
         for (i, (text, code)) in file.text.lines().zip(file.code.lines()).enumerate() {
-            if code.contains("rusqlite") || STATEMENTS.iter().any(|s| text.contains(s)) {
+            if code.contains("rusqlite")
+                || code.contains("tokio_postgres")
+                || STATEMENTS.iter().any(|s| text.contains(s))
+            {
                 found.push(file.at(i, text.trim()));
             }
         }
@@ -315,7 +322,9 @@ fn wrong_edges(files: &[Source]) -> Vec<String> {
         let krate = file.path.split('/').nth(1).unwrap_or_default();
         let (below, above) = match krate {
             "core" => (&[][..], &[][..]),
-            "store" | "agents" => (&["everloop-core"][..], &[][..]),
+            // The store's tests need a server.
+            "store" => (&["everloop-core"][..], &["everloop-testkit"][..]),
+            "agents" => (&["everloop-core"][..], &[][..]),
             "everloop" => (&["everloop-core", "everloop-store", "everloop-agents"][..], &["everloop-testkit"][..]),
             "testkit" => (&["everloop-core", "everloop-store", "everloop-agents"][..], &[][..]),
             _ => {
@@ -336,7 +345,7 @@ fn wrong_edges(files: &[Source]) -> Vec<String> {
         }
         // The testkit has it for the floor of the bench, see SQL_FLOOR.
         if krate != "store" && krate != "testkit" {
-            wrong.extend(dependencies(&manifest, ALL).into_iter().filter(|d| d == "rusqlite"));
+            wrong.extend(dependencies(&manifest, ALL).into_iter().filter(|d| d == "rusqlite" || d == "tokio-postgres"));
         }
         found.extend(wrong.into_iter().map(|d| format!("{}: must not depend on `{d}`", file.path)));
     }
@@ -351,6 +360,8 @@ fn crates_know_only_those_below_them() {
         ("store", "[dependencies]\neverloop-agents.workspace = true"),
         ("agents", "[dev-dependencies]\neverloop-store.workspace = true"),
         ("agents", "[dependencies]\nrusqlite = \"0.41\""),
+        ("everloop", "[dependencies]\ntokio-postgres = \"0.7\""),
+        ("store", "[dependencies]\neverloop-testkit.workspace = true"),
         ("everloop", "[dependencies]\neverloop-testkit.workspace = true"),
         ("everloop", "[target.'cfg(unix)'.dependencies]\nrusqlite = \"0.41\""),
         ("common", "[dependencies]"),

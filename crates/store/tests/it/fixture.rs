@@ -16,6 +16,7 @@ use everloop_core::spec::{
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Mode, Model, Sqlite};
 
+use crate::postgres::hub;
 use crate::story::compare;
 
 fn spec() -> LoopSpec {
@@ -141,8 +142,10 @@ fn what_is_written_now_is_read_back_exactly() {
     }
     let mut written = Sqlite::open(&path, Mode::ReadWrite).unwrap();
     tell(&mut written);
+    let mut told = hub();
+    tell(&mut told);
     let mut expected = Model::default();
     tell(&mut expected);
-    let ledgers: [Box<dyn Ledger>; 2] = [Box::new(expected), Box::new(written)];
+    let ledgers: [Box<dyn Ledger>; 3] = [Box::new(expected), Box::new(written), Box::new(told)];
     compare(&ledgers, 100);
 }

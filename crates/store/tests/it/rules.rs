@@ -8,11 +8,13 @@ use everloop_core::op::{Amendment, NewTask, Op, Refusal, Reply, TaskEnd, TaskSta
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Model, Owner, Recipients, Sqlite, TaskFilter, Tickets};
 
+use crate::postgres::hub;
 use crate::story::compare;
 
 /// Tells the same to every kind of ledger; operations come as (time in seconds, operation).
 fn each(test: impl Fn(&mut dyn Ledger)) {
-    let mut ledgers: Vec<Box<dyn Ledger>> = vec![Box::<Model>::default(), Box::new(Sqlite::in_memory().unwrap())];
+    let mut ledgers: Vec<Box<dyn Ledger>> =
+        vec![Box::<Model>::default(), Box::new(Sqlite::in_memory().unwrap()), Box::new(hub())];
     for ledger in &mut ledgers {
         test(ledger.as_mut());
     }

@@ -13,6 +13,7 @@ use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Mode, Model, Owner, Recipients, Sqlite, StateName, TaskFilter, Tickets};
 
 use crate::draw::{Dice, Drawer};
+use crate::postgres::hub;
 
 /// Batches between two comparisons of everything that can be read.
 const BATCHES_PER_COMPARISON: u64 = 400;
@@ -298,9 +299,10 @@ const REPLY_NAMES: [&str; 5] = ["made nothing", "claimed nothing", "claimed", "n
 
 #[test]
 #[expect(clippy::print_stderr, reason = "the speed is worth a line")]
-fn a_hundred_thousand_operations_get_the_same_answers() {
+fn long_a_hundred_thousand_operations_get_the_same_answers() {
+    let mut ledgers: Vec<Box<dyn Ledger>> =
+        vec![Box::<Model>::default(), Box::new(Sqlite::in_memory().unwrap()), Box::new(hub())];
     let started = Instant::now();
-    let mut ledgers: Vec<Box<dyn Ledger>> = vec![Box::<Model>::default(), Box::new(Sqlite::in_memory().unwrap())];
     let mut story = Story::new(7);
     story.tell(&mut ledgers, 100_000);
     let took = started.elapsed();

@@ -1,0 +1,321 @@
+//! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
+//!
+//! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
+//! back), `postgres/read.rs` reads, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
+//! `tls` its encryption; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//!
+//! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
+//! call makes a new one. Nothing is retried that may have happened.
+
+mod batch;
+mod columns;
+mod draft;
+mod line;
+mod open;
+mod probe;
+mod read;
+mod rights;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod url;
+mod write;
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::journal::{Record, Stored};
+use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::time::Time;
+use tokio::runtime::{Handle, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::Row;
+
+use crate::rows::{Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::{Error, Ledger};
+use line::{CALL_WITHIN, Line, Statement};
+
+pub use open::FORMAT;
+pub use probe::Findings;
+pub use rights::role_sql;
+pub use url::{Door, Url};
+
+/// Whose clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The caller's: for one machine, and for tests.
+    Caller,
+    /// The hub's, read once in every transaction; what the caller says is not looked at. Nodes' clocks may be wrong.
+    Hub,
+}
+
+/// How a hub is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it is.
+    pub url: Url,
+    /// Whose clock counts.
+    pub clock: Clock,
+    /// The id of the hub that it has to be; `None` takes any.
+    pub hub: Option<String>,
+}
+
+/// Which hub is in a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hub {
+    /// Drawn when it was made; a restored copy has the same.
+    pub id: String,
+    /// Its format.
+    pub format: u32,
+    /// The last number of its journal.
+    pub last_seq: u64,
+}
+
+/// A ledger in PostgreSQL. One connection, made again when it breaks.
+pub struct Postgres {
+    waiter: Waiter,
+    options: Options,
+    /// Which hub it was when it was opened.
+    id: String,
+    line: Mutex<Option<Line>>,
+    /// The highest journal number that was seen: a hub that knows less was set back.
+    highest: AtomicU64,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("options", &self.options).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Connects and looks whether it is the right hub, in a format that is understood here. Makes and changes nothing.
+    pub fn open(options: Options) -> Result<Self, Error> {
+        let waiter = Waiter::new()?;
+        let (line, hub) = waiter.wait(async || {
+            let line = Line::connect(&options.url).await?;
+            let hub = within("open the hub", open::greet(&line, &options.url)).await?;
+            Ok((line, hub))
+        })?;
+        right_hub(options.hub.as_deref(), &hub)?;
+        let (id, highest) = (hub.id, AtomicU64::new(hub.last_seq));
+        Ok(Self { waiter, options, id, line: Mutex::new(Some(line)), highest })
+    }
+
+    /// Which hub it is.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Makes a hub in the database, if there is none.
+    pub fn init(url: &Url) -> Result<Hub, Error> {
+        once(url, "make a hub", async |line| open::init(line, url).await)
+    }
+
+    /// Brings an older hub up to date. Answers the format that was found.
+    pub fn migrate(url: &Url) -> Result<u32, Error> {
+        once(url, "bring the hub up to date", async |line| open::migrate(line, url).await)
+    }
+
+    /// Looks what a hub is like.
+    pub fn probe(url: &Url) -> Result<Findings, Error> {
+        once(url, "look at the hub", async |line| probe::look(line, url).await)
+    }
+
+    /// Does something on the connection, on a new one if the old one is gone. After a failure the connection is dropped
+    /// unless the failure is an answer: what state it is in is not worth finding out.
+    fn call<T: Send>(
+        &self,
+        doing: &'static str,
+        work: impl AsyncFnOnce(&Line) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        self.waiter.wait(async || {
+            let held = self.line.lock().expect("no call panics while it holds the line").take();
+            let line = match held {
+                Some(line) if line.is_alive().await => line,
+                _ => self.connect().await?,
+            };
+            line.begin_call();
+            let outcome = match timeout(CALL_WITHIN, work(&line)).await {
+                Ok(outcome) => outcome,
+                Err(late) => Err(line.too_late(doing, late)),
+            };
+            if matches!(outcome, Ok(_) | Err(Error::Refused(_) | Error::Damaged(_))) {
+                *self.line.lock().expect("no call panics while it holds the line") = Some(line.end_call());
+            }
+            outcome
+        })
+    }
+
+    /// A new connection, to the same hub as before and not to an older copy of it.
+    async fn connect(&self) -> Result<Line, Error> {
+        let line = Line::connect(&self.options.url).await?;
+        let hub = within("look at the hub", open::greet(&line, &self.options.url)).await?;
+        right_hub(Some(&self.id), &hub)?;
+        let seen = self.highest.load(Ordering::Relaxed);
+        if hub.last_seq < seen {
+            return Err(Error::SetBack { seen, found: hub.last_seq });
+        }
+        Ok(line)
+    }
+
+    /// Remembers how far the journal was.
+    fn saw(&self, seq: u64) {
+        self.highest.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    fn rows(&self, statement: Statement) -> Result<Vec<Row>, Error> {
+        self.call(statement.doing, async move |line| line.read(statement).await)
+    }
+
+    fn all<T>(&self, statement: Statement, read: fn(&Row) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        self.rows(statement)?.iter().map(read).collect()
+    }
+
+    fn one<T>(&self, statement: Statement, read: fn(&Row) -> Result<T, Error>) -> Result<Option<T>, Error> {
+        self.rows(statement)?.first().map(read).transpose()
+    }
+}
+
+impl Ledger for Postgres {
+    fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+        let now = match self.options.clock {
+            Clock::Caller => Some(now),
+            Clock::Hub => None,
+        };
+        let replies = self.call("do a batch", async |line| batch::run(line, now, ops).await)?;
+        for reply in &replies {
+            if let Reply::Appended(seq) = reply {
+                self.saw(*seq);
+            }
+        }
+        Ok(replies)
+    }
+
+    fn loops(&self) -> Result<Vec<LoopRow>, Error> {
+        self.all(read::loops(), columns::loop_row)
+    }
+
+    fn get_loop(&self, id: &LoopId) -> Result<Option<LoopRow>, Error> {
+        self.one(read::get_loop(id), columns::loop_row)
+    }
+
+    fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, Error> {
+        self.one(read::task(id), columns::task)
+    }
+
+    fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
+        let mut rows = self.all(read::tasks(filter), columns::task)?;
+        rows.sort_by(|a, b| (b.created_at, &b.task.id).cmp(&(a.created_at, &a.task.id)));
+        rows.truncate(filter.limit);
+        Ok(rows)
+    }
+
+    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
+        self.all(read::shelf(task), columns::shelved)
+    }
+
+    fn nodes(&self) -> Result<Vec<NodeRow>, Error> {
+        self.all(read::nodes(), columns::node)
+    }
+
+    fn leader(&self) -> Result<Option<Leader>, Error> {
+        self.one(read::leader(), columns::leader)
+    }
+
+    fn guard(&self, scope: &Scope) -> Result<Versioned, Error> {
+        let found = self.one(read::guard(&scope.to_string()), columns::guard)?;
+        Ok(found.map(|(_, versioned)| versioned).unwrap_or_default())
+    }
+
+    fn guards(&self) -> Result<Guards, Error> {
+        Ok(self.all(read::guards(), columns::guard)?.into_iter().collect())
+    }
+
+    fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {
+        self.all(read::messages(to, limit), columns::message)
+    }
+
+    fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error> {
+        self.all(read::tickets(which), columns::ticket)
+    }
+
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.all(read::journal(after_seq, owner, limit), columns::record)
+    }
+
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.rows(read::journal_tail(owner, limit))?.iter().rev().map(columns::record).collect()
+    }
+
+    fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error> {
+        self.all(read::journal_raw(after_seq, limit), columns::stored)
+    }
+
+    fn last_seq(&self) -> Result<u64, Error> {
+        let seq = self.one(read::last_seq(), columns::seq)?.unwrap_or(0);
+        self.saw(seq);
+        Ok(seq)
+    }
+}
+
+/// One thread is enough for one connection; it runs only while a call waits. Can be dropped inside of another runtime,
+/// where a plain one panics.
+struct Waiter(Option<Runtime>);
+
+impl Waiter {
+    fn new() -> Result<Self, Error> {
+        let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        built
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|e| Error::Away { doing: "wait for the hub", source: e.into() })
+    }
+
+    /// Waits for `work`, also inside of another runtime: there it takes a thread of its own for as long.
+    fn wait<T: Send>(&self, work: impl AsyncFnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        let runtime = self.0.as_ref().expect("it is there until it is dropped");
+        if Handle::try_current().is_err() {
+            return runtime.block_on(work());
+        }
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| runtime.block_on(work()));
+            waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn within<T>(doing: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout(CALL_WITHIN, work).await.map_err(|late| Error::Away { doing, source: late.into() })?
+}
+
+/// A connection for one question.
+fn once<T: Send>(
+    url: &Url,
+    doing: &'static str,
+    work: impl AsyncFnOnce(&Line) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    Waiter::new()?.wait(async || {
+        let line = Line::connect(url).await?;
+        within(doing, work(&line)).await
+    })
+}
+
+fn right_hub(expected: Option<&str>, hub: &Hub) -> Result<(), Error> {
+    match expected {
+        Some(expected) if expected != hub.id => {
+            Err(Error::OtherHub { expected: expected.to_owned(), found: hub.id.clone() })
+        }
+        _ => Ok(()),
+    }
+}

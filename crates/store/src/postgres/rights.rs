@@ -1,0 +1,48 @@
+//! What a node needs to be allowed in the hub, and no more: it can do every operation and can neither drop a table nor
+//! rewrite the journal.
+
+use super::line::{Line, Statement};
+use crate::Error;
+
+/// Table and rights. `SELECT … FOR UPDATE` needs the right to update.
+const NEEDED: &[(&str, &[&str])] = &[
+    ("hub", &["SELECT"]),
+    ("tasks", &["SELECT", "INSERT", "UPDATE"]),
+    ("shelf", &["SELECT", "INSERT"]),
+    ("nodes", &["SELECT", "INSERT", "UPDATE"]),
+    ("leader", &["SELECT", "INSERT", "UPDATE"]),
+    ("guards", &["SELECT", "INSERT", "UPDATE"]),
+    ("loops", &["SELECT", "INSERT", "UPDATE"]),
+    ("messages", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("tickets", &["SELECT", "INSERT", "UPDATE"]),
+    ("journal", &["SELECT", "INSERT"]),
+    ("heads", &["SELECT", "UPDATE"]),
+];
+
+/// SQL that makes a role with only the rights that a node needs.
+pub fn role_sql(role: &str) -> String {
+    let name = format!("\"{}\"", role.replace('"', "\"\""));
+    let mut lines = vec![
+        format!("CREATE ROLE {name} LOGIN; -- then in psql: \\password {name}"),
+        format!("GRANT USAGE ON SCHEMA everloop TO {name};"),
+    ];
+    for (table, rights) in NEEDED {
+        lines.push(format!("GRANT {} ON everloop.{table} TO {name};", rights.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// Rights that this login lacks, each as `UPDATE on tasks`.
+pub(super) async fn lacking(line: &Line) -> Result<Vec<String>, Error> {
+    let pairs = || NEEDED.iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
+    let statement = Statement::new(
+        "look at the rights",
+        "SELECT w.right || ' on ' || w.name AS lacking
+         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (name, \"right\", place)
+         WHERE NOT has_schema_privilege('everloop', 'USAGE')
+            OR NOT has_table_privilege('everloop.' || w.name, w.right) ORDER BY place",
+    );
+    let statement = statement.texts(pairs().map(|(table, _)| table)).texts(pairs().map(|(_, right)| right));
+    let rows = line.read(statement).await?;
+    rows.iter().map(|row| row.try_get("lacking").map_err(super::columns::shape("a right"))).collect()
+}

@@ -1,0 +1,85 @@
+//! What only shows from inside: query plans, and how a hub of an older format becomes one of a newer.
+
+use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::op::Op;
+use everloop_core::time::Time;
+use everloop_testkit::postgres::server;
+
+use super::line::{Line, Statement};
+use super::{Clock, Options, Postgres, Url, Waiter, batch, open, read};
+use crate::rows::{Owner, StateName, TaskFilter};
+use crate::{Error, Ledger};
+
+fn empty() -> (Url, String) {
+    let text = server().database();
+    let name = text.rsplit('/').next().unwrap().to_owned();
+    (Url::parse(&text).unwrap(), name)
+}
+
+fn opened(url: &Url) -> Postgres {
+    Postgres::open(Options { url: url.clone(), clock: Clock::Caller, hub: None }).unwrap()
+}
+
+fn plan(ledger: &Postgres, statement: Statement) -> String {
+    let rows = ledger.rows(statement.explained()).unwrap();
+    rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn long_tables_are_read_along_an_index_and_never_sorted() {
+    let (url, name) = empty();
+    Postgres::init(&url).unwrap();
+    let fill =
+        "insert into everloop.tasks select 't' || i, case when i % 2 = 0 then 'l' end, 'batch', '', '', i % 5, '[]',
+                    'me', 'operator', 0, case when i % 10 = 0 then 'queued' else 'done' end, null, null, 1, 0, '', i, i
+                from generate_series(1, 30000) i;
+                insert into everloop.journal select i, 1, 'l' || i % 300, 1, '{}', 1 from generate_series(1, 30000) i;
+                analyze";
+    server().psql(&name, fill);
+    let ledger = opened(&url);
+    let owner = LoopId::new("l");
+    let one = |owner| TaskFilter { owner, states: vec![StateName::Done], limit: 10 };
+    let claim = |owner| batch::claim_statement(&NodeId::new("n"), 10, owner);
+    let expected = [
+        (claim(None), "tasks_waiting_free"),
+        (claim(Some(&owner)), "tasks_waiting_owned"),
+        (read::tasks(&one(Owner::Any)), "tasks_by_state"),
+        (read::tasks(&one(Owner::Nobody)), "tasks_by_state"),
+        (read::tasks(&one(Owner::Loop(owner.clone()))), "tasks_by_owner"),
+        (read::journal(5, None, 10), "journal_pkey"),
+        (read::journal(5, Some(&LoopId::new("l1")), 10), "journal_by_owner"),
+        (read::journal_tail(None, 10), "journal_pkey"),
+        (read::journal_tail(Some(&LoopId::new("l1")), 10), "journal_by_owner"),
+    ];
+    for (statement, index) in expected {
+        let doing = statement.doing;
+        let plan = plan(&ledger, statement);
+        assert!(plan.contains(index), "{doing}: {plan}");
+        assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{doing}: {plan}");
+    }
+}
+
+#[test]
+fn an_older_hub_is_brought_forward_once_and_keeps_what_it_holds() {
+    let (url, name) = empty();
+    Postgres::init(&url).unwrap();
+    let mut ledger = opened(&url);
+    let save = Op::SaveLoop { id: LoopId::new("l"), version: 0, phase: "p".to_owned(), state: "s".to_owned() };
+    ledger.transact(Time(1), &[save]).unwrap();
+    let first = include_str!("../../migrations/postgres/0001_init.sql");
+    let scripts = [first, "ALTER TABLE everloop.loops ADD COLUMN colour text NOT NULL DEFAULT 'red'"];
+    let waiter = Waiter::new().unwrap();
+    for _ in 0..2 {
+        let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &scripts).await;
+        waiter.wait(forward).unwrap();
+    }
+    assert_eq!(server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub"), "2|red");
+    assert!(
+        matches!(Postgres::migrate(&url), Err(Error::Newer { found: 2, known: 1, .. })),
+        "we are the older one now"
+    );
+    let broken = [scripts[0], scripts[1], "ALTER TABLE everloop.loops DROP COLUMN colour; SELECT 1 / 0"];
+    let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &broken).await;
+    assert!(waiter.wait(forward).is_err());
+    assert_eq!(server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub"), "2|red");
+}

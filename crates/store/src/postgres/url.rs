@@ -1,0 +1,267 @@
+//! The address of a hub: what it says about TLS, which kind of door it is, and how it is shown without its secrets.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::Error;
+
+/// The address of a hub. Shown (`Display`, `Debug`) without password.
+#[derive(Clone)]
+pub struct Url {
+    pub(super) config: Config,
+    pub(super) trust: Trust,
+    shown: String,
+}
+
+/// Whether the connection is encrypted and who the other side has to be; the names are those of libpq.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Never encrypted.
+    Disable,
+    /// Encrypted if the server can, whoever it is.
+    Prefer,
+    /// Encrypted, whoever it is.
+    Require,
+    /// Encrypted, and its certificate is of an authority that we trust.
+    VerifyCa(Roots),
+    /// The same, and the certificate is for this host.
+    VerifyFull(Roots),
+}
+
+/// Which authorities are trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Roots {
+    /// Those of this machine.
+    System,
+    /// Those of a PEM file.
+    File(PathBuf),
+}
+
+/// Which door to the database an address leads to, as far as its text tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Supabase's pooler in transaction mode (port 6543).
+    SupabaseTransaction,
+    /// Supabase's pooler in session mode (port 5432 of the pooler's host).
+    SupabaseSession,
+    /// Supabase's database itself.
+    SupabaseDirect,
+    /// Nothing that everloop knows by name.
+    Plain,
+}
+
+impl Door {
+    /// In words; `None` for what is not known by name.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Door::SupabaseTransaction => Some("Supabase, transaction pooler (port 6543)"),
+            Door::SupabaseSession => Some("Supabase, session pooler (port 5432 of the pooler)"),
+            Door::SupabaseDirect => Some("Supabase, direct connection (port 5432)"),
+            Door::Plain => None,
+        }
+    }
+}
+
+impl Url {
+    /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
+    ///
+    /// `sslmode` and `sslrootcert` mean what they mean to libpq; `sslrootcert=system` names the roots of this machine,
+    /// which is also what `verify-ca` and `verify-full` use without one.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let bad = |why: &str| Error::BadUrl { why: why.to_owned() };
+        if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(bad("it does not begin with `postgres://`"));
+        }
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut kept = Vec::new();
+        let (mut mode, mut roots) = ("prefer".to_owned(), None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("sslmode", value) => value.clone_into(&mut mode),
+                ("sslrootcert", value) => roots = Some(decoded(value).ok_or_else(|| bad("`sslrootcert` is no text"))?),
+                // What other programs put there for themselves.
+                ("pgbouncer" | "connection_limit" | "pool_timeout" | "supa", _) => {}
+                _ => kept.push(pair),
+            }
+        }
+        let bare = if kept.is_empty() { base.to_owned() } else { format!("{base}?{}", kept.join("&")) };
+        // The parser's words name the key that it does not know, never a value.
+        let mut config: Config = bare.parse().map_err(|e| bad(&chain(&e)))?;
+        if config.get_hosts().is_empty() {
+            return Err(bad("it names no host"));
+        }
+        let trust = Trust::named(&mode, roots)
+            .ok_or_else(|| bad("`sslmode` is none of `disable`, `prefer`, `require`, `verify-ca`, `verify-full`"))?;
+        config.ssl_mode(match trust {
+            Trust::Disable => SslMode::Disable,
+            Trust::Prefer => SslMode::Prefer,
+            Trust::Require | Trust::VerifyCa(_) | Trust::VerifyFull(_) => SslMode::Require,
+        });
+        let shown = shown(&config);
+        Ok(Self { config, trust, shown })
+    }
+
+    /// Which door it leads to.
+    pub fn door(&self) -> Door {
+        let hosts = self.config.get_hosts().iter().zip(self.config.get_ports().iter().chain(std::iter::repeat(&5432)));
+        let tcp = hosts.filter_map(|(host, port)| match host {
+            Host::Tcp(name) => Some((name.as_str(), *port)),
+            Host::Unix(_) => None,
+        });
+        for (name, port) in tcp {
+            match (name.ends_with(".pooler.supabase.com"), port) {
+                (true, 6543) => return Door::SupabaseTransaction,
+                (true, _) => return Door::SupabaseSession,
+                (false, 6543) if name.ends_with(".supabase.co") => return Door::SupabaseTransaction,
+                (false, _) if name.ends_with(".supabase.co") => return Door::SupabaseDirect,
+                (false, _) => {}
+            }
+        }
+        Door::Plain
+    }
+
+    /// Whether everything stays on this machine.
+    pub fn is_local(&self) -> bool {
+        self.config.get_hosts().iter().all(|host| match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
+        })
+    }
+
+    /// Whether the other side has to prove who it is.
+    pub fn is_verified(&self) -> bool {
+        matches!(self.trust, Trust::VerifyFull(_))
+    }
+}
+
+impl Trust {
+    fn named(mode: &str, roots: Option<String>) -> Option<Self> {
+        let given = roots.map(|path| if path == "system" { Roots::System } else { Roots::File(path.into()) });
+        Some(match (mode, given) {
+            ("disable", _) => Trust::Disable,
+            ("prefer" | "allow", _) => Trust::Prefer,
+            // As libpq does it: who names a root wants it asked for.
+            ("require", Some(roots @ Roots::File(_))) => Trust::VerifyCa(roots),
+            ("require", Some(Roots::System)) => Trust::VerifyFull(Roots::System),
+            ("require", None) => Trust::Require,
+            ("verify-ca", given) => Trust::VerifyCa(given.unwrap_or(Roots::System)),
+            ("verify-full", given) => Trust::VerifyFull(given.unwrap_or(Roots::System)),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Url({})", self.shown)
+    }
+}
+
+/// Put together anew from what may be seen, so that nothing else can slip through.
+fn shown(config: &Config) -> String {
+    let host = |host: &Host| match host {
+        Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    };
+    let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let database = config.get_dbname().map(|name| format!("/{name}")).unwrap_or_default();
+    format!("postgres://{user}{}:{port}{database}", hosts.join(","))
+}
+
+/// `%2F` and the like.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+            u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// An error and what lies behind it, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let inner = error.to_string();
+        if !text.contains(&inner) {
+            text = format!("{text}: {inner}");
+        }
+        next = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn no_form_shows_the_password() {
+        let texts = [
+            "postgres://ann:s3cret@db.example.com:5433/loops?sslmode=require",
+            "postgresql://ann:s3cret@db.example.com/loops?password=s3cret",
+            "postgres://ann@db.example.com/loops?password=s3cret&pgbouncer=true",
+            "postgres:///loops?host=db.example.com&user=ann&password=s3cret",
+        ];
+        for text in texts {
+            let url = parse(text);
+            let seen = format!("{url} {url:?}");
+            assert!(!seen.contains("s3cret"), "{seen}");
+            assert!(seen.contains("ann@db.example.com") && seen.contains("/loops"), "{seen}");
+        }
+        for text in ["mysql://u:s3cret@h/d", "postgres://u:s3cret@h/d?nonsense=s3cret", "postgres://u:s3cret@h:port/d"]
+        {
+            let error = Url::parse(text).unwrap_err();
+            assert!(!chain(&error).contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_mode_means_what_it_means_to_libpq() {
+        let trust = |query: &str| parse(&format!("postgres://h/d{query}")).trust;
+        let file = || Roots::File("/a b.pem".into());
+        assert_eq!(trust(""), Trust::Prefer);
+        assert_eq!(trust("?sslmode=disable"), Trust::Disable);
+        assert_eq!(trust("?sslmode=require"), Trust::Require);
+        assert_eq!(trust("?sslmode=require&sslrootcert=/a%20b.pem"), Trust::VerifyCa(file()));
+        assert_eq!(trust("?sslmode=verify-ca"), Trust::VerifyCa(Roots::System));
+        assert_eq!(trust("?sslrootcert=%2Fa%20b.pem&sslmode=verify-full"), Trust::VerifyFull(file()));
+        assert_eq!(trust("?sslmode=verify-full&sslrootcert=system"), Trust::VerifyFull(Roots::System));
+        assert!(Url::parse("postgres://h/d?sslmode=maybe").is_err());
+        assert!(Url::parse("postgres:///d").is_err(), "no host");
+    }
+
+    #[test]
+    fn doors_of_supabase_are_known() {
+        let door = |host: &str| parse(&format!("postgres://u:p@{host}/postgres")).door();
+        assert_eq!(door("db.abcdefgh.supabase.co"), Door::SupabaseDirect);
+        assert_eq!(door("db.abcdefgh.supabase.co:6543"), Door::SupabaseTransaction);
+        assert_eq!(door("aws-0-eu-central-1.pooler.supabase.com:6543"), Door::SupabaseTransaction);
+        assert_eq!(door("aws-0-eu-central-1.pooler.supabase.com:5432"), Door::SupabaseSession);
+        assert_eq!(door("localhost:6543"), Door::Plain);
+        assert!(parse("postgres://127.0.0.1/d").is_local() && parse("postgres://[::1]/d").is_local());
+        assert!(!parse("postgres://db.example.com/d").is_local());
+    }
+}

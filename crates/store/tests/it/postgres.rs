@@ -1,0 +1,262 @@
+//! What becomes of a hub: other formats, other hubs, damage, logins, TLS, and what `probe` finds.
+
+use everloop_core::event::Event;
+use everloop_core::ids::{LoopId, NodeId, TaskId};
+use everloop_core::journal::Damage;
+use everloop_core::op::{NewTask, Op, Reply, Trust};
+use everloop_core::time::Time;
+use everloop_store::postgres::{Clock, Options, Url, role_sql};
+use everloop_store::replay::replay;
+use everloop_store::{Error, Ledger, Postgres};
+use everloop_testkit::postgres::{Login, Server, Setup, Sync, server};
+
+/// Opens the hub at `url`, with the caller's clock.
+pub fn open(url: &str) -> Result<Postgres, Error> {
+    Postgres::open(Options { url: Url::parse(url).unwrap(), clock: Clock::Caller, hub: None })
+}
+
+/// The address of a new hub.
+pub fn made() -> String {
+    let url = server().database();
+    Postgres::init(&Url::parse(&url).unwrap()).unwrap();
+    url
+}
+
+/// A new hub.
+pub fn hub() -> Postgres {
+    open(&made()).unwrap()
+}
+
+/// Changes a hub behind the ledger's back.
+pub fn raw(url: &str, sql: &str) -> String {
+    server().psql(url.rsplit('/').next().unwrap(), sql)
+}
+
+pub fn note() -> Op {
+    Op::Append { owner: None, events: vec![Event::Note { text: "n".into() }] }
+}
+
+pub fn save(version: u64) -> Op {
+    Op::SaveLoop { id: LoopId::new("k3f9"), version, phase: "ready".into(), state: "{}".into() }
+}
+
+pub fn task(id: &str) -> Op {
+    Op::Enqueue(NewTask {
+        id: TaskId::new(id),
+        owner: None,
+        kind: "batch".into(),
+        title: String::new(),
+        prompt: String::new(),
+        priority: 0,
+        deps: vec![],
+        author: "me".into(),
+        trust: Trust::Operator,
+        ready_at: Time(0),
+    })
+}
+
+pub fn claim(n: u32) -> Op {
+    Op::Claim { node: NodeId::new("a"), n, owner: None, lease: std::time::Duration::from_secs(90) }
+}
+
+#[test]
+fn a_hub_is_made_once_and_only_where_there_is_none() {
+    let url = Url::parse(&server().database()).unwrap();
+    let options = || Options { url: url.clone(), clock: Clock::Caller, hub: None };
+    assert!(matches!(Postgres::open(options()), Err(Error::Missing { .. })));
+    assert!(matches!(Postgres::migrate(&url), Err(Error::Missing { .. })));
+    let made = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| Postgres::init(&url).unwrap())).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(made.iter().all(|hub| *hub == made[0]), "four made one hub: {made:?}");
+    assert_eq!(Postgres::migrate(&url).unwrap(), 1, "nothing to do");
+    assert_eq!(Postgres::open(options()).unwrap().id(), made[0].id);
+}
+
+#[test]
+fn another_format_is_refused_and_left_alone() {
+    let url = made();
+    raw(&url, "update everloop.hub set format = 99");
+    let newer = open(&url).unwrap_err();
+    assert!(matches!(newer, Error::Newer { found: 99, known: 1, .. }), "{newer:?}");
+    assert!(matches!(Postgres::migrate(&Url::parse(&url).unwrap()), Err(Error::Newer { .. })));
+    raw(&url, "update everloop.hub set format = 0");
+    let older = open(&url).unwrap_err();
+    assert!(matches!(older, Error::Older { found: 0, known: 1, .. }), "{older:?}");
+    assert_eq!(raw(&url, "select format from everloop.hub"), "0");
+}
+
+#[test]
+fn another_hub_under_the_same_address_is_not_taken_for_the_old_one() {
+    let (url, other) = (made(), hub());
+    let expect = Options { url: Url::parse(&url).unwrap(), clock: Clock::Caller, hub: Some(other.id().to_owned()) };
+    assert!(matches!(Postgres::open(expect), Err(Error::OtherHub { .. })));
+    let mut ledger = open(&url).unwrap();
+    ledger.transact(Time(1), &[note(), note()]).unwrap();
+    // A copy from before, put in place while nobody was connected.
+    raw(&url, "delete from everloop.journal where seq = 2; update everloop.heads set value = 1 where name = 'journal'");
+    hang_up(&url);
+    assert!(matches!(until_connected(&mut ledger), Err(Error::SetBack { seen: 2, found: 1 })));
+    raw(&url, "update everloop.heads set value = 2 where name = 'journal'; update everloop.hub set id = 'other'");
+    assert!(matches!(ledger.last_seq(), Err(Error::OtherHub { .. })));
+}
+
+/// Ends every connection of a ledger to this hub.
+pub fn hang_up(url: &str) {
+    let others = "application_name = 'everloop' and datname = current_database()";
+    raw(url, &format!("select pg_terminate_backend(pid, 5000) from pg_stat_activity where {others}"));
+}
+
+/// A read, again when the connection that it met was gone.
+pub fn until_connected(ledger: &mut Postgres) -> Result<u64, Error> {
+    match ledger.last_seq() {
+        Err(Error::Away { .. }) => ledger.last_seq(),
+        other => other,
+    }
+}
+
+#[test]
+fn a_damaged_record_is_reported_and_never_guessed() {
+    let url = made();
+    let mut ledger = open(&url).unwrap();
+    for i in 0..20 {
+        ledger.transact(Time(i), &[note()]).unwrap();
+    }
+    raw(&url, "update everloop.journal set body = replace(body, 'n', 'm') where seq = 10");
+    let mut trusted = 0;
+    let stopped = replay(&ledger, |record| trusted = record.seq);
+    assert!(matches!(stopped, Err(Error::Damaged(Damage::Checksum { seq: 10 }))), "{stopped:?}");
+    assert_eq!(trusted, 9);
+    assert!(matches!(ledger.journal_tail(None, 15), Err(Error::Damaged(Damage::Checksum { seq: 10 }))));
+    assert_eq!(ledger.journal(11, None, 50).unwrap().len(), 9, "what can be checked can be read");
+    raw(&url, "delete from everloop.journal where seq = 10");
+    assert!(matches!(ledger.journal(0, None, 50), Err(Error::Damaged(Damage::Gap { expected: 10, found: 11 }))));
+    raw(
+        &url,
+        "update everloop.tasks set deps = '{' where id = 't'; insert into everloop.guards values ('all', 1, '{')",
+    );
+    let text = ledger.guards().unwrap_err().to_string();
+    assert!(text.starts_with("guard `all` in the ledger cannot be read: "), "{text}");
+}
+
+#[test]
+fn a_role_with_the_least_rights_can_do_everything_and_break_nothing() {
+    let url = made();
+    let database = url.rsplit('/').next().unwrap();
+    raw(&url, "create role nobody_yet login");
+    let stranger = open(&server().url_as("nobody_yet", "", database)).unwrap_err();
+    assert!(matches!(stranger, Error::Denied { .. }), "{stranger:?}");
+    raw(&url, &role_sql("least \"rights\""));
+    let least = server().url_as("least%20%22rights%22", "", database);
+    assert_eq!(Postgres::probe(&Url::parse(&least).unwrap()).unwrap().lacking, Vec::<String>::new());
+    let mut ledgers: Vec<Box<dyn Ledger>> =
+        vec![Box::<everloop_store::Model>::default(), Box::new(open(&least).unwrap())];
+    crate::story::Story::new(5).tell(&mut ledgers, 1000);
+    for sql in ["drop table everloop.tasks", "delete from everloop.journal", "update everloop.hub set format = 2"] {
+        let denied = std::panic::catch_unwind(|| raw(&url, &format!("set role \"least \"\"rights\"\"\"; {sql}")));
+        assert!(denied.is_err(), "`{sql}` was allowed");
+    }
+    raw(&url, "revoke update on everloop.heads from \"least \"\"rights\"\"\"");
+    assert_eq!(Postgres::probe(&Url::parse(&least).unwrap()).unwrap().lacking, ["UPDATE on heads"]);
+    let denied = ledgers[1].transact(Time(1), &[note()]).unwrap_err();
+    assert!(matches!(denied, Error::Denied { doing: "lock the heads", .. }), "{denied:?}");
+}
+
+#[test]
+fn a_wrong_password_is_named_and_never_shown() {
+    let server = Server::start(Setup { login: Login::Password("r1ght"), ..Setup::default() });
+    let right = server.database();
+    Postgres::init(&Url::parse(&right).unwrap()).unwrap();
+    let wrong = right.replace("r1ght", "wr0ng");
+    let error = open(&wrong).unwrap_err();
+    assert!(matches!(error, Error::Denied { doing: "connect", .. }), "{error:?}");
+    assert!(!format!("{error:?} {error}").contains("wr0ng"));
+    let nowhere = open(&right.replace("/test0", "/nowhere")).unwrap_err();
+    assert!(matches!(nowhere, Error::Denied { .. }), "{nowhere:?}");
+    open(&right).unwrap().transact(Time(1), &[note()]).unwrap();
+}
+
+#[test]
+fn tls_is_asked_for_and_checked_as_the_mode_says() {
+    let server = Server::start(Setup { tls: true, ..Setup::default() });
+    let url = server.database();
+    Postgres::init(&Url::parse(&url).unwrap()).unwrap();
+    let root = server.authority().display().to_string();
+    let named = url.replace("127.0.0.1", "localhost");
+    let encrypted = |url: &str, query: &str| {
+        let url = Url::parse(&format!("{url}?{query}")).unwrap();
+        Postgres::probe(&url).map(|findings| findings.encrypted)
+    };
+    assert!(!encrypted(&url, "sslmode=disable").unwrap());
+    assert!(encrypted(&url, "sslmode=prefer").unwrap() && encrypted(&url, "sslmode=require").unwrap());
+    assert!(encrypted(&url, &format!("sslmode=verify-ca&sslrootcert={root}")).unwrap(), "whatever its name");
+    assert!(encrypted(&named, &format!("sslmode=verify-full&sslrootcert={root}")).unwrap());
+    let refused = [
+        (&url, format!("sslmode=verify-full&sslrootcert={root}")),
+        (&named, "sslmode=verify-full&sslrootcert=system".to_owned()),
+        (&named, "sslmode=verify-ca&sslrootcert=system".to_owned()),
+    ];
+    for (url, query) in refused {
+        let error = encrypted(url, &query).unwrap_err();
+        assert!(matches!(error, Error::Away { doing: "connect", .. }), "{query}: {error:?}");
+    }
+    let plain = crate::postgres::made();
+    let error = encrypted(&plain, "sslmode=require").unwrap_err();
+    assert!(matches!(error, Error::Away { .. } | Error::Hub { .. }), "{error:?}");
+    assert!(!encrypted(&plain, "sslmode=prefer").unwrap());
+}
+
+#[test]
+fn the_hubs_clock_counts_where_it_should() {
+    let url = made();
+    let options = Options { url: Url::parse(&url).unwrap(), clock: Clock::Hub, hub: None };
+    let mut ledger = Postgres::open(options).unwrap();
+    let wild = Time(5);
+    let hub_now =
+        || raw(&url, "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint").parse::<i64>().unwrap();
+    let before = hub_now();
+    ledger.transact(wild, &[task("a"), note()]).unwrap();
+    let Reply::Claimed(rows) = ledger.transact(wild, &[claim(1)]).unwrap().remove(0) else { panic!("a claim") };
+    let finish = Op::Finish {
+        task: TaskId::new("a"),
+        fence: rows[0].fence,
+        state: everloop_core::op::TaskEnd::Done,
+        result: "r".into(),
+    };
+    ledger.transact(wild, &[finish]).unwrap();
+    let row = ledger.task(&TaskId::new("a")).unwrap().unwrap();
+    let record = ledger.journal(0, None, 1).unwrap().remove(0);
+    let after = hub_now();
+    for time in [row.created_at, rows[0].updated_at, row.updated_at, record.at] {
+        assert!(before <= time.0 && time.0 <= after, "{time:?} is not between {before} and {after}");
+    }
+}
+
+#[test]
+fn a_ledger_works_inside_of_another_runtime() {
+    let url = made();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut ledger = open(&url).unwrap();
+        ledger.transact(Time(1), &[note()]).unwrap();
+        assert_eq!(ledger.last_seq().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_crash_of_the_server_loses_nothing_that_was_answered() {
+    let mut server = Server::start(Setup { sync: Sync::Durable, ..Setup::default() });
+    let url = server.database();
+    Postgres::init(&Url::parse(&url).unwrap()).unwrap();
+    let mut ledger = open(&url).unwrap();
+    ledger.transact(Time(1), &[save(0), note()]).unwrap();
+    server.crash();
+    let away = ledger.transact(Time(2), &[save(1), note()]).unwrap_err();
+    assert!(matches!(away, Error::Away { .. }), "the first round trip only locks, so it is known: {away:?}");
+    let away = open(&url).unwrap_err();
+    assert!(matches!(away, Error::Away { doing: "connect", .. }), "{away:?}");
+    server.restart();
+    assert_eq!(ledger.transact(Time(3), &[save(1), note()]).unwrap(), [Reply::Saved(2), Reply::Appended(2)]);
+    assert_eq!(replay(&ledger, drop).unwrap(), 2);
+}
