@@ -37,3 +37,8 @@ bench *args:
     cargo build --release -p everloop
     cargo build --release -p everloop-testkit --bin everloop-bench
     "${CARGO_TARGET_DIR:-target}/release/everloop-bench" {{ args }}
+
+# The ledger in PostgreSQL next to plain SQL, on a server of its own: just bench-hub --quick
+bench-hub *args:
+    cargo build --release -p everloop-testkit --bin everloop-bench
+    exe="${CARGO_TARGET_DIR:-target}/release/everloop-bench"; "$exe" --everloop "$exe" --only hub {{ args }}

@@ -39,6 +39,10 @@ impl Times {
         self.quantile(0.9)
     }
 
+    pub fn p99(&self) -> Duration {
+        self.quantile(0.99)
+    }
+
     fn quantile(&self, q: f64) -> Duration {
         let last = self.0.len() - 1;
         self.0[((last as f64) * q).round() as usize]
