@@ -23,6 +23,7 @@ pub mod demo;
 mod doctor;
 mod down;
 mod guard;
+mod hub;
 mod init;
 mod logs;
 mod man;
@@ -100,6 +101,8 @@ pub enum Verb {
     Pane(pane::Args),
     /// What the guard remembers; hold everything, release a hold
     Guard(guard::Args),
+    /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
+    Hub(hub::Args),
     /// List agents: installed, logged in, how they are billed
     Agents(agents::Args),
     /// What turns used: tokens, money, and how full the accounts' windows are
@@ -253,6 +256,7 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Task(args) => task::task(args, session),
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
+        Verb::Hub(args) => hub::hub(&args, session),
         Verb::Agents(args) => agents::agents(&args, session),
         Verb::Usage(args) => usage::usage(&args, session),
         Verb::Check(args) => check::check(&args, session),

@@ -3,7 +3,7 @@
 //! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values; [`shell`]: commands that need one
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
-//! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`show`]: its values and their origins
+//! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
 //! - [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 mod account;
 mod agent;
 mod diagnostic;
+mod hub;
 mod keys;
 mod layer;
 mod naming;
@@ -31,6 +32,7 @@ mod value;
 
 pub use agent::{BUILT_IN, built_in};
 pub use diagnostic::{ConfigError, Diagnostic};
+pub use hub::HubSource;
 pub use keys::Workspace;
 pub use overrides::{Flags, Overrides};
 pub use resolve::ResolvedLoop;

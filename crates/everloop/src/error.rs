@@ -205,7 +205,20 @@ impl From<everloop_store::Error> for Failure {
             Some(source) => failure.because(source),
             None => failure,
         };
+        let is_hub = |path: &std::path::Path| path.starts_with("postgres:");
         match error {
+            Ledger::Missing { path } if is_hub(&path) => failure.hint("make it: everloop hub init"),
+            Ledger::Older { path, .. } if is_hub(&path) => failure.hint("bring it up to date: everloop hub migrate"),
+            Ledger::Away { .. } => {
+                Self { code: Code::Away, ..failure }.hint("nothing is lost; try again, or look: everloop hub check")
+            }
+            Ledger::Unknown { .. } => failure.hint("look whether it happened before you ask again"),
+            Ledger::Denied { .. } => Self { code: Code::BadConfig, ..failure }
+                .hint("check user, password and database in the address; rights: everloop hub init --print-sql"),
+            Ledger::BadUrl { .. } => Self { code: Code::BadConfig, ..failure }
+                .hint("write `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`"),
+            Ledger::OtherHub { .. } | Ledger::SetBack { .. } => Self { code: Code::NeedsPerson, ..failure }
+                .hint("find out who changed the database before any node goes on; nothing was written to it"),
             Ledger::Damaged(_) => {
                 failure.hint("nothing was guessed at; `everloop doctor` tells how far the journal is good")
             }

@@ -31,6 +31,18 @@ pub struct File {
     r#loop: Option<BTreeMap<String, LoopKeys>>,
     /// The supervisor on this machine.
     node: Option<NodeKeys>,
+    /// The hub of a mesh.
+    hub: Option<HubKeys>,
+}
+
+/// Where the hub's address is found. The address itself holds a password and never stands in this file.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HubKeys {
+    /// The name of the variable of your environment that holds the address `postgres://…`.
+    pub url_env: Option<Name>,
+    /// The file whose first line is the address; readable by you alone.
+    pub url_file: Option<Text>,
 }
 
 /// The supervisor on this machine.

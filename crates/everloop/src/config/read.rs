@@ -12,7 +12,7 @@ use toml::{Spanned, Table, Value};
 
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
-use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, NodeKeys, meaning, names};
+use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, meaning, names};
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
 
@@ -39,6 +39,8 @@ pub struct Sections {
     pub lacking: BTreeMap<String, Diagnostic>,
     /// `[account.NAME]`.
     pub accounts: BTreeMap<String, Layer>,
+    /// `[hub]`.
+    pub hub: Layer,
     /// `[loop.NAME]`, with the place of the name.
     pub loops: BTreeMap<String, (Layer, Origin)>,
     /// `[node]`.
@@ -138,6 +140,11 @@ impl Reader<'_> {
                         sections.accounts.insert(name, layer);
                     }
                 }
+                "hub" => {
+                    if let Some(table) = self.table("hub", value) {
+                        sections.hub = self.hub_section(table);
+                    }
+                }
                 "node" => {
                     if let Some(table) = self.table("node", value) {
                         self.section::<NodeKeys>(&Here::new("node"), table, &mut sections.node);
@@ -160,7 +167,7 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "account", "loop", "node"];
+        let known = ["defaults", "agent", "account", "loop", "node", "hub"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -170,9 +177,10 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "node")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "node" | "hub")) => format!("did you mean `[{whole}]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]` and `[node]`".to_owned(),
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]` and `[hub]`"
+                .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
     }
@@ -224,6 +232,26 @@ impl Reader<'_> {
                 _ => "keep one of them",
             };
             self.diagnostics.push(layer.origin(other).blame(message).hint(hint));
+        }
+        layer
+    }
+
+    /// Whatever is wrong in it, what stands behind a key is not shown: it may be the address with its password.
+    fn hub_section(&mut self, table: &DeTable<'_>) -> Layer {
+        let mut layer = Layer::default();
+        let before = self.diagnostics.len();
+        if let Some((key, _)) = in_order(table).into_iter().find(|(key, _)| key.get_ref() == "url") {
+            let hint = "it holds a password: use `url_env = \"NAME\"` or `url_file = \"PATH\"`".to_owned();
+            self.report(&key.span(), "the address of the hub stands in the file", Some(hint));
+        } else {
+            self.section::<HubKeys>(&Here::new("hub"), table, &mut layer);
+        }
+        if layer.0.len() > 1 {
+            let message = "`[hub]` has both `url_env` and `url_file`";
+            self.diagnostics.push(layer.origin("url_file").blame(message).hint("keep one of them"));
+        }
+        for diagnostic in &mut self.diagnostics[before..] {
+            diagnostic.place.as_mut().into_iter().for_each(|place| place.hide_value());
         }
         layer
     }

@@ -15,7 +15,7 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, LoopKeys, NodeKeys, names};
+    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, names};
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
     use super::super::resolve::PROTECTED;
@@ -106,6 +106,9 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "AccountKeys", names::<AccountKeys>(), &|_| None);
         text += "\nThe account `default` is there without a section: whoever is logged in on this machine. An agent under another ";
         text += "account sees that account's variables and none of the default login.\n";
+        text += "\n## `[hub]`\n";
+        text += &table(&schema, "HubKeys", names::<HubKeys>(), &|_| None);
+        text += "\n`EVERLOOP_HUB_URL` and `everloop hub … --url` go before both.\n";
         text += "\n## `[loop.NAME.guard]`\n";
         text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
         text += "\n## `[node]`\n";

@@ -8,6 +8,7 @@ mod doctor;
 mod env;
 mod guard;
 mod hostile;
+mod hub;
 mod init;
 mod kill;
 mod logs;

@@ -1,0 +1,231 @@
+//! `everloop hub`: the database that the nodes of a mesh share. Makes it, looks at it, brings it up to date.
+
+use everloop_store::Postgres;
+use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
+use serde_json::json;
+
+use super::{Session, config as config_verb};
+use crate::config::{ConfigError, HubSource};
+use crate::error::{Code, Failure};
+use crate::ui::text::clean;
+
+const HELP: &str = "Examples:
+  EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop hub init
+  everloop hub init --print-sql | psql …
+  everloop hub check --json
+
+The address is taken from --url, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml (`url_env` or `url_file`), in this order.
+Others on this machine can see --url in the list of processes.
+
+`check` exits with 0 when the hub can be used, 6 when it is away, 7 when it does not let us in, 1 when something else is wrong.";
+
+/// Oldest server that is tested against what everloop needs of it.
+const OLDEST_SERVER: u32 = 130_000;
+/// A clock that is off by more makes times in logs hard to compare; leases count by the hub's alone.
+const CLOCK_OFF_MS: i64 = 2_000;
+
+/// Works on the hub: the schema `everloop` of a PostgreSQL database.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(long, global = true, env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
+    url: Option<String>,
+
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with a hub.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Make the tables if there are none
+    Init {
+        /// Only print the SQL that makes a role with no more rights than a node needs
+        #[arg(long)]
+        print_sql: bool,
+        /// The name of that role
+        #[arg(long, default_value = "everloop_node", value_name = "NAME")]
+        role: String,
+    },
+    /// Tell what the hub is like and whether it can be used
+    Check,
+    /// Bring an older hub up to date
+    Migrate,
+}
+
+pub fn hub(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    match &args.what {
+        What::Init { print_sql: true, role } => {
+            let sql = role_sql(role);
+            session.ui.answer(std::slice::from_ref(&sql), &json!({ "role": role, "sql": sql }))?;
+            Ok(Code::Ok)
+        }
+        What::Init { print_sql: false, .. } => init(&address(args, session)?, session),
+        What::Check => check(&address(args, session)?, session),
+        What::Migrate => migrate(&address(args, session)?, session),
+    }
+}
+
+/// The address, from wherever it is said. Its text goes nowhere but into the connection.
+fn address(args: &Args, session: &Session) -> Result<Url, Failure> {
+    if let Some(url) = &args.url {
+        return Ok(Url::parse(url.trim())?);
+    }
+    let config = config_verb::load(session)?;
+    let source = config.hub(&config_verb::this_moment(session)).map_err(ConfigError::from)?;
+    let text = match source {
+        None => {
+            return Err(Failure::config("nobody says where the hub is")
+                .hint("set EVERLOOP_HUB_URL, or `url_env` or `url_file` in `[hub]` of everloop.toml"));
+        }
+        Some(HubSource::Env(name)) => std::env::var(&name).map_err(|_| {
+            Failure::config(format!("`[hub]` names the variable `{name}`, which is not set"))
+                .hint(format!("set {name}"))
+        })?,
+        Some(HubSource::File(path)) => {
+            let cannot = format!("cannot read the address of the hub from `{}`", path.display());
+            std::fs::read_to_string(&path).map_err(|e| Failure::config(cannot).because(&e))?
+        }
+    };
+    Ok(Url::parse(text.lines().next().unwrap_or_default().trim())?)
+}
+
+fn init(url: &Url, session: &Session) -> Result<Code, Failure> {
+    let hub = Postgres::init(url)?;
+    let lines = [
+        format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
+        "nodes need fewer rights than you: everloop hub init --print-sql".to_owned(),
+    ];
+    session.ui.answer(&lines, &json!({ "hub": hub.id, "format": hub.format, "url": url.to_string() }))?;
+    Ok(Code::Ok)
+}
+
+fn migrate(url: &Url, session: &Session) -> Result<Code, Failure> {
+    let found = Postgres::migrate(url)?;
+    let said = if found == FORMAT {
+        format!("the hub at {url} is up to date (format {FORMAT})")
+    } else {
+        format!("the hub at {url} went from format {found} to {FORMAT}")
+    };
+    session.ui.answer(&[said], &json!({ "from": found, "format": FORMAT, "url": url.to_string() }))?;
+    Ok(Code::Ok)
+}
+
+/// One line of the answer.
+struct Finding {
+    what: &'static str,
+    text: String,
+    /// What is wrong and what to do about it.
+    bad: Option<Bad>,
+}
+
+/// How bad it is, and what to do.
+enum Bad {
+    /// It works all the same.
+    Warning(String),
+    /// It does not work.
+    Failure(String),
+}
+
+fn check(url: &Url, session: &Session) -> Result<Code, Failure> {
+    let found = Postgres::probe(url)?;
+    let findings = judge(url, &found);
+    let failed = findings.iter().any(|f| matches!(f.bad, Some(Bad::Failure(_))));
+    let told: Vec<_> = findings.iter().map(to_json).collect();
+    let paint = session.ui.paint();
+    let mut lines = Vec::new();
+    for finding in &findings {
+        let (mark, hint) = match &finding.bad {
+            None => (paint.good("ok   "), None),
+            Some(Bad::Warning(hint)) => (paint.warn("warn "), Some(hint)),
+            Some(Bad::Failure(hint)) => (paint.bad("fail "), Some(hint)),
+        };
+        lines.push(format!("{mark} {:<11} {}", finding.what, clean(&finding.text)));
+        lines.extend(hint.map(|hint| format!("                  hint: {hint}")));
+    }
+    let answer = json!({
+        "ok": !failed,
+        "url": url.to_string(),
+        "server_version": found.server_version,
+        "door": url.door().words(),
+        "pooled": found.pooled,
+        "encrypted": found.encrypted,
+        "verified": url.is_verified(),
+        "hub": found.hub.as_ref().map(|hub| &hub.id),
+        "format": found.hub.as_ref().map(|hub| hub.format),
+        "round_trip_ms": found.round_trip.as_secs_f64() * 1e3,
+        "clock_offset_ms": found.clock_offset_ms,
+        "lacking": found.lacking,
+        "findings": told,
+    });
+    session.ui.answer(&lines, &answer)?;
+    Ok(if failed { Code::Failed } else { Code::Ok })
+}
+
+fn to_json(finding: &Finding) -> serde_json::Value {
+    let (level, hint) = match &finding.bad {
+        None => ("ok", None),
+        Some(Bad::Warning(hint)) => ("warn", Some(hint)),
+        Some(Bad::Failure(hint)) => ("fail", Some(hint)),
+    };
+    json!({ "what": finding.what, "level": level, "text": finding.text, "hint": hint })
+}
+
+fn judge(url: &Url, found: &Findings) -> Vec<Finding> {
+    let finding = |what, text: String, bad| Finding { what, text, bad };
+    let fail = |wrong: bool, hint: &str| wrong.then(|| Bad::Failure(hint.to_owned()));
+    let warn = |wrong: bool, hint: &str| wrong.then(|| Bad::Warning(hint.to_owned()));
+    let mut all = vec![finding("address", url.to_string(), None)];
+    let old = fail(found.server_number < OLDEST_SERVER, "use PostgreSQL 13 or newer");
+    all.push(finding("server", format!("PostgreSQL {}", found.server_version), old));
+    let encoding = fail(found.encoding != "UTF8", "make the database anew with the encoding UTF8");
+    all.push(finding("texts", found.encoding.clone(), encoding));
+    all.push(finding("door", door(url, found), None));
+    all.push(encryption(url, found));
+    if found.read_only {
+        let hint = "take the address of the primary server".to_owned();
+        all.push(finding("writing", "it can only be read".to_owned(), Some(Bad::Failure(hint))));
+    }
+    all.push(match &found.hub {
+        None => finding("hub", "there is none".to_owned(), Some(Bad::Failure("everloop hub init".to_owned()))),
+        Some(hub) => {
+            let newer = fail(hub.format > FORMAT, "use the everloop that made it, or a newer one");
+            let bad = newer.or_else(|| fail(hub.format < FORMAT, "everloop hub migrate"));
+            finding("hub", format!("`{}`, format {} of {FORMAT}", hub.id, hub.format), bad)
+        }
+    });
+    if found.hub.is_some() {
+        let text = if found.lacking.is_empty() { "all that a node needs".to_owned() } else { found.lacking.join(", ") };
+        let bad = fail(!found.lacking.is_empty(), "grant what is missing: everloop hub init --print-sql");
+        all.push(finding("rights", text, bad));
+    }
+    all.push(finding("round trip", format!("{:.1} ms", found.round_trip.as_secs_f64() * 1e3), None));
+    let off = warn(found.clock_offset_ms.abs() > CLOCK_OFF_MS, "set this machine's clock; leases count by the hub's");
+    all.push(finding("clock", format!("the hub's is {} ms ahead of ours", found.clock_offset_ms), off));
+    all
+}
+
+fn door(url: &Url, found: &Findings) -> String {
+    let seen = if found.pooled {
+        "a pooler in transaction mode: every transaction may meet another backend, which everloop does not mind"
+    } else {
+        "direct, or a pooler that keeps sessions"
+    };
+    match url.door().words() {
+        Some(words) => format!("{words}; seen: {seen}"),
+        None => seen.to_owned(),
+    }
+}
+
+fn encryption(url: &Url, found: &Findings) -> Finding {
+    let (text, bad) = match (found.encrypted, url.is_verified(), url.is_local()) {
+        (true, true, _) => ("TLS, the server proved who it is", None),
+        (true, false, true) => ("TLS", None),
+        (true, false, false) => ("TLS, but nobody asked the server who it is", Some("add `sslmode=verify-full`")),
+        (false, _, true) => ("none, on this machine", None),
+        (false, _, false) => ("none: everybody on the way can read and change it", Some("add `sslmode=verify-full`")),
+    };
+    Finding { what: "encryption", text: text.to_owned(), bad: bad.map(|hint| Bad::Warning(hint.to_owned())) }
+}

@@ -1,0 +1,32 @@
+//! Where the hub's address is found. The address itself is never read here.
+
+use std::path::PathBuf;
+
+use super::diagnostic::Diagnostic;
+use super::keys::HubKeys;
+use super::layer::Layer;
+use super::{Config, Moment};
+
+/// Who knows the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HubSource {
+    /// A variable of the environment.
+    Env(String),
+    /// The first line of a file.
+    File(PathBuf),
+}
+
+impl Config {
+    /// Where the address of the hub is found, the project's word over the user's; `None` when nobody says.
+    pub fn hub(&self, moment: &Moment) -> Result<Option<HubSource>, Diagnostic> {
+        let layer: Option<&Layer> = [&self.project.hub, &self.user.hub].into_iter().find(|layer| !layer.0.is_empty());
+        let Some(layer) = layer else { return Ok(None) };
+        let keys: HubKeys = layer.typed()?;
+        let file = |path: String| match (path.strip_prefix("~/"), &moment.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => self.dir.join(path),
+        };
+        let env = keys.url_env.map(|name| HubSource::Env(name.0));
+        Ok(env.or_else(|| keys.url_file.map(|path| HubSource::File(file(path.0)))))
+    }
+}
