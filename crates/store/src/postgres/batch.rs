@@ -47,14 +47,15 @@ async fn attempt(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Ve
         [] => return Ok(Some(Vec::new())),
         [Op::Claim { node, n, owner, lease }] => {
             let wish = Wish { node, n: *n, owner: owner.as_ref(), lease: *lease };
-            let answers = line.send(Some(BEGIN), &[wish.statement(now)], End::Commit).await?;
-            return Ok(Some(vec![Reply::Claimed(claimed(&answers[0])?)]));
+            // One that comes late leases tasks to a node that does not know of it, and the lease runs out.
+            let rows = line.alone(&wish.statement(now)).await?;
+            return Ok(Some(vec![Reply::Claimed(claimed(&rows)?)]));
         }
         _ => {}
     }
     if let Some(statement) = finishes(now, ops) {
-        let answers = line.send(Some(BEGIN), &[statement], End::Commit).await?;
-        if answers[0].len() == ops.len() {
+        // One that comes late still has to fit the fence, and says the same.
+        if line.alone(&statement).await?.len() == ops.len() {
             return Ok(Some(vec![Reply::Ok; ops.len()]));
         }
         // One of them is not held: below it is found out which and why.
@@ -172,33 +173,41 @@ fn finishes(now: Option<Time>, ops: &[Op]) -> Option<Statement> {
     if distinct.len() != all.len() {
         return None;
     }
-    let label = |end: TaskEnd| match end {
+    if let [(task, fence, end, result)] = all[..] {
+        let statement = Statement::new("finish a task", FINISH_ONE).text(task.as_str()).number(fence.0 as i64);
+        return Some(statement.text(label(end)).text(result).optional_number(now.map(|now| now.0)));
+    }
+    let statement = Statement::new("finish tasks", FINISH_ALL)
+        .texts(all.iter().map(|(task, ..)| task.as_str()))
+        .numbers(all.iter().map(|(_, fence, ..)| fence.0 as i64))
+        .texts(all.iter().map(|(_, _, end, _)| label(*end)))
+        .texts(all.iter().map(|(_, _, _, result)| result));
+    Some(statement.optional_number(now.map(|now| now.0)))
+}
+
+fn label(end: TaskEnd) -> &'static str {
+    match end {
         TaskEnd::Done => "done",
         TaskEnd::Dead => "dead",
-    };
-    let statement = Statement::new(
-        "finish tasks",
-        "WITH clock AS MATERIALIZED (
-             SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now
-         ), want AS MATERIALIZED (
-             SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) w (id, fence, state, result)
-         ), held AS MATERIALIZED (
-             SELECT t.id, t.state, t.fence FROM everloop.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR UPDATE
-         ), fit AS MATERIALIZED (
-             SELECT count(*) = cardinality($1) AS all_of_them FROM held h JOIN want w ON w.id = h.id
-             WHERE h.state = 'leased' AND h.fence = w.fence
-         )
-         UPDATE everloop.tasks t
-         SET state = w.state, node = NULL, until = NULL, result = w.result,
-             updated_at = coalesce($5, (SELECT now FROM clock))
-         FROM want w WHERE t.id = w.id AND (SELECT all_of_them FROM fit) RETURNING t.id",
-    );
-    Some(
-        statement
-            .texts(all.iter().map(|(task, ..)| task.as_str()))
-            .numbers(all.iter().map(|(_, fence, ..)| fence.0 as i64))
-            .texts(all.iter().map(|(_, _, end, _)| label(*end)))
-            .texts(all.iter().map(|(_, _, _, result)| result))
-            .optional_number(now.map(|now| now.0)),
-    )
+    }
 }
+
+const FINISH_ONE: &str = "UPDATE everloop.tasks
+     SET state = $3, node = NULL, until = NULL, result = $4,
+         updated_at = coalesce($5, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+     WHERE id = $1 AND state = 'leased' AND fence = $2 RETURNING id";
+
+/// Locked in order first, so that two that finish the same tasks do not wait in a circle.
+const FINISH_ALL: &str = "WITH clock AS MATERIALIZED (
+         SELECT coalesce($5, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+     ), want AS MATERIALIZED (
+         SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) w (id, fence, state, result)
+     ), held AS MATERIALIZED (
+         SELECT t.id, t.state, t.fence FROM everloop.tasks t WHERE t.id = ANY($1) ORDER BY t.id FOR UPDATE
+     ), fit AS MATERIALIZED (
+         SELECT count(*) = cardinality($1) AS all_of_them FROM held h JOIN want w ON w.id = h.id
+         WHERE h.state = 'leased' AND h.fence = w.fence
+     )
+     UPDATE everloop.tasks t
+     SET state = w.state, node = NULL, until = NULL, result = w.result, updated_at = (SELECT now FROM clock)
+     FROM want w WHERE t.id = w.id AND (SELECT all_of_them FROM fit) RETURNING t.id";

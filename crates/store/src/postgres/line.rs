@@ -210,6 +210,13 @@ impl Line {
         Ok(rows)
     }
 
+    /// One statement that is a transaction by itself: one message there, one back. Only for what may also happen late,
+    /// after the caller gave up: the server's own time limit is not set here.
+    pub(super) async fn alone(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
+        self.committing.set(true);
+        self.typed(statement).await.map_err(|e| failed(statement.doing, e, End::Commit))
+    }
+
     /// Reads in a transaction of its own.
     pub(super) async fn read(&self, statement: Statement) -> Result<Vec<Row>, Error> {
         let doing = statement.doing;

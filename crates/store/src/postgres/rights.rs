@@ -24,6 +24,7 @@ pub fn role_sql(role: &str) -> String {
     let name = format!("\"{}\"", role.replace('"', "\"\""));
     let mut lines = vec![
         format!("CREATE ROLE {name} LOGIN; -- then in psql: \\password {name}"),
+        format!("ALTER ROLE {name} SET statement_timeout = '5s';"),
         format!("GRANT USAGE ON SCHEMA everloop TO {name};"),
     ];
     for (table, rights) in NEEDED {

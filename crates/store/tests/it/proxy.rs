@@ -74,11 +74,20 @@ fn cut(state: &mut State) {
     }
 }
 
+/// A statement that is a transaction by itself.
+const ALONE_ASKED: &[u8] = b"UPDATE everloop.tasks";
+/// What the hub says when it waits for the next one.
+const NO_TRANSACTION: &[u8] = b"Z\0\0\0\x05I";
+
+fn has(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
+}
+
 fn to_hub(mut node: TcpStream, mut hub: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = node.read(&mut buffer) {
         let mut state = state.lock().unwrap();
-        let commits = buffer[..n].windows(7).any(|w| w == b"commit\0");
+        let commits = has(&buffer[..n], b"commit\0") || has(&buffer[..n], ALONE_ASKED);
         match state.mode {
             Mode::Silent => continue,
             Mode::CutBeforeCommit if commits => return cut(&mut state),
@@ -95,8 +104,9 @@ fn to_node(mut hub: TcpStream, mut node: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = hub.read(&mut buffer) {
         let mut state = state.lock().unwrap();
-        // The tag of a commit that was done.
-        if state.mode == Mode::CutAfterCommit && buffer[..n].windows(7).any(|w| w == b"COMMIT\0") {
+        let done = has(&buffer[..n], b"COMMIT\0") || has(&buffer[..n], b"UPDATE ");
+        let committed = done && buffer[..n].ends_with(NO_TRANSACTION);
+        if state.mode == Mode::CutAfterCommit && committed {
             return cut(&mut state);
         }
         drop(state);

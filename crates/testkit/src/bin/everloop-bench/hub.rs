@@ -45,6 +45,8 @@ fn compare(options: &Options, ledger: &mut Postgres, raw: &mut Raw, batch: u32) 
     for block in 0..BLOCKS {
         enqueue(ledger, &format!("b{batch}-{block}"), batch * rounds)?;
         raw.fill(batch * rounds, &format!("b{batch}-{block}"))?;
+        // Plans are made for the tables as they are now, on both sides.
+        raw.analyze()?;
         let start = Instant::now();
         for _ in 0..rounds {
             let ids = claim(ledger, batch)?;
@@ -174,6 +176,10 @@ impl Raw {
                  'queued', null, null, 0, 0, null, 1, 1 from generate_series(1, {n}) i"
         );
         Ok(self.runtime.block_on(self.client.batch_execute(&sql))?)
+    }
+
+    fn analyze(&mut self) -> Result<()> {
+        Ok(self.runtime.block_on(self.client.batch_execute("analyze everloop.tasks; analyze raw.tasks"))?)
     }
 
     fn work(&mut self, batch: u32, rounds: u32) -> Result<Duration> {
