@@ -133,6 +133,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),
+            ("HubKeys", names::<HubKeys>()),
             ("NodeKeys", names::<NodeKeys>()),
         ] {
             let section = &schema["$defs"][section];
