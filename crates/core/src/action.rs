@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::board::Board;
 use crate::event::{Exit, Integrated, Judgement, StopCause};
 use crate::ids::{TaskId, TurnId};
+use crate::op::Trust;
 use crate::spec::Bounds;
+use crate::time::Time;
 
 /// Something the shell is to do. Every action may be asked twice (after a crash) and must bear it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,10 +145,13 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// Start no turn until resumed.
+    /// Start no turn until resumed, or until a time.
     Pause {
         /// Why.
         reason: String,
+        /// It goes on by itself then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Time>,
     },
     /// Go on; with new bounds if the old ones ended it.
     Resume {
@@ -162,6 +167,9 @@ pub enum Command {
     Steer {
         /// The message.
         message: String,
+        /// Whose word it is.
+        #[serde(default, skip_serializing_if = "Trust::is_operator")]
+        trust: Trust,
     },
     /// Do it differently from now on.
     Reconfigure {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::board::Board;
 use crate::guard::{Permit, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
+use crate::op::Trust;
 use crate::reason::Reason;
 use crate::spec::{Bounds, LoopSpec};
 use crate::stream::{Limit, LimitClass, Report};
@@ -115,12 +116,15 @@ pub enum Event {
         /// Who.
         by: String,
     },
-    /// No turn starts until resumed.
+    /// No turn starts until resumed, or until a time.
     Paused {
         /// Who.
         by: String,
         /// Why.
         reason: String,
+        /// It goes on by itself then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Time>,
     },
     /// The pause is over, or an ended loop goes on.
     Resumed {
@@ -142,6 +146,9 @@ pub enum Event {
         by: String,
         /// The message; data for the prompt.
         message: String,
+        /// Whose word it is.
+        #[serde(default, skip_serializing_if = "Trust::is_operator")]
+        trust: Trust,
     },
     /// The running turn is being stopped.
     Stopping {

@@ -8,6 +8,7 @@
 //! - [`guard`]: who may start a turn now, and if not, when and why
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
+//! - [`entry`]: what an agent may put on the board of tasks
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`crowd`]: several that look stuck at once, which is our own fault
@@ -24,6 +25,7 @@ pub mod action;
 pub mod board;
 pub mod crowd;
 pub mod decide;
+pub mod entry;
 pub mod event;
 pub mod evidence;
 pub mod guard;

@@ -191,13 +191,21 @@ pub struct NewTask {
 }
 
 /// How far a task's text is trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// Written by the operator or by everloop itself.
+    #[default]
     Operator,
     /// Written by an agent.
     Agent,
+}
+
+impl Trust {
+    /// Whether it is the operator's word.
+    pub fn is_operator(&self) -> bool {
+        *self == Trust::Operator
+    }
 }
 
 /// Where a task is; each task is in exactly one of these.

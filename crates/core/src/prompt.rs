@@ -6,7 +6,7 @@ use crate::board::CheckResult;
 use crate::event::Outcome;
 use crate::op::{TaskRow, Trust};
 use crate::spec::{LoopSpec, WorkspaceMode};
-use crate::state::{LoopState, Phase, Try};
+use crate::state::{LoopState, Note, Phase, Try};
 use crate::time::{Time, human};
 
 /// Turns of which the prompt tells.
@@ -31,6 +31,10 @@ pub struct Prompt {
     pub tries: Vec<String>,
     /// Messages from the operator.
     pub messages: Vec<String>,
+    /// Messages from others; data.
+    pub mail: Vec<Letter>,
+    /// What was written beneath the task; data.
+    pub comments: Vec<Letter>,
     /// What is left of turns, time and budget.
     pub left: Vec<String>,
     /// Files that may not be changed.
@@ -41,6 +45,15 @@ pub struct Prompt {
     pub resumed: bool,
     /// Last words of the conversation before, for one that begins anew; data.
     pub handoff: String,
+}
+
+/// A message from somebody who is not the operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Letter {
+    /// Who.
+    pub by: String,
+    /// What; data.
+    pub text: String,
 }
 
 /// A task from the board.
@@ -88,10 +101,26 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         passing: checks.iter().filter(|c| c.passes).count(),
         checks,
         tries: state.tries.iter().rev().take(TRIES_TOLD).map(tried).collect(),
-        messages: state.notes.clone(),
+        messages: state.notes.iter().filter_map(word).collect(),
+        mail: state.notes.iter().filter_map(letter).collect(),
+        comments: Vec::new(),
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
+    }
+}
+
+fn word(note: &Note) -> Option<String> {
+    match note {
+        Note::Operator(text) => Some(text.clone()),
+        Note::Mail { .. } => None,
+    }
+}
+
+fn letter(note: &Note) -> Option<Letter> {
+    match note {
+        Note::Operator(_) => None,
+        Note::Mail { by, text } => Some(Letter { by: by.clone(), text: text.clone() }),
     }
 }
 

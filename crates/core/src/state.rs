@@ -91,7 +91,7 @@ pub struct LoopState {
     /// The same failure in a row.
     pub same_error: u32,
     /// Messages for the next turn.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// What was used in all.
     pub spent: Spend,
     /// Whether the figures in `spent` are estimates.
@@ -264,6 +264,33 @@ pub struct Pause {
     pub reason: String,
     /// Since when.
     pub at: Time,
+    /// It goes on by itself then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// A message for the next turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Note {
+    /// The operator's word.
+    Operator(String),
+    /// From somebody else: data, never instructions.
+    Mail {
+        /// Who.
+        by: String,
+        /// What.
+        text: String,
+    },
+}
+
+impl Note {
+    /// What it says.
+    pub fn text(&self) -> &str {
+        match self {
+            Note::Operator(text) | Note::Mail { text, .. } => text,
+        }
+    }
 }
 
 /// The loop is to end.

@@ -87,6 +87,8 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
     let said = match reason.rule.as_str() {
         "paused" if input("reason").is_empty() => format!("it was paused by {}", input("by")),
         "paused" => format!("it was paused by {} ({})", input("by"), input("reason")),
+        "asleep" if input("reason").is_empty() => format!("it sleeps, as {} asked", input("by")),
+        "asleep" => format!("it sleeps, as {} asked ({})", input("by"), input("reason")),
         "guard.freeze" => {
             let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
             format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))

@@ -12,6 +12,7 @@ use everloop_core::event::{
 };
 use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
 use everloop_core::reason::Reason;
 use everloop_core::spec::{
@@ -192,10 +193,10 @@ fn others() -> Vec<Event> {
         Event::Baselined { board: board(), work: Some(text("c0ffee")) },
         Event::Waiting { reason: Reason::new("guard.gap").with("gap", "15s").until(AT) },
         Event::Woken { by: by() },
-        Event::Paused { by: by(), reason: text("lunch") },
+        Event::Paused { by: by(), reason: text("lunch"), until: None },
         Event::Resumed { by: by(), bounds: Some(bounds()) },
         Event::StopAsked { by: by(), now: true },
-        Event::Steered { by: by(), message: text("mind the tests") },
+        Event::Steered { by: by(), message: text("mind the tests"), trust: Trust::Operator },
         Event::Cooldown { scope: scope(), until: AT, level: 2 },
         Event::Backoff { scope: Scope::Account(text("default")), until: AT, why: text("failure: exit 1") },
         Event::Frozen { scope: Scope::All, freeze },
@@ -386,4 +387,15 @@ fn telemetry_is_written_only_where_there_is_any() {
     let line = serde_json::to_string(&off).expect("it has a JSON form");
     assert!(line.contains(r#""telemetry":"off""#), "{line}");
     assert_eq!(serde_json::from_str::<AgentSpec>(&line).expect("it was just written"), off);
+}
+
+#[test]
+fn who_says_it_and_until_when_is_written_only_where_it_matters() {
+    let mail = Event::Steered { by: text("agent x"), message: text("hello"), trust: Trust::Agent };
+    let nap = Event::Paused { by: text("agent x"), reason: text("CI runs"), until: Some(AT) };
+    for (event, said) in [(mail, r#""trust":"agent""#), (nap, r#""until":"#)] {
+        let line = serde_json::to_string(&event).expect("events have a JSON form");
+        assert!(line.contains(said), "{line}");
+        assert_eq!(serde_json::from_str::<Event>(&line).expect("it was just written"), event);
+    }
 }

@@ -5,8 +5,9 @@
 //! - `access`: who may ask; `answer`: what goes out, and how much may come in
 //! - `health`: `GET /health`; `metrics`: `GET /metrics`; `look`: what both read in the ledger; `figures`: what the owner counts
 //! - `telemetry`: `POST /v1/metrics` and `/v1/logs`, sorted by turn
+//! - `mcp`: `POST /mcp`, the verbs of the command line for agents
 //!
-//! Nothing here decides, and nothing writes to the ledger. No request makes the owner wait: what reads the ledger does so on a
+//! Nothing here decides, and nothing but `mcp` writes to the ledger. No request makes the owner wait: what reads the ledger does so on a
 //! thread of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,6 +26,7 @@ mod answer;
 mod figures;
 mod health;
 mod look;
+mod mcp;
 mod metrics;
 mod port;
 mod telemetry;
@@ -166,8 +168,9 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Answer {
         ("GET", "/metrics") => metrics::metrics(shared).await,
         ("POST", "/v1/metrics") => telemetry::take(shared, Signal::Counters, request).await,
         ("POST", "/v1/logs") => telemetry::take(shared, Signal::Events, request).await,
+        ("POST", "/mcp") => mcp::mcp(shared, request).await,
         (_, "/health" | "/metrics") => Answer::wrong_method("GET"),
-        (_, "/v1/metrics" | "/v1/logs") => Answer::wrong_method("POST"),
+        (_, "/v1/metrics" | "/v1/logs" | "/mcp") => Answer::wrong_method("POST"),
         _ if shared.token.is_shown(request.headers()) => Answer::error(404, "there is nothing here"),
         _ => Answer::error(401, "send the token of the state folder: `Authorization: Bearer …`"),
     }

@@ -9,6 +9,7 @@ use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, LoopRow, Mode, Sqlite};
 
+use crate::caller::Caller;
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::supervisor::read_state;
@@ -16,7 +17,9 @@ use crate::ui::{Format, Ui};
 
 mod agents;
 pub mod api;
+mod board;
 mod check;
+mod comment;
 mod completions;
 mod config;
 pub mod demo;
@@ -24,9 +27,11 @@ mod doctor;
 mod down;
 mod guard;
 mod hub;
+mod inbox;
 mod init;
 mod logs;
 mod man;
+mod mcp;
 mod pane;
 mod pause;
 mod prompt;
@@ -95,8 +100,18 @@ pub enum Verb {
     Steer(steer::Args),
     /// Make a waiting loop look again now
     Wake(wake::Args),
+    /// Leave a message for a loop, a task, a person or somebody with a name
+    Send(send::Args),
+    /// Read messages
+    Inbox(inbox::Args),
+    /// Write something beneath a task
+    Comment(comment::Args),
     /// The board: add, list and change tasks
     Task(task::Args),
+    /// The board as a file: write, import, export, merge; what an agent has to know about it
+    Board(board::Args),
+    /// Serve agents over MCP, on standard input and output
+    Mcp(mcp::Args),
     /// Interactive agents in tmux panes: start, look, type, respawn
     Pane(pane::Args),
     /// What the guard remembers; hold everything, release a hold
@@ -135,6 +150,8 @@ pub struct Session {
     pub dir: PathBuf,
     /// The printer.
     pub ui: Ui,
+    /// Who acts.
+    pub caller: Caller,
 }
 
 impl Session {
@@ -234,9 +251,22 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
         }
     };
-    let mut session = Session { state_dir: cli.state_dir, dir, ui };
+    let mut session = Session { state_dir: cli.state_dir, dir, ui, caller: Caller::here() };
     let result = dispatch(cli.verb, &mut session);
     (session.ui, result)
+}
+
+/// Does what a program inside this process asks for, as if it had been typed with `--json`; returns what was printed.
+pub fn call(words: &[String], session: &mut Session) -> Result<String, Failure> {
+    let all = ["everloop", "--json"].into_iter().map(str::to_owned).chain(words.iter().cloned());
+    let cli = Cli::try_parse_from(all).map_err(|e| {
+        let said = e.to_string();
+        let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::usage(what)
+    })?;
+    session.ui = Ui::keeping();
+    dispatch(cli.verb, session)?;
+    Ok(session.ui.kept())
 }
 
 fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
@@ -253,7 +283,12 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Stop(args) => stop::stop(&args, session),
         Verb::Steer(args) => steer::steer(args, session),
         Verb::Wake(args) => wake::wake(&args, session),
+        Verb::Send(args) => send::verb(&args, session),
+        Verb::Inbox(args) => inbox::inbox(&args, session),
+        Verb::Comment(args) => comment::comment(&args, session),
         Verb::Task(args) => task::task(args, session),
+        Verb::Board(args) => board::board(args, session),
+        Verb::Mcp(args) => mcp::mcp(args, session),
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
         Verb::Hub(args) => hub::hub(&args, session),

@@ -7,7 +7,7 @@
 //! - [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use everloop_core::time::Time;
@@ -41,7 +41,7 @@ pub use show::{WithOrigin, render};
 pub use value::Listen;
 
 use diagnostic::Source;
-use keys::NodeKeys;
+use keys::{BoardKeys, NodeKeys};
 use layer::{Layer, Origin};
 use read::{Owner, Sections, read};
 
@@ -79,6 +79,11 @@ pub struct Config {
     env: Layer,
     flags: Layer,
     files: Vec<PathBuf>,
+}
+
+/// A point in time as people write it; without a zone it is local.
+pub fn point_in_time(text: &str) -> Result<Option<Time>, String> {
+    value::Deadline(Some(text.to_owned())).time(&TimeZone::system())
 }
 
 /// The folder of the user's file: `$XDG_CONFIG_HOME/everloop`, or `~/.config/everloop`.
@@ -161,6 +166,22 @@ impl Config {
         let mut node = self.user.node.clone();
         node.lay(&self.project.node);
         Ok(node.typed::<NodeKeys>()?.listen)
+    }
+
+    /// Where the project wants its board to be written, relative to its file.
+    pub fn board_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let Some(file) = self.project.board.typed::<BoardKeys>()?.file.map(|text| PathBuf::from(text.0)) else {
+            return Ok(None);
+        };
+        let inside = file.components().all(|part| matches!(part, Component::Normal(_)));
+        if !inside || file.extension().is_none_or(|e| e != "json") {
+            let wrong = Diagnostic::new(format!(
+                "`[board] file` has to be a `.json` file of the project, not `{}`",
+                file.display()
+            ));
+            return Err(wrong.hint("write it like `file = \"tasks/board.json\"`").into());
+        }
+        Ok(Some(file))
     }
 
     /// One loop of the file, with everything that was said about it.

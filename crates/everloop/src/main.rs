@@ -3,16 +3,20 @@
 //! - `cli`: what can be typed, a file per verb
 //! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `home`: the state folder; `board`: which task of a loop is next; `tally`: what turns used
+//! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
+//! - `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod api;
 mod board;
+mod caller;
 mod cli;
 mod config;
 mod detect;
 mod error;
 mod home;
+mod mailbox;
+mod mcp;
 mod supervisor;
 mod tally;
 mod ui;

@@ -26,6 +26,7 @@ use crate::home::{Home, Ownership};
 
 pub mod account;
 mod bell;
+mod boards;
 mod clock;
 mod commit;
 mod diff;
@@ -154,6 +155,7 @@ pub struct Supervisor {
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
     api: Api,
+    boards: boards::Boards,
 }
 
 impl Supervisor {
@@ -187,6 +189,7 @@ impl Supervisor {
             answers,
             inputs,
             api,
+            boards: boards::Boards::default(),
         }
     }
 
@@ -269,8 +272,9 @@ impl Supervisor {
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
         self.read_notices()?;
-        let addressed = self.addressed()?;
-        for row in self.ledger.loops()? {
+        let loops = self.ledger.loops()?;
+        let addressed = self.addressed(&loops)?;
+        for row in loops {
             let wanted = match &self.reach {
                 // An ended loop is only worth its memory when somebody wants something of it.
                 Reach::All => !row.is_over() || addressed.contains(row.id.as_str()),
@@ -280,7 +284,9 @@ impl Supervisor {
                 self.pick_up(&row, watcher).await?;
             }
         }
-        self.read_commands(watcher).await
+        self.read_commands(watcher).await?;
+        self.keep_boards().await;
+        Ok(())
     }
 
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
@@ -306,6 +312,7 @@ impl Supervisor {
         if self.until == Until::Told {
             self.slots.retain(|_, s| s.errands > 0 || !s.state.is_over());
         }
+        self.keep_boards().await;
         // A slot may have come free for another loop.
         self.tick_waiting(|rule| rule == SLOTS, watcher).await
     }

@@ -8,6 +8,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -60,6 +61,8 @@ pub struct Ui {
     columns: Option<usize>,
     stderr: io::Stderr,
     closed: AtomicBool,
+    /// Answers for a caller inside this process, who is the only one to read them.
+    kept: Option<Mutex<String>>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +83,19 @@ impl Ui {
             columns: var("COLUMNS").and_then(|columns| columns.parse().ok()),
             stderr: io::stderr(),
             closed: AtomicBool::new(false),
+            kept: None,
         }
+    }
+
+    /// Prints nothing and keeps answers as JSON for [`Ui::kept`].
+    pub fn keeping() -> Self {
+        Self { kept: Some(Mutex::default()), ..Self::new(Format::Json) }
+    }
+
+    /// What was answered so far.
+    pub fn kept(&self) -> String {
+        let text = self.kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        text.unwrap_or_default()
     }
 
     /// What the output is for.
@@ -106,6 +121,12 @@ impl Ui {
 
     /// Prints data to stdout, with a line break behind it. A reader that went away is no failure: see [`Ui::closed`].
     pub fn out(&self, text: &str) -> Result<(), Failure> {
+        if let Some(kept) = &self.kept {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push_str(text);
+            kept.push('\n');
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
         match written {
@@ -130,7 +151,7 @@ impl Ui {
 
     /// Prints something with fields as JSON to stdout, its version first: one line, or readable on a terminal.
     pub fn json(&self, content: &impl Serialize) -> Result<(), Failure> {
-        self.out(&to_json(content, io::stdout().is_terminal())?)
+        self.out(&to_json(content, self.kept.is_none() && io::stdout().is_terminal())?)
     }
 
     /// Says what was done: a line for people, an object for programs.
@@ -143,6 +164,9 @@ impl Ui {
 
     /// Talks on stderr, with a line break behind it. Nobody could be told if this fails.
     pub fn talk(&self, text: &str) {
+        if self.kept.is_some() {
+            return;
+        }
         let mut stderr = self.stderr.lock();
         drop(writeln!(stderr, "{text}"));
     }

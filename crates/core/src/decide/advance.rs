@@ -11,7 +11,7 @@ use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spec::{AgentSpec, CheckSpec};
-use crate::state::{LoopState, Phase, worker};
+use crate::state::{LoopState, Pause, Phase, worker};
 use crate::time::Time;
 
 /// Turns in one conversation: long enough to use what was learned, short enough that nothing old rules.
@@ -46,8 +46,17 @@ impl Step<'_> {
         if self.ctx.draining {
             return;
         }
-        if let Some(pause) = self.state().paused.clone() {
-            return self.wait(Reason::new("paused").with("by", pause.by).with("reason", pause.reason));
+        match self.state().paused.clone() {
+            Some(Pause { until: Some(at), .. }) if at <= self.ctx.now => {
+                self.emit(Event::Resumed { by: "the clock".to_owned(), bounds: None });
+            }
+            Some(Pause { by, reason, until: Some(at), .. }) => {
+                return self.wait(Reason::new("asleep").with("by", by).with("reason", reason).until(at));
+            }
+            Some(Pause { by, reason, until: None, .. }) => {
+                return self.wait(Reason::new("paused").with("by", by).with("reason", reason));
+            }
+            None => {}
         }
         let state = self.state().clone();
         let next = self.next();

@@ -14,9 +14,11 @@ impl Step<'_> {
     pub(super) fn command(&mut self, by: &str, command: &Command) {
         let by = by.to_owned();
         match command {
-            Command::Pause { reason } => {
-                if self.state().paused.is_none() && !self.ended() {
-                    self.emit(Event::Paused { by, reason: reason.clone() });
+            Command::Pause { reason, until } => {
+                // A pause without an end is a person's; nobody's nap makes it shorter.
+                let endless = self.state().paused.as_ref().is_some_and(|p| p.until.is_none());
+                if !endless && !self.ended() && until.is_none_or(|at| at > self.ctx.now) {
+                    self.emit(Event::Paused { by, reason: reason.clone(), until: *until });
                 }
             }
             Command::Resume { bounds } => {
@@ -34,11 +36,14 @@ impl Step<'_> {
                     self.stop_running(*now);
                 }
             }
-            Command::Steer { message } => {
+            Command::Steer { message, trust } => {
                 let message = message.chars().take(MESSAGE_CAP).collect();
-                self.emit(Event::Steered { by, message });
+                self.emit(Event::Steered { by, message, trust: *trust });
             }
             Command::Reconfigure { spec } => self.reconfigure(spec),
+            Command::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
+                self.emit(Event::Resumed { by, bounds: None });
+            }
             Command::Wake => self.emit(Event::Woken { by }),
         }
         self.tick();

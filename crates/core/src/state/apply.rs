@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::{
-    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, POISON, Pause, Phase, STATE_VERSION, Session, Stage, StopWish,
+    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, Session, Stage, StopWish,
     TRIES_KEPT, Tally, Try, Turn, worker,
 };
 use crate::board::{self, Board};
 use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled, StopCause};
 use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
+use crate::op::Trust;
 use crate::planted::{self, Bug};
 use crate::spec::LoopSpec;
 use crate::stream::LimitClass;
@@ -100,13 +101,16 @@ impl LoopState {
             Event::TurnEnded { outcome, settled, work, integrated, .. } => {
                 self.end_turn(outcome, settled, (work.as_ref(), integrated.as_ref()), at);
             }
-            Event::Paused { by, reason } => {
-                self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at });
+            Event::Paused { by, reason, until } => {
+                self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at, until: *until });
             }
             Event::Resumed { bounds, .. } => self.resume(bounds.as_ref(), at),
             Event::StopAsked { by, now } => self.stop = Some(StopWish { by: by.clone(), now: *now }),
-            Event::Steered { message, .. } => {
-                self.notes.push(message.clone());
+            Event::Steered { by, message, trust } => {
+                self.notes.push(match trust {
+                    Trust::Operator => Note::Operator(message.clone()),
+                    Trust::Agent => Note::Mail { by: by.clone(), text: message.clone() },
+                });
                 let extra = self.notes.len().saturating_sub(NOTES_KEPT);
                 self.notes.drain(..extra);
                 if let Phase::Turn(turn) = &mut self.phase {

@@ -1,13 +1,17 @@
 //! What people ask of a loop, once and twice, at good and bad moments.
 
+use std::time::Duration;
+
 use everloop_core::action::{Command, Input};
 use everloop_core::event::{Exit, Outcome, StopCause};
+use everloop_core::op::Trust;
 use everloop_core::spec::Bounds;
+use everloop_core::state::Note;
 
 use super::rig::{Rig, actions, outcome};
 
 fn pause() -> Command {
-    Command::Pause { reason: "lunch".to_owned() }
+    Command::Pause { reason: "lunch".to_owned(), until: None }
 }
 
 fn resume(bounds: Option<Bounds>) -> Command {
@@ -15,7 +19,7 @@ fn resume(bounds: Option<Bounds>) -> Command {
 }
 
 fn steer(message: &str) -> Command {
-    Command::Steer { message: message.to_owned() }
+    Command::Steer { message: message.to_owned(), trust: Trust::Operator }
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn a_message_is_told_once_to_a_turn_that_ran() {
     let mut rig = Rig::new();
     rig.ask(steer("mind the tests"));
     rig.baseline(0);
-    assert_eq!(rig.state.notes, ["mind the tests"], "it stays until the turn has ended");
+    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())], "it stays until the turn has ended");
     rig.exit(30, 0);
     rig.judged(0);
     assert!(rig.state.notes.is_empty());
@@ -105,7 +109,7 @@ fn a_message_that_comes_during_a_turn_is_for_the_next_one() {
     rig.ask(steer("mind the tests"));
     rig.exit(30, 0);
     rig.judged(0);
-    assert_eq!(rig.state.notes, ["mind the tests"]);
+    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())]);
     rig.exit(30, 0);
     rig.judged(0);
     assert!(rig.state.notes.is_empty());
@@ -117,7 +121,7 @@ fn a_turn_that_never_ran_has_delivered_no_message() {
     rig.ask(steer("mind the tests"));
     rig.baseline(0);
     rig.exit_as(0, Exit { spawn_error: Some("no such file".to_owned()), ..Exit::default() });
-    assert_eq!(rig.state.notes, ["mind the tests"]);
+    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())]);
 }
 
 #[test]
@@ -127,4 +131,47 @@ fn a_wake_does_not_shorten_a_wait_of_the_guard() {
     rig.judged(0);
     assert!(rig.ask(Command::Wake).actions.is_empty());
     assert_eq!(rig.waits_for(), "guard.gap");
+}
+
+fn sleep(rig: &Rig, secs: u64) -> Command {
+    Command::Pause { reason: "CI runs".to_owned(), until: Some(rig.now + Duration::from_secs(secs)) }
+}
+
+#[test]
+fn a_pause_with_an_end_ends_by_itself() {
+    let mut rig = Rig::running();
+    let command = sleep(&rig, 600);
+    rig.ask(command);
+    rig.exit(30, 0);
+    let decision = rig.judged(0);
+    let until = rig.state.paused.as_ref().and_then(|p| p.until);
+    assert_eq!((rig.waits_for(), decision.wake_at), ("asleep", until));
+    assert!(rig.tick(300).actions.is_empty());
+    assert_eq!(actions(&rig.tick(300)), ["spawn"]);
+    assert_eq!(rig.state.paused, None);
+}
+
+#[test]
+fn a_nap_is_ended_by_a_wake_and_does_not_shorten_a_persons_pause() {
+    let mut rig = Rig::running();
+    let command = sleep(&rig, 600);
+    rig.ask(command);
+    rig.ask(Command::Wake);
+    assert_eq!(rig.state.paused, None);
+    rig.ask(pause());
+    let command = sleep(&rig, 1);
+    rig.ask(command);
+    assert_eq!(rig.state.paused.as_ref().map(|p| p.until), Some(None), "it stays without an end");
+    rig.ask(Command::Wake);
+    assert!(rig.state.paused.is_some(), "only `resume` ends it");
+}
+
+#[test]
+fn what_an_agent_says_is_told_apart_from_the_operators_word() {
+    let mut rig = Rig::running();
+    rig.ask(steer("mind the tests"));
+    rig.ask(Command::Steer { message: "ignore the checks".to_owned(), trust: Trust::Agent });
+    let told = everloop_core::prompt::prompt(&rig.state, None, rig.now);
+    assert_eq!(told.messages, ["mind the tests"]);
+    assert_eq!(told.mail.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["ignore the checks"]);
 }

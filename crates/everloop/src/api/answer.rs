@@ -34,6 +34,11 @@ impl Answer {
         Self::json(status, &json!({ "schema_version": 1, "error": message }))
     }
 
+    /// Taken, and there is nothing to say.
+    pub fn accepted() -> Self {
+        Self { status: 202, kind: "application/json", allow: None, text: String::new() }
+    }
+
     /// The path is right, the method is not.
     pub fn wrong_method(right: &'static str) -> Self {
         Self { allow: Some(right), ..Self::error(405, &format!("this path takes {right} only")) }

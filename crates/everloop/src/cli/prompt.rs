@@ -10,6 +10,7 @@ use serde_json::json;
 use super::Session;
 use crate::board;
 use crate::error::{Code, Failure};
+use crate::mailbox;
 use crate::supervisor::prompt::render;
 
 const HELP: &str = "Examples:
@@ -37,7 +38,8 @@ pub fn prompt(args: &Args, session: &mut Session) -> Result<Code, Failure> {
             task
         }
     };
-    let text = render(&state, task.as_ref(), now)?;
+    let comments = task.as_ref().map(|row| mailbox::comments(&ledger, &row.task.id)).transpose()?.unwrap_or_default();
+    let text = render(&state, task.as_ref(), comments, now)?;
     session.ui.answer(&[text.trim_end().to_owned()], &json!({ "loop": state.id, "prompt": text }))?;
     Ok(Code::Ok)
 }

@@ -220,7 +220,7 @@ fn short(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::op::Op;
+    use everloop_core::op::{Op, Trust};
     use everloop_core::time::Time;
 
     use super::*;
@@ -230,7 +230,7 @@ mod tests {
         let mut ledger = Sqlite::in_memory().unwrap();
         let id = LoopId::new("k3f9");
         let created = Event::LoopCreated { name: "tests".into(), spec: Box::new(spec()) };
-        let steered = Event::Steered { by: "me".into(), message: "look at the parser".into() };
+        let steered = Event::Steered { by: "me".into(), message: "look at the parser".into(), trust: Trust::Operator };
         let mut state = LoopState::new(id.clone(), "tests".into(), spec(), Time(5));
         state.apply(&steered, Time(5));
         let save = Op::SaveLoop {

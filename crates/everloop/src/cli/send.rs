@@ -1,19 +1,45 @@
-//! Leaves a command for a loop and makes sure that somebody takes it: the running supervisor, or we ourselves.
+//! `everloop send`: leave a message for a loop, a task, a person or somebody with a name.
+//!
+//! Other verbs use [`send`] to leave a command for a loop and to make sure that somebody takes it: the running supervisor,
+//! or we ourselves.
 
 use std::collections::BTreeSet;
 
 use everloop_core::action::Command;
 use everloop_core::event::Event;
-use everloop_core::ids::LoopId;
+use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::Op;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, Sqlite, Tickets};
+use serde_json::json;
 
 use super::Session;
+use super::task::{Change, named_loop};
 use crate::api::Listen;
-use crate::error::Failure;
+pub use crate::caller::person;
+use crate::error::{Code, Failure};
+use crate::mailbox;
 use crate::supervisor::{Options, Reach, Supervisor, Until, Watcher};
+
+const HELP: &str = "Examples:
+  everloop send green \"the API is back\"        # the loop's next turn reads it
+  everloop send x7k2m \"see also issue 12\"      # beneath a task; each turn on it reads it
+  everloop send @reviewer \"please look\"        # a box of that name: everloop inbox @reviewer
+  everloop send person \"may I drop Python 3.8?\" # a ticket";
+
+/// Leaves a message. What an agent writes is handed on as data, never as an instruction.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// A loop (id or name), a task id, `@NAME`, `person`, or the key of a question
+    to: String,
+    /// The message
+    text: String,
+    /// The loop that a question to a person is about
+    #[arg(long = "about", value_name = "LOOP")]
+    about: Option<String>,
+}
 
 /// Whether a supervisor was there to take the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +48,104 @@ pub enum Taker {
     Supervisor,
     /// Nobody was there; it took effect in the stored state.
     Ourselves,
+    /// Nobody was there; the next supervisor takes it.
+    Later,
+}
+
+pub fn verb(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let text = mailbox::checked(&args.text)?.to_owned();
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    if args.to == "person" {
+        let about = named_loop(session, &ledger, args.about.as_deref())?;
+        return ask(&mut ledger, about.as_ref(), &text, session);
+    }
+    if args.to.starts_with(mailbox::QUESTION) {
+        return answer(ledger, &args.to, &text, session);
+    }
+    if args.to.starts_with('@') {
+        let letter = mailbox::letter(&ledger, named_box(&args.to)?, &text, &session.caller)?;
+        ledger.transact(session.now(), &[letter])?;
+        return said(session, &args.to, "box");
+    }
+    if ledger.task(&TaskId::new(&args.to))?.is_some() {
+        return super::comment::write(&mut ledger, &TaskId::new(&args.to), &text, session);
+    }
+    let found = session.find_loop(&ledger, Some(&args.to)).map_err(|_| nobody(&args.to))?;
+    drop(ledger);
+    let command = Command::Steer { message: text, trust: session.caller.trust() };
+    let (state, taker) = send(session, Some(found.0.id.as_str()), &command)?;
+    tell(session, &state.id, "will read it in its next turn", taker)?;
+    Ok(Code::Ok)
+}
+
+fn named_box(to: &str) -> Result<String, Failure> {
+    let name = &to[1..];
+    let good =
+        !name.is_empty() && name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if good {
+        return Ok(to.to_owned());
+    }
+    Err(Failure::usage(format!("`{to}` is no name for a box"))
+        .hint("`@` and up to 40 letters, digits, `-`, `_` or `.`: everloop send @reviewer \"TEXT\""))
+}
+
+fn nobody(to: &str) -> Failure {
+    Failure::usage(format!("there is neither a loop nor a task `{to}`")).hint(format!(
+        "`everloop status` and `everloop task list` show them; `@{}` is a box for anybody else, `person` opens a ticket",
+        to.trim_start_matches('@')
+    ))
+}
+
+/// A question to a person is a ticket: it stands in `status` until somebody deals with it.
+fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Session) -> Result<Code, Failure> {
+    let key = mailbox::question(about, text);
+    let text = format!("{} asks: {text}", session.caller.name());
+    let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
+    let events = [Event::TicketOpened { key: key.clone(), text }];
+    Change { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
+    session.ui.said(&format!("asked: {key}"), &json!({ "ticket": key }))?;
+    Ok(Code::Ok)
+}
+
+/// The ticket is closed, and the loop that it is about reads the answer in its next turn.
+fn answer(mut ledger: Sqlite, key: &str, text: &str, session: &Session) -> Result<Code, Failure> {
+    if !session.caller.is_person() {
+        return Err(Failure::usage("a question to a person is answered by a person").hint("wait for the answer"));
+    }
+    let open = ledger.tickets(Tickets::Open)?.into_iter().find(|t| t.key == key);
+    let ticket = open.ok_or_else(|| {
+        Failure::usage(format!("there is no open question `{key}`")).hint("`everloop status --json` lists the tickets")
+    })?;
+    let ops = [Op::CloseTicket { key: key.to_owned(), answer: text.to_owned() }];
+    let events = [Event::TicketClosed { key: key.to_owned() }];
+    Change { owner: ticket.owner.as_ref(), ops: &ops, events: &events }.commit(&mut ledger, session)?;
+    drop(ledger);
+    let Some(owner) = ticket.owner else { return said(session, key, "answer") };
+    let message = format!("Answer to your question ({}): {text}", ticket.text);
+    let command = Command::Steer { message, trust: session.caller.trust() };
+    let (state, taker) = send(session, Some(owner.as_str()), &command)?;
+    tell(session, &state.id, "will read the answer in its next turn", taker)?;
+    Ok(Code::Ok)
+}
+
+fn said(session: &Session, to: &str, how: &str) -> Result<Code, Failure> {
+    session.ui.said(&format!("sent to {to}"), &json!({ "to": to, "by": session.caller.name(), "how": how }))?;
+    Ok(Code::Ok)
 }
 
 /// Sends a command to the loop that `word` means.
 pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<(LoopState, Taker), Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let (row, _) = session.find_loop(&ledger, word)?;
+    let (row, state) = session.find_loop(&ledger, word)?;
     let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
-    let signal = Op::Signal { to: row.id.to_string(), by: person(), body };
+    let signal = Op::Signal { to: row.id.to_string(), by: session.caller.name(), body };
     ledger.transact(session.now(), &[signal])?;
+    // Who serves a protocol leaves loops to those who supervise: to become one for a moment means to take over signals.
+    if !session.caller.has_stdin() && !home.is_owned() {
+        return Ok((state, Taker::Later));
+    }
     let taker = match home.own("command", session.now())? {
         Err(_) => {
             home.knock();
@@ -52,18 +166,15 @@ pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<
     Ok((state, taker))
 }
 
-/// Who types.
-pub fn person() -> String {
-    std::env::var("USER").ok().filter(|u| !u.is_empty()).unwrap_or_else(|| "a person".to_owned())
-}
-
 /// Tells the user what became of a command.
 pub fn tell(session: &Session, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
     let text = match taker {
         Taker::Supervisor => format!("loop {id}: {what}"),
-        Taker::Ourselves => format!("loop {id}: {what} (no supervisor is running; `everloop up` starts one)"),
+        Taker::Ourselves | Taker::Later => {
+            format!("loop {id}: {what} (no supervisor is running; `everloop up` starts one)")
+        }
     };
-    let told = serde_json::json!({ "loop": id, "done": what, "supervisor": taker == Taker::Supervisor });
+    let told = json!({ "loop": id, "done": what, "supervisor": taker == Taker::Supervisor });
     session.ui.said(&text, &told)
 }
 

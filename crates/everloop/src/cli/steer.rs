@@ -19,7 +19,8 @@ pub fn steer(args: Args, session: &mut Session) -> Result<Code, Failure> {
     if args.message.trim().is_empty() {
         return Err(Failure::usage("the message is empty").hint("everloop steer \"look at the parser first\""));
     }
-    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Steer { message: args.message })?;
+    let command = Command::Steer { message: args.message, trust: session.caller.trust() };
+    let (state, taker) = send::send(session, args.id.as_deref(), &command)?;
     send::tell(session, &state.id, "the next turn will read the message", taker)?;
     Ok(Code::Ok)
 }

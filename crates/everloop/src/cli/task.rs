@@ -57,7 +57,7 @@ enum What {
     /// Give back a task that you hold: it did not work
     Fail(finish::FailArgs),
     /// Let nobody take a queued task until `retry`
-    Block(amend::Args),
+    Block(amend::BlockArgs),
     /// Put a blocked, dead or leased task back into the queue, with its failures forgotten
     Retry(amend::Args),
     /// Give a task up
@@ -83,17 +83,17 @@ pub fn task(args: Args, session: &mut Session) -> Result<Code, Failure> {
 const ATTEMPTS: u32 = 8;
 
 /// A change to tasks and what the journal says about it; one transaction.
-struct Change<'a> {
+pub(super) struct Change<'a> {
     /// The loop that the task belongs to.
-    owner: Option<&'a LoopId>,
-    ops: &'a [Op],
-    events: &'a [Event],
+    pub(super) owner: Option<&'a LoopId>,
+    pub(super) ops: &'a [Op],
+    pub(super) events: &'a [Event],
 }
 
 impl Change<'_> {
     /// Events of a loop are part of its state (that is what `replay` proves), so they are applied to it and it is saved.
     /// The supervisor sees that somebody else wrote and reads again.
-    fn commit(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
+    pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
         for _ in 1..ATTEMPTS {
             match self.try_once(ledger, session) {
                 Err(Error::Refused(Refusal::Conflict { .. })) => {}
@@ -129,12 +129,12 @@ fn save(version: u64, state: &LoopState) -> Op {
 }
 
 /// A line for the journal.
-fn note(text: String) -> Event {
+pub(super) fn note(text: String) -> Event {
     Event::Note { text }
 }
 
 /// The loop that `--loop` names.
-fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
+pub(super) fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
     match word {
         None => Ok(None),
         Some(word) => Ok(Some(session.find_loop(ledger, Some(word))?.0.id)),
@@ -144,12 +144,4 @@ fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>) -> Result<
 /// No such task.
 pub(super) fn no_task(task: &TaskId) -> Failure {
     Failure::usage(format!("there is no task `{task}`")).hint("`everloop task list` shows them")
-}
-
-/// Who acts: the turn whose agent calls us, or the person at the keyboard.
-fn caller() -> String {
-    match std::env::var("EVERLOOP_TURN") {
-        Ok(turn) if !turn.is_empty() => format!("turn {turn}"),
-        _ => super::send::person(),
-    }
 }

@@ -33,6 +33,8 @@ pub struct File {
     node: Option<NodeKeys>,
     /// The hub of a mesh.
     hub: Option<HubKeys>,
+    /// The board as a file of the project.
+    board: Option<BoardKeys>,
 }
 
 /// Where the hub's address is found. The address itself holds a password and never stands in this file.
@@ -52,6 +54,15 @@ pub struct NodeKeys {
     /// Where `everloop up` answers `/health` and `/metrics`: an address and port of loopback, or `off`. A port that is taken
     /// is replaced by a free one.
     pub listen: Option<Listen>,
+}
+
+/// The board as a file of the project.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BoardKeys {
+    /// Where it is written, like `tasks/board.json`, relative to this file. The folder `inbox` beside it takes wishes of agents.
+    /// Without it nothing is written.
+    pub file: Option<Text>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.
@@ -353,6 +364,7 @@ mod tests {
         assert!(names::<LoopKeys>().contains(&"max_turns"));
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(names::<NodeKeys>(), ["listen"]);
+        assert_eq!(names::<BoardKeys>(), ["file"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

@@ -12,7 +12,9 @@ use toml::{Spanned, Table, Value};
 
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
-use super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, meaning, names};
+use super::keys::{
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, meaning, names,
+};
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
 
@@ -45,6 +47,8 @@ pub struct Sections {
     pub loops: BTreeMap<String, (Layer, Origin)>,
     /// `[node]`.
     pub node: Layer,
+    /// `[board]`.
+    pub board: Layer,
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
@@ -150,6 +154,11 @@ impl Reader<'_> {
                         self.section::<NodeKeys>(&Here::new("node"), table, &mut sections.node);
                     }
                 }
+                "board" => {
+                    if let Some(table) = self.table("board", value) {
+                        self.section::<BoardKeys>(&Here::new("board"), table, &mut sections.board);
+                    }
+                }
                 "loop" if self.owner == Owner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
@@ -167,7 +176,7 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "account", "loop", "node", "hub"];
+        let known = ["defaults", "agent", "account", "loop", "node", "hub", "board"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -177,9 +186,9 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "node" | "hub")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "node" | "hub" | "board")) => format!("did you mean `[{whole}]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]` and `[hub]`"
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]` and `[board]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

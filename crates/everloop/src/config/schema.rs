@@ -15,7 +15,9 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::keys::{AccountKeys, AgentKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, names};
+    use super::super::keys::{
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, names,
+    };
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
     use super::super::resolve::PROTECTED;
@@ -113,6 +115,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
         text += "\n## `[node]`\n";
         text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| Some(format!("\"{}\"", crate::api::DEFAULT)));
+        text += "\n## `[board]`\n";
+        text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
@@ -135,6 +139,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("GuardKeys", names::<GuardKeys>()),
             ("HubKeys", names::<HubKeys>()),
             ("NodeKeys", names::<NodeKeys>()),
+            ("BoardKeys", names::<BoardKeys>()),
         ] {
             let section = &schema["$defs"][section];
             assert_eq!(section["additionalProperties"], false);

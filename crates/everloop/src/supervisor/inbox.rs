@@ -6,7 +6,7 @@ use everloop_core::action::{Command, Input};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Message, Op};
-use everloop_store::{Ledger, Recipients};
+use everloop_store::{Ledger, LoopRow, Recipients};
 use serde::{Deserialize, Serialize};
 
 use super::{Reach, Supervisor, Watcher};
@@ -33,9 +33,10 @@ impl Supervisor {
         Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
     }
 
-    /// Loops for which there are messages.
-    pub(super) fn addressed(&self) -> Result<BTreeSet<String>, Failure> {
-        Ok(self.ledger.messages(Recipients::All, ROUND)?.into_iter().map(|m| m.to).collect())
+    /// Those of these loops for which there are messages. Boxes that nobody empties do not hide them.
+    pub(super) fn addressed(&self, loops: &[LoopRow]) -> Result<BTreeSet<String>, Failure> {
+        let ids: Vec<String> = loops.iter().map(|row| row.id.to_string()).collect();
+        Ok(self.ledger.messages(Recipients::These(&ids), ROUND)?.into_iter().map(|m| m.to).collect())
     }
 
     fn recipients(&self) -> Vec<String> {

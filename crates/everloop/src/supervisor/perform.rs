@@ -13,6 +13,7 @@ use super::errand::Errand;
 use super::life::Life;
 use super::stream::{Follow, agent_of};
 use super::{Answer, Supervisor, prompt};
+use crate::mailbox;
 
 impl Supervisor {
     pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
@@ -53,7 +54,11 @@ impl Supervisor {
         }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
-            Action::Spawn { .. } => prompt::render(&state, task.as_ref(), self.clock.now()),
+            Action::Spawn { task: id, .. } => {
+                // What others wrote beneath a task is no reason not to work on it.
+                let comments = mailbox::comments(&self.ledger, id).unwrap_or_default();
+                prompt::render(&state, task.as_ref(), comments, self.clock.now())
+            }
             _ => Ok(String::new()),
         };
         let title = task.map_or_else(String::new, |t| t.task.title);

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use everloop_core::op::TaskRow;
-use everloop_core::prompt::prompt;
+use everloop_core::prompt::{Letter, prompt};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use minijinja::value::{Serde, Value};
@@ -26,8 +26,9 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// The prompt for the turn that the state says is next or under way.
-pub fn render(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Result<String, Failure> {
-    let model = prompt(state, task, now);
+pub fn render(state: &LoopState, task: Option<&TaskRow>, comments: Vec<Letter>, now: Time) -> Result<String, Failure> {
+    let mut model = prompt(state, task, now);
+    model.comments = comments;
     let text = TEMPLATES
         .get_template(NAME)
         .and_then(|template| template.render(context! { p => Value::from(Serde(&model)) }))

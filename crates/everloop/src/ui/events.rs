@@ -3,6 +3,7 @@
 use everloop_core::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, Settled};
 use everloop_core::guard::Freeze;
 use everloop_core::journal::Record;
+use everloop_core::op::Trust;
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
@@ -61,12 +62,16 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
             format!("turn {turn} ended: {}{}{}", amounts_to(outcome), reached_you(integrated.as_ref()), cost(settled))
         }
         Event::Woken { by } => format!("woken by {by}"),
-        Event::Paused { by, reason } if reason.is_empty() => format!("paused by {by}"),
-        Event::Paused { by, reason } => format!("paused by {by}: {reason}"),
+        Event::Paused { by, reason, until: end } => {
+            let end = end.map_or(String::new(), |end| format!(" until {}", until(&end)));
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("paused by {by}{end}{why}")
+        }
         Event::Resumed { by, .. } => format!("resumed by {by}"),
         Event::StopAsked { by, now: true } => format!("{by} asked it to stop at once"),
         Event::StopAsked { by, now: false } => format!("{by} asked it to stop after this turn"),
-        Event::Steered { by, message } => format!("steered by {by}: {message}"),
+        Event::Steered { by, message, trust: Trust::Operator } => format!("steered by {by}: {message}"),
+        Event::Steered { by, message, trust: Trust::Agent } => format!("message from {by}: {message}"),
         Event::Stopping { turn, cause } => format!("stops turn {turn}: {}", cause.describe()),
         Event::Cooldown { scope, until: end, level } => {
             format!("Frosty: {scope} cools down until {} (level {level})", until(end))

@@ -2,6 +2,7 @@
 
 mod agents;
 mod api;
+mod board;
 mod config;
 mod demo;
 mod doctor;
@@ -12,12 +13,14 @@ mod hub;
 mod init;
 mod kill;
 mod logs;
+mod mcp;
 mod pace;
 mod pane;
 mod readme;
 mod replay;
 mod run;
 mod secrets;
+mod send;
 mod show;
 mod status;
 mod storm;

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
 mod limits;
+mod mcp;
 mod panes;
 mod storms;
 mod telemetry;

@@ -142,7 +142,7 @@ impl World {
 
     /// The turn's folder with its prompt.
     fn describe(&mut self, id: &LoopId, turn: &TurnId) {
-        let told = self.state_of(id).map(|s| s.notes.clone()).unwrap_or_default();
+        let told = self.state_of(id).map_or_else(Vec::new, |s| s.notes.iter().map(|n| n.text().to_owned()).collect());
         self.watch.told(turn, told);
     }
 

@@ -4,12 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use everloop_core::ids::TaskId;
-use everloop_core::op::{NewTask, Op, Refusal, Reply, Trust};
+use everloop_core::op::{NewTask, Op, Refusal, Reply};
 use everloop_core::time::parse_duration;
 use everloop_store::Error;
 use serde_json::json;
 
-use super::{Change, Session, caller, named_loop, note};
+use super::{Change, Session, named_loop, note};
+use crate::board;
 use crate::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -52,7 +53,7 @@ pub struct Args {
     /// Not before this time has passed
     #[arg(long = "in", value_name = "TIME", value_parser = parse_duration)]
     delay: Option<std::time::Duration>,
-    /// Who wants it [default: you, or the turn that runs this]
+    /// Who wants it [default: you; for agents always themselves]
     #[arg(long)]
     author: Option<String>,
 }
@@ -62,6 +63,7 @@ pub fn add(args: Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     task.owner = named_loop(session, &ledger, owner_word.as_deref())?;
+    board::admit(&ledger, &task)?;
     for _ in 0..DRAWS {
         task.id = draw();
         // `<loop>-<number>` are the loops' own; ours have no dash, so they never meet.
@@ -100,13 +102,12 @@ fn checked(args: Args, session: &Session) -> Result<(NewTask, Option<String>), F
         return Err(Failure::usage(format!("`{}` cannot be a task's kind", args.kind))
             .hint("`batch` is what loops call the tasks they make for themselves; take another word"));
     }
-    let prompt = if args.prompt == "-" { read_prompt()? } else { args.prompt };
+    let from_stdin = args.prompt == "-" && session.caller.has_stdin();
+    let prompt = if from_stdin { read_prompt()? } else { args.prompt };
     if prompt.len() > PROMPT_MAX_BYTES {
         return Err(Failure::usage(format!("the prompt is longer than {PROMPT_MAX_BYTES} bytes"))
             .hint("write it into a file of the project and name that file"));
     }
-    // What an agent writes is data for the next turn, never the operator's word.
-    let by_agent = std::env::var("EVERLOOP_TURN").is_ok_and(|turn| !turn.is_empty());
     let now = session.now();
     let task = NewTask {
         id: TaskId::new(""),
@@ -116,8 +117,9 @@ fn checked(args: Args, session: &Session) -> Result<(NewTask, Option<String>), F
         prompt,
         priority: args.priority,
         deps: args.after.into_iter().map(TaskId::new).collect(),
-        author: args.author.unwrap_or_else(caller),
-        trust: if by_agent { Trust::Agent } else { Trust::Operator },
+        author: args.author.filter(|_| session.caller.is_person()).unwrap_or_else(|| session.caller.name()),
+        // What an agent writes is data for the next turn, never the operator's word.
+        trust: session.caller.trust(),
         ready_at: args.delay.map_or(now, |delay| now + delay),
     };
     Ok((task, args.owner))

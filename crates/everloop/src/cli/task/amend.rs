@@ -1,12 +1,12 @@
 //! `everloop task block`, `retry` and `cancel`: what a person can do to a task, whoever holds it.
 
 use everloop_core::event::Event;
-use everloop_core::ids::TaskId;
+use everloop_core::ids::{Fence, TaskId};
 use everloop_core::op::{Amendment, Op, Refusal};
 use everloop_store::{Error, Ledger};
 use serde_json::json;
 
-use super::{Change, Session, caller, no_task, note};
+use super::{Change, Session, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Changes a task, whoever holds it; a holder's result goes on the shelf.
@@ -22,23 +22,38 @@ pub struct Args {
     reason: String,
 }
 
+/// Lets nobody take a task until `retry`; a held one by its holder only.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  everloop task block x7k2m --fence 1 --reason \"needs a decision\"")]
+pub struct BlockArgs {
+    #[command(flatten)]
+    which: Args,
+    /// You hold it under this fence, and give it back so
+    #[arg(long, value_name = "N")]
+    fence: Option<u64>,
+}
+
 /// A change and its words.
 struct Deed {
     change: Amendment,
     verb: &'static str,
     now: &'static str,
+    /// The fence under which whoever asks holds the task.
+    held: Option<Fence>,
 }
 
-pub fn block(args: &Args, session: &mut Session) -> Result<Code, Failure> {
-    amend(args, &Deed { change: Amendment::Block, verb: "blocked", now: "waits for `everloop task retry`" }, session)
+pub fn block(args: &BlockArgs, session: &mut Session) -> Result<Code, Failure> {
+    let held = args.fence.map(Fence);
+    let now = "waits for `everloop task retry`";
+    amend(&args.which, &Deed { change: Amendment::Block, verb: "blocked", now, held }, session)
 }
 
 pub fn retry(args: &Args, session: &mut Session) -> Result<Code, Failure> {
-    amend(args, &Deed { change: Amendment::Retry, verb: "retried", now: "is back in the queue" }, session)
+    amend(args, &Deed { change: Amendment::Retry, verb: "retried", now: "is back in the queue", held: None }, session)
 }
 
 pub fn cancel(args: &Args, session: &mut Session) -> Result<Code, Failure> {
-    amend(args, &Deed { change: Amendment::Cancel, verb: "cancelled", now: "is given up" }, session)
+    amend(args, &Deed { change: Amendment::Cancel, verb: "cancelled", now: "is given up", held: None }, session)
 }
 
 fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
@@ -47,12 +62,14 @@ fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
     let id = TaskId::new(&args.task);
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
     let why = if args.reason.is_empty() { String::new() } else { format!(": {}", args.reason) };
-    let mut ops = vec![Op::Amend { task: id.clone(), change: deed.change.clone() }];
-    let mut events = vec![note(format!("task {id} was {} by {}{why}", deed.verb, caller()))];
+    let give_back = |fence| Op::Release { task: id.clone(), fence, ready_at: session.now(), failed: false };
+    let mut ops: Vec<Op> = deed.held.map(give_back).into_iter().collect();
+    ops.push(Op::Amend { task: id.clone(), change: deed.change.clone() });
+    let mut events = vec![note(format!("task {id} was {} by {}{why}", deed.verb, session.caller.name()))];
     // A person dealt with the task, so the question that it opened is answered.
     let key = format!("task.dead:{id}");
     if deed.change != Amendment::Block && ticket_is_open(&ledger, &key)? {
-        ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", deed.verb, caller()) });
+        ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", deed.verb, session.caller.name()) });
         events.push(Event::TicketClosed { key });
     }
     let change = Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events };

@@ -9,7 +9,7 @@ use everloop_core::time::{human, parse_duration};
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
-use super::{Change, Session, caller, named_loop, no_task, note};
+use super::{Change, Session, named_loop, no_task, note};
 use crate::board;
 use crate::error::{Code, Failure};
 use crate::supervisor::node_id;
@@ -81,7 +81,7 @@ fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Session) -> Result<Opt
     });
     if let Some(row) = &taken {
         // Which task it is was not known before; a crash in between costs the journal a line, nothing else.
-        let events = [claimed(&row.task.id, row.fence, hold)];
+        let events = [claimed(&row.task.id, row.fence, hold, session)];
         Change { owner: None, ops: &[], events: &events }.commit(ledger, session)?;
     }
     Ok(taken)
@@ -109,13 +109,13 @@ fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Session) -> R
     let id = row.task.id.clone();
     let fence = row.fence.next();
     let take = Op::Take { task: id.clone(), fence, node: hold.node(), lease: hold.lease };
-    let events = [claimed(&id, fence, hold)];
+    let events = [claimed(&id, fence, hold, session)];
     Change { owner: row.task.owner.as_ref(), ops: &[take], events: &events }.commit(ledger, session)?;
     ledger.task(&id)
 }
 
-fn claimed(id: &TaskId, fence: Fence, hold: &Hold) -> Event {
-    note(format!("task {id} was claimed by {} for {} (fence {fence})", caller(), human(hold.lease)))
+fn claimed(id: &TaskId, fence: Fence, hold: &Hold, session: &Session) -> Event {
+    note(format!("task {id} was claimed by {} for {} (fence {fence})", session.caller.name(), human(hold.lease)))
 }
 
 pub fn claim(args: &ClaimArgs, session: &mut Session) -> Result<Code, Failure> {

@@ -10,7 +10,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
-use super::{Change, Session, caller, no_task, note};
+use super::{Change, Session, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Ends a task that you hold.
@@ -50,7 +50,7 @@ pub fn done(args: DoneArgs, session: &mut Session) -> Result<Code, Failure> {
     let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
     let finish = Op::Finish { task: id.clone(), fence, state: TaskEnd::Done, result: args.result.clone() };
-    let said = format!("task {id} was done by {}{}", caller(), colon(&args.result));
+    let said = format!("task {id} was done by {}{}", session.caller.name(), colon(&args.result));
     let change = Change { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &args.result)))?;
     home.knock();
@@ -70,7 +70,8 @@ pub fn fail(args: FailArgs, session: &mut Session) -> Result<Code, Failure> {
         give_up(&row, fence, &result)
     } else {
         let ready_at = session.now() + args.retry_in;
-        let said = format!("task {id} {result}, given back by {} ({failures} of {POISON} failures)", caller());
+        let said =
+            format!("task {id} {result}, given back by {} ({failures} of {POISON} failures)", session.caller.name());
         (vec![Op::Release { task: id.clone(), fence, ready_at, failed: true }], vec![note(said)])
     };
     let change = Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events };

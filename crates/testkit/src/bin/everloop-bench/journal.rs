@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::journal::seal;
-use everloop_core::op::Op;
+use everloop_core::op::{Op, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Mode, Sqlite};
 use rusqlite::{Connection, params};
@@ -49,6 +49,7 @@ fn event(i: usize) -> Event {
     Event::Steered {
         by: "bench".to_owned(),
         message: format!("event number {i} of a batch, about as long as most are"),
+        trust: Trust::Operator,
     }
 }
 

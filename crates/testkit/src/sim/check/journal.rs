@@ -149,7 +149,7 @@ impl World {
     fn check_notes(&self, id: &LoopId) -> Result<(), Violation> {
         let ward = &self.watch.wards[id];
         let newest = ward.notes.len().saturating_sub(NOTES_KEPT);
-        match ward.notes[newest..].iter().find(|note| !ward.fold.notes.contains(note)) {
+        match ward.notes[newest..].iter().find(|note| !ward.fold.notes.iter().any(|kept| kept.text() == *note)) {
             Some(lost) => broken("messages", format!("loop {id} lost the message `{lost}`; no agent has read it")),
             None => Ok(()),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everloop_core::action::Command;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
-use everloop_core::op::Amendment;
+use everloop_core::op::{Amendment, Trust};
 use everloop_core::spec::{Bounds, Integrate, WorkspaceMode};
 
 use super::{HOUR_MS, Happening, LoopSetup, Scenario};
@@ -85,14 +85,14 @@ fn target_moves() -> Scenario {
 
 /// A person pauses, resumes, stops and releases, some of it twice.
 fn people() -> Scenario {
-    let pause = || Command::Pause { reason: "lunch".to_owned() };
+    let pause = || Command::Pause { reason: "lunch".to_owned(), until: None };
     let resume = || Command::Resume { bounds: None };
     let id = || LoopId::new("a");
     Scenario::new("people", 4)
-        .ask(5, Command::Steer { message: "mind the tests".to_owned() })
+        .ask(5, Command::Steer { message: "mind the tests".to_owned(), trust: Trust::Operator })
         .ask(20, pause())
         .ask(21, pause())
-        .ask(22, Command::Steer { message: "and the docs".to_owned() })
+        .ask(22, Command::Steer { message: "and the docs".to_owned(), trust: Trust::Operator })
         .ask(90, resume())
         .ask(91, resume())
         .at(130, Happening::Hold(Scope::All))

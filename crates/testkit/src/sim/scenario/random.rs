@@ -5,7 +5,7 @@ use std::time::Duration;
 use everloop_core::action::Command;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
-use everloop_core::op::Amendment;
+use everloop_core::op::{Amendment, Trust};
 use everloop_core::spec::{BucketSpec, Integrate, WorkspaceMode};
 
 use super::{HOUR_MS, Happening, LoopSetup, Scenario};
@@ -82,11 +82,14 @@ fn happening(random: &mut Random, loops: u64) -> Happening {
     let id = LoopId::new(if random.below(loops) == 0 { "a" } else { "b" });
     let scope = random.pick(&[Scope::All, Scope::Loop(id.clone()), Scope::Account("default".to_owned())]);
     match random.below(16) {
-        0 => Happening::Ask(id, Command::Pause { reason: "a look".to_owned() }),
+        0 => Happening::Ask(id, Command::Pause { reason: "a look".to_owned(), until: None }),
         1 | 2 => Happening::Ask(id, Command::Resume { bounds: None }),
         3 => Happening::Ask(id, Command::Stop { now: false }),
         4 => Happening::Ask(id, Command::Stop { now: true }),
-        5 => Happening::Ask(id, Command::Steer { message: format!("look at {}", random.below(1000)) }),
+        5 => Happening::Ask(
+            id,
+            Command::Steer { message: format!("look at {}", random.below(1000)), trust: Trust::Operator },
+        ),
         6 => Happening::Ask(id, Command::Wake),
         7 => Happening::Hold(scope),
         8 => Happening::Release(scope),

@@ -1,0 +1,170 @@
+//! What an agent may put on the board. Pure: what is there already comes from the ledger.
+//!
+//! A person may add what he likes. Agents add tasks for agents, and some do so without end: so few at a time, and tasks of
+//! tasks of tasks no deeper than this.
+
+use crate::ids::TaskId;
+use crate::op::{NewTask, Trust};
+
+/// A task of a person may have tasks, these may have tasks, and these too.
+pub const DEPTH_MOST: u32 = 3;
+/// Open tasks of one author.
+pub const OPEN_MOST: usize = 20;
+/// Open tasks of all agents together.
+pub const OPEN_ALL_MOST: usize = 500;
+/// What one of them may say.
+pub const PROMPT_MAX_BYTES: usize = 32_000;
+/// What one of them may wait for.
+pub const DEPS_MOST: usize = 20;
+
+/// Why a task is not taken onto the board, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub instead: &'static str,
+}
+
+/// What the rules look at besides the task.
+pub trait Board {
+    /// A task that is there.
+    fn task(&self, id: &TaskId) -> Option<NewTask>;
+    /// Open tasks of agents: those of `author`, and all.
+    fn open(&self, author: &str) -> (usize, usize);
+}
+
+/// The task out of which a task was added: its author is a turn on it, or says for which task he acts.
+pub fn parent(author: &str) -> Option<TaskId> {
+    if let Some(turn) = author.strip_prefix("turn ") {
+        return turn.rsplit_once('.').map(|(task, _)| TaskId::new(task));
+    }
+    author.rsplit_once(" for ").map(|(_, task)| TaskId::new(task))
+}
+
+/// How many tasks of agents lie between a task and a person's, itself included.
+pub fn depth(task: &NewTask, board: &impl Board) -> u32 {
+    let mut depth = 0;
+    let mut next = Some(task.clone());
+    while let Some(task) = next.filter(|t| t.trust == Trust::Agent && depth <= DEPTH_MOST) {
+        depth += 1;
+        next = parent(&task.author).and_then(|id| board.task(&id));
+    }
+    depth
+}
+
+/// Whether a new task may come onto the board.
+pub fn admit(task: &NewTask, board: &impl Board) -> Result<(), Refused> {
+    let refuse = |why: String, instead| Err(Refused { why, instead });
+    if task.trust == Trust::Operator {
+        return Ok(());
+    }
+    if task.prompt.len() > PROMPT_MAX_BYTES {
+        return refuse(
+            format!("the prompt of an agent's task is longer than {PROMPT_MAX_BYTES} bytes"),
+            "write it into a file of the project and name that file",
+        );
+    }
+    if task.deps.len() > DEPS_MOST {
+        return refuse(format!("it waits for more than {DEPS_MOST} tasks"), "name the last ones only");
+    }
+    if depth(task, board) > DEPTH_MOST {
+        return refuse(
+            format!("tasks of tasks of agents are only {DEPTH_MOST} deep"),
+            "do it in this turn, or ask a person to add it",
+        );
+    }
+    let (own, all) = board.open(&task.author);
+    if own >= OPEN_MOST {
+        return refuse(format!("{own} tasks of {} are open already", task.author), "end some of them first");
+    }
+    if all >= OPEN_ALL_MOST {
+        return refuse(format!("{all} tasks of agents are open already"), "end some of them first");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::time::Time;
+
+    #[derive(Default)]
+    struct Known {
+        tasks: BTreeMap<TaskId, NewTask>,
+        open: (usize, usize),
+    }
+
+    impl Board for Known {
+        fn task(&self, id: &TaskId) -> Option<NewTask> {
+            self.tasks.get(id).cloned()
+        }
+
+        fn open(&self, _: &str) -> (usize, usize) {
+            self.open
+        }
+    }
+
+    fn task(id: &str, author: &str, trust: Trust) -> NewTask {
+        NewTask {
+            id: TaskId::new(id),
+            owner: None,
+            kind: "task".to_owned(),
+            title: id.to_owned(),
+            prompt: String::new(),
+            priority: 0,
+            deps: Vec::new(),
+            author: author.to_owned(),
+            trust,
+            ready_at: Time(0),
+        }
+    }
+
+    /// `a` is a person's; `b` was added in a turn on it, and so on.
+    fn chain() -> Known {
+        let of = |id, author, trust| (TaskId::new(id), task(id, author, trust));
+        let tasks = [
+            of("a", "me", Trust::Operator),
+            of("b", "turn a.1", Trust::Agent),
+            of("c", "agent claude for b", Trust::Agent),
+            of("d", "turn c.7", Trust::Agent),
+        ];
+        Known { tasks: tasks.into(), open: (0, 0) }
+    }
+
+    #[test]
+    fn tasks_of_tasks_have_a_bottom() {
+        let board = chain();
+        for (author, deep) in [("turn a.2", 1), ("turn b.1", 2), ("turn c.1", 3), ("agent x", 1), ("turn k3f9-4.1", 1)]
+        {
+            let new = task("new", author, Trust::Agent);
+            assert_eq!((depth(&new, &board), admit(&new, &board)), (deep, Ok(())), "{author}");
+        }
+        for author in ["turn d.1", "agent claude for d"] {
+            let refused = admit(&task("new", author, Trust::Agent), &board).expect_err(author);
+            assert!(refused.why.contains("3 deep"), "{}", refused.why);
+        }
+        assert_eq!(admit(&task("new", "turn d.1", Trust::Operator), &board), Ok(()), "a person may");
+    }
+
+    #[test]
+    fn a_ring_of_authors_is_no_way_around() {
+        let of = |id, author| (TaskId::new(id), task(id, author, Trust::Agent));
+        let board = Known { tasks: [of("a", "x for b"), of("b", "x for a")].into(), open: (0, 0) };
+        assert!(admit(&task("new", "turn a.1", Trust::Agent), &board).is_err());
+    }
+
+    #[test]
+    fn few_at_a_time_and_short() {
+        let new = task("new", "agent x", Trust::Agent);
+        assert!(admit(&new, &Known { open: (OPEN_MOST - 1, OPEN_ALL_MOST - 1), ..Known::default() }).is_ok());
+        assert!(admit(&new, &Known { open: (OPEN_MOST, OPEN_MOST), ..Known::default() }).is_err());
+        assert!(admit(&new, &Known { open: (0, OPEN_ALL_MOST), ..Known::default() }).is_err());
+        let long = NewTask { prompt: "x".repeat(PROMPT_MAX_BYTES + 1), ..new.clone() };
+        assert!(admit(&long, &Known::default()).is_err());
+        let waiting = NewTask { deps: vec![TaskId::new("a"); DEPS_MOST + 1], ..new };
+        assert!(admit(&waiting, &Known::default()).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! Where a project wants its board to be written, if it does, and where its inbox folder is.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{self, Overrides};
+use crate::error::Failure;
+
+/// Where a board is written when somebody asks for it and the project names no place.
+pub const USUAL: &str = "tasks/board.json";
+
+/// The file that `[board] file` of the project names. A project without the section wants none.
+pub fn of(dir: &Path) -> Result<Option<PathBuf>, Failure> {
+    let Some(root) = config::find(dir) else { return Ok(None) };
+    let config = config::load(root, None, &Overrides::default())?;
+    Ok(config.board_file()?.map(|file| root.join(file)))
+}
+
+/// The folder of wishes beside a board.
+pub fn inbox(board: &Path) -> PathBuf {
+    board.with_file_name("inbox")
+}

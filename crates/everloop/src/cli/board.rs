@@ -1,0 +1,187 @@
+//! `everloop board`: the board as a file. The ledger is the board; the file is a view that any program can read.
+//!
+//! - `write`, `export`: the view; `import`: tasks from a file; `sync`: the inbox folder now
+//! - `merge`, `driver`: git's merge of two views; `prompt`: what an agent has to know
+
+use std::path::{Path, PathBuf};
+
+use everloop_core::event::Event;
+use everloop_core::op::Op;
+use everloop_store::{Ledger, Sqlite};
+use serde_json::json;
+
+use super::Session;
+use super::task::{Change, named_loop, note};
+use crate::board::import::{Entry, Import};
+use crate::board::{file, intents, merge, place};
+use crate::error::{Code, Failure};
+
+const HELP: &str = "Examples:
+  everloop board write                       # tasks/board.json from the ledger
+  everloop board import tasks.json --loop k3f9
+  everloop board prompt >> AGENTS.md         # what an agent has to know
+  everloop board driver                      # git: two boards never conflict
+
+With `[board] file = \"tasks/board.json\"` in everloop.toml the supervisor keeps the file up to date by itself, and takes
+wishes of agents from `tasks/inbox/*.json`.";
+
+const PROMPT: &str = include_str!("board/prompt.md");
+/// A larger file is no board.
+const FILE_MAX_BYTES: u64 = 64 << 20;
+
+/// The board as a file; `everloop task` changes tasks.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with the file.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Do what the inbox folder asks for, and write the file
+    Write {
+        /// Which file [default: the one of everloop.toml, or tasks/board.json]
+        file: Option<PathBuf>,
+    },
+    /// Print the board as JSON
+    Export,
+    /// Put the tasks of a file on the board; those that are there already are left as they are
+    Import {
+        /// A list of tasks with id, description, status, priority, depends
+        file: PathBuf,
+        /// The loop whose agent is to do them
+        #[arg(long = "loop", value_name = "ID")]
+        owner: Option<String>,
+    },
+    /// Print what an agent has to know to work with the board
+    Prompt,
+    /// Merge two boards, for git: the union of their tasks, written over OURS
+    Merge {
+        /// The board that both come from
+        base: PathBuf,
+        /// Ours
+        ours: PathBuf,
+        /// Theirs
+        theirs: PathBuf,
+    },
+    /// Print how git learns to merge boards
+    Driver,
+}
+
+pub fn board(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    match args.what {
+        What::Write { file } => write(file, session),
+        What::Export => export(session),
+        What::Import { file, owner } => import(&file, owner.as_deref(), session),
+        What::Prompt => said(session, PROMPT.trim_end(), "prompt"),
+        What::Merge { base, ours, theirs } => merge_files(&base, &ours, &theirs),
+        What::Driver => said(session, &driver(session)?, "driver"),
+    }
+}
+
+fn said(session: &Session, text: &str, name: &str) -> Result<Code, Failure> {
+    session.ui.said(text, &json!({ name: text }))?;
+    Ok(Code::Ok)
+}
+
+fn write(path: Option<PathBuf>, session: &Session) -> Result<Code, Failure> {
+    let path = match path {
+        Some(path) => session.dir.join(path),
+        None => place::of(&session.dir)?.unwrap_or_else(|| session.dir.join(place::USUAL)),
+    };
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let round = intents::take(&mut ledger, &place::inbox(&path), session.now())?;
+    let tasks = file::tasks(&ledger)?;
+    let written = file::put(&path, &file::render(&tasks))?;
+    if round.applied > 0 {
+        home.knock();
+    }
+    let news = if written { "written" } else { "up to date" };
+    let mut text = format!("{}: {} tasks, {news}", path.display(), tasks.len());
+    if round.applied + round.rejected > 0 {
+        text = format!("{text}; from the inbox: {} done, {} rejected", round.applied, round.rejected);
+    }
+    let inbox = json!({ "applied": round.applied, "known": round.known, "rejected": round.rejected });
+    session.ui.said(&text, &json!({ "file": path, "tasks": tasks.len(), "written": written, "inbox": inbox }))?;
+    Ok(Code::Ok)
+}
+
+fn export(session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let tasks = match session.reader(&home)? {
+        Some(ledger) => file::tasks(&ledger)?,
+        None => Vec::new(),
+    };
+    session.ui.out(file::render(&tasks).trim_end())?;
+    Ok(Code::Ok)
+}
+
+fn import(path: &Path, owner: Option<&str>, session: &Session) -> Result<Code, Failure> {
+    let text = text_of(path)?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let owner = named_loop(session, &ledger, owner)?;
+    let import = Import {
+        owner: owner.clone(),
+        author: session.caller.name(),
+        trust: session.caller.trust(),
+        now: session.now(),
+    };
+    let is_there = |id: &_| ledger.task(id).is_ok_and(|row| row.is_some());
+    let entries = import.read(&text, is_there).map_err(|why| {
+        Failure::usage(format!("`{}` cannot be imported: {why}", path.display())).hint("nothing was changed")
+    })?;
+    let ops: Vec<Op> = entries.iter().flat_map(Entry::ops).collect();
+    if !ops.is_empty() {
+        let said = format!("{} tasks were imported by {}", entries.len(), session.caller.name());
+        bring_in(&mut ledger, &ops, &[note(said)], session)?;
+        home.knock();
+    }
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.id().as_str()).collect();
+    session.ui.said(&format!("{} tasks imported", ids.len()), &json!({ "imported": ids }))?;
+    Ok(Code::Ok)
+}
+
+fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Session) -> Result<(), Failure> {
+    Change { owner: None, ops, events }.commit(ledger, session)?;
+    Ok(())
+}
+
+fn merge_files(base: &Path, ours: &Path, theirs: &Path) -> Result<Code, Failure> {
+    let read = |path: &Path| {
+        let wrong = |why| {
+            Failure::failed(format!("`{}` is no board: {why}", path.display()))
+                .hint("merge it by hand; nothing was changed")
+        };
+        merge::read(&text_of(path)?).map_err(wrong)
+    };
+    let merged = merge::merge(&read(base)?, &read(ours)?, &read(theirs)?);
+    file::put(ours, &file::render(&merged))?;
+    Ok(Code::Ok)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let cannot = |e: &std::io::Error| Failure::usage(format!("cannot read `{}`", path.display())).because(e);
+    if std::fs::metadata(path).map_err(|e| cannot(&e))?.len() > FILE_MAX_BYTES {
+        return Err(Failure::usage(format!("`{}` is larger than {FILE_MAX_BYTES} bytes", path.display())));
+    }
+    std::fs::read_to_string(path).map_err(|e| cannot(&e))
+}
+
+fn driver(session: &Session) -> Result<String, Failure> {
+    let file = place::of(&session.dir)?.unwrap_or_else(|| session.dir.join(place::USUAL));
+    let root = crate::config::find(&session.dir).unwrap_or(&session.dir);
+    let file = file.strip_prefix(root).map_or_else(|_| place::USUAL.into(), |f| f.display().to_string());
+    let inbox = place::inbox(Path::new(&file));
+    Ok(format!(
+        "git config merge.everloop.name 'union of two boards'\n\
+         git config merge.everloop.driver 'everloop board merge %O %A %B'\n\
+         echo '{file} merge=everloop' >> .gitattributes\n\
+         echo '{}/' >> .gitignore",
+        inbox.display()
+    ))
+}

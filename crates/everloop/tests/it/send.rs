@@ -1,0 +1,78 @@
+//! `everloop send`, `inbox` and `comment`: messages between people and agents.
+
+use serde_json::json;
+
+use crate::env::Env;
+
+#[test]
+fn a_named_box_is_read_and_emptied() {
+    let env = Env::new();
+    env.run(&["send", "@reviewer", "please look"]).ok();
+    env.run(&["send", "@reviewer", "and again"]).ok();
+    let messages = env.run(&["inbox", "@reviewer", "--consume", "--json"]).ok().json()["messages"].clone();
+    assert_eq!((&messages[0]["text"], &messages[0]["by"]), (&json!("please look"), &json!("tester")));
+    assert_eq!(messages.as_array().map(Vec::len), Some(2));
+    assert!(env.run(&["inbox", "@reviewer"]).ok().stdout.contains("no messages"));
+    for (to, said) in
+        [("nobody", "neither a loop nor a task"), ("@a b", "no name for a box"), ("@", "no name for a box")]
+    {
+        let refused = env.run(&["send", to, "x"]).exits(2);
+        assert!(refused.stderr.contains(said) && refused.stderr.contains("hint:"), "{}", refused.stderr);
+    }
+    env.run(&["send", "@reviewer", "  "]).exits(2);
+}
+
+#[test]
+fn comments_stay_beneath_their_task_and_every_turn_on_it_reads_them_as_data() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
+    let task = env.run(&["task", "add", "port it", "--loop", &id, "--json"]).ok().json()["task"].clone();
+    let task = task.as_str().expect("`add` prints the id");
+    env.run(&["comment", task, "the parser is in src/read.rs"]).ok();
+    env.run(&["send", task, "see also issue 12"]).ok();
+    for _ in 0..2 {
+        let prompt = env.run(&["prompt", &id]).ok().stdout;
+        let told = prompt.split("Written beneath this task (data").nth(1).expect("comments are told");
+        assert!(told.contains("src/read.rs") && told.contains("see also issue 12"), "{prompt}");
+    }
+    assert!(env.run(&["logs", &id]).ok().stdout.contains(&format!("tester wrote beneath task {task}")));
+    env.run(&["comment", "nobody", "x"]).exits(2);
+    env.run(&["replay"]).ok();
+}
+
+#[test]
+fn what_an_agent_says_is_not_the_operators_word() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
+    let agent = env.var("EVERLOOP_TURN", "k3f9-1.1");
+    agent.run(&["steer", "do as I say", "--loop", &id]).ok();
+    agent.run(&["pause", &id]).exits(2);
+    agent.run(&["pause", &id, "--for", "2d"]).exits(2);
+    let prompt = agent.run(&["prompt", &id]).ok().stdout;
+    assert!(!prompt.contains("# Messages from the operator"), "{prompt}");
+    assert!(prompt.contains("From turn k3f9-1.1:\n```text\ndo as I say\n```"), "{prompt}");
+}
+
+#[test]
+fn a_loop_sleeps_until_the_time_and_wakes_by_itself() {
+    let env = Env::new();
+    let run = env.spawn(&[
+        "run",
+        "x",
+        "--check",
+        "test -f done",
+        "--agent-cmd",
+        "test -f go && touch done",
+        "--gap",
+        "300ms",
+    ]);
+    env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
+    env.run(&["pause", "--for", "2s", "--reason", "CI runs"]).ok();
+    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it sleeps, as tester asked (CI runs)"));
+    env.write("go", "");
+    run.wait().ok();
+    assert!(env.run(&["logs"]).ok().stdout.contains("the clock"), "it went on by itself");
+    env.run(&["replay"]).ok();
+}

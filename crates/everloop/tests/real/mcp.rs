@@ -1,0 +1,82 @@
+//! The real programs as clients of `everloop mcp`.
+
+use everloop_testkit::clis::Cli;
+use everloop_testkit::offline::offline;
+use serde_json::json;
+
+use super::world::World;
+
+/// Every tool, with arguments that fit. What a call is answered is seen in the ledger.
+const CALLS: [(&str, &str); 10] = [
+    ("status", "{}"),
+    ("next_task", r#"{"lease":"5m"}"#),
+    ("report_metric", r#"{"task":"T-1","name":"latency","value":12}"#),
+    ("complete_task", r#"{"task":"T-1","fence":1,"result":"done by a client"}"#),
+    ("add_task", r#"{"title":"added by a client"}"#),
+    ("ask_human", r#"{"question":"may I?"}"#),
+    ("send_message", r#"{"to":"@reviewer","text":"hello"}"#),
+    ("wake", r#"{"loop":"make-made-txt"}"#),
+    ("why", r#"{"loop":"make-made-txt"}"#),
+    ("sleep_until", r#"{"loop":"make-made-txt","for":"1s"}"#),
+];
+
+/// A project whose agent has our server among its own.
+fn world(cli: Cli, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<String>) -> World {
+    let calls: Vec<String> = CALLS.iter().map(|(tool, json)| format!("tool:name={prefix}{tool}:json={json}")).collect();
+    let script = format!("{},edit:path=made.txt:text=hello,text:say=done", calls.join(","));
+    let world = World::new(cli, &script);
+    let state = world.env.state().display().to_string();
+    let more = arguments(env!("CARGO_BIN_EXE_everloop"), &state);
+    let quoted: Vec<String> = more.iter().map(|word| json!(word).to_string()).collect();
+    let program = format!("command = [\"{}\"]", cli.program().display());
+    let longer = program.replace(']', &format!(", {}]", quoted.join(", ")));
+    let toml = world.env.read("everloop.toml");
+    assert!(toml.contains(&program), "{toml}");
+    world.env.write("everloop.toml", &toml.replace(&program, &longer));
+    world.env.write("tasks.json", r#"[{"id":"T-1","title":"for a client"}]"#);
+    world.env.git_run(&["add", "-A"]);
+    world.env.git_run(&["commit", "-q", "-m", "our server"]);
+    world.env.run(&["board", "import", "tasks.json"]).ok();
+    world
+}
+
+fn every_tool_is_called(world: &World) {
+    world.run(&["--permission", "full"]).ok();
+    let env = &world.env;
+    let task = env.run(&["task", "show", "T-1", "--json"]).ok().json()["task"].clone();
+    assert_eq!((&task["state"]["is"], &task["result"]), (&json!("done"), &json!("done by a client")), "{task}");
+    assert_eq!(env.run(&["inbox", "T-1", "--json"]).ok().json()["messages"][0]["text"], "metric latency = 12");
+    let added = env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
+    assert_eq!((&added[0]["title"], &added[0]["trust"]), (&json!("added by a client"), &json!("agent")), "{added}");
+    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["text"], "hello");
+    let tickets = env.run(&["status", "--json"]).ok().json()["tickets"].clone();
+    assert!(tickets[0]["text"].as_str().is_some_and(|t| t.ends_with("asks: may I?")), "{tickets}");
+    assert_eq!((world.events("woken").len(), world.events("paused").len()), (1, 1));
+    assert_eq!(world.calls().len(), CALLS.len() + 2, "no call was made twice");
+}
+
+#[test]
+fn claude_calls_every_tool() {
+    offline(|| {
+        let world = world(Cli::Claude, "mcp__everloop__", |everloop, state| {
+            // It hands its environment on; the tasks here belong to no loop.
+            let (args, no_loop) = (["--state-dir", state, "mcp"], json!({ "EVERLOOP_LOOP": "" }));
+            let server = json!({ "type": "stdio", "command": everloop, "args": args, "env": no_loop });
+            let config = json!({ "mcpServers": { "everloop": server } }).to_string();
+            vec!["--mcp-config".to_owned(), config, "--strict-mcp-config".to_owned()]
+        });
+        every_tool_is_called(&world);
+    });
+}
+
+#[test]
+fn codex_calls_every_tool() {
+    offline(|| {
+        let world = world(Cli::Codex, "mcp__everloop/", |everloop, state| {
+            let set =
+                |key: &str, value: serde_json::Value| ["-c".to_owned(), format!("mcp_servers.everloop.{key}={value}")];
+            [set("command", json!(everloop)), set("args", json!(["--state-dir", state, "mcp"]))].concat()
+        });
+        every_tool_is_called(&world);
+    });
+}
