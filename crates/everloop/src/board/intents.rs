@@ -151,9 +151,10 @@ pub fn take(ledger: &mut impl Ledger, folder: &Path, now: Time) -> Result<Round,
                 continue;
             }
         }
-        fs::remove_file(path).map_err(|e| {
-            Failure::failed(format!("cannot remove `{}`, whose wish took effect", path.display())).because(&e)
-        })?;
+        if let Err(e) = fs::remove_file(path).or_else(gone) {
+            let what = format!("cannot remove `{}`, whose wish took effect", path.display());
+            return Err(Failure::failed(what).because(&e));
+        }
     }
     Ok(round)
 }
@@ -351,7 +352,12 @@ fn reject(folder: &Path, path: &Path, why: &str) -> Result<(), Failure> {
     let name = path.file_name().unwrap_or_default();
     let reason = rejected.join(format!("{}.reason.txt", name.to_string_lossy()));
     super::file::put(&reason, &format!("{}\n", why.trim_end()))?;
-    fs::rename(path, rejected.join(name)).map_err(|e| cannot(&e))
+    fs::rename(path, rejected.join(name)).or_else(gone).map_err(|e| cannot(&e))
+}
+
+/// Another process that looked at the same folder was faster.
+fn gone(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod agents;
 mod api;
 mod board;
 mod config;
+mod crowd;
 mod demo;
 mod doctor;
 mod env;
