@@ -7,6 +7,7 @@
 //! - [`tmux`]: interactive agents in panes
 //! - [`workspace`]: where turns work and how their work reaches the operator; [`git`]: how git is called
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
+//! - [`tell`]: another program hears something, for a bounded time
 //! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
 
 pub mod agent;
@@ -20,5 +21,6 @@ pub mod memory;
 pub mod process;
 pub mod protect;
 pub mod redact;
+pub mod tell;
 pub mod tmux;
 pub mod workspace;

@@ -41,7 +41,7 @@ pub use show::{WithOrigin, render};
 pub use value::Listen;
 
 use diagnostic::Source;
-use keys::{BoardKeys, NodeKeys};
+use keys::{BoardKeys, MailboxKeys, NodeKeys, TrackerKeys};
 use layer::{Layer, Origin};
 use read::{Owner, Sections, read};
 
@@ -51,6 +51,22 @@ pub const PROJECT_FILE: &str = "everloop.toml";
 pub const USER_FILE: &str = "config.toml";
 /// A larger file is not a configuration.
 const FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// Turns between two statuses when nobody says how many.
+const EVERY: u32 = 5;
+
+/// What a project wants others to see and to hear.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// The file of the board.
+    pub board: Option<PathBuf>,
+    /// Turns between two statuses.
+    pub every: u32,
+    /// Who hears them; empty for nobody.
+    pub mailbox: Vec<String>,
+    /// Who hears what happens to tasks; empty for nobody.
+    pub tracker: Vec<String>,
+}
 
 /// What resolving needs to know about the world.
 #[derive(Clone, Debug)]
@@ -166,6 +182,19 @@ impl Config {
         let mut node = self.user.node.clone();
         node.lay(&self.project.node);
         Ok(node.typed::<NodeKeys>()?.listen)
+    }
+
+    /// What the project wants others to see and to hear.
+    pub fn outside(&self) -> Result<Outside, ConfigError> {
+        let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
+        let tracker = self.project.tracker.typed::<TrackerKeys>()?;
+        let words = |command: Option<value::Command>| command.map(|command| command.0).unwrap_or_default();
+        Ok(Outside {
+            board: self.board_file()?.map(|file| self.dir.join(file)),
+            every: mailbox.every.map_or(EVERY, |every| every.0),
+            mailbox: words(mailbox.command),
+            tracker: words(tracker.command),
+        })
     }
 
     /// Where the project wants its board to be written, relative to its file.

@@ -34,6 +34,7 @@ mod errand;
 mod inbox;
 mod judge;
 mod life;
+mod outside;
 mod pane;
 mod perform;
 pub mod prompt;
@@ -156,6 +157,7 @@ pub struct Supervisor {
     inputs: mpsc::Receiver<Answer>,
     api: Api,
     boards: boards::Boards,
+    outside: outside::Outside,
 }
 
 impl Supervisor {
@@ -190,6 +192,7 @@ impl Supervisor {
             inputs,
             api,
             boards: boards::Boards::default(),
+            outside: outside::Outside::default(),
         }
     }
 
@@ -217,6 +220,7 @@ impl Supervisor {
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
+        self.outside.finish().await;
         Ok(self.ended_by)
     }
 

@@ -18,17 +18,22 @@ const TASKS_MOST: usize = 20_000;
 /// Kinds that everloop makes for itself.
 const OWN_KINDS: [&str; 2] = ["batch", super::intents::KIND];
 
-/// The tasks that stand on the board, oldest first.
+/// The tasks that stand on the board, as they stand there.
 pub fn tasks(ledger: &impl Ledger) -> Result<Vec<Value>, Failure> {
+    Ok(rows(ledger)?.iter().map(as_json).collect())
+}
+
+/// The tasks that stand on the board, oldest first.
+pub fn rows(ledger: &impl Ledger) -> Result<Vec<TaskRow>, Failure> {
     let filter = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: TASKS_MOST };
     let mut rows = ledger.tasks(&filter)?;
     rows.retain(|row| !OWN_KINDS.contains(&row.task.kind.as_str()));
     rows.sort_by(|a, b| (a.created_at, &a.task.id).cmp(&(b.created_at, &b.task.id)));
-    Ok(rows.iter().map(as_json).collect())
+    Ok(rows)
 }
 
 /// A task as it stands in the file. Times of leases are not in it: they move without anything having happened.
-fn as_json(row: &TaskRow) -> Value {
+pub fn as_json(row: &TaskRow) -> Value {
     let task = &row.task;
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));

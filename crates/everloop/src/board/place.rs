@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Overrides};
+use crate::config::{self, Outside, Overrides};
 use crate::error::Failure;
 
 /// Where a board is written when somebody asks for it and the project names no place.
@@ -10,9 +10,15 @@ pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
 pub fn of(dir: &Path) -> Result<Option<PathBuf>, Failure> {
-    let Some(root) = config::find(dir) else { return Ok(None) };
-    let config = config::load(root, None, &Overrides::default())?;
-    Ok(config.board_file()?.map(|file| root.join(file)))
+    Ok(outside(dir)?.board)
+}
+
+/// All that the project wants others to see and to hear.
+pub fn outside(dir: &Path) -> Result<Outside, Failure> {
+    match config::find(dir) {
+        None => Ok(Outside::default()),
+        Some(root) => Ok(config::load(root, None, &Overrides::default())?.outside()?),
+    }
 }
 
 /// The folder of wishes beside a board.

@@ -35,6 +35,10 @@ pub struct File {
     hub: Option<HubKeys>,
     /// The board as a file of the project.
     board: Option<BoardKeys>,
+    /// Who hears how the loops of the project are doing.
+    mailbox: Option<MailboxKeys>,
+    /// Who hears what happens to tasks.
+    tracker: Option<TrackerKeys>,
 }
 
 /// Where the hub's address is found. The address itself holds a password and never stands in this file.
@@ -63,6 +67,26 @@ pub struct BoardKeys {
     /// Where it is written, like `tasks/board.json`, relative to this file. The folder `inbox` beside it takes wishes of agents.
     /// Without it nothing is written.
     pub file: Option<Text>,
+}
+
+/// Who hears how the loops of the project are doing.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MailboxKeys {
+    /// A command that gets a status as JSON on standard input every few turns and when a loop ends. It has 20 seconds; what it
+    /// answers is not read, and its failure disturbs nothing.
+    pub command: Option<Command>,
+    /// After how many turns.
+    pub every: Option<Count>,
+}
+
+/// Who hears what happens to tasks.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrackerKeys {
+    /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id behind it, and gets the task as JSON on
+    /// standard input. As for the mailbox, nobody waits for it.
+    pub command: Option<Command>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.
@@ -365,6 +389,8 @@ mod tests {
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(names::<NodeKeys>(), ["listen"]);
         assert_eq!(names::<BoardKeys>(), ["file"]);
+        assert_eq!(names::<MailboxKeys>(), ["command", "every"]);
+        assert_eq!(names::<TrackerKeys>(), ["command"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

@@ -13,7 +13,8 @@ use toml::{Spanned, Table, Value};
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, meaning, names,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, MailboxKeys, NodeKeys, TrackerKeys,
+    meaning, names,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
@@ -49,6 +50,10 @@ pub struct Sections {
     pub node: Layer,
     /// `[board]`.
     pub board: Layer,
+    /// `[mailbox]`.
+    pub mailbox: Layer,
+    /// `[tracker]`.
+    pub tracker: Layer,
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
@@ -159,6 +164,16 @@ impl Reader<'_> {
                         self.section::<BoardKeys>(&Here::new("board"), table, &mut sections.board);
                     }
                 }
+                "mailbox" => {
+                    if let Some(table) = self.table("mailbox", value) {
+                        self.section::<MailboxKeys>(&Here::new("mailbox"), table, &mut sections.mailbox);
+                    }
+                }
+                "tracker" => {
+                    if let Some(table) = self.table("tracker", value) {
+                        self.section::<TrackerKeys>(&Here::new("tracker"), table, &mut sections.tracker);
+                    }
+                }
                 "loop" if self.owner == Owner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
@@ -176,7 +191,7 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "account", "loop", "node", "hub", "board"];
+        let known = ["defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -186,9 +201,9 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "node" | "hub" | "board")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker")) => format!("did you mean `[{whole}]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]` and `[board]`"
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]` and `[tracker]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

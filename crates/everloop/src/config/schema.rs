@@ -16,7 +16,8 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::super::keys::{
-        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, NodeKeys, names,
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, MailboxKeys, NodeKeys, TrackerKeys,
+        names,
     };
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
@@ -117,6 +118,11 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| Some(format!("\"{}\"", crate::api::DEFAULT)));
         text += "\n## `[board]`\n";
         text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
+        text += "\n## `[mailbox]`\n";
+        let every = |key: &str| (key == "every").then(|| super::super::EVERY.to_string());
+        text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
+        text += "\n## `[tracker]`\n";
+        text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
@@ -140,6 +146,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("HubKeys", names::<HubKeys>()),
             ("NodeKeys", names::<NodeKeys>()),
             ("BoardKeys", names::<BoardKeys>()),
+            ("MailboxKeys", names::<MailboxKeys>()),
+            ("TrackerKeys", names::<TrackerKeys>()),
         ] {
             let section = &schema["$defs"][section];
             assert_eq!(section["additionalProperties"], false);

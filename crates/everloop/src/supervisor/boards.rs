@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use everloop_agents::git::Git;
+use everloop_core::ids::LoopId;
 use everloop_store::Ledger;
 
 use super::{Supervisor, Until};
 use crate::board::{file, intents, place};
-use crate::config::PROJECT_FILE;
+use crate::config::{self, PROJECT_FILE};
 use crate::error::Failure;
 
 /// What was seen last.
@@ -28,7 +29,7 @@ pub(super) struct Boards {
 struct Place {
     /// When its configuration was last written.
     stamp: Option<SystemTime>,
-    file: Option<PathBuf>,
+    outside: config::Outside,
 }
 
 impl Supervisor {
@@ -45,8 +46,12 @@ impl Supervisor {
     async fn try_boards(&mut self) -> Result<(), Failure> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
-        let files: BTreeSet<PathBuf> = dirs.iter().filter_map(|dir| self.boards.find(dir)).collect();
-        if files.is_empty() {
+        let wanted: Vec<(PathBuf, config::Outside)> =
+            dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect();
+        let files: BTreeSet<PathBuf> = wanted.iter().filter_map(|(_, outside)| outside.board.clone()).collect();
+        let trackers: Vec<(PathBuf, Vec<String>)> =
+            wanted.into_iter().map(|(dir, o)| (dir, o.tracker)).filter(|(_, argv)| !argv.is_empty()).collect();
+        if files.is_empty() && trackers.is_empty() {
             return Ok(());
         }
         for file in &files {
@@ -58,6 +63,11 @@ impl Supervisor {
         let seq = self.ledger.last_seq()?;
         if self.boards.seq == Some(seq) {
             return Ok(());
+        }
+        if !trackers.is_empty() {
+            let slots = &self.slots;
+            let dir_of = |id: &LoopId| slots.get(id).map(|slot| PathBuf::from(&slot.state.spec.workspace.dir));
+            self.outside.tasks(&self.ledger, &trackers, dir_of)?;
         }
         let text = file::render(&file::tasks(&self.ledger)?);
         for path in &files {
@@ -73,21 +83,21 @@ impl Supervisor {
 }
 
 impl Boards {
-    /// The file of a project; its configuration is read again when it was written.
-    fn find(&mut self, dir: &Path) -> Option<PathBuf> {
+    /// What a project wants; its configuration is read again when it was written.
+    pub(super) fn find(&mut self, dir: &Path) -> config::Outside {
         let stamp = std::fs::metadata(dir.join(PROJECT_FILE)).and_then(|meta| meta.modified()).ok();
         let known = self.places.get(dir).filter(|place| place.stamp == stamp);
         if let Some(place) = known {
-            return place.file.clone();
+            return place.outside.clone();
         }
-        let file = place::of(dir).unwrap_or_else(|failure| {
+        let outside = place::outside(dir).unwrap_or_else(|failure| {
             self.tell(&failure);
-            None
+            config::Outside::default()
         });
-        self.places.insert(dir.to_owned(), Place { stamp, file: file.clone() });
+        self.places.insert(dir.to_owned(), Place { stamp, outside: outside.clone() });
         // A new place is written to at once.
         self.seq = None;
-        file
+        outside
     }
 
     /// Whether git keeps the file; then it is for a person to write and commit it.

@@ -1,5 +1,6 @@
 //! Decide, commit, then perform: the one path that every input takes.
 
+use std::path::Path;
 use std::time::Duration;
 
 use everloop_core::action::Input;
@@ -150,6 +151,8 @@ impl Supervisor {
         if !decision.events.is_empty() {
             self.api.figures().take(&decision.events);
             watcher.committed(&slot.state, &decision.events, now);
+            let wants = self.boards.find(Path::new(&slot.state.spec.workspace.dir));
+            self.outside.status(&wants.mailbox, wants.every, &slot.state, (&decision.events, now));
         }
         for action in decision.actions {
             self.perform(&id, action);

@@ -32,6 +32,16 @@ impl Book {
         self.count();
     }
 
+    /// An agent that has enough on the board is told so.
+    fn added_or_full(&self, title: String, full: bool, said: &str) {
+        if full {
+            assert!(said.contains("are open already"), "{said}");
+            self.count();
+        } else {
+            self.add(title);
+        }
+    }
+
     fn end(&self, id: &Value) {
         self.ended.lock().expect("nobody panics with it").push(id.as_str().expect("an id is a text").to_owned());
         self.count();
@@ -55,8 +65,8 @@ fn by_command_line(env: &Env, book: &Book, me: usize, cycles: usize) {
     let turn = format!("crowd-{me}.1");
     for n in 0..cycles {
         let title = format!("typed {me} {n}");
-        typed(env, Some(&turn), &["task", "add", &title]).ok();
-        book.add(title);
+        let added = typed(env, Some(&turn), &["task", "add", &title]);
+        book.added_or_full(title, added.code != 0, &added.stderr);
         let taken = typed(env, Some(&turn), &["task", "next", "--lease", "10m", "--json"]);
         book.count();
         // Somebody else may have taken the last one.
@@ -75,11 +85,7 @@ fn by_mcp(env: &Env, book: &Book, me: usize, cycles: usize) {
     for n in 0..cycles {
         let title = format!("called {me} {n}");
         let (full, text) = client.call("add_task", &json!({ "title": title }));
-        if full {
-            assert!(text.contains("are open already"), "{text}");
-        } else {
-            book.add(title);
-        }
+        book.added_or_full(title, full, &text);
         let task = client.ok("next_task", &json!({ "lease": "10m" }))["task"].clone();
         book.count();
         if !task.is_null() {

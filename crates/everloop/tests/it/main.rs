@@ -11,6 +11,7 @@ mod env;
 mod guard;
 mod hostile;
 mod hub;
+mod inbox;
 mod init;
 mod kill;
 mod logs;

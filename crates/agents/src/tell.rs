@@ -1,0 +1,72 @@
+//! Tells another program something: a command with a text on standard input, for a bounded time. What it answers is not read;
+//! whether it worked is all that is known.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use everloop_core::time::human;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::environment::Environment;
+
+/// Runs `argv` in `dir` with `input`; it is killed with all it started when it takes longer than `within`.
+pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), String> {
+    let Some((program, args)) = argv.split_first() else { return Err("there is no command".to_owned()) };
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir).env_clear().envs(Environment::from_ours(&[]).into_vars());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let group = child.id().map(|id| Pid::from_raw(id.cast_signed()));
+    let pipe = child.stdin.take();
+    let talk = async {
+        if let Some(mut pipe) = pipe {
+            // A program that does not want to hear all of it may still succeed.
+            pipe.write_all(input.as_bytes()).await.ok();
+        }
+        child.wait().await
+    };
+    let ended = timeout(within, talk).await;
+    if let Some(group) = group {
+        // Whatever it left behind has had its time. A group that is gone is what is wanted.
+        killpg(group, Signal::SIGKILL).ok();
+    }
+    match ended {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("`{program}` failed: {status}")),
+        Ok(Err(e)) => Err(format!("`{program}`: {e}")),
+        Err(_) => Err(format!("`{program}` took longer than {}", human(within))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, dir: &Path, within: Duration) -> Result<(), String> {
+        let argv = ["sh", "-c", script].map(str::to_owned);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(tell(&argv, dir, "hello\n", within))
+    }
+
+    #[test]
+    fn it_hears_what_is_said_and_how_it_ended_is_known() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let minute = Duration::from_secs(60);
+        assert_eq!(run("cat > heard", dir.path(), minute), Ok(()));
+        assert_eq!(std::fs::read_to_string(dir.path().join("heard")).expect("it was written"), "hello\n");
+        assert!(run("exit 3", dir.path(), minute).expect_err("it failed").contains("exit status: 3"));
+        assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "it need not listen");
+    }
+
+    #[test]
+    fn one_that_hangs_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let late = run("sleep 600 & sleep 600", dir.path(), Duration::from_millis(200));
+        assert!(late.expect_err("it hangs").contains("took longer"));
+    }
+}
