@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::env::Env;
+use crate::mcp::Client;
 
 #[test]
 fn a_named_box_is_read_and_emptied() {
@@ -75,4 +76,21 @@ fn a_loop_sleeps_until_the_time_and_wakes_by_itself() {
     run.wait().ok();
     assert!(env.run(&["logs"]).ok().stdout.contains("the clock"), "it went on by itself");
     env.run(&["replay"]).ok();
+}
+
+#[test]
+fn a_box_that_nobody_empties_hides_no_command_from_the_supervisor() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch ran", "-n", "1", "--gap", "0"]).exits(3);
+    let mut client = Client::new(&env, &[]);
+    for n in 0..120 {
+        client.ok("send_message", &json!({ "to": "@nobody", "text": format!("message {n}") }));
+    }
+    client.end();
+    let up = env.spawn(&["up", "--listen", "off"]);
+    env.wait_for("it runs", || env.run(&["status", "--json"]).ok().json()["supervisor"].is_object());
+    env.run(&["resume", "-n", "2"]).ok();
+    env.wait_for("the ended loop was picked up", || env.run(&["logs"]).stdout.contains("resumed by tester"));
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
 }
