@@ -174,3 +174,19 @@ fn half_a_file_is_waited_for() {
     world.leave("a.json", r#"{"intent":"add","title":"whole"}"#);
     assert_eq!(world.take(), Round { applied: 1, ..Round::default() });
 }
+
+#[test]
+fn what_somebody_else_holds_is_not_a_strangers_to_end() {
+    let mut world = World::new();
+    world.leave("a.json", r#"{"intent":"add","title":"x"}"#);
+    world.take();
+    let id = world.rows()[0].task.id.clone();
+    world.leave("b.json", &format!(r#"{{"intent":"start","task":"{id}","by":"ann"}}"#));
+    world.take();
+    let held = world.rows();
+    world.leave("done.json", &format!(r#"{{"intent":"done","task":"{id}","fence":1,"by":"bob"}}"#));
+    world.leave("late.json", &format!(r#"{{"intent":"block","task":"{id}","fence":0,"by":"ann"}}"#));
+    assert_eq!(world.take(), Round { rejected: 2, ..Round::default() });
+    assert!(world.reason("done.json").contains("was not started by `inbox:bob`"), "{}", world.reason("done.json"));
+    assert_eq!(world.rows(), held);
+}
