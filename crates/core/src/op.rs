@@ -126,6 +126,17 @@ pub enum Op {
         /// The state as JSON.
         state: String,
     },
+    /// Writes a document if nobody else did since `version` was read. What its body means is the writer's business.
+    SaveDoc {
+        /// What sort of document: `session`.
+        kind: String,
+        /// Which of them.
+        key: String,
+        /// The version that was read; 0 for none.
+        version: u64,
+        /// What it says, as JSON.
+        body: String,
+    },
     /// Leaves a message for a loop (or for the supervisor, with `to` = `*`).
     Signal {
         /// To whom.
@@ -343,14 +354,14 @@ pub enum Reply {
     Elected(Option<u64>),
     /// The sequence number of the last event written.
     Appended(u64),
-    /// The new version of a loop or guard.
+    /// The new version of a loop, guard or document.
     Saved(u64),
     /// The id of a message.
     Sent(u64),
 }
 
 impl Reply {
-    /// The new version of a loop or guard, if this is about one.
+    /// The new version of a loop, guard or document, if this is about one.
     pub fn version(&self) -> Option<u64> {
         match self {
             Reply::Saved(version) => Some(*version),
@@ -394,7 +405,7 @@ pub enum Refusal {
     /// Somebody else wrote first: read again, decide again.
     #[error("`{what}` was changed by somebody else")]
     Conflict {
-        /// Loop or guard.
+        /// Loop, guard or document.
         what: String,
     },
     /// No such task or message.

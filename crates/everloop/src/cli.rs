@@ -172,6 +172,11 @@ impl Session {
         match Sqlite::open(&home.database(), Mode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(Error::Missing { .. }) => Ok(None),
+            // An older everloop wrote it; whoever reads first brings it up to date.
+            Err(Error::Older { .. }) => {
+                drop(Sqlite::open(&home.database(), Mode::ReadWrite)?);
+                Ok(Some(Sqlite::open(&home.database(), Mode::ReadOnly)?))
+            }
             Err(e) => Err(e.into()),
         }
     }

@@ -29,7 +29,7 @@ use everloop_core::time::Time;
 pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
-pub use rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+pub use rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
 pub use sqlite::{Mode, Sqlite};
 
 /// What everloop remembers. Synchronous: the supervisor calls it from the one task that owns it.
@@ -52,7 +52,8 @@ pub use sqlite::{Mode, Sqlite};
 /// - **`Amend`**: `Block` needs `Queued`; `Retry` needs `Blocked`, `Dead` or `Leased`, makes the task due now and
 ///   forgets failures and result; `Cancel` needs anything but `Done` and keeps the result.
 /// - **`Elect`**: the epoch starts at 1 and grows with every grant that is not the renewal of a live lease.
-/// - **`SaveGuard`, `SaveLoop`**: a row that was never written has version 0. A conflict names `guard SCOPE` or `loop ID`.
+/// - **`SaveGuard`, `SaveLoop`, `SaveDoc`**: a row that was never written has version 0. A conflict names `guard SCOPE`,
+///   `loop ID` or `KIND KEY`.
 /// - **`Consume`** refuses an id that is named twice, like one that is not there. Message ids are never used again.
 /// - **`OpenTicket`** leaves an open ticket of the same key as it is (`Made(false)`).
 /// - **`Append`** of no events answers the last sequence number, 0 for an empty journal.
@@ -90,6 +91,12 @@ pub trait Ledger: Send {
 
     /// Everything that the guard remembers.
     fn guards(&self) -> Result<Guards, Error>;
+
+    /// One document.
+    fn doc(&self, kind: &str, key: &str) -> Result<Option<DocRow>, Error>;
+
+    /// All documents of a kind, by key.
+    fn docs(&self, kind: &str) -> Result<Vec<DocRow>, Error>;
 
     /// The oldest `limit` messages for these recipients, oldest first.
     fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error>;

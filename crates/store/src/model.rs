@@ -14,7 +14,7 @@ use everloop_core::journal::{self, Damage, Record, Stored};
 use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, TaskState, Ticket};
 use everloop_core::time::Time;
 
-use crate::rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
 use crate::{Error, Ledger};
 
 /// A ledger in memory. A clone is a copy of the whole ledger as it is now.
@@ -28,6 +28,8 @@ pub struct Model {
     leader: Option<Leader>,
     guards: Guards,
     loops: BTreeMap<LoopId, LoopRow>,
+    /// By kind and key.
+    docs: BTreeMap<(String, String), DocRow>,
     messages: BTreeMap<u64, Message>,
     last_message: u64,
     /// The ticket with id `n` stands at `n - 1`.
@@ -122,6 +124,14 @@ impl Ledger for Model {
 
     fn guards(&self) -> Result<Guards, Error> {
         Ok(self.guards.clone())
+    }
+
+    fn doc(&self, kind: &str, key: &str) -> Result<Option<DocRow>, Error> {
+        Ok(self.docs.get(&(kind.to_owned(), key.to_owned())).cloned())
+    }
+
+    fn docs(&self, kind: &str) -> Result<Vec<DocRow>, Error> {
+        Ok(self.docs.iter().filter(|((k, _), _)| k == kind).map(|(_, row)| row.clone()).collect())
     }
 
     fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {

@@ -34,7 +34,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use crate::rows::{Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
 use crate::{Error, Ledger};
 use line::{CALL_WITHIN, Line, Statement};
 
@@ -233,6 +233,14 @@ impl Ledger for Postgres {
 
     fn guards(&self) -> Result<Guards, Error> {
         Ok(self.all(read::guards(), columns::guard)?.into_iter().collect())
+    }
+
+    fn doc(&self, kind: &str, key: &str) -> Result<Option<DocRow>, Error> {
+        self.one(read::doc(kind, key), columns::doc)
+    }
+
+    fn docs(&self, kind: &str) -> Result<Vec<DocRow>, Error> {
+        self.all(read::docs(kind), columns::doc)
     }
 
     fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {

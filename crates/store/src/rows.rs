@@ -27,6 +27,19 @@ impl LoopRow {
     }
 }
 
+/// A document as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocRow {
+    /// Which of its kind.
+    pub key: String,
+    /// Grows by one with every save; 1 after the first.
+    pub version: u64,
+    /// When it was last saved.
+    pub updated_at: Time,
+    /// What it says, as JSON; it carries its own format version.
+    pub body: String,
+}
+
 /// A node's last sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {

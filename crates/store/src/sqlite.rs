@@ -23,7 +23,7 @@ use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::Connection;
 
-use crate::rows::{Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
 use crate::{Error, Ledger};
 
 pub use open::FORMAT;
@@ -113,6 +113,14 @@ impl Ledger for Sqlite {
 
     fn guards(&self) -> Result<Guards, Error> {
         read::guards(&self.conn)
+    }
+
+    fn doc(&self, kind: &str, key: &str) -> Result<Option<DocRow>, Error> {
+        read::doc(&self.conn, kind, key)
+    }
+
+    fn docs(&self, kind: &str) -> Result<Vec<DocRow>, Error> {
+        read::docs(&self.conn, kind)
     }
 
     fn messages(&self, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {

@@ -8,7 +8,7 @@ use everloop_core::op::{Amendment, Message, NewTask, Op, Refusal, Reply, Shelved
 use everloop_core::time::Time;
 
 use super::Model;
-use crate::rows::{Leader, LoopRow, NodeRow};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 use crate::{leader, task};
 
 /// Does all of `ops` or nothing.
@@ -34,6 +34,7 @@ enum Undo {
     Node(NodeId, Option<NodeRow>),
     Guard(Scope, Option<Box<Versioned>>),
     Loop(LoopId, Option<LoopRow>),
+    Doc((String, String), Option<DocRow>),
     Consumed(Message),
     Closed(u64),
 }
@@ -91,6 +92,7 @@ impl Batch<'_> {
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
+            Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => Ok(self.signal(to, by, body)),
             Op::Consume { ids } => self.consume(ids),
             Op::OpenTicket { key, owner, text } => Ok(self.open_ticket(key, owner.as_ref(), text)),
@@ -202,6 +204,18 @@ impl Batch<'_> {
         Ok(Reply::Saved(version + 1))
     }
 
+    fn save_doc(&mut self, (kind, key): (&str, &str), version: u64, body: &str) -> Result<Reply, Refusal> {
+        let name = (kind.to_owned(), key.to_owned());
+        let stored = self.model.docs.get(&name).map_or(0, |d| d.version);
+        if stored != version {
+            return Err(Refusal::Conflict { what: format!("{kind} {key}") });
+        }
+        let row = DocRow { key: key.to_owned(), version: version + 1, updated_at: self.now, body: body.to_owned() };
+        let before = self.model.docs.insert(name.clone(), row);
+        self.undo.push(Undo::Doc(name, before));
+        Ok(Reply::Saved(version + 1))
+    }
+
     fn signal(&mut self, to: &str, by: &str, body: &str) -> Reply {
         self.model.last_message += 1;
         let id = self.model.last_message;
@@ -270,6 +284,7 @@ impl Batch<'_> {
                 Undo::Node(id, row) => put(&mut model.nodes, id, row),
                 Undo::Guard(scope, row) => put(&mut model.guards, scope, row.map(|row| *row)),
                 Undo::Loop(id, row) => put(&mut model.loops, id, row),
+                Undo::Doc(name, row) => put(&mut model.docs, name, row),
                 Undo::Consumed(message) => put(&mut model.messages, message.id, Some(message)),
                 Undo::Closed(id) => model.tickets[id as usize - 1].closed = None,
             }

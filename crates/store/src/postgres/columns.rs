@@ -12,7 +12,7 @@ use everloop_core::time::Time;
 use tokio_postgres::Row;
 
 use crate::Error;
-use crate::rows::{Leader, LoopRow, NodeRow};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 
 type Sql<T> = Result<T, tokio_postgres::Error>;
 
@@ -151,6 +151,19 @@ pub(super) fn loop_row(row: &Row) -> Result<LoopRow, Error> {
         })
     };
     read().map_err(shape("a loop"))
+}
+
+/// Reads the columns of `docs`.
+pub(super) fn doc(row: &Row) -> Result<DocRow, Error> {
+    let read = || -> Sql<_> {
+        Ok(DocRow {
+            key: plain(row, "key")?,
+            version: number(row, "version")?,
+            updated_at: time(row, "updated_at")?,
+            body: plain(row, "body")?,
+        })
+    };
+    read().map_err(shape("a document"))
 }
 
 /// Reads the columns of `shelf`.

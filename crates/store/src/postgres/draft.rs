@@ -26,6 +26,7 @@ pub(super) struct Names {
     needed: BTreeSet<String>,
     loops: BTreeSet<String>,
     guards: BTreeSet<String>,
+    docs: BTreeSet<String>,
     messages: BTreeSet<i64>,
     keys: BTreeSet<String>,
     heads: BTreeSet<&'static str>,
@@ -57,6 +58,7 @@ impl Names {
                 Op::Elect { .. } => names.leader = true,
                 Op::SaveGuard { scope, .. } => drop(names.guards.insert(scope.to_string())),
                 Op::SaveLoop { id, .. } => drop(names.loops.insert(id.to_string())),
+                Op::SaveDoc { kind, key, .. } => drop(names.docs.insert(doc_name(kind, key))),
                 Op::Signal { .. } => drop(names.heads.insert("messages")),
                 Op::Consume { ids } => names.messages.extend(ids.iter().map(|id| *id as i64)),
                 Op::OpenTicket { key, .. } => {
@@ -84,6 +86,7 @@ impl Names {
         add(!self.tasks.is_empty(), Part::Tasks, lock("lock tasks", LOCK_TASKS).texts(&self.tasks));
         add(!self.loops.is_empty(), Part::Loops, lock("lock loops", LOCK_LOOPS).texts(&self.loops));
         add(!self.guards.is_empty(), Part::Guards, lock("lock guards", LOCK_GUARDS).texts(&self.guards));
+        add(!self.docs.is_empty(), Part::Docs, lock("lock documents", LOCK_DOCS).texts(&self.docs));
         add(self.leader, Part::Leader, lock("lock the leader", "SELECT * FROM everloop.leader FOR UPDATE"));
         let ids = self.messages.iter().copied();
         add(!self.messages.is_empty(), Part::Messages, lock("lock messages", LOCK_MESSAGES).numbers(ids));
@@ -108,6 +111,7 @@ enum Part {
     Tasks,
     Loops,
     Guards,
+    Docs,
     Leader,
     Messages,
     Heads,
@@ -120,6 +124,7 @@ const LOCK_TASKS: &str = "SELECT * FROM everloop.tasks WHERE id = ANY($1) ORDER 
 const LOCK_LOOPS: &str = "SELECT id AS name, version FROM everloop.loops WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 const LOCK_GUARDS: &str =
     "SELECT scope AS name, version FROM everloop.guards WHERE scope = ANY($1) ORDER BY scope FOR UPDATE";
+const LOCK_DOCS: &str = "SELECT name, version FROM everloop.docs WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 const LOCK_MESSAGES: &str = "SELECT id FROM everloop.messages WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 const LOCK_HEADS: &str = "SELECT * FROM everloop.heads WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 const LOCK_TICKETS: &str =
@@ -133,9 +138,10 @@ const NEEDED: &str = "SELECT n.id, n.state = 'done' AS done
 const FOUND: &str = "SELECT (SELECT count(*) FROM everloop.tasks WHERE id = ANY($1))
           + (SELECT count(*) FROM everloop.loops WHERE id = ANY($2))
           + (SELECT count(*) FROM everloop.guards WHERE scope = ANY($3))
-          + (SELECT count(*) FROM everloop.messages WHERE id = ANY($4)) AS found";
+          + (SELECT count(*) FROM everloop.messages WHERE id = ANY($4))
+          + (SELECT count(*) FROM everloop.docs WHERE name = ANY($5)) AS found";
 
-/// A loop or a guard: its version, and whether the hub has a row of it.
+/// A loop, a guard or a document: its version, and whether the hub has a row of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) version: u64,
@@ -152,6 +158,8 @@ pub(super) struct Pending {
     pub(super) elected: bool,
     pub(super) guards: BTreeMap<String, String>,
     pub(super) loops: BTreeMap<String, (String, String)>,
+    /// Kind, key and body by name.
+    pub(super) docs: BTreeMap<String, [String; 3]>,
     pub(super) sent: Vec<Message>,
     pub(super) consumed: Vec<i64>,
     pub(super) opened: Vec<Ticket>,
@@ -166,6 +174,7 @@ pub(super) struct Missing {
     tasks: Vec<TaskId>,
     loops: Vec<String>,
     guards: Vec<String>,
+    docs: Vec<String>,
     messages: Vec<i64>,
 }
 
@@ -178,6 +187,7 @@ pub(super) struct Draft {
     facts: BTreeMap<TaskId, bool>,
     pub(super) loops: BTreeMap<String, Slot>,
     pub(super) guards: BTreeMap<String, Slot>,
+    pub(super) docs: BTreeMap<String, Slot>,
     pub(super) leader: Option<Leader>,
     pub(super) leader_stored: bool,
     messages: BTreeSet<i64>,
@@ -219,6 +229,7 @@ impl Draft {
             }
             Part::Loops => self.loops.extend([slot()?]),
             Part::Guards => self.guards.extend([slot()?]),
+            Part::Docs => self.docs.extend([slot()?]),
             Part::Leader => {
                 self.leader = Some(columns::leader(row)?);
                 self.leader_stored = true;
@@ -250,6 +261,7 @@ impl Draft {
             tasks: tasks.collect(),
             loops: strangers(&names.loops, &self.loops),
             guards: strangers(&names.guards, &self.guards),
+            docs: strangers(&names.docs, &self.docs),
             messages: names.messages.difference(&self.messages).copied().collect(),
         }
     }
@@ -261,10 +273,11 @@ impl Draft {
         let tasks: Vec<_> = missing.tasks.iter().filter(|id| !self.tasks.contains_key(id)).collect();
         let loops: Vec<_> = missing.loops.iter().filter(|name| strange(name, &self.loops)).collect();
         let guards: Vec<_> = missing.guards.iter().filter(|name| strange(name, &self.guards)).collect();
+        let docs: Vec<_> = missing.docs.iter().filter(|name| strange(name, &self.docs)).collect();
         let messages: Vec<_> = missing.messages.iter().filter(|id| !self.sent.contains(id)).copied().collect();
-        let none = tasks.is_empty() && loops.is_empty() && guards.is_empty() && messages.is_empty();
+        let none = tasks.is_empty() && loops.is_empty() && guards.is_empty() && docs.is_empty() && messages.is_empty();
         let statement = Statement::new("look once more", FOUND).texts(tasks.into_iter().map(TaskId::as_str));
-        (!none).then(|| statement.texts(loops).texts(guards).numbers(messages))
+        (!none).then(|| statement.texts(loops).texts(guards).numbers(messages).texts(docs))
     }
 
     /// Does one operation; a claim is not for here, since the hub chooses.
@@ -296,6 +309,7 @@ impl Draft {
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
             Op::SaveGuard { scope, version, state } => self.save_guard(&scope.to_string(), *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
+            Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => Ok(self.signal(to, by, body)),
             Op::Consume { ids } => self.consume(ids),
             Op::OpenTicket { key, owner, text } => Ok(self.open_ticket(key, owner.as_ref(), text)),
@@ -375,6 +389,13 @@ impl Draft {
     fn save_loop(&mut self, id: &LoopId, version: u64, phase: &str, state: &str) -> Result<Reply, Refusal> {
         let saved = save(&mut self.loops, id.as_str(), version).ok_or_else(|| conflict(format!("loop {id}")))?;
         self.pending.loops.insert(id.to_string(), (phase.to_owned(), state.to_owned()));
+        Ok(saved)
+    }
+
+    fn save_doc(&mut self, (kind, key): (&str, &str), version: u64, body: &str) -> Result<Reply, Refusal> {
+        let name = doc_name(kind, key);
+        let saved = save(&mut self.docs, &name, version).ok_or_else(|| conflict(format!("{kind} {key}")))?;
+        self.pending.docs.insert(name, [kind, key, body].map(str::to_owned));
         Ok(saved)
     }
 
@@ -469,6 +490,11 @@ fn save(slots: &mut BTreeMap<String, Slot>, name: &str, version: u64) -> Option<
         slot.version += 1;
         Reply::Saved(slot.version)
     })
+}
+
+/// Kind and key in one text; no kind has the separator in it.
+fn doc_name(kind: &str, key: &str) -> String {
+    format!("{kind}\u{1f}{key}")
 }
 
 fn conflict(what: String) -> Refusal {

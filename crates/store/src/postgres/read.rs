@@ -66,6 +66,14 @@ pub(super) fn guard(scope: &str) -> Statement {
     Statement::new("read a guard", "SELECT * FROM everloop.guards WHERE scope = $1").text(scope)
 }
 
+pub(super) fn doc(kind: &str, key: &str) -> Statement {
+    Statement::new("read a document", "SELECT * FROM everloop.docs WHERE kind = $1 AND key = $2").text(kind).text(key)
+}
+
+pub(super) fn docs(kind: &str) -> Statement {
+    Statement::new("read the documents", "SELECT * FROM everloop.docs WHERE kind = $1 ORDER BY key").text(kind)
+}
+
 pub(super) fn guards() -> Statement {
     Statement::new("read the guards", "SELECT * FROM everloop.guards")
 }

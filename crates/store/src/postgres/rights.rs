@@ -13,6 +13,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("leader", &["SELECT", "INSERT", "UPDATE"]),
     ("guards", &["SELECT", "INSERT", "UPDATE"]),
     ("loops", &["SELECT", "INSERT", "UPDATE"]),
+    ("docs", &["SELECT", "INSERT", "UPDATE"]),
     ("messages", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("tickets", &["SELECT", "INSERT", "UPDATE"]),
     ("journal", &["SELECT", "INSERT"]),

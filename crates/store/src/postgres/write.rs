@@ -20,6 +20,7 @@ pub(super) fn flush(draft: &mut Draft) -> Vec<Statement> {
     leader(draft, &pending, &mut all);
     guards(draft, &pending, &mut all);
     loops(draft, &pending, &mut all);
+    docs(draft, &pending, &mut all);
     messages(&pending, &mut all);
     tickets(draft, &pending, &mut all);
     journal(&pending, &mut all);
@@ -175,6 +176,32 @@ fn loops(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
         all.push(statement.texts(these.iter().map(|(_, (_, state))| state)).number(draft.now.0));
     }
     draft.loops.values_mut().for_each(|slot| slot.stored = slot.version > 0);
+}
+
+fn docs(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
+    for stored in [true, false] {
+        let fits = |name: &str| draft.docs.get(name).is_some_and(|slot| slot.stored == stored);
+        let these: Vec<_> = pending.docs.iter().filter(|(name, _)| fits(name)).collect();
+        if these.is_empty() {
+            continue;
+        }
+        let sql = if stored {
+            "UPDATE everloop.docs d SET version = w.version, body = w.body, updated_at = $6
+             FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[]) w (name, version, kind, key, body)
+             WHERE d.name = w.name"
+        } else {
+            "INSERT INTO everloop.docs (name, version, kind, key, body, updated_at)
+             SELECT w.*, $6 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[]) w"
+        };
+        let versions = these.iter().map(|(name, _)| draft.docs[*name].version as i64);
+        let mut statement =
+            Statement::new("save documents", sql).texts(these.iter().map(|(name, _)| name)).numbers(versions);
+        for part in 0..3 {
+            statement = statement.texts(these.iter().map(|(_, parts)| &parts[part]));
+        }
+        all.push(statement.number(draft.now.0));
+    }
+    draft.docs.values_mut().for_each(|slot| slot.stored = slot.version > 0);
 }
 
 fn messages(pending: &Pending, all: &mut Vec<Statement>) {

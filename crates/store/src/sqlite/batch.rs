@@ -52,6 +52,7 @@ impl Batch<'_> {
             Op::Elect { node, lease } => self.elect(node, self.now + *lease),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
+            Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => self.signal(to, by, body),
             Op::Consume { ids } => self.consume(ids),
             Op::OpenTicket { key, owner, text } => self.open_ticket(key, owner.as_ref(), text),
@@ -183,6 +184,19 @@ impl Batch<'_> {
             params![id.as_str(), version as i64, phase, self.now.0, state],
         )?;
         saved(written, version, || format!("loop {id}"))
+    }
+
+    fn save_doc(&self, (kind, key): (&str, &str), version: u64, body: &str) -> Result<Reply, Error> {
+        let written = self.write(
+            "save a document",
+            "INSERT INTO docs (kind, key, version, updated_at, body) SELECT ?1, ?2, 1, ?4, ?5
+             WHERE ?3 = 0 OR EXISTS (SELECT 1 FROM docs WHERE kind = ?1 AND key = ?2)
+             ON CONFLICT (kind, key) DO UPDATE SET version = version + 1, updated_at = excluded.updated_at,
+                                                   body = excluded.body
+                                               WHERE version = ?3",
+            params![kind, key, version as i64, self.now.0, body],
+        )?;
+        saved(written, version, || format!("{kind} {key}"))
     }
 
     fn signal(&self, to: &str, by: &str, body: &str) -> Result<Reply, Error> {

@@ -12,7 +12,7 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use crate::Error;
-use crate::rows::{Leader, LoopRow, NodeRow};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 
 type Sql<T> = Result<T, rusqlite::Error>;
 
@@ -132,6 +132,16 @@ pub(super) fn loop_row(row: &Row<'_>) -> Sql<LoopRow> {
         phase: row.get("phase")?,
         updated_at: time(row, "updated_at")?,
         state: row.get("state")?,
+    })
+}
+
+/// Reads the columns of `docs`.
+pub(super) fn doc(row: &Row<'_>) -> Sql<DocRow> {
+    Ok(DocRow {
+        key: row.get("key")?,
+        version: number(row, "version")?,
+        updated_at: time(row, "updated_at")?,
+        body: row.get("body")?,
     })
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{columns, sql};
 use crate::Error;
-use crate::rows::{Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
 
 /// A query and what it is for.
 pub(super) struct Query {
@@ -168,6 +168,16 @@ pub(super) fn guard(conn: &Connection, scope: &Scope) -> Result<Versioned, Error
 pub(super) fn guards(conn: &Connection) -> Result<Guards, Error> {
     let query = Query { doing: "read the guards", sql: "SELECT * FROM guards" };
     query.all(conn, (), columns::guard)?.into_iter().map(columns::guard_understood).collect()
+}
+
+pub(super) fn doc(conn: &Connection, kind: &str, key: &str) -> Result<Option<DocRow>, Error> {
+    let query = Query { doing: "read a document", sql: "SELECT * FROM docs WHERE kind = ?1 AND key = ?2" };
+    query.one(conn, [kind, key], columns::doc)
+}
+
+pub(super) fn docs(conn: &Connection, kind: &str) -> Result<Vec<DocRow>, Error> {
+    let query = Query { doing: "read the documents", sql: "SELECT * FROM docs WHERE kind = ?1 ORDER BY key" };
+    query.all(conn, [kind], columns::doc)
 }
 
 pub(super) fn messages(conn: &Connection, to: Recipients<'_>, limit: usize) -> Result<Vec<Message>, Error> {

@@ -48,7 +48,7 @@ pub struct Drawer<'a> {
 
 impl Drawer<'_> {
     pub fn op(&mut self) -> Op {
-        match self.dice.roll(32) {
+        match self.dice.roll(34) {
             0..=4 => Op::Enqueue(self.new_task()),
             5..=7 => {
                 Op::Claim { node: self.node(), n: self.dice.roll(4) as u32, owner: self.owner(), lease: self.lease() }
@@ -60,6 +60,7 @@ impl Drawer<'_> {
             21 => Op::Elect { node: self.node(), lease: self.lease() },
             22..=23 => self.save_guard(),
             24..=25 => self.save_loop(),
+            31..=32 => self.save_doc(),
             26..=27 => {
                 Op::Signal { to: self.recipient(), by: self.node().to_string(), body: self.text("{\"say\":\"ü\"}") }
             }
@@ -155,6 +156,12 @@ impl Drawer<'_> {
         let id = LoopId::new(format!("l{}", self.dice.roll(3)));
         let read = self.ledger.get_loop(&id).expect("the yardstick can always be read").map_or(0, |row| row.version);
         Op::SaveLoop { id, version: self.version(read), phase: self.text("ready"), state: self.text("{}") }
+    }
+
+    fn save_doc(&mut self) -> Op {
+        let (kind, key) = (format!("k{}", self.dice.roll(2)), format!("d{}", self.dice.roll(3)));
+        let read = self.ledger.doc(&kind, &key).expect("the yardstick can always be read").map_or(0, |row| row.version);
+        Op::SaveDoc { kind, key, version: self.version(read), body: self.text("{\"ü\":1}") }
     }
 
     /// The version that was read, or now and then one that somebody else has overtaken.

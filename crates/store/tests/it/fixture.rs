@@ -87,7 +87,7 @@ fn guard() -> GuardState {
     state
 }
 
-/// A bit of everything that is stored. Only ever added to, for a new format.
+/// A bit of everything that is stored in format 1.
 fn batches() -> Vec<(Time, Vec<Op>)> {
     let (owner, node, lease) = (LoopId::new("k3f9"), NodeId::new("box"), Duration::from_secs(90));
     let id = |text: &str| TaskId::new(text);
@@ -114,19 +114,43 @@ fn batches() -> Vec<(Time, Vec<Op>)> {
     ]
 }
 
-fn tell(ledger: &mut dyn Ledger) {
-    for (now, ops) in batches() {
+/// What format 2 added.
+fn documents() -> Vec<(Time, Vec<Op>)> {
+    let save = |key: &str, version| Op::SaveDoc {
+        kind: "session".into(),
+        key: key.into(),
+        version,
+        body: "{\"für\":1}".into(),
+    };
+    vec![(Time(13), vec![save("a", 0), save("b", 0)]), (Time(14), vec![save("a", 1)])]
+}
+
+fn tell(ledger: &mut dyn Ledger, batches: Vec<(Time, Vec<Op>)>) {
+    for (now, ops) in batches {
         ledger.transact(now, &ops).unwrap();
     }
 }
 
 #[test]
 fn format_1_is_read_back_exactly() {
+    reads_back(include_str!("../fixtures/ledger-1.sql"), batches());
+}
+
+#[test]
+fn format_2_is_read_back_exactly() {
+    reads_back(include_str!("../fixtures/ledger-2.sql"), all());
+}
+
+fn all() -> Vec<(Time, Vec<Op>)> {
+    batches().into_iter().chain(documents()).collect()
+}
+
+fn reads_back(dump: &str, told: Vec<(Time, Vec<Op>)>) {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    rusqlite::Connection::open(&path).unwrap().execute_batch(include_str!("../fixtures/ledger-1.sql")).unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch(dump).unwrap();
     let mut expected = Model::default();
-    tell(&mut expected);
+    tell(&mut expected, told);
     for mode in [Mode::ReadWrite, Mode::ReadOnly] {
         let ledgers: [Box<dyn Ledger>; 2] = [Box::new(expected.clone()), Box::new(Sqlite::open(&path, mode).unwrap())];
         compare(&ledgers, 100);
@@ -141,11 +165,11 @@ fn what_is_written_now_is_read_back_exactly() {
         std::fs::remove_file(path.with_file_name(name)).ok();
     }
     let mut written = Sqlite::open(&path, Mode::ReadWrite).unwrap();
-    tell(&mut written);
+    tell(&mut written, all());
     let mut told = hub();
-    tell(&mut told);
+    tell(&mut told, all());
     let mut expected = Model::default();
-    tell(&mut expected);
+    tell(&mut expected, all());
     let ledgers: [Box<dyn Ledger>; 3] = [Box::new(expected), Box::new(written), Box::new(told)];
     compare(&ledgers, 100);
 }

@@ -153,6 +153,10 @@ fn compare_small(a: &dyn Ledger, b: &dyn Ledger) {
     for id in ["l0", "l1", "nowhere"].map(LoopId::new) {
         assert_eq!(a.get_loop(&id).unwrap(), b.get_loop(&id).unwrap());
     }
+    for kind in ["k0", "k1", "session", "nothing"] {
+        assert_eq!(a.docs(kind).unwrap(), b.docs(kind).unwrap());
+        assert_eq!(a.doc(kind, "d1").unwrap(), b.doc(kind, "d1").unwrap());
+    }
     assert_eq!(a.nodes().unwrap(), b.nodes().unwrap());
     assert_eq!(a.leader().unwrap(), b.leader().unwrap());
     assert_eq!(a.guards().unwrap(), b.guards().unwrap());
@@ -241,7 +245,7 @@ fn task_of(op: &Op) -> Option<&TaskId> {
     }
 }
 
-const OP_NAMES: [&str; 17] = [
+const OP_NAMES: [&str; 18] = [
     "enqueue",
     "claim",
     "take",
@@ -259,6 +263,7 @@ const OP_NAMES: [&str; 17] = [
     "open ticket",
     "close ticket",
     "append",
+    "save doc",
 ];
 
 fn op_name(op: &Op) -> &'static str {
@@ -280,6 +285,7 @@ fn op_name(op: &Op) -> &'static str {
         Op::OpenTicket { .. } => 14,
         Op::CloseTicket { .. } => 15,
         Op::Append { .. } => 16,
+        Op::SaveDoc { .. } => 17,
     }]
 }
 
