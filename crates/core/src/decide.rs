@@ -228,6 +228,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::TicketClosed { .. }
         | Event::Ended { .. }
         | Event::Recovered { .. }
+        | Event::InSession { .. }
         | Event::Note { .. } => Vec::new(),
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
 use crate::guard::{Permit, Scope, Spend};
+use crate::hook::Did;
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::Trust;
 use crate::reason::Reason;
@@ -13,7 +14,7 @@ use crate::telemetry::Source;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 3;
+pub const EVENT_VERSION: u32 = 4;
 
 /// Something that happened to a loop or to the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -230,6 +231,15 @@ pub enum Event {
     Recovered {
         /// `alive`, `exited`, `gone` or `idle`.
         found: String,
+    },
+    /// Something happened in an agent's session that everloop did not start.
+    InSession {
+        /// As its CLI calls it.
+        session: String,
+        /// The loop whose checks hold it, by name.
+        name: String,
+        /// What happened.
+        did: Did,
     },
     /// Something worth a line that changes no state.
     Note {

@@ -6,6 +6,7 @@
 //! - [`decide`](mod@decide): state + input + time in; events, ledger operations and actions out
 //! - [`action`]: what the shell is asked to do, and the inputs with which it answers
 //! - [`guard`]: who may start a turn now, and if not, when and why
+//! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
@@ -29,6 +30,7 @@ pub mod entry;
 pub mod event;
 pub mod evidence;
 pub mod guard;
+pub mod hook;
 pub mod ids;
 pub mod jitter;
 pub mod journal;

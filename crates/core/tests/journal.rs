@@ -11,6 +11,7 @@ use everloop_core::event::{
     EVENT_VERSION, Ending, Event, Exit, Integrated, Judgement, Outcome, Pattern, Settled, StopCause,
 };
 use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
+use everloop_core::hook::{Did, Why};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
@@ -25,6 +26,7 @@ use everloop_core::time::Time;
 const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
 const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
 const VERSION_3: &str = include_str!("fixtures/journal-v3.jsonl");
+const VERSION_4: &str = include_str!("fixtures/journal-v4.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -291,6 +293,29 @@ fn added_later() -> Vec<Event> {
     vec![Event::SpecChanged { spec }, started, exited(Some(cause)), Event::Stopping { turn: turn(), cause }]
 }
 
+/// What version 4 added: sessions that everloop did not start.
+fn in_sessions() -> Vec<Event> {
+    let let_go = |why| Did::LetGo { why };
+    [
+        Did::Began { agent: text("claude"), source: text("startup"), dir: text("/repo") },
+        Did::Prompted { text: text("go on") },
+        Did::Held { holds: 2, failing: vec![text("unit")] },
+        let_go(Why::Passes),
+        let_go(Why::Pending { what: vec![text("build")] }),
+        let_go(Why::Guard { what: text("paused") }),
+        let_go(Why::Parked { until: AT }),
+        let_go(Why::Unjudged { why: text("too slow") }),
+        let_go(Why::Cap { holds: 8 }),
+        Did::Refused { tool: text("Write"), path: text("tests/a.rs"), why: text("protected") },
+        Did::Restored { path: text("MEMORY.md"), left_bytes: Some(3) },
+        Did::Parked { text: text("limit"), until: Some(AT) },
+        Did::HandedOff { at: text("compaction") },
+        Did::Ended { reason: text("other") },
+    ]
+    .map(|did| Event::InSession { session: text("27832923"), name: text("main"), did })
+    .into()
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -320,11 +345,12 @@ fn kind(event: &Event) -> &'static str {
         Event::TicketClosed { .. } => "ticket_closed",
         Event::Ended { .. } => "ended",
         Event::Recovered { .. } => "recovered",
+        Event::InSession { .. } => "in_session",
         Event::Note { .. } => "note",
     }
 }
 
-const KINDS: usize = 27;
+const KINDS: usize = 28;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -355,10 +381,24 @@ fn every_event_of_version_2_is_read_as_it_was_meant() {
 }
 
 #[test]
-fn every_event_of_version_3_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 3, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = second().into_iter().chain(added_later()).collect();
-    let lines: Vec<&str> = VERSION_3.lines().collect();
+fn every_event_of_version_3_is_read_as_it_was_meant() {
+    let (events, lines) = (third(), VERSION_3.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+fn third() -> Vec<Event> {
+    second().into_iter().chain(added_later()).collect()
+}
+
+#[test]
+fn every_event_of_version_4_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 4, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = third().into_iter().chain(in_sessions()).collect();
+    let lines: Vec<&str> = VERSION_4.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

@@ -26,6 +26,8 @@ pub mod demo;
 mod doctor;
 mod down;
 mod guard;
+mod handoff;
+mod hook;
 mod hub;
 mod inbox;
 mod init;
@@ -130,6 +132,10 @@ pub enum Verb {
     Replay(replay::Args),
     /// Write an everloop.toml with the checks this project seems to have
     Init(init::Args),
+    /// Answer an agent's CLI in its own session: may it stop, what must it know
+    Hook(hook::Args),
+    /// What one session leaves for the next: show it, write it
+    Handoff(handoff::Args),
     /// Show, check or describe the configuration
     Config(config::Args),
     /// Look for what could go wrong on this machine
@@ -251,6 +257,8 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     };
     let dir = match dir {
         Ok(dir) => dir,
+        // Whatever is wrong, a session is not disturbed.
+        Err(_) if matches!(cli.verb, Verb::Hook(_)) => return (ui, Ok(Code::Ok)),
         Err(e) => {
             let name = cli.dir.as_deref().unwrap_or(Path::new(".")).display().to_string();
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
@@ -303,6 +311,8 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Prompt(args) => prompt::prompt(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),
         Verb::Init(args) => init::init(&args, session),
+        Verb::Hook(args) => Ok(hook::hook(&args, session)),
+        Verb::Handoff(args) => handoff::handoff(&args, session),
         Verb::Config(args) => config::config(args, session),
         Verb::Doctor(args) => doctor::doctor(&args, session),
         Verb::Demo(args) => demo::demo(&args, session),

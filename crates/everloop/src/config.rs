@@ -4,7 +4,7 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`naming`]: names that nobody gave
+//! - [`hook`]: sessions that everloop did not start; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 mod account;
 mod agent;
 mod diagnostic;
+mod hook;
 mod hub;
 mod keys;
 mod layer;
@@ -32,6 +33,7 @@ mod value;
 
 pub use agent::{BUILT_IN, built_in};
 pub use diagnostic::{ConfigError, Diagnostic};
+pub use hook::Hook;
 pub use hub::HubSource;
 pub use keys::Workspace;
 pub use overrides::{Flags, Overrides};

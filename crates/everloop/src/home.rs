@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 
+/// Held by the supervisor, with its name in it.
+const LOCK: &str = "supervisor.lock";
+
 /// The state folder.
 #[derive(Clone, Debug)]
 pub struct Home {
@@ -45,6 +48,18 @@ impl Home {
         let home = Self { root };
         home.make(&home.root)?;
         Ok(home)
+    }
+
+    /// The same folder if it is there and somebody supervises it. Takes no lock, not even for a moment: this is asked
+    /// often, and a supervisor that starts meanwhile must not find it taken.
+    pub fn supervised(explicit: Option<&Path>) -> Option<Self> {
+        let root = match explicit {
+            Some(path) => std::path::absolute(path).ok()?,
+            None => default_root().ok()?,
+        };
+        let owner = std::fs::read_to_string(root.join(LOCK)).ok()?;
+        let owner: Owner = serde_json::from_str(&owner).ok()?;
+        owner.process.is_alive().then_some(Self { root })
     }
 
     /// The folder itself.
@@ -92,6 +107,11 @@ impl Home {
         self.root.join("checks").join(id.as_str())
     }
 
+    /// The last good copies of guarded files.
+    pub fn copies(&self) -> PathBuf {
+        self.root.join("copies")
+    }
+
     /// Job folder of a loop's setup command.
     pub fn setup(&self, id: &LoopId) -> PathBuf {
         self.root.join("setup").join(id.as_str())
@@ -112,7 +132,7 @@ impl Home {
     }
 
     fn lock_file(&self) -> Result<File, Failure> {
-        let path = self.root.join("supervisor.lock");
+        let path = self.root.join(LOCK);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         opened.map_err(|e| cannot("open", &path, &e))
     }
@@ -129,7 +149,7 @@ impl Home {
         let text = serde_json::to_string(&owner).expect("an owner is plain data and always has a JSON form");
         let written =
             lock.set_len(0).and_then(|()| lock.seek(SeekFrom::Start(0))).and_then(|_| lock.write_all(text.as_bytes()));
-        written.map_err(|e| cannot("write", &self.root.join("supervisor.lock"), &e))?;
+        written.map_err(|e| cannot("write", &self.root.join(LOCK), &e))?;
         Ok(Ok(Ownership { _lock: lock }))
     }
 

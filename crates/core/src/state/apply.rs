@@ -73,6 +73,7 @@ impl LoopState {
             Event::LoopCreated { .. }
             | Event::Recovered { .. }
             | Event::Note { .. }
+            | Event::InSession { .. }
             | Event::Noticed { .. }
             | Event::Cooldown { .. }
             | Event::Backoff { .. }

@@ -45,12 +45,17 @@ pub struct Args {
 }
 
 /// Checks that belong together.
-struct Set {
-    name: String,
-    dir: PathBuf,
-    checks: Vec<CheckSpec>,
-    pass_env: Vec<String>,
-    hide: Vec<Hidden>,
+pub struct Set {
+    /// Whose they are.
+    pub name: String,
+    /// Where they run.
+    pub dir: PathBuf,
+    /// The checks.
+    pub checks: Vec<CheckSpec>,
+    /// Variables that they may see.
+    pub pass_env: Vec<String>,
+    /// What must not be seen in their output.
+    pub hide: Vec<Hidden>,
 }
 
 pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
@@ -59,7 +64,7 @@ pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     } else {
         vec![given(&args.checks, &session.dir)]
     };
-    let Some(boards) = up::block_on(run_all(&sets, session))?? else { return Ok(Code::Interrupted) };
+    let Some(boards) = up::block_on(run_all(&sets, session, Duration::MAX))?? else { return Ok(Code::Interrupted) };
     let mut lines = Vec::new();
     for (set, board) in sets.iter().zip(&boards) {
         lines.extend(report(set, board, session));
@@ -134,8 +139,8 @@ fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failur
     }))
 }
 
-/// The scoreboards in the order of `sets`; `None` when the user interrupted it.
-async fn run_all(sets: &[Set], session: &Session) -> Result<Option<Vec<Board>>, Failure> {
+/// The scoreboards in the order of `sets`; `None` when the user interrupted it, or when one set took longer than this.
+pub async fn run_all(sets: &[Set], session: &Session, patience: Duration) -> Result<Option<Vec<Board>>, Failure> {
     let home = session.home()?;
     let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
     let (mut int, mut term) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
@@ -155,6 +160,7 @@ async fn run_all(sets: &[Set], session: &Session) -> Result<Option<Vec<Board>>, 
             board = checker.run(question) => Some(board),
             _ = int.recv() => None,
             _ = term.recv() => None,
+            () = tokio::time::sleep(patience) => None,
         };
         // What still runs belongs to nobody once we are gone.
         checker.clear().await.map_err(|e| Failure::failed("cannot end the checks").because(&e))?;

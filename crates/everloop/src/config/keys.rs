@@ -39,6 +39,10 @@ pub struct File {
     mailbox: Option<MailboxKeys>,
     /// Who hears what happens to tasks.
     tracker: Option<TrackerKeys>,
+    /// Sessions in this project that everloop did not start.
+    hook: Option<HookKeys>,
+    /// Files that may not shrink in such a session.
+    guardian: Option<GuardianKeys>,
 }
 
 /// Where the hub's address is found. The address itself holds a password and never stands in this file.
@@ -87,6 +91,34 @@ pub struct TrackerKeys {
     /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id behind it, and gets the task as JSON on
     /// standard input. As for the mailbox, nobody waits for it.
     pub command: Option<Command>,
+}
+
+/// How far a session is held that everloop did not start: a person's `claude`, `codex` or `gemini` in this project.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HookKeys {
+    /// The loop whose checks say whether a session may stop. Without it: the only loop of this file.
+    pub r#loop: Option<Text>,
+    /// A session is held at most this often in a row while it changes nothing; then it may stop and you are told.
+    pub holds: Option<Count>,
+    /// And at most this often after one prompt of yours.
+    pub holds_in_all: Option<Count>,
+    /// Time for all checks together when a session wants to stop. If they need longer it may stop.
+    pub patience: Option<Span>,
+    /// Percent of the context window at which the session is asked to write down what the next one must know.
+    pub handoff_at: Option<Count>,
+    /// Tokens that the context window holds.
+    pub window: Option<Amount>,
+}
+
+/// Files that a session may not lose: its memory, plan and notes.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardianKeys {
+    /// Globs of these files, from the folder of this file.
+    pub files: Option<List>,
+    /// Percent that one of them may lose at once. More is refused, or put back.
+    pub shrink: Option<Count>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.

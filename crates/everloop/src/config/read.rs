@@ -13,8 +13,8 @@ use toml::{Spanned, Table, Value};
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, MailboxKeys, NodeKeys, TrackerKeys,
-    meaning, names,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys, MailboxKeys,
+    NodeKeys, TrackerKeys, meaning, names,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::value::nearest;
@@ -54,6 +54,10 @@ pub struct Sections {
     pub mailbox: Layer,
     /// `[tracker]`.
     pub tracker: Layer,
+    /// `[hook]`.
+    pub hook: Layer,
+    /// `[guardian]`.
+    pub guardian: Layer,
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
@@ -154,31 +158,19 @@ impl Reader<'_> {
                         sections.hub = self.hub_section(table);
                     }
                 }
-                "node" => {
-                    if let Some(table) = self.table("node", value) {
-                        self.section::<NodeKeys>(&Here::new("node"), table, &mut sections.node);
-                    }
-                }
-                "board" => {
-                    if let Some(table) = self.table("board", value) {
-                        self.section::<BoardKeys>(&Here::new("board"), table, &mut sections.board);
-                    }
-                }
-                "mailbox" => {
-                    if let Some(table) = self.table("mailbox", value) {
-                        self.section::<MailboxKeys>(&Here::new("mailbox"), table, &mut sections.mailbox);
-                    }
-                }
-                "tracker" => {
-                    if let Some(table) = self.table("tracker", value) {
-                        self.section::<TrackerKeys>(&Here::new("tracker"), table, &mut sections.tracker);
-                    }
-                }
+                "node" => self.whole::<NodeKeys>(("node", value), &mut sections.node),
+                "board" => self.whole::<BoardKeys>(("board", value), &mut sections.board),
+                "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
+                "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
                 "loop" if self.owner == Owner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
                         sections.loops.insert(name, (layer, self.origin(span)));
                     }
+                }
+                "hook" if self.owner == Owner::Project => self.whole::<HookKeys>(("hook", value), &mut sections.hook),
+                "guardian" if self.owner == Owner::Project => {
+                    self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian)
                 }
                 "loop" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();
@@ -190,8 +182,16 @@ impl Reader<'_> {
         sections
     }
 
+    /// A section that is there once.
+    fn whole<T: DeserializeOwned>(&mut self, (name, value): (&str, &Spanned<DeValue<'_>>), layer: &mut Layer) {
+        if let Some(table) = self.table(name, value) {
+            self.section::<T>(&Here::new(name), table, layer);
+        }
+    }
+
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known = ["defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker"];
+        let known =
+            ["defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker", "hook", "guardian"];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -201,9 +201,9 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]` and `[tracker]`"
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[hook]` and `[guardian]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

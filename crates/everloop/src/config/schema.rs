@@ -15,9 +15,10 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
+    use super::super::hook;
     use super::super::keys::{
-        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, HubKeys, LoopKeys, MailboxKeys, NodeKeys, TrackerKeys,
-        names,
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
+        MailboxKeys, NodeKeys, TrackerKeys, names,
     };
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::overrides::ENVIRONMENT;
@@ -123,6 +124,10 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
         text += "\n## `[tracker]`\n";
         text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);
+        text += "\n## `[hook]`\n";
+        text += &table(&schema, "HookKeys", names::<HookKeys>(), &of(hook::built_in(), ""));
+        text += "\n## `[guardian]`\n";
+        text += &table(&schema, "GuardianKeys", names::<GuardianKeys>(), &of(hook::built_in_guardian(), ""));
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
@@ -148,6 +153,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("BoardKeys", names::<BoardKeys>()),
             ("MailboxKeys", names::<MailboxKeys>()),
             ("TrackerKeys", names::<TrackerKeys>()),
+            ("HookKeys", names::<HookKeys>()),
+            ("GuardianKeys", names::<GuardianKeys>()),
         ] {
             let section = &schema["$defs"][section];
             assert_eq!(section["additionalProperties"], false);

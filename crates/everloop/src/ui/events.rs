@@ -2,6 +2,7 @@
 
 use everloop_core::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, Settled};
 use everloop_core::guard::Freeze;
+use everloop_core::hook::{Did, Why};
 use everloop_core::journal::Record;
 use everloop_core::op::Trust;
 use everloop_core::time::{Time, human};
@@ -84,8 +85,42 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::TicketClosed { key } => format!("ticket `{key}` is closed"),
         Event::Ended { ending } => format!("ended: {}", ended(ending)),
         Event::Recovered { found } => format!("the supervisor came back and found the turn {found}"),
+        Event::InSession { session, name, did } => format!("session {session} ({name}) {}", in_session(did, &until)),
         Event::Note { text } => text.clone(),
     }
+}
+
+fn in_session(did: &Did, until: &dyn Fn(&Time) -> String) -> String {
+    match did {
+        Did::Began { agent, source, dir } => format!("of {agent} began in {dir} ({source})"),
+        Did::Prompted { text } => format!("was told: {text}"),
+        Did::Held { holds, failing } => {
+            format!("wanted to stop and was held ({holds} in a row): {} fails", failing.join(", "))
+        }
+        Did::LetGo { why } => format!("may stop: {}", let_go(why, until)),
+        Did::Refused { tool, path, why } => format!("was refused {tool} on {path}: {why}"),
+        Did::Restored { path, left_bytes: None } => format!("lost {path}, which was put back"),
+        Did::Restored { path, left_bytes: Some(n) } => format!("cut {path} down to {n} bytes, and it was put back"),
+        Did::Parked { text, until: Some(end) } => format!("is not served until {}: {text}", until(end)),
+        Did::Parked { text, until: None } => format!("is not served: {text}"),
+        Did::HandedOff { at } => format!("handed off at its {at}"),
+        Did::Ended { reason } => format!("is over ({reason})"),
+    }
+}
+
+fn let_go(why: &Why, until: &dyn Fn(&Time) -> String) -> String {
+    match why {
+        Why::Passes => "all checks pass".to_owned(),
+        Why::Pending { what } => format!("it waits for {}", what.join(", ")),
+        Why::Guard { what } => what.clone(),
+        Why::Parked { until: end } => format!("it is not served until {}", until(end)),
+        Why::Unjudged { why } => format!("nobody can judge it, {why}"),
+        Why::Cap { holds } => format!("it was held {} and a person has to look", times(*holds)),
+    }
+}
+
+fn times(n: u32) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 fn exited(exit: &Exit) -> String {

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod env;
 mod guard;
+mod hook;
 mod hostile;
 mod hub;
 mod inbox;

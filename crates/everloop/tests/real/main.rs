@@ -4,6 +4,7 @@
 #[path = "../it/env.rs"]
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
+mod hooks;
 mod limits;
 mod mcp;
 mod panes;

@@ -89,6 +89,7 @@ pub(super) fn of(event: &Event) -> &'static str {
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
         | Event::Woken { .. }
+        | Event::InSession { .. }
         | Event::Note { .. } => "other",
     }
 }

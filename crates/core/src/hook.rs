@@ -1,0 +1,434 @@
+//! An agent's session that everloop did not start: what is known about it, and whether it may stop. Owns the rules and the
+//! record; reading a CLI's payload and running checks is the business of whoever asks.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::board::Board;
+use crate::ids::LoopId;
+use crate::time::Time;
+
+/// Version of the stored record. A newer one is refused, never guessed at.
+pub const SESSION_VERSION: u32 = 1;
+/// The kind of document that a session's record is.
+pub const SESSION: &str = "session";
+/// The kind of document that a handoff is.
+pub const HANDOFF: &str = "handoff";
+
+/// A verdict on the same tree is believed for this long: what a check looks at may also lie outside of the tree.
+const VERDICT_LASTS: Duration = Duration::from_secs(300);
+
+/// How far a session is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Holds in a row without any change of the tree.
+    pub holds: u32,
+    /// Holds in all between two prompts of a person.
+    pub holds_in_all: u32,
+    /// Percent of the context window at which a handoff is asked for.
+    pub handoff_at: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        // Claude Code itself ends a turn at the ninth block in a row; a handoff needs room to be written in.
+        Self { holds: 8, holds_in_all: 30, handoff_at: 85 }
+    }
+}
+
+/// What is known about a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Format of this record.
+    pub session_version: u32,
+    /// Whose session: `claude`, `codex`, `gemini`.
+    pub agent: String,
+    /// The folder it works in.
+    pub dir: String,
+    /// The loop whose checks hold it, by name.
+    pub name: String,
+    /// The same by id, where the ledger knows it.
+    pub owner: Option<LoopId>,
+    /// When it was first seen.
+    pub started_at: Time,
+    /// When it was last heard of.
+    pub seen_at: Time,
+    /// It said that it is over.
+    pub ended: bool,
+    /// Holds in a row without any change of the tree.
+    pub holds: u32,
+    /// Holds since a person last said something.
+    pub holds_in_all: u32,
+    /// What the checks said last.
+    pub verdict: Option<Judged>,
+    /// Nothing is asked of it before this: its vendor does not serve it.
+    pub parked_until: Option<Time>,
+    /// What it says it still waits for: its background tasks and timers.
+    pub pending: Vec<String>,
+    /// How full its context window is.
+    pub context_percent: Option<u32>,
+    /// It was asked for a handoff at this fullness.
+    pub handoff_asked: bool,
+    /// Fingerprints of the loop's messages that it was told.
+    pub told: Vec<u64>,
+}
+
+/// What the checks said about a tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// A signature of the tree; `None` when it is too large to be signed.
+    pub tree: Option<String>,
+    /// When.
+    pub at: Time,
+    /// What they said.
+    pub board: Board,
+}
+
+/// What happened in a session, for the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "did", rename_all = "snake_case")]
+pub enum Did {
+    /// It began, or went on.
+    Began {
+        /// Whose session.
+        agent: String,
+        /// `startup`, `resume`, `compact`.
+        source: String,
+        /// Where.
+        dir: String,
+    },
+    /// A person said something.
+    Prompted {
+        /// What; capped, without secrets.
+        text: String,
+    },
+    /// It wanted to stop and was held.
+    Held {
+        /// How often in a row.
+        holds: u32,
+        /// What does not pass.
+        failing: Vec<String>,
+    },
+    /// It wanted to stop and was let go.
+    LetGo {
+        /// Why.
+        why: Why,
+    },
+    /// A tool call was refused.
+    Refused {
+        /// Which tool.
+        tool: String,
+        /// On what.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A guarded file was lost or cut, and is back.
+    Restored {
+        /// Which.
+        path: String,
+        /// Bytes that it had been left with; `None` when it was gone.
+        left_bytes: Option<u64>,
+    },
+    /// Its vendor does not serve it now.
+    Parked {
+        /// What was said.
+        text: String,
+        /// Until when, where that is known.
+        until: Option<Time>,
+    },
+    /// What it knows was written down for the next one.
+    HandedOff {
+        /// `compaction`, `end`.
+        at: String,
+    },
+    /// It is over.
+    Ended {
+        /// What its CLI says about it.
+        reason: String,
+    },
+}
+
+/// Why a session may stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Why {
+    /// All checks pass.
+    Passes,
+    /// It waits for something of its own, and will be woken by it.
+    Pending {
+        /// For what.
+        what: Vec<String>,
+    },
+    /// The guard or a person holds the loop.
+    Guard {
+        /// What exactly.
+        what: String,
+    },
+    /// Its vendor does not serve it.
+    Parked {
+        /// Until when.
+        until: Time,
+    },
+    /// Nobody can say whether the goal is reached.
+    Unjudged {
+        /// Why not.
+        why: String,
+    },
+    /// It was held often enough; a person has to look.
+    Cap {
+        /// How often it was held.
+        holds: u32,
+    },
+}
+
+/// What is known at the moment in which a session wants to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Stop<'a> {
+    /// A signature of the tree as it is.
+    pub tree: Option<String>,
+    /// What holds the loop.
+    pub guard: Option<String>,
+    /// What the session waits for.
+    pub pending: &'a [String],
+    /// It was held before and goes on since.
+    pub again: bool,
+}
+
+/// What is to be done about a session that wants to stop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Only the checks can say; run them and ask [`Session::judged`].
+    Ask,
+    /// It may not stop.
+    Hold,
+    /// It may.
+    LetGo(Why),
+}
+
+impl Session {
+    /// Whether it may stop, as far as that is known without running anything.
+    pub fn wants_to_stop(&mut self, stop: &Stop<'_>, rules: &Rules, now: Time) -> Answer {
+        self.pending = stop.pending.to_vec();
+        if !stop.again {
+            self.holds = 0;
+        }
+        if !stop.pending.is_empty() {
+            return Answer::LetGo(Why::Pending { what: stop.pending.to_vec() });
+        }
+        if let Some(what) = &stop.guard {
+            return Answer::LetGo(Why::Guard { what: what.clone() });
+        }
+        if let Some(until) = self.parked_until.filter(|until| *until > now) {
+            return Answer::LetGo(Why::Parked { until });
+        }
+        self.parked_until = None;
+        let same = stop.tree.is_some() && self.verdict.as_ref().is_some_and(|v| v.tree == stop.tree);
+        if !same && self.verdict.as_ref().is_some_and(|v| v.tree.is_some()) {
+            // Something was done since; that is not the same as saying "done" again.
+            self.holds = 0;
+        }
+        match &self.verdict {
+            Some(v) if same && now.since(v.at) < VERDICT_LASTS => self.weigh(v.board.all_pass(), rules),
+            _ => Answer::Ask,
+        }
+    }
+
+    /// The same after the checks were run. `tree` was signed after them, since they may write files of their own.
+    pub fn judged(&mut self, board: Board, tree: Option<String>, rules: &Rules, now: Time) -> Answer {
+        let passes = board.all_pass();
+        self.verdict = Some(Judged { tree, at: now, board });
+        self.weigh(passes, rules)
+    }
+
+    fn weigh(&mut self, passes: bool, rules: &Rules) -> Answer {
+        if passes {
+            self.holds = 0;
+            return Answer::LetGo(Why::Passes);
+        }
+        if self.holds >= rules.holds || self.holds_in_all >= rules.holds_in_all {
+            let holds = self.holds_in_all;
+            self.holds = 0;
+            return Answer::LetGo(Why::Cap { holds });
+        }
+        self.holds += 1;
+        self.holds_in_all += 1;
+        Answer::Hold
+    }
+
+    /// A person said something: whatever was counted, begins anew.
+    pub fn prompted(&mut self) {
+        self.holds = 0;
+        self.holds_in_all = 0;
+        self.parked_until = None;
+        self.ended = false;
+    }
+
+    /// Takes note of how full the context is; true when it is time to ask for a handoff, once per filling.
+    pub fn fills(&mut self, percent: Option<u32>, rules: &Rules) -> bool {
+        let Some(percent) = percent else { return false };
+        self.context_percent = Some(percent);
+        let full = percent >= rules.handoff_at;
+        let ask = full && !self.handoff_asked;
+        self.handoff_asked = full;
+        ask
+    }
+
+    /// The messages that it was not told yet; from now on they are.
+    pub fn untold<'a>(&mut self, notes: &'a [String]) -> Vec<&'a str> {
+        let new: Vec<&str> =
+            notes.iter().filter(|n| !self.told.contains(&fingerprint(n))).map(String::as_str).collect();
+        self.told = notes.iter().map(|n| fingerprint(n)).collect();
+        new
+    }
+}
+
+fn fingerprint(text: &str) -> u64 {
+    u64::from(crc32fast::hash(text.as_bytes()))
+}
+
+/// What one session leaves for the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// Format of this record.
+    pub handoff_version: u32,
+    /// Of which session.
+    pub session: String,
+    /// When.
+    pub at: Time,
+    /// What it says; data.
+    pub text: String,
+    /// The agent wrote it itself; otherwise it is what could be seen from outside.
+    pub by_agent: bool,
+}
+
+/// How far a guarded file may shrink at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shrink {
+    /// Percent of its bytes.
+    pub percent: u32,
+}
+
+impl Shrink {
+    /// Smaller files change too much with every edit for a share to mean anything; they still may not vanish.
+    const SMALL_BYTES: u64 = 200;
+
+    /// Whether a guarded file that had `before` bytes and has `after` (`None`: is gone) has lost too much.
+    pub fn is_too_much(self, before: u64, after: Option<u64>) -> bool {
+        match after {
+            None => true,
+            Some(0) => before > 0,
+            Some(after) if before < Self::SMALL_BYTES || after >= before => false,
+            Some(after) => (before - after) * 100 > before * u64::from(self.percent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{CheckResult, Verdict};
+
+    const NOW: Time = Time(1_000_000);
+
+    fn board(passes: bool) -> Board {
+        let verdict = if passes { Verdict::Pass } else { Verdict::Fail };
+        let row =
+            CheckResult { name: "a".into(), verdict, weight: 1, millis: 1, output: String::new(), fingerprint: 0 };
+        Board(vec![row])
+    }
+
+    fn stop(tree: &str, again: bool) -> Stop<'static> {
+        Stop { tree: Some(tree.into()), again, ..Stop::default() }
+    }
+
+    #[test]
+    fn it_is_held_until_the_checks_pass_and_the_same_tree_is_not_judged_twice() {
+        let (mut session, rules) = (Session::default(), Rules::default());
+        assert_eq!(session.wants_to_stop(&stop("t1", false), &rules, NOW), Answer::Ask);
+        assert_eq!(session.judged(board(false), Some("t2".into()), &rules, NOW), Answer::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t2", true), &rules, NOW), Answer::Hold);
+        assert_eq!(session.holds, 2);
+        assert_eq!(session.wants_to_stop(&stop("t3", true), &rules, NOW), Answer::Ask);
+        assert_eq!(session.holds, 0, "something was done");
+        assert_eq!(session.judged(board(true), None, &rules, NOW), Answer::LetGo(Why::Passes));
+    }
+
+    #[test]
+    fn a_verdict_does_not_last_for_ever_and_an_unsigned_tree_has_none() {
+        let (mut session, rules) = (Session::default(), Rules::default());
+        session.judged(board(false), Some("t".into()), &rules, NOW);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW + VERDICT_LASTS), Answer::Ask);
+        session.judged(board(false), None, &rules, NOW);
+        let unsigned = Stop { again: true, ..Stop::default() };
+        assert_eq!(session.wants_to_stop(&unsigned, &rules, NOW), Answer::Ask);
+        assert_eq!(session.holds, 2, "nobody knows that anything was done");
+    }
+
+    #[test]
+    fn it_is_never_held_past_a_cap() {
+        let (mut session, rules) = (Session::default(), Rules { holds: 2, holds_in_all: 5, ..Rules::default() });
+        session.wants_to_stop(&stop("t", false), &rules, NOW);
+        assert_eq!(session.judged(board(false), Some("t".into()), &rules, NOW), Answer::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), Answer::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), Answer::LetGo(Why::Cap { holds: 2 }));
+        for round in 0..3 {
+            let tree = format!("t{round}");
+            assert_eq!(session.wants_to_stop(&stop(&tree, true), &rules, NOW), Answer::Ask);
+            assert_eq!(session.judged(board(false), Some(tree), &rules, NOW), Answer::Hold);
+        }
+        assert_eq!(session.wants_to_stop(&stop("t9", true), &rules, NOW), Answer::Ask);
+        assert_eq!(session.judged(board(false), None, &rules, NOW), Answer::LetGo(Why::Cap { holds: 5 }));
+        session.prompted();
+        assert_eq!(session.judged(board(false), None, &rules, NOW), Answer::Hold);
+    }
+
+    #[test]
+    fn what_waits_or_is_held_may_stop_unasked() {
+        let (mut session, rules) = (Session::default(), Rules::default());
+        let pending = ["build".to_owned()];
+        let waits = Stop { pending: &pending, ..stop("t", false) };
+        assert!(matches!(session.wants_to_stop(&waits, &rules, NOW), Answer::LetGo(Why::Pending { .. })));
+        assert_eq!(session.pending, pending);
+        let held = Stop { guard: Some("frozen".into()), ..stop("t", false) };
+        assert!(matches!(session.wants_to_stop(&held, &rules, NOW), Answer::LetGo(Why::Guard { .. })));
+        session.parked_until = Some(Time(NOW.0 + 1));
+        assert!(matches!(session.wants_to_stop(&stop("t", false), &rules, NOW), Answer::LetGo(Why::Parked { .. })));
+        assert_eq!(session.wants_to_stop(&stop("t", false), &rules, Time(NOW.0 + 1)), Answer::Ask);
+    }
+
+    #[test]
+    fn a_handoff_is_asked_for_once_per_filling() {
+        let (mut session, rules) = (Session::default(), Rules::default());
+        let asks: Vec<bool> =
+            [None, Some(84), Some(85), Some(99), Some(20), Some(90)].map(|p| session.fills(p, &rules)).into();
+        assert_eq!(asks, [false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_message_is_told_once() {
+        let mut session = Session::default();
+        let notes = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(session.untold(&notes[..1]), ["a"]);
+        assert_eq!(session.untold(&notes), ["b"]);
+        assert_eq!(session.untold(&notes), [""; 0]);
+    }
+
+    #[test]
+    fn a_guarded_file_may_grow_and_be_trimmed_but_not_be_gutted() {
+        let third = Shrink { percent: 30 };
+        for (before, after, too_much) in [
+            (1000, Some(1200), false),
+            (1000, Some(700), false),
+            (1000, Some(699), true),
+            (1000, None, true),
+            (150, Some(10), false),
+            (150, Some(0), true),
+            (0, Some(0), false),
+            (u64::from(u32::MAX), Some(1), true),
+        ] {
+            assert_eq!(third.is_too_much(before, after), too_much, "{before} {after:?}");
+        }
+    }
+}

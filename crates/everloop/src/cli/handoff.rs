@@ -1,0 +1,132 @@
+//! `everloop handoff`: what one session leaves for the next. One per project folder; the latest counts.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+use everloop_core::board::Board;
+use everloop_core::hook::{HANDOFF, Handoff};
+use everloop_core::op::Op;
+use everloop_store::{Ledger, Sqlite};
+use serde_json::json;
+
+use super::Session;
+use crate::config;
+use crate::error::{Code, Failure};
+use crate::hook::text::cut;
+use crate::ui::figures;
+use crate::ui::text::{clean, clean_lines};
+
+const HELP: &str = "Examples:
+  everloop handoff show
+  printf 'done: parser\\nnext: the printer\\n' | everloop handoff write";
+
+/// A handoff is for reading, not an archive.
+const MAX_BYTES: usize = 6 << 10;
+/// Lines of `git status` in it.
+const STATUS_LINES: usize = 30;
+/// Longer is not shown at once.
+const SHOWN_LINES: usize = 400;
+
+/// Shows or writes what the next session in this project must know.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Show the latest one
+    Show,
+    /// Write one; the text comes on stdin
+    Write {
+        /// The session that leaves it
+        #[arg(long, value_name = "ID", default_value = "")]
+        session: String,
+    },
+}
+
+pub fn handoff(args: &Args, session: &Session) -> Result<Code, Failure> {
+    match &args.what {
+        What::Show => show(session),
+        What::Write { session: id } => write(id, session),
+    }
+}
+
+fn show(session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let left = match session.reader(&home)? {
+        Some(ledger) => read(&ledger, folder(session))?,
+        None => None,
+    };
+    let Some(left) = left else {
+        return Err(Failure::failed("no session left a handoff here").hint("`everloop init` lets sessions leave one"));
+    };
+    let mut lines = vec![format!("left {} by session {}:", figures::here(left.at), clean(&left.session))];
+    lines.extend(clean_lines(&left.text, SHOWN_LINES));
+    session.ui.answer(&lines, &json!({ "handoff": left }))?;
+    Ok(Code::Ok)
+}
+
+fn write(id: &str, session: &Session) -> Result<Code, Failure> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().take(MAX_BYTES as u64 * 4).read_to_end(&mut bytes)?;
+    let text = cut(String::from_utf8_lossy(&bytes).trim().to_owned(), MAX_BYTES);
+    if text.is_empty() {
+        return Err(
+            Failure::usage("there is nothing on stdin").hint("printf 'done: …\\nnext: …\\n' | everloop handoff write")
+        );
+    }
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let dir = folder(session);
+    let row = ledger.doc(HANDOFF, &key(dir))?;
+    let left = Handoff { handoff_version: 1, session: id.to_owned(), at: session.now(), text, by_agent: true };
+    ledger.transact(session.now(), &[save(&left, dir, row.map_or(0, |row| row.version))])?;
+    session.ui.said("the next session here starts with it", &json!({ "written": true }))?;
+    Ok(Code::Ok)
+}
+
+/// The project's folder, or this one.
+fn folder(session: &Session) -> &Path {
+    config::find(&session.dir).unwrap_or(&session.dir)
+}
+
+/// Under which key the handoff of a folder is kept.
+pub fn key(dir: &Path) -> String {
+    dir.display().to_string()
+}
+
+/// The latest one of a folder.
+pub fn read(ledger: &Sqlite, dir: &Path) -> Result<Option<Handoff>, Failure> {
+    let Some(row) = ledger.doc(HANDOFF, &key(dir))? else { return Ok(None) };
+    let left = serde_json::from_str(&row.body);
+    Ok(Some(left.map_err(|e| Failure::failed("the handoff cannot be read").because(&e))?))
+}
+
+/// Keeps it in place of the one before.
+pub fn save(left: &Handoff, dir: &Path, version: u64) -> Op {
+    let body = serde_json::to_string(left).expect("a handoff is plain data and always has a JSON form");
+    Op::SaveDoc { kind: HANDOFF.to_owned(), key: key(dir), version, body }
+}
+
+/// From what can be seen: the last words, the scoreboard, what is not committed. Empty when there is nothing to tell.
+pub fn compose(words: &str, board: Option<&Board>, dir: &Path) -> String {
+    let mut parts = Vec::new();
+    if !words.trim().is_empty() {
+        parts.push(format!("Last words:\n{}", words.trim()));
+    }
+    if let Some(board) = board.filter(|b| !b.0.is_empty()) {
+        let rows: Vec<String> = board.0.iter().map(|r| format!("- {}: {}", r.name, r.verdict)).collect();
+        parts.push(format!("Checks, when it last wanted to stop:\n{}", rows.join("\n")));
+    }
+    let status = Command::new("git").args(["-C", &key(dir), "status", "--short"]).output();
+    if let Some(status) = status.ok().filter(|out| out.status.success() && !out.stdout.is_empty()) {
+        let text = String::from_utf8_lossy(&status.stdout).into_owned();
+        let lines: Vec<&str> = text.lines().take(STATUS_LINES).collect();
+        parts.push(format!("Not committed:\n{}", lines.join("\n")));
+    }
+    cut(parts.join("\n\n"), MAX_BYTES)
+}

@@ -1,0 +1,476 @@
+//! `everloop hook`: what an agent's CLI asks at the moments of a session that everloop did not start.
+//!
+//! It answers 0 ("as you like") or 2 ("no, and this is why"), nothing else: any mistake of ours is 0, and so is everything
+//! while no supervisor runs. It reads the ledger first and writes at most once, because a person waits behind every call.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_agents::agent::limits::{self, Refusal};
+use everloop_agents::redact::{self, Secret};
+use everloop_core::event::Event;
+use everloop_core::hook::{Answer, Did, HANDOFF, Handoff, SESSION, SESSION_VERSION, Session as Record, Stop, Why};
+use everloop_core::op::{Message, Op, Refusal as No};
+use everloop_core::spec::AgentKind;
+use everloop_core::time::{Time, human};
+use everloop_store::{Ledger, Mode, Recipients, Sqlite};
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::{Session, check, handoff, up};
+use crate::error::{Code, Failure};
+use crate::home::Home;
+use crate::hook::guardian::Guardian;
+use crate::hook::payload::{Moment, Payload};
+use crate::hook::place::Place;
+use crate::hook::text::{self, Brief};
+use crate::hook::{transcript, tree};
+
+const HELP: &str =
+    "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,
+Notification, SessionEnd; Gemini's names for the same moments are understood, too.
+
+`everloop init` writes these hooks. Exit codes: 0 go on, 2 refused (the reason is on stderr).";
+
+/// What agents' CLIs read as \"no, and this is why\".
+const NO: Code = Code::Usage;
+/// A prompt is kept up to here.
+const PROMPT_BYTES: usize = 4 << 10;
+/// Messages delivered at once; the rest comes with the next prompt.
+const MESSAGES: usize = 20;
+/// Another hook of the same session may write at the same time; more than twice is not chance.
+const TRIES: usize = 3;
+
+/// Reads the CLI's JSON on stdin and answers in its way. Does nothing while no supervisor runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Which moment of the session
+    event: String,
+    /// Whose session: claude, codex or gemini [default: by what it says]
+    #[arg(long = "for", value_name = "AGENT")]
+    agent: Option<String>,
+}
+
+pub fn hook(args: &Args, session: &Session) -> Code {
+    match answer(args, session) {
+        Ok(code) => code,
+        Err(failure) => {
+            tracing::debug!(event = args.event, "a hook could not be answered: {}", failure.render());
+            Code::Ok
+        }
+    }
+}
+
+fn answer(args: &Args, session: &Session) -> Result<Code, Failure> {
+    // Read in any case: a CLI may take a closed pipe for a failure.
+    let payload = Payload::read(std::io::stdin().lock());
+    let (Some(moment), Some(payload)) = (Moment::named(&args.event), payload) else {
+        tracing::debug!(event = args.event, "not a hook that is known, or nothing that can be read on stdin");
+        return Ok(Code::Ok);
+    };
+    let Some(home) = Home::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
+    let Some(ledger) = session.reader(&home)? else { return Ok(Code::Ok) };
+    let cwd = payload.cwd().unwrap_or_else(|| session.dir.clone());
+    let Some(place) = Place::find(&cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
+    let agent = args.agent.clone().unwrap_or_else(|| payload.agent().to_owned());
+    let mut seat = Seat { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
+    match moment {
+        Moment::SessionStart => seat.begins(),
+        Moment::UserPromptSubmit => seat.is_told(),
+        Moment::PreToolUse => seat.reaches_for_a_tool(),
+        Moment::PostToolUse => seat.used_a_tool(),
+        Moment::Stop => seat.wants_to_stop(),
+        Moment::StopFailure => seat.is_not_served(),
+        Moment::PreCompact => seat.hands_off("compaction"),
+        Moment::Notification => seat.calls_for_a_person(),
+        Moment::SessionEnd => seat.ends(),
+        Moment::SubagentStop => Ok(Code::Ok),
+    }
+}
+
+/// One session at one moment.
+struct Seat<'a> {
+    session: &'a Session,
+    home: Home,
+    /// To read; given back before anything is written.
+    ledger: Option<Sqlite>,
+    place: Place,
+    payload: Payload,
+    agent: String,
+    now: Time,
+}
+
+impl Seat<'_> {
+    fn ledger(&self) -> Result<&Sqlite, Failure> {
+        self.ledger.as_ref().ok_or_else(|| Failure::failed("the ledger was given back already"))
+    }
+
+    fn guardian(&self) -> Option<Guardian<'_>> {
+        Guardian::of(&self.place, &self.home.copies())
+    }
+
+    /// What is known about the session so far.
+    fn record(&self) -> Result<(u64, Record), Failure> {
+        let row = self.ledger()?.doc(SESSION, self.payload.session())?;
+        let (version, mut record) = match row {
+            Some(row) => (row.version, read_record(&row.body)?),
+            None => (0, Record { started_at: self.now, ..Record::default() }),
+        };
+        record.session_version = SESSION_VERSION;
+        record.agent.clone_from(&self.agent);
+        record.dir = self.place.dir.display().to_string();
+        record.name.clone_from(&self.place.name);
+        record.owner = self.place.id().cloned();
+        record.seen_at = self.now;
+        Ok((version, record))
+    }
+
+    fn happened(&self, did: impl IntoIterator<Item = Did>) -> Op {
+        let (session, name) = (self.payload.session().to_owned(), self.place.name.clone());
+        let event = |did| Event::InSession { session: session.clone(), name: name.clone(), did };
+        Op::Append { owner: None, events: did.into_iter().map(event).collect() }
+    }
+
+    /// The one write. Of two hooks of the same session that write at once, the record of the later one stays.
+    fn write(&mut self, record: Option<(u64, Record)>, mut ops: Vec<Op>) -> Result<(), Failure> {
+        self.ledger = None;
+        let mut ledger = Sqlite::open(&self.home.database(), Mode::ReadWrite)?;
+        let key = self.payload.session().to_owned();
+        let mut version = record.as_ref().map(|(version, _)| *version);
+        if let Some((version, record)) = record {
+            let body = serde_json::to_string(&record).expect("a record is plain data and always has a JSON form");
+            ops.push(Op::SaveDoc { kind: SESSION.to_owned(), key: key.clone(), version, body });
+        }
+        for _ in 1..TRIES {
+            match ledger.transact(self.now, &ops) {
+                Err(e) if matches!(e.refusal(), Some(No::Conflict { .. })) && version.is_some() => {
+                    version = Some(ledger.doc(SESSION, &key)?.map_or(0, |row| row.version));
+                    for op in &mut ops {
+                        if let (Op::SaveDoc { kind, version: old, .. }, Some(new)) = (op, version)
+                            && kind == SESSION
+                        {
+                            *old = new;
+                        }
+                    }
+                }
+                done => {
+                    done?;
+                    return Ok(());
+                }
+            }
+        }
+        ledger.transact(self.now, &ops)?;
+        Ok(())
+    }
+
+    /// Gives the CLI something that the agent is to know.
+    fn tell(&self, context: &str) -> Result<(), Failure> {
+        let name = self.payload.text("hook_event_name");
+        let told = json!({ "hookSpecificOutput": { "hookEventName": name, "additionalContext": context } });
+        self.session.ui.out(&told.to_string())
+    }
+
+    fn refuse(&self, why: &str) -> Code {
+        self.session.ui.talk(why);
+        NO
+    }
+
+    fn begins(&mut self) -> Result<Code, Failure> {
+        if let Some(guardian) = self.guardian() {
+            guardian.accept()?;
+        }
+        let (version, mut record) = self.record()?;
+        record.ended = false;
+        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
+        let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
+        let (ids, own) = self.messages()?;
+        messages.extend(own);
+        let handoff = handoff::read(self.ledger()?, &self.place.root)?;
+        let known = self.place.state.as_ref().map(|s| &s.board);
+        let board = record.verdict.as_ref().map(|v| &v.board).or(known);
+        let brief = Brief { place: &self.place, board, handoff: handoff.as_ref(), messages: &messages };
+        self.tell(&brief.render())?;
+        let (agent, dir) = (self.agent.clone(), self.place.dir.display().to_string());
+        let began = self.happened([Did::Began { agent, source: self.payload.text("source").to_owned(), dir }]);
+        self.write(Some((version, record)), vec![began, Op::Consume { ids }])?;
+        Ok(Code::Ok)
+    }
+
+    fn is_told(&mut self) -> Result<Code, Failure> {
+        if let Some(guardian) = self.guardian() {
+            guardian.accept()?;
+        }
+        let (version, mut record) = self.record()?;
+        record.prompted();
+        let full = record.fills(self.context_percent(), &self.place.hook.rules);
+        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
+        let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
+        let (ids, own) = self.messages()?;
+        messages.extend(own);
+        let mut told = text::messages(&messages);
+        if full {
+            told += &text::ask_for_handoff(record.context_percent.unwrap_or_default());
+        }
+        if !told.is_empty() {
+            self.tell(told.trim())?;
+        }
+        let prompt = self.without_secrets(self.payload.text("prompt"));
+        let mut ops = vec![self.happened([Did::Prompted { text: text::cut(prompt, PROMPT_BYTES) }])];
+        ops.push(Op::Consume { ids });
+        // The person is here: whatever waited for one is answered.
+        let answer = "the person went on with the session".to_owned();
+        ops.extend(self.ticket_keys().map(|key| Op::CloseTicket { key, answer: answer.clone() }));
+        self.write(Some((version, record)), ops)?;
+        Ok(Code::Ok)
+    }
+
+    fn reaches_for_a_tool(&mut self) -> Result<Code, Failure> {
+        let Some(path) = self.payload.target() else { return Ok(Code::Ok) };
+        let shown = path.strip_prefix(&self.place.dir).unwrap_or(&path).display().to_string();
+        let why = if self.place.protects(&path) {
+            Some(format!(
+                "`{shown}` is protected: it judges the work, so work that changes it does not count. Change the work itself; new \
+                 files beside it are welcome."
+            ))
+        } else {
+            self.guardian().and_then(|guardian| guardian.refuses(&self.payload))
+        };
+        let Some(why) = why else { return Ok(Code::Ok) };
+        let tool = self.payload.text("tool_name").to_owned();
+        let refused = self.happened([Did::Refused { tool, path: shown, why: why.clone() }]);
+        self.write(None, vec![refused])?;
+        Ok(self.refuse(&format!("everloop: {why}")))
+    }
+
+    fn used_a_tool(&mut self) -> Result<Code, Failure> {
+        let restored = self.restore()?;
+        if restored.is_empty() {
+            return Ok(Code::Ok);
+        }
+        let event = self.happened(restored.clone());
+        self.write(None, vec![event])?;
+        Ok(self.refuse(&told_of(&restored)))
+    }
+
+    fn restore(&self) -> Result<Vec<Did>, Failure> {
+        match self.guardian() {
+            Some(guardian) => Ok(guardian.restore()?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn wants_to_stop(&mut self) -> Result<Code, Failure> {
+        // A turn of everloop's own is judged after it, in a checkout of its own.
+        if std::env::var("EVERLOOP_TURN").is_ok_and(|turn| !turn.is_empty()) {
+            return Ok(Code::Ok);
+        }
+        let restored = self.restore()?;
+        let (version, mut record) = self.record()?;
+        let rules = self.place.hook.rules.clone();
+        let pending = self.payload.pending();
+        let stop = Stop {
+            tree: tree::signature(&self.place.dir),
+            guard: self.place.held(self.ledger()?, self.now)?,
+            pending: &pending,
+            again: self.payload.flag("stop_hook_active"),
+        };
+        let mut answer = record.wants_to_stop(&stop, &rules, self.now);
+        if answer == Answer::Ask {
+            answer = match self.judge()? {
+                Some(board) => record.judged(board, tree::signature(&self.place.dir), &rules, self.now),
+                None => Answer::LetGo(Why::Unjudged {
+                    why: format!("the checks took longer than {}", human(self.place.hook.patience)),
+                }),
+            };
+        }
+        let full = record.fills(self.context_percent(), &rules);
+        let board = record.verdict.as_ref().map(|v| v.board.clone()).unwrap_or_default();
+        let failing: Vec<String> = board.failing().map(|row| row.name.clone()).collect();
+        let mut did = restored.clone();
+        let mut ops = Vec::new();
+        let code =
+            match answer {
+                Answer::Hold => {
+                    did.push(Did::Held { holds: record.holds, failing });
+                    self.refuse(&text::reason(&self.place, &board))
+                }
+                Answer::LetGo(Why::Passes | Why::Cap { .. }) if full => {
+                    did.push(Did::Held { holds: record.holds, failing: vec!["handoff".to_owned()] });
+                    self.refuse(&text::ask_for_handoff(record.context_percent.unwrap_or_default()))
+                }
+                Answer::LetGo(why) => {
+                    if let Why::Cap { holds } = &why {
+                        ops.push(self.ticket(
+                            "stopped",
+                            &format!("was held {holds} times and {} still fails", failing.join(", ")),
+                        ));
+                    }
+                    did.push(Did::LetGo { why });
+                    Code::Ok
+                }
+                Answer::Ask => Code::Ok,
+            };
+        ops.push(self.happened(did));
+        self.write(Some((version, record)), ops)?;
+        Ok(code)
+    }
+
+    /// Runs the checks in the session's folder.
+    fn judge(&self) -> Result<Option<everloop_core::board::Board>, Failure> {
+        let set = check::Set {
+            name: self.place.name.clone(),
+            dir: self.place.dir.clone(),
+            checks: self.place.checks.clone(),
+            pass_env: self.place.pass_env(),
+            hide: self.place.hidden(),
+        };
+        let patience: Duration = self.place.hook.patience;
+        let boards = up::block_on(check::run_all(std::slice::from_ref(&set), self.session, patience))??;
+        Ok(boards.and_then(|mut boards| boards.pop()))
+    }
+
+    fn is_not_served(&mut self) -> Result<Code, Failure> {
+        let (version, mut record) = self.record()?;
+        let error = self.payload.text("error").to_owned();
+        let said = self.payload.text("last_assistant_message");
+        let refusal = Refusal {
+            agent: AgentKind::Claude,
+            record: limits::Record::Synthetic,
+            status: None,
+            codes: &[&error],
+            text: said,
+            reset_at: None,
+        };
+        let limit = limits::limit(&refusal, self.now, Some(&TimeZone::system()));
+        let until = limit.as_ref().and_then(|limit| limit.reset_at);
+        record.parked_until = until;
+        let text = text::cut(self.without_secrets(&format!("{error} {said}")), 500);
+        let mut ops = vec![self.happened([Did::Parked { text: text.trim().to_owned(), until }])];
+        if limit.is_some() && until.is_none() {
+            ops.push(self.ticket("limit", &format!("is not served and nobody says until when: {text}")));
+        }
+        self.write(Some((version, record)), ops)?;
+        Ok(Code::Ok)
+    }
+
+    fn hands_off(&mut self, at: &str) -> Result<Code, Failure> {
+        let record = self.record()?;
+        let ops = self.handoff(&record.1, at)?;
+        self.write(Some(record), ops)?;
+        Ok(Code::Ok)
+    }
+
+    fn ends(&mut self) -> Result<Code, Failure> {
+        let (version, mut record) = self.record()?;
+        record.ended = true;
+        let mut ops = self.handoff(&record, "end")?;
+        ops.push(self.happened([Did::Ended { reason: self.payload.text("reason").to_owned() }]));
+        self.write(Some((version, record)), ops)?;
+        Ok(Code::Ok)
+    }
+
+    /// What the next session must know, unless this one wrote it down itself.
+    fn handoff(&self, record: &Record, at: &str) -> Result<Vec<Op>, Failure> {
+        let session = self.payload.session();
+        let row = self.ledger()?.doc(HANDOFF, &handoff::key(&self.place.root))?;
+        let before = row.as_ref().and_then(|row| serde_json::from_str::<Handoff>(&row.body).ok());
+        if before.is_some_and(|h| h.session == session && h.by_agent) {
+            return Ok(vec![self.happened([Did::HandedOff { at: at.to_owned() }])]);
+        }
+        let words = transcript::ending(&PathBuf::from(self.payload.text("transcript_path"))).words;
+        let words = self.without_secrets(&words);
+        let board = record.verdict.as_ref().map(|v| &v.board);
+        let text = handoff::compose(&words, board, &self.place.root);
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let left = Handoff { handoff_version: 1, session: session.to_owned(), at: self.now, text, by_agent: false };
+        let save = handoff::save(&left, &self.place.root, row.map_or(0, |row| row.version));
+        Ok(vec![save, self.happened([Did::HandedOff { at: at.to_owned() }])])
+    }
+
+    fn calls_for_a_person(&mut self) -> Result<Code, Failure> {
+        let (version, record) = self.record()?;
+        let kind = self.payload.text("notification_type").to_owned();
+        // Who has finished may wait for as long as it likes.
+        let finished = record.verdict.as_ref().is_some_and(|v| v.board.all_pass());
+        if finished || !["idle_prompt", "permission_prompt"].contains(&kind.as_str()) {
+            return Ok(Code::Ok);
+        }
+        let said = text::cut(self.without_secrets(self.payload.text("message")), 500);
+        let ticket = self.ticket(&kind, &format!("waits for you: {said}"));
+        self.write(Some((version, record)), vec![ticket])?;
+        Ok(Code::Ok)
+    }
+
+    /// One ticket per session and cause.
+    fn ticket(&self, cause: &str, says: &str) -> Op {
+        let (session, name) = (self.payload.session(), &self.place.name);
+        let text = format!("session {session} of {} in {} ({name}) {says}", self.agent, self.place.dir.display());
+        Op::OpenTicket { key: format!("session:{session}:{cause}"), owner: self.place.id().cloned(), text }
+    }
+
+    fn ticket_keys(&self) -> impl Iterator<Item = String> {
+        let session = self.payload.session().to_owned();
+        ["stopped", "limit", "idle_prompt", "permission_prompt"]
+            .into_iter()
+            .map(move |cause| format!("session:{session}:{cause}"))
+    }
+
+    /// Messages for this session, and what they say.
+    fn messages(&self) -> Result<(Vec<u64>, Vec<String>), Failure> {
+        let to = [self.payload.session().to_owned()];
+        let found = self.ledger()?.messages(Recipients::These(&to), MESSAGES)?;
+        Ok((found.iter().map(|m| m.id).collect(), found.iter().map(said).collect()))
+    }
+
+    /// How full the context is, as far as anybody says it.
+    fn context_percent(&self) -> Option<u32> {
+        let told = self.payload.context_tokens();
+        let path = PathBuf::from(self.payload.text("transcript_path"));
+        let tokens = told.or_else(|| transcript::ending(&path).context_tokens)?;
+        Some(transcript::percent(tokens, self.place.hook.window_tokens))
+    }
+
+    fn without_secrets(&self, text: &str) -> String {
+        let secrets: Vec<Secret> = self
+            .place
+            .hidden()
+            .into_iter()
+            .map(|hidden| Secret { name: hidden.name, value: hidden.value.into_encoded_bytes() })
+            .collect();
+        String::from_utf8_lossy(&redact::redact(&secrets, text.as_bytes())).into_owned()
+    }
+}
+
+/// A record as it is stored; a newer everloop's is not guessed at.
+pub fn read_record(body: &str) -> Result<Record, Failure> {
+    let record: Record = serde_json::from_str(body)
+        .map_err(|e| Failure::failed("the record of a session cannot be read").because(&e))?;
+    if record.session_version > SESSION_VERSION {
+        return Err(Failure::failed("a newer everloop wrote the record of this session"));
+    }
+    Ok(record)
+}
+
+/// The words of a message, however it was put.
+fn said(message: &Message) -> String {
+    let body: serde_json::Value = serde_json::from_str(&message.body).unwrap_or_default();
+    let text = ["text", "message"].iter().find_map(|field| body.get(field)?.as_str());
+    format!("{}: {}", message.by, text.unwrap_or(&message.body))
+}
+
+fn told_of(restored: &[Did]) -> String {
+    let names: Vec<&str> = restored
+        .iter()
+        .filter_map(|did| match did {
+            Did::Restored { path, .. } => Some(path.as_str()),
+            _ => None,
+        })
+        .collect();
+    format!(
+        "everloop: {} lost most of what was in it, and was put back as it was. It is guarded: add to it, or take out smaller parts.",
+        names.join(", ")
+    )
+}

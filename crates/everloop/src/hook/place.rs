@@ -1,0 +1,144 @@
+//! The project that a session works in, and the loop whose checks count there: one that the ledger knows, or one that only
+//! stands in everloop.toml.
+
+use std::path::{Path, PathBuf};
+
+use everloop_agents::environment::Hidden;
+use everloop_agents::protect::{self, Globs};
+use everloop_core::event::Ending;
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::spec::{AgentSpec, CheckSpec};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_store::{Ledger, Sqlite};
+
+use crate::config::{self, Flags, Hook, Moment, Overrides};
+use crate::error::Failure;
+use crate::supervisor::{account, read_state};
+
+/// Where a session is.
+pub struct Place {
+    /// The folder in which the checks run.
+    pub dir: PathBuf,
+    /// The loop's name.
+    pub name: String,
+    /// What is to be reached.
+    pub goal: String,
+    /// Its checks.
+    pub checks: Vec<CheckSpec>,
+    /// The loop, where the ledger knows it.
+    pub state: Option<LoopState>,
+    /// What the project says about sessions.
+    pub hook: Hook,
+    /// Its folder of configuration, from which globs of guarded files count.
+    pub root: PathBuf,
+    protect: Vec<String>,
+    agents: Vec<AgentSpec>,
+}
+
+impl Place {
+    /// The place of a session in `cwd`; `None` when no project there says anything, or names several loops and none of them.
+    pub fn find(cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
+        let Some(root) = config::find(cwd) else { return Ok(None) };
+        let user = config::user_dir(|name| std::env::var(name).ok());
+        let config = config::load(root, user.as_deref(), &Overrides::new(Flags::default()))?;
+        let hook = config.hook()?;
+        let loops = config.loops();
+        let name = match (&hook.name, loops.as_slice()) {
+            (Some(name), _) => name.clone(),
+            (None, [only]) => only.clone(),
+            (None, _) => return Ok(None),
+        };
+        let wanted = config.resolve(&name, &Moment::at(now))?;
+        let mut place = Self {
+            dir: wanted.workspace.dir.clone(),
+            goal: wanted.goal.clone(),
+            checks: wanted.checks.clone(),
+            state: None,
+            hook,
+            root: root.to_owned(),
+            protect: wanted
+                .workspace
+                .protect
+                .iter()
+                .cloned()
+                .chain(wanted.workspace.unprotect.iter().map(|glob| format!("!{glob}")))
+                .collect(),
+            agents: wanted.agents().cloned().collect(),
+            name,
+        };
+        place.meet(ledger)?;
+        Ok(Some(place))
+    }
+
+    /// What the ledger knows about the loop: its pinned checks, the files that these run, its state.
+    fn meet(&mut self, ledger: &Sqlite) -> Result<(), Failure> {
+        let mut known = Vec::new();
+        for row in ledger.loops()? {
+            // Most rows are others': the name is looked for in the text before it is understood.
+            if row.state.contains(&self.name) {
+                let state = read_state(&row)?;
+                if state.name == self.name && Path::new(&state.spec.workspace.dir) == self.dir {
+                    known.push(state);
+                }
+            }
+        }
+        let newest = known.into_iter().max_by_key(|s| (!s.is_over(), s.created_at));
+        if let Some(state) = newest {
+            self.checks.clone_from(&state.spec.checks);
+            self.protect.clone_from(&state.spec.workspace.protect);
+            self.state = Some(state);
+        } else {
+            let runs = self.checks.iter().map(|c| c.run.as_str());
+            let named = protect::files_of_checks(runs, &self.dir, Path::new(""));
+            self.protect.splice(0..0, named);
+        }
+        Ok(())
+    }
+
+    /// The loop's id, where the ledger knows it.
+    pub fn id(&self) -> Option<&LoopId> {
+        self.state.as_ref().map(|state| &state.id)
+    }
+
+    /// What must not be seen in anything that is kept or shown.
+    pub fn hidden(&self) -> Vec<Hidden> {
+        account::hidden(self.agents.iter())
+    }
+
+    /// Variables that the checks may see.
+    pub fn pass_env(&self) -> Vec<String> {
+        self.agents.first().map_or_else(Vec::new, |agent| agent.pass_env.clone())
+    }
+
+    /// Whether a session may not change this existing file: it judges the work.
+    pub fn protects(&self, path: &Path) -> bool {
+        let Ok(inside) = path.strip_prefix(&self.dir) else { return false };
+        // A glob that cannot be read was refused when the loop was made.
+        path.exists() && Globs::new(&self.protect).is_ok_and(|globs| globs.protects(inside))
+    }
+
+    /// What holds the loop, so that nobody should be driven on.
+    pub fn held(&self, ledger: &Sqlite, now: Time) -> Result<Option<String>, Failure> {
+        if let Some(state) = &self.state {
+            if let Some(pause) = &state.paused {
+                return Ok(Some(format!("the loop was paused by {}", pause.by)));
+            }
+            if let Phase::Ended { ending: Ending::Stopped { by }, .. } = &state.phase {
+                return Ok(Some(format!("the loop was stopped by {by}")));
+            }
+            if let Phase::Ended { ending: Ending::Exhausted { bound }, .. } = &state.phase {
+                return Ok(Some(format!("the loop's limit on {bound} is used up")));
+            }
+        }
+        let own = self.id().map(|id| Scope::Loop(id.clone()));
+        for scope in [Some(Scope::All), own].into_iter().flatten() {
+            let guard = ledger.guard(&scope)?.state;
+            if let Some(freeze) = guard.freeze.filter(|f| f.until.is_none_or(|until| until > now)) {
+                return Ok(Some(format!("the guard holds {scope} ({})", freeze.cause)));
+            }
+        }
+        Ok(None)
+    }
+}
