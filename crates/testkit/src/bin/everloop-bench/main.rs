@@ -1,7 +1,7 @@
 //! What everloop costs, next to the floor under it: `just bench`. Builds nothing and asserts nothing; a goal that is not
 //! met is printed as such and the exit code stays 0, so that a busy machine never breaks anybody's build.
 //!
-//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`: one section each, chosen with `--only`
+//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`: one section each, chosen with `--only`
 //! - `agent`: the tiny programs that this binary plays when everloop starts it
 //! - `scene`: a throw-away home, state folder and project; `measure`: clocks, quantiles, /proc; `report`: the lines
 
@@ -10,6 +10,7 @@
 mod agent;
 mod cold;
 mod flood;
+mod hook;
 mod hub;
 mod idle;
 mod journal;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub] [--quick]
+    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook] [--quick]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --dir DIR        where the throw-away folders are made; its disk is measured [default: the temporary folder]
@@ -74,6 +75,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("stream", stream::run),
     ("parsers", parsers::run),
     ("hub", hub::run),
+    ("hook", hook::run),
 ];
 
 fn main() -> ExitCode {
