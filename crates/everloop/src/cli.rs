@@ -36,7 +36,9 @@ mod man;
 mod mcp;
 mod pane;
 mod pause;
+mod plugin;
 mod prompt;
+mod prompts;
 mod replay;
 mod resume;
 mod run;
@@ -46,6 +48,7 @@ mod status;
 mod steer;
 mod stop;
 mod task;
+mod uninstall;
 mod up;
 mod usage;
 mod wake;
@@ -128,10 +131,16 @@ pub enum Verb {
     Check(check::Args),
     /// Show the prompt that the next turn would get
     Prompt(prompt::Args),
+    /// Find what agents were told, in sessions and in turns
+    Prompts(prompts::Args),
     /// Rebuild every state from the journal and compare
     Replay(replay::Args),
     /// Write an everloop.toml with the checks this project seems to have
     Init(init::Args),
+    /// Take back what `init` wrote into this project
+    Uninstall(uninstall::Args),
+    /// everloop as a plugin of Claude Code: install, print, remove
+    Plugin(plugin::Args),
     /// Answer an agent's CLI in its own session: may it stop, what must it know
     Hook(hook::Args),
     /// What one session leaves for the next: show it, write it
@@ -309,8 +318,11 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Usage(args) => usage::usage(&args, session),
         Verb::Check(args) => check::check(&args, session),
         Verb::Prompt(args) => prompt::prompt(&args, session),
+        Verb::Prompts(args) => prompts::prompts(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),
         Verb::Init(args) => init::init(&args, session),
+        Verb::Uninstall(args) => uninstall::uninstall(&args, session),
+        Verb::Plugin(args) => plugin::plugin(&args, session),
         Verb::Hook(args) => Ok(hook::hook(&args, session)),
         Verb::Handoff(args) => handoff::handoff(&args, session),
         Verb::Config(args) => config::config(args, session),

@@ -4,7 +4,8 @@
 //! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
 //! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
-//! - `hook`: sessions that everloop did not start; `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
+//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it
+//! - `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod api;
@@ -16,6 +17,7 @@ mod detect;
 mod error;
 mod home;
 mod hook;
+mod install;
 mod mailbox;
 mod mcp;
 mod supervisor;

@@ -50,6 +50,12 @@ pub(super) fn installed() -> Option<AgentKind> {
     there.first().map(|(agent, _)| agent.kind)
 }
 
+/// Whether a CLI is on the path; starts nothing.
+pub(super) fn is_installed(kind: AgentKind) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(kind.label()).is_file())
+}
+
 /// Looks at an agent with the environment that it would see.
 fn look_as(agent: &AgentSpec) -> Installed {
     let seen = environment(agent);

@@ -1,6 +1,5 @@
 //! `everloop init`: an everloop.toml with the checks that this project seems to have.
 
-use std::io::Write;
 use std::path::Path;
 
 use everloop_core::spec::AgentKind;
@@ -11,17 +10,24 @@ use super::{Session, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
 use crate::error::{Code, Failure};
+use crate::install::Change;
+use crate::install::plan::{self, Cli};
+use crate::install::record::Originals;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
   everloop init
   everloop init --goal \"port it to Python 3\" --agent-cmd 'my-agent {prompt}' --yes
-  everloop init --print";
+  everloop init --agent claude --agent codex
+  everloop init --print
+
+`everloop uninstall` takes all of it back.";
 
 /// What `detect` writes where it cannot know the agent.
 const PLACEHOLDER: &str = "command = [\"my-agent\", \"{prompt}\"]";
 
-/// Looks at the project, proposes checks, and writes everloop.toml into this folder. Starts nothing.
+/// Looks at the project, proposes checks, and writes everloop.toml into this folder; with `--agent` or `--hooks` it also makes the
+/// agents' CLIs know of it. Shows what it changes. Starts nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -31,7 +37,17 @@ pub struct Args {
     /// The command that takes a turn; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
     #[arg(long, value_name = "CMD")]
     agent_cmd: Option<String>,
-    /// Overwrite a file that is there
+    /// Agents whose CLIs are to know of everloop: instructions, hooks and MCP server, in the files of the project that they read;
+    /// repeat for several. The first one works on the loop
+    #[arg(long, value_name = "AGENT", value_enum, conflicts_with = "agent_cmd")]
+    agent: Vec<Cli>,
+    /// The same for all that are installed
+    #[arg(long, conflicts_with = "no_hooks")]
+    hooks: bool,
+    /// Write everloop.toml only
+    #[arg(long)]
+    no_hooks: bool,
+    /// Overwrite an everloop.toml that is there
     #[arg(long)]
     force: bool,
     /// Do not ask
@@ -44,45 +60,97 @@ pub struct Args {
 
 pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let proposals = detect(&session.dir);
-    let cli = if args.agent_cmd.is_none() { agents::installed() } else { None };
+    let clis = args.clis();
+    let cli = match (&args.agent_cmd, clis.first()) {
+        (Some(_), _) => None,
+        (None, Some(first)) => Some(first.kind()),
+        (None, None) => agents::installed(),
+    };
     let text = render_toml(&proposals, &args.goal);
     let text = match cli {
         Some(kind) => with_cli(&text, kind, &proposals),
         None => with_agent(text, args.agent_cmd.as_deref())?,
     };
     let path = session.dir.join(PROJECT_FILE);
+    let kept = path.exists() && !args.force;
+    let mut changes = plan::put(&session.dir, if args.no_hooks { &[] } else { &clis }).map_err(|e| cannot_edit(&e))?;
+    if !kept || args.print {
+        let mut change = Change::of(path.clone()).map_err(|e| cannot_edit(&e))?;
+        change.after = Some(text.clone());
+        changes.insert(0, change);
+    }
     if args.print {
-        session
-            .ui
-            .answer(&[text.trim_end().to_owned()], &json!({ "path": path, "text": text, "checks": proposals }))?;
+        let mut lines = vec![text.trim_end().to_owned()];
+        lines.extend(changes.iter().skip(1).flat_map(|change| change.lines(&session.dir)));
+        session.ui.answer(&lines, &json!({ "path": path, "text": text, "checks": proposals }))?;
         return Ok(Code::Ok);
     }
-    if path.exists() && !args.force {
+    if kept && clis.is_empty() {
         return Err(Failure::failed(format!("`{}` is there already", path.display()))
             .hint("change it by hand, see what would be written with --print, or overwrite it with --force"));
     }
-    let found = found(&proposals);
-    let asks = !args.yes && session.ui.asks();
+    let found = if kept { Vec::new() } else { found(&proposals) };
+    let mut lines = found;
+    lines.extend(changes.iter().filter(|change| change.path != path).flat_map(|change| change.lines(&session.dir)));
+    let asks = !args.yes && session.ui.asks() && !changes.is_empty();
     if asks {
-        for line in &found {
-            session.ui.talk(line);
+        for line in lines.drain(..) {
+            session.ui.talk(&clean(&line));
         }
-        if !session.ui.agrees(&format!("write {}?", path.display()))? {
+        let names: Vec<String> = changes.iter().map(|change| change.path.display().to_string()).collect();
+        if !session.ui.agrees(&format!("write {}?", names.join(", ")))? {
             session.ui.talk("nothing was written");
             return Ok(Code::Ok);
         }
     }
-    write_whole(&path, &text).map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))?;
+    perform(&changes, session)?;
+    let mut next: Vec<String> = clis.iter().filter_map(|cli| cli.by_hand().map(str::to_owned)).collect();
     // A file of ours with a mistake in it would be our mistake; it is said, not hidden.
     let mistake = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?)).err();
-    let mut lines = if asks { Vec::new() } else { found };
-    lines.push(format!("wrote {}", path.display()));
-    lines.extend(next_steps(args, cli, &proposals).into_iter().map(|step| format!("next: {step}")));
-    session.ui.answer(&lines, &json!({ "written": path, "checks": proposals }))?;
+    lines.extend(changes.iter().map(|change| format!("wrote {}", change.path.display())));
+    if changes.is_empty() {
+        lines.push("everything is there already".to_owned());
+    }
+    next.extend(next_steps(args, cli, &proposals));
+    lines.extend(next.into_iter().map(|step| format!("next: {step}")));
+    let written: Vec<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+    session.ui.answer(&lines, &json!({ "written": path, "files": written, "checks": proposals }))?;
     match mistake {
         Some(failure) => Err(failure),
         None => Ok(Code::Ok),
     }
+}
+
+impl Args {
+    /// The CLIs that are to know of everloop.
+    fn clis(&self) -> Vec<Cli> {
+        let mut clis = self.agent.clone();
+        if clis.is_empty() && self.hooks {
+            clis = Cli::ALL.into_iter().filter(|cli| agents::is_installed(cli.kind())).collect();
+        }
+        clis.sort();
+        clis.dedup();
+        clis
+    }
+}
+
+/// Remembers what was there, then writes.
+fn perform(changes: &[Change], session: &Session) -> Result<(), Failure> {
+    let home = session.home()?;
+    let mut originals = Originals::load(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
+    for change in changes {
+        originals.add(change, &session.dir);
+    }
+    originals.save(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
+    for change in changes {
+        let written = change.perform(&session.dir);
+        written.map_err(|e| Failure::failed(format!("cannot write `{}`", change.path.display())).because(&e))?;
+    }
+    Ok(())
+}
+
+fn cannot_edit(error: &std::io::Error) -> Failure {
+    Failure::failed("cannot make this project's files known to agents").because(error)
 }
 
 /// Names a CLI that is installed here instead of the placeholder, and lets it run the checks: everloop runs them anyway.
@@ -132,23 +200,6 @@ fn next_steps(args: &Args, cli: Option<AgentKind>, proposals: &[Proposal]) -> Ve
     steps.push("everloop check (what do the checks say now?)".to_owned());
     steps.push("everloop run".to_owned());
     steps
-}
-
-/// The file is there whole or not at all, also after a power cut.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let aside = path.with_file_name(format!(".{PROJECT_FILE}.{}", std::process::id()));
-    let write = || {
-        let mut file = std::fs::File::create(&aside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&aside, path)
-    };
-    let written = write();
-    if written.is_err() {
-        // Best effort: the first error is the one worth telling.
-        std::fs::remove_file(&aside).ok();
-    }
-    written
 }
 
 #[cfg(test)]

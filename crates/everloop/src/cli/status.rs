@@ -1,6 +1,9 @@
 //! `everloop status`: loops and what they are doing. One look at the ledger, never at the journal.
 
+use std::time::Duration;
+
 use everloop_core::guard::{Freeze, Guards, Scope};
+use everloop_core::hook::{SESSION, Session as Record};
 use everloop_core::op::Ticket;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -12,6 +15,7 @@ use super::Session;
 use crate::error::{Code, Failure};
 use crate::home::Owner;
 use crate::supervisor::{node_id, read_state};
+use crate::ui::board::score;
 use crate::ui::figures::{coarse, moment, relative};
 use crate::ui::status::{Look, status_table};
 use crate::ui::text::{clean, fit};
@@ -24,6 +28,9 @@ const HELP: &str = "Examples:
 With --exit-code: 0 reached or working · 1 failed · 3 ended without reaching the goal · 4 a ticket waits for a person ·
 5 held by the guard · 6 not over and no supervisor runs. Several loops: the first of 5, 4, 6 that one of them has; when all
 are over, the latest decides.";
+
+/// A session that was silent for longer is taken for gone.
+const SESSION_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// Shows loops, what the guard holds, open tickets, and whether a supervisor runs.
 #[derive(Debug, clap::Args)]
@@ -42,6 +49,8 @@ struct Seen {
     loops: Vec<LoopState>,
     guards: Guards,
     tickets: Vec<Ticket>,
+    /// Sessions that everloop did not start, by id.
+    sessions: Vec<(String, Record)>,
     supervisor: Option<Owner>,
 }
 
@@ -71,18 +80,24 @@ fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
     if word.is_some() {
         tickets.retain(|t| t.owner.is_none() || loops.iter().any(|s| t.owner.as_ref() == Some(&s.id)));
     }
-    Ok(Seen { loops, guards: ledger.guards()?, tickets, supervisor })
+    let mut sessions = Vec::new();
+    for row in ledger.docs(SESSION)? {
+        let record = super::hook::read_record(&row.body)?;
+        let here = word.is_none() || loops.iter().any(|s| record.owner.as_ref() == Some(&s.id));
+        if here && !record.ended && session.now().since(record.seen_at) < SESSION_SHOWN {
+            sessions.push((row.key, record));
+        }
+    }
+    Ok(Seen { loops, guards: ledger.guards()?, tickets, sessions, supervisor })
 }
 
 fn lines(seen: &Seen, look: &Look) -> Vec<String> {
-    if seen.loops.is_empty() {
-        let mut lines = vec![
-            "no loops yet; start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'".to_owned(),
-        ];
-        lines.extend(seen.supervisor.as_ref().map(|owner| supervisor_line(owner, look)));
-        return lines;
-    }
-    let mut lines = status_table(&seen.loops, &seen.guards, look);
+    let mut lines = if seen.loops.is_empty() {
+        vec!["no loops yet; start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'".to_owned()]
+    } else {
+        status_table(&seen.loops, &seen.guards, look)
+    };
+    lines.extend(seen.sessions.iter().map(|(id, record)| session_line(id, record, look)));
     lines.extend(seen.loops.iter().filter_map(|state| waiting_line(state, look)));
     for ticket in &seen.tickets {
         let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
@@ -103,6 +118,23 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A session that everloop did not start: where it is, and what it says it waits for.
+fn session_line(id: &str, record: &Record, look: &Look) -> String {
+    let seen = relative(record.seen_at, look.now);
+    let mut parts = vec![format!("session {} of {} ({}), seen {seen}", clean(id), record.agent, clean(&record.name))];
+    parts.extend(record.verdict.as_ref().map(|verdict| score(&verdict.board)));
+    if record.holds > 0 {
+        parts.push(format!("held {} in a row", record.holds));
+    }
+    if !record.pending.is_empty() {
+        parts.push(format!("waits for {}", clean(&record.pending.join(", "))));
+    }
+    if let Some(until) = record.parked_until.filter(|until| *until > look.now) {
+        parts.push(format!("not served until {}", moment(until, look.now, &look.zone)));
+    }
+    fit(&parts.join("; "), look.width)
 }
 
 fn waiting_line(state: &LoopState, look: &Look) -> Option<String> {
@@ -144,6 +176,7 @@ fn as_json(seen: &Seen) -> Value {
         "loops": loops,
         "holds": frozen.map(hold).collect::<Vec<_>>(),
         "tickets": seen.tickets,
+        "sessions": seen.sessions.iter().map(|(id, record)| json!({ "id": id, "session": record })).collect::<Vec<_>>(),
         "supervisor": supervisor_json(seen.supervisor.as_ref()),
     })
 }

@@ -183,7 +183,11 @@ impl Reader<'_> {
     }
 
     /// A section that is there once.
-    fn whole<T: DeserializeOwned>(&mut self, (name, value): (&str, &Spanned<DeValue<'_>>), layer: &mut Layer) {
+    fn whole<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        (name, value): (&str, &Spanned<DeValue<'_>>),
+        layer: &mut Layer,
+    ) {
         if let Some(table) = self.table(name, value) {
             self.section::<T>(&Here::new(name), table, layer);
         }

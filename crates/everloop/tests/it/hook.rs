@@ -36,7 +36,7 @@ impl World {
     }
 
     #[track_caller]
-    fn hook(&self, event: &str, more: Value) -> Output {
+    fn hook(&self, event: &str, more: &Value) -> Output {
         let mut payload = json!({
             "session_id": "s1", "cwd": self.env.project(), "hook_event_name": event,
             "transcript_path": self.env.project().join("../tmp/transcript.jsonl"),
@@ -81,17 +81,17 @@ fn stop(again: bool) -> Value {
 #[test]
 fn a_session_is_held_until_the_check_passes_and_the_same_tree_is_checked_once() {
     let world = World::new(COUNTED);
-    let held = world.hook("Stop", stop(false)).exits(2);
+    let held = world.hook("Stop", &stop(false)).exits(2);
     assert!(
         held.stderr.contains("> made.txt is not there") && held.stderr.contains("Goal: make it"),
         "{}",
         held.stderr
     );
     assert_eq!((held.stdout.as_str(), world.runs()), ("", 1));
-    world.hook("Stop", stop(true)).exits(2);
+    world.hook("Stop", &stop(true)).exits(2);
     assert_eq!(world.runs(), 1, "nothing was changed, so nothing was run");
     world.env.write("made.txt", "");
-    world.hook("Stop", stop(true)).ok();
+    world.hook("Stop", &stop(true)).ok();
     assert_eq!(world.runs(), 2);
     let did: Vec<String> = world.did().iter().map(|d| format!("{} {}", d["did"], d["why"]["is"])).collect();
     assert_eq!(did, ["\"held\" null", "\"held\" null", "\"let_go\" \"passes\""]);
@@ -102,14 +102,14 @@ fn a_session_is_held_until_the_check_passes_and_the_same_tree_is_checked_once() 
 fn at_the_cap_it_may_stop_and_a_person_is_told_until_he_speaks() {
     let world = World::new(&format!("{COUNTED}[hook]\nholds = 2\n"));
     for again in [false, true] {
-        world.hook("Stop", stop(again)).exits(2);
+        world.hook("Stop", &stop(again)).exits(2);
     }
-    world.hook("Stop", stop(true)).ok();
+    world.hook("Stop", &stop(true)).ok();
     let status = world.env.run(&["status", "--json"]).stdout;
     assert!(status.contains("session:s1:stopped") && status.contains("was held 2 times"), "{status}");
-    world.hook("UserPromptSubmit", json!({ "prompt": "never mind" })).ok();
+    world.hook("UserPromptSubmit", &json!({ "prompt": "never mind" })).ok();
     assert!(!world.env.run(&["status", "--json"]).stdout.contains("session:s1:stopped"));
-    world.hook("Stop", stop(false)).exits(2);
+    world.hook("Stop", &stop(false)).exits(2);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn without_a_supervisor_nothing_is_said_and_nothing_is_run() {
     let mut world = World::new(COUNTED);
     drop(world.up.take());
     for event in ["Stop", "SessionStart", "UserPromptSubmit", "PreToolUse", "SessionEnd"] {
-        let out = world.hook(event, stop(false)).ok();
+        let out = world.hook(event, &stop(false)).ok();
         assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""), "{event}");
     }
     assert_eq!(world.runs(), 0);
@@ -131,12 +131,12 @@ fn whatever_is_wrong_the_session_is_not_disturbed() {
         assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""), "{event} {stdin}");
     }
     world.env.write("everloop.toml", "[loop.main]\ngoal = 7\n");
-    world.hook("Stop", stop(false)).ok();
+    world.hook("Stop", &stop(false)).ok();
     world.env.write(
         "everloop.toml",
         "[loop.a]\ngoal = \"x\"\nchecks = [\"false\"]\n[loop.b]\ngoal = \"y\"\nchecks = [\"false\"]\n",
     );
-    world.hook("Stop", stop(false)).ok();
+    world.hook("Stop", &stop(false)).ok();
     // The folder in which the session was started is gone.
     let gone = world.env.project().join("gone");
     std::fs::create_dir(&gone).expect("the project is ours");
@@ -150,7 +150,7 @@ fn whatever_is_wrong_the_session_is_not_disturbed() {
 fn what_waits_for_its_own_work_may_stop() {
     let world = World::new(COUNTED);
     let tasks = json!({ "stop_hook_active": false, "background_tasks": [{ "id": "b1", "command": "make all", "status": "running" }] });
-    world.hook("Stop", tasks).ok();
+    world.hook("Stop", &tasks).ok();
     assert_eq!(world.runs(), 0);
     assert_eq!(world.did()[0]["why"]["what"], json!(["make all"]));
 }
@@ -159,14 +159,14 @@ fn what_waits_for_its_own_work_may_stop() {
 fn a_frozen_guard_lets_everybody_go() {
     let world = World::new(COUNTED);
     world.env.run(&["guard", "hold", "all", "--reason", "lunch"]).ok();
-    let out = world.hook("Stop", stop(false));
+    let out = world.hook("Stop", &stop(false));
     assert_eq!((out.code, world.runs()), (0, 0), "{}", out.stderr);
 }
 
 #[test]
 fn checks_that_take_too_long_hold_nobody() {
     let world = World::new("checks = [\"sleep 30\"]\n[hook]\npatience = \"1s\"\n");
-    world.hook("Stop", stop(false)).ok();
+    world.hook("Stop", &stop(false)).ok();
     assert_eq!(world.did()[0]["why"]["is"], "unjudged");
     let own = |pid: &i32| world.up.as_ref().is_some_and(|up| up.pid() != *pid);
     let left: Vec<i32> = crate::env::processes_of(&world.env.state()).into_iter().filter(own).collect();
@@ -182,15 +182,15 @@ fn what_judges_the_work_is_not_to_be_changed() {
     for path in ["check.sh", "tests/old.rs", "everloop.toml"] {
         let absolute = world.env.project().join(path).display().to_string();
         for path in [path, absolute.as_str()] {
-            let out = world.hook("PreToolUse", write(path)).exits(2);
+            let out = world.hook("PreToolUse", &write(path)).exits(2);
             assert!(out.stderr.contains("is protected"), "{}", out.stderr);
         }
     }
     for path in ["tests/new.rs", "src.rs", "/etc/hosts"] {
-        world.hook("PreToolUse", write(path)).ok();
+        world.hook("PreToolUse", &write(path)).ok();
     }
     let read = json!({ "tool_name": "Read", "tool_input": { "file_path": "check.sh" } });
-    world.hook("PreToolUse", read).ok();
+    world.hook("PreToolUse", &read).ok();
 }
 
 const MEMORY: &str = "what was learned\n";
@@ -201,26 +201,26 @@ fn a_guarded_file_is_not_gutted_and_comes_back() {
     let long = MEMORY.repeat(50);
     world.env.write("MEMORY.md", &long);
     world.env.write("notes/deep/a.md", &long);
-    world.hook("SessionStart", json!({ "source": "startup" })).ok();
+    world.hook("SessionStart", &json!({ "source": "startup" })).ok();
     let write =
         |text: &str| json!({ "tool_name": "Write", "tool_input": { "file_path": "MEMORY.md", "content": text } });
-    assert!(world.hook("PreToolUse", write("short")).exits(2).stderr.contains("may lose at most 30 %"));
-    world.hook("PreToolUse", write(&MEMORY.repeat(40))).ok();
+    assert!(world.hook("PreToolUse", &write("short")).exits(2).stderr.contains("may lose at most 30 %"));
+    world.hook("PreToolUse", &write(&MEMORY.repeat(40))).ok();
     let edit = json!({ "tool_name": "Edit",
         "tool_input": { "file_path": "MEMORY.md", "old_string": MEMORY, "new_string": "", "replace_all": true } });
-    world.hook("PreToolUse", edit).exits(2);
+    world.hook("PreToolUse", &edit).exits(2);
     // By other ways it is lost, and comes back within one hook.
     world.env.write("MEMORY.md", "");
     std::fs::remove_dir_all(world.env.project().join("notes")).expect("it was written");
-    let out = world.hook("PostToolUse", json!({ "tool_name": "Bash", "tool_input": { "command": "rm" } })).exits(2);
+    let out = world.hook("PostToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": "rm" } })).exits(2);
     assert!(out.stderr.contains("MEMORY.md") && out.stderr.contains("notes/deep/a.md"), "{}", out.stderr);
     assert_eq!((world.env.read("MEMORY.md"), world.env.read("notes/deep/a.md")), (long.clone(), long.clone()));
     let restored = world.did().iter().filter(|d| d["did"] == "restored").count();
     assert_eq!(restored, 2);
     // A person may do as he likes.
     world.env.write("MEMORY.md", "a fresh start");
-    world.hook("UserPromptSubmit", json!({ "prompt": "I emptied the memory" })).ok();
-    world.hook("PostToolUse", json!({ "tool_name": "Bash" })).ok();
+    world.hook("UserPromptSubmit", &json!({ "prompt": "I emptied the memory" })).ok();
+    world.hook("PostToolUse", &json!({ "tool_name": "Bash" })).ok();
     assert_eq!(world.env.read("MEMORY.md"), "a fresh start");
     let copies = std::fs::read_dir(world.env.state().join("copies")).expect("there are copies").flatten();
     for copy in copies.flat_map(|d| std::fs::read_dir(d.path()).expect("a folder per project")).flatten() {
@@ -235,11 +235,11 @@ fn a_session_starts_from_what_the_one_before_left() {
     let said = json!({ "type": "assistant", "message": { "content": [{ "type": "text", "text": "the parser is half done" }],
         "usage": { "input_tokens": 180_000 } } });
     std::fs::write(world.env.project().join("../tmp/transcript.jsonl"), said.to_string()).expect("it is ours");
-    world.hook("Stop", stop(false)).exits(2);
-    world.hook("SessionEnd", json!({ "reason": "other" })).ok();
+    world.hook("Stop", &stop(false)).exits(2);
+    world.hook("SessionEnd", &json!({ "reason": "other" })).ok();
     let shown = world.env.run(&["handoff", "show"]).ok().stdout;
     assert!(shown.contains("the parser is half done") && shown.contains("everloop.toml"), "{shown}");
-    let brief = world.hook("SessionStart", json!({ "session_id": "s2", "source": "startup" })).ok();
+    let brief = world.hook("SessionStart", &json!({ "session_id": "s2", "source": "startup" })).ok();
     let told: Value = serde_json::from_str(&brief.stdout).expect("the CLI reads JSON");
     let text = told["hookSpecificOutput"]["additionalContext"].as_str().expect("a text");
     assert!(text.contains("> the parser is half done") && text.contains("Goal: make it"), "{text}");
@@ -249,7 +249,7 @@ fn a_session_starts_from_what_the_one_before_left() {
         world.env.command(&["handoff", "write", "--session", "s2"]).stdin(Stdio::piped()).spawn().expect("built");
     child.stdin.take().expect("piped").write_all(b"next: the printer").expect("it reads");
     assert!(child.wait().expect("our child").success());
-    world.hook("PreCompact", json!({ "session_id": "s2", "trigger": "auto" })).ok();
+    world.hook("PreCompact", &json!({ "session_id": "s2", "trigger": "auto" })).ok();
     assert!(world.env.run(&["handoff", "show"]).ok().stdout.contains("next: the printer"));
 }
 
@@ -261,10 +261,10 @@ fn a_full_context_asks_for_a_handoff_once() {
     };
     let transcript = world.env.project().join("../tmp/transcript.jsonl");
     std::fs::write(&transcript, used(800)).expect("it is ours");
-    world.hook("Stop", stop(false)).ok();
+    world.hook("Stop", &stop(false)).ok();
     std::fs::write(&transcript, used(900)).expect("it is ours");
-    assert!(world.hook("Stop", stop(false)).exits(2).stderr.contains("90 % full"));
-    world.hook("Stop", stop(true)).ok();
+    assert!(world.hook("Stop", &stop(false)).exits(2).stderr.contains("90 % full"));
+    world.hook("Stop", &stop(true)).ok();
 }
 
 #[test]
@@ -278,9 +278,9 @@ fn a_prompt_is_logged_without_secrets_and_messages_are_delivered_once() {
     let signal = everloop_core::op::Op::Signal { to: "s1".into(), by: "ann".into(), body };
     everloop_store::Ledger::transact(&mut ledger, everloop_core::time::Time(1), &[signal]).expect("it is open");
     drop(ledger);
-    let told = world.hook("UserPromptSubmit", json!({ "prompt": "use sk-very-secret-1 now" })).ok().stdout;
+    let told = world.hook("UserPromptSubmit", &json!({ "prompt": "use sk-very-secret-1 now" })).ok().stdout;
     assert!(told.contains("> ann: mind the\\n> windows"), "{told}");
-    assert_eq!(world.hook("UserPromptSubmit", json!({ "prompt": "again" })).ok().stdout, "");
+    assert_eq!(world.hook("UserPromptSubmit", &json!({ "prompt": "again" })).ok().stdout, "");
     let prompts: Vec<String> = world.did().iter().map(|d| d["text"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(prompts, ["use [redacted:X_KEY] now", "again"]);
 }
@@ -290,9 +290,9 @@ fn a_vendor_that_does_not_serve_parks_the_session() {
     let world = World::new(COUNTED);
     let failure =
         json!({ "error": "rate_limit", "last_assistant_message": "You've hit your session limit · resets 11pm (UTC)" });
-    world.hook("StopFailure", failure).ok();
+    world.hook("StopFailure", &failure).ok();
     let parked = world.did();
     assert!(parked[0]["did"] == "parked" && parked[0]["until"].is_i64(), "{parked:?}");
-    world.hook("Stop", stop(false)).ok();
+    world.hook("Stop", &stop(false)).ok();
     assert_eq!(world.runs(), 0);
 }

@@ -8,6 +8,7 @@ mod hooks;
 mod limits;
 mod mcp;
 mod panes;
+mod plugin;
 mod storms;
 mod telemetry;
 mod turns;

@@ -1,0 +1,77 @@
+//! `everloop uninstall`: takes back what `init` wrote into a project, and only that.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::Session;
+use crate::config::PROJECT_FILE;
+use crate::error::{Code, Failure};
+use crate::install::record::Originals;
+use crate::install::{Change, plan};
+use crate::ui::text::clean;
+
+const HELP: &str = "Examples:
+  everloop uninstall
+  everloop -C ../other uninstall --yes
+
+The state folder with its journal stays; loops of this project are not stopped.";
+
+/// Takes everloop's instructions, hooks and MCP entries out of the files of this project, and removes files that `init` made and
+/// nobody changed. Everything else keeps every byte.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Only print what would be done
+    #[arg(long)]
+    print: bool,
+}
+
+pub fn uninstall(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let root = session.dir.clone();
+    let failed = |e: std::io::Error| Failure::failed("cannot take everloop out of this project").because(&e);
+    let originals = Originals::load(&home, &root).map_err(failed)?;
+    let mut changes = originals.undo(&root).map_err(failed)?;
+    let by_parts = plan::take(&root, &|path| originals.of(path, &root)).map_err(failed)?;
+    changes
+        .extend(by_parts.into_iter().filter(|c| !changes.iter().any(|done| done.path == c.path)).collect::<Vec<_>>());
+    changes.retain(Change::is_real);
+    let kept: Vec<PathBuf> = originals
+        .paths(&root)
+        .into_iter()
+        .filter(|path| path.ends_with(PROJECT_FILE) && path.exists() && !changes.iter().any(|c| c.path == *path))
+        .collect();
+    let mut lines: Vec<String> = changes.iter().flat_map(|change| change.lines(&root)).collect();
+    if args.print {
+        session.ui.answer(&lines, &json!({ "files": names(&changes) }))?;
+        return Ok(Code::Ok);
+    }
+    if !args.yes && session.ui.asks() && !changes.is_empty() {
+        for line in lines.drain(..) {
+            session.ui.talk(&clean(&line));
+        }
+        if !session.ui.agrees("do this?")? {
+            session.ui.talk("nothing was changed");
+            return Ok(Code::Ok);
+        }
+    }
+    for change in &changes {
+        let done = change.perform(&root);
+        done.map_err(|e| Failure::failed(format!("cannot change `{}`", change.path.display())).because(&e))?;
+    }
+    Originals::forget(&home, &root).map_err(failed)?;
+    lines.extend(kept.iter().map(|path| format!("kept {}, which was changed since", path.display())));
+    if lines.is_empty() {
+        lines.push("there was nothing of everloop's here".to_owned());
+    }
+    session.ui.answer(&lines, &json!({ "files": names(&changes), "kept": kept }))?;
+    Ok(Code::Ok)
+}
+
+fn names(changes: &[Change]) -> Vec<&PathBuf> {
+    changes.iter().map(|change| &change.path).collect()
+}

@@ -1,0 +1,227 @@
+//! Which agent's CLI reads what in a project: instructions, hooks, MCP servers. Ours is known by the command in it.
+
+use std::io;
+use std::path::Path;
+
+use everloop_core::spec::AgentKind;
+use serde_json::{Value, json};
+
+use super::json::{self, Piece};
+use super::{Change, section};
+
+/// The moments at which Claude Code asks everloop.
+pub const MOMENTS: [&str; 10] = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "StopFailure",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+    "SessionEnd",
+];
+
+/// By this a hook is known to be ours.
+const OURS: &str = "everloop hook ";
+/// What our MCP server is called.
+const SERVER: &str = "everloop";
+
+/// What an agent is told about everloop, for the file of instructions that its CLI reads.
+const INSTRUCTIONS: &str = include_str!("instructions.md");
+
+/// An agent's CLI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Cli {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+    /// Gemini CLI
+    Gemini,
+    /// opencode
+    Opencode,
+}
+
+impl Cli {
+    /// All of them.
+    pub const ALL: [Cli; 4] = [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Opencode];
+
+    /// How everloop calls it.
+    pub fn kind(self) -> AgentKind {
+        match self {
+            Cli::Claude => AgentKind::Claude,
+            Cli::Codex => AgentKind::Codex,
+            Cli::Gemini => AgentKind::Gemini,
+            Cli::Opencode => AgentKind::Opencode,
+        }
+    }
+
+    /// The file of instructions that it reads.
+    fn instructions(self) -> &'static str {
+        match self {
+            Cli::Claude => "CLAUDE.md",
+            Cli::Codex | Cli::Opencode => "AGENTS.md",
+            Cli::Gemini => "GEMINI.md",
+        }
+    }
+
+    /// The JSON file of the project that names MCP servers, where in it, and how.
+    fn servers(self) -> Option<(&'static str, &'static [&'static str], Value)> {
+        match self {
+            Cli::Claude => Some((".mcp.json", &["mcpServers"], json!({ "command": "everloop", "args": ["mcp"] }))),
+            Cli::Gemini => {
+                Some((".gemini/settings.json", &["mcpServers"], json!({ "command": "everloop", "args": ["mcp"] })))
+            }
+            Cli::Opencode => {
+                Some(("opencode.json", &["mcp"], json!({ "type": "local", "command": ["everloop", "mcp"] })))
+            }
+            Cli::Codex => None,
+        }
+    }
+
+    /// What a person has to do, where a project's file is not read.
+    pub fn by_hand(self) -> Option<&'static str> {
+        match self {
+            Cli::Codex => Some(
+                "codex reads hooks and MCP servers from its own folder only: `codex mcp add everloop -- everloop mcp`, and put the \
+                 hooks that `everloop plugin print` shows into $CODEX_HOME/hooks.json (codex asks you to trust them)",
+            ),
+            Cli::Claude | Cli::Gemini | Cli::Opencode => None,
+        }
+    }
+}
+
+/// What is to be in a file; `None` when it is to go.
+type Edited = Result<Option<String>, Unplain>;
+
+/// A file is not JSON of the usual shape and is not touched.
+struct Unplain;
+
+/// A hook's entry. Who has no everloop is not disturbed.
+pub fn hook(moment: &str) -> Value {
+    let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{moment}");
+    json!({ "hooks": [{ "type": "command", "command": command }] })
+}
+
+fn is_our_hook(value: &Value) -> bool {
+    let commands = value["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    commands.iter().any(|hook| hook["command"].as_str().is_some_and(|command| command.contains(OURS)))
+}
+
+/// What is to be there for these CLIs. The error names a file that cannot be edited safely.
+pub fn put(root: &Path, clis: &[Cli]) -> io::Result<Vec<Change>> {
+    let mut changes: Vec<Change> = Vec::new();
+    for cli in clis {
+        edit(&mut changes, root, cli.instructions(), |text| Ok(Some(section::put(text, INSTRUCTIONS))))?;
+        if let Some((file, path, value)) = cli.servers() {
+            let pieces = [Piece { path, key: Some(SERVER), value }];
+            edit(&mut changes, root, file, |text| {
+                let there = text.is_some_and(|text| json::names(text, path).iter().any(|name| name == SERVER));
+                if there { Ok(text.map(str::to_owned)) } else { add(text, &pieces) }
+            })?;
+        }
+        if *cli == Cli::Claude {
+            edit(&mut changes, root, ".claude/settings.json", put_hooks)?;
+        }
+    }
+    changes.retain(Change::is_real);
+    Ok(changes)
+}
+
+fn put_hooks(text: Option<&str>) -> Edited {
+    let parsed: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let lacks = |moment: &&&str| {
+        let there = parsed["hooks"][**moment].as_array().map(Vec::as_slice).unwrap_or_default();
+        !there.iter().any(is_our_hook)
+    };
+    let paths: Vec<[&str; 2]> = MOMENTS.iter().filter(lacks).map(|moment| ["hooks", *moment]).collect();
+    if paths.is_empty() {
+        return Ok(text.map(str::to_owned));
+    }
+    let pieces: Vec<Piece<'_>> = paths.iter().map(|path| Piece { path, key: None, value: hook(path[1]) }).collect();
+    add(text, &pieces)
+}
+
+fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
+    let added = match text.filter(|text| !text.trim().is_empty()) {
+        None => json::fresh(pieces),
+        Some(text) => pieces.iter().try_fold(text.to_owned(), |text, piece| json::put(&text, piece)),
+    };
+    added.map(Some).ok_or(Unplain)
+}
+
+/// The same files without what is ours. `original` is what a file was before, where that is known.
+pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for cli in Cli::ALL {
+        edit(&mut changes, root, cli.instructions(), |text| Ok(text.and_then(section::take)))?;
+        if let Some((file, path, _)) = cli.servers() {
+            let before = original(&root.join(file));
+            edit(&mut changes, root, file, |text| {
+                let Some(text) = text else { return Ok(None) };
+                let taken = json::take(text, path, &|key, _| key == Some(SERVER)).ok_or(Unplain)?;
+                if taken == text { Ok(Some(taken)) } else { without_empty(taken, &[path], before.as_deref()) }
+            })?;
+        }
+    }
+    let before = original(&root.join(".claude/settings.json"));
+    edit(&mut changes, root, ".claude/settings.json", |text| take_hooks(text, before.as_deref()))?;
+    changes.retain(Change::is_real);
+    Ok(changes)
+}
+
+fn take_hooks(text: Option<&str>, before: Option<&str>) -> Edited {
+    let Some(text) = text else { return Ok(None) };
+    let mut text = text.to_owned();
+    let mut touched = Vec::new();
+    for moment in json::names(&text, &["hooks"]) {
+        let taken = json::take(&text, &["hooks", &moment], &|_, value| is_our_hook(value)).ok_or(Unplain)?;
+        if taken != text {
+            touched.push(moment);
+            text = taken;
+        }
+    }
+    if touched.is_empty() {
+        return Ok(Some(text));
+    }
+    let paths: Vec<[&str; 2]> = touched.iter().map(|moment| ["hooks", moment.as_str()]).collect();
+    let mut empty: Vec<&[&str]> = paths.iter().map(<[&str; 2]>::as_slice).collect();
+    empty.push(&["hooks"]);
+    without_empty(text, &empty, before)
+}
+
+/// Takes out what is empty now and was not there before; `None` when nothing is left of the file.
+fn without_empty(mut text: String, paths: &[&[&str]], before: Option<&str>) -> Edited {
+    for path in paths {
+        let theirs = before.is_some_and(|before| json::is_empty(before, path).is_some());
+        if let (Some(true), false, Some((last, outer))) = (json::is_empty(&text, path), theirs, path.split_last()) {
+            text = json::take(&text, outer, &|key, _| key == Some(*last)).ok_or(Unplain)?;
+        }
+    }
+    let nothing = json::is_empty(&text, &[]) == Some(true) && before.is_none();
+    Ok((!nothing).then_some(text))
+}
+
+/// Edits a file that may have been edited already. The edit may say that it cannot be done safely.
+fn edit(
+    changes: &mut Vec<Change>,
+    root: &Path,
+    file: &str,
+    how: impl FnOnce(Option<&str>) -> Edited,
+) -> io::Result<()> {
+    let path = root.join(file);
+    let mut change = match changes.iter().position(|change| change.path == path) {
+        Some(there) => changes.remove(there),
+        None => Change::of(path)?,
+    };
+    let edited = how(change.after.as_deref());
+    change.after = edited.map_err(|Unplain| {
+        io::Error::other(format!(
+            "`{file}` is not plain JSON of the usual shape (a comment?), so it is left alone; edit it by hand"
+        ))
+    })?;
+    changes.push(change);
+    Ok(())
+}

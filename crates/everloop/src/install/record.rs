@@ -1,0 +1,104 @@
+//! What files were before `init` changed them, kept in the state folder: only so can they be the same again to the byte, also
+//! where an empty object or a missing line end was. Without the record, or after somebody else's change, the parts that are
+//! ours are taken out by what they say.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Change;
+use crate::home::Home;
+use crate::hook::tree::hex;
+
+/// Version of the record.
+const VERSION: u32 = 1;
+
+/// What files of one project were before.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Originals {
+    version: u32,
+    /// By path from the project's folder.
+    files: BTreeMap<String, Original>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Original {
+    /// `None`: it was not there.
+    before: Option<String>,
+    /// What we made of it, as a hash.
+    after: String,
+}
+
+impl Originals {
+    /// Of a project; empty when nothing was recorded.
+    pub fn load(home: &Home, root: &Path) -> io::Result<Self> {
+        match std::fs::read_to_string(place(home, root)) {
+            Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Remembers what a change will have changed. A file that we changed before keeps its first original.
+    pub fn add(&mut self, change: &Change, root: &Path) {
+        let Some(after) = &change.after else { return };
+        let name = name(&change.path, root);
+        let known = self.files.get(&name).filter(|old| Some(&old.after) == change.before.as_deref().map(hash).as_ref());
+        let before = known.map_or_else(|| change.before.clone(), |old| old.before.clone());
+        self.files.insert(name, Original { before, after: hash(after) });
+    }
+
+    /// Keeps it. Before the files are changed: a record too many does no harm.
+    pub fn save(&self, home: &Home, root: &Path) -> io::Result<()> {
+        let path = place(home, root);
+        std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
+        let text = serde_json::to_string(&Self { version: VERSION, files: self.files.clone() })?;
+        std::fs::write(path, text)
+    }
+
+    /// Forgets the project.
+    pub fn forget(home: &Home, root: &Path) -> io::Result<()> {
+        match std::fs::remove_file(place(home, root)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// The changes that bring back what was there, for files that nobody changed since.
+    pub fn undo(&self, root: &Path) -> io::Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for (name, original) in &self.files {
+            let mut change = Change::of(root.join(name))?;
+            if change.before.as_deref().map(hash).as_ref() == Some(&original.after) {
+                change.after.clone_from(&original.before);
+                changes.push(change);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What a file was before, if it was there.
+    pub fn of(&self, path: &Path, root: &Path) -> Option<String> {
+        self.files.get(&name(path, root))?.before.clone()
+    }
+
+    /// The files that are recorded.
+    pub fn paths(&self, root: &Path) -> Vec<PathBuf> {
+        self.files.keys().map(|name| root.join(name)).collect()
+    }
+}
+
+fn name(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+fn place(home: &Home, root: &Path) -> PathBuf {
+    home.root().join("installs").join(format!("{}.json", hash(&root.display().to_string())))
+}
+
+fn hash(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..16])
+}

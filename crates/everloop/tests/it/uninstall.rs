@@ -1,0 +1,108 @@
+//! `everloop init --agent …` and `everloop uninstall`: what is written for agents' CLIs, and that nothing of it is left.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::env::Env;
+
+/// Every file below the project and its bytes.
+fn picture(env: &Env) -> BTreeMap<String, Vec<u8>> {
+    fn walk(folder: &Path, root: &Path, all: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(folder).expect("it is ours").flatten() {
+            let name = entry.path().strip_prefix(root).expect("below").display().to_string();
+            if entry.path().is_dir() {
+                all.insert(format!("{name}/"), Vec::new());
+                walk(&entry.path(), root, all);
+            } else {
+                all.insert(name, std::fs::read(entry.path()).expect("it is a file"));
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk(&env.project(), &env.project(), &mut all);
+    all
+}
+
+const ALL: [&str; 10] =
+    ["init", "--yes", "--agent", "claude", "--agent", "codex", "--agent", "gemini", "--agent", "opencode"];
+
+/// A project in which other tools have left their files, in their own ways of writing.
+fn furnished() -> Env {
+    let env = Env::new();
+    env.write("AGENTS.md", "# Rules\r\n\r\nBe kind.\r\n");
+    env.write("CLAUDE.md", "no line end at the end");
+    env.write(
+        ".claude/settings.json",
+        "{\n\t\"permissions\": { \"allow\": [ \"Bash(ls)\" ] },\n\t\"hooks\": {\n\t\t\"Stop\": [\n\t\t\t{ \"hooks\": [ { \"type\": \"command\", \"command\": \"other stop\" } ] }\n\t\t],\n\t\t\"PreToolUse\": []\n\t}\n}",
+    );
+    env.write(".mcp.json", "{\"mcpServers\":{\"other\":{\"command\":\"x\",\"n\":1.50}}}\n");
+    env.write(".gemini/settings.json", "{\n   \"mcpServers\": {}\n}\n");
+    env
+}
+
+#[test]
+fn init_and_uninstall_leave_no_trace() {
+    for env in [furnished(), Env::new(), Env::new().git()] {
+        let before = picture(&env);
+        let said = env.run(&ALL).ok().stdout;
+        assert!(said.contains("+ ") && said.contains("codex mcp add everloop"), "what changes is shown: {said}");
+        assert_ne!(picture(&env), before);
+        let once = picture(&env);
+        env.run(&ALL).ok();
+        assert_eq!(picture(&env), once, "twice is once");
+        env.run(&["config", "check"]).ok();
+        env.run(&["uninstall", "--yes"]).ok();
+        assert_eq!(picture(&env), before);
+        assert!(env.run(&["uninstall", "--yes"]).ok().stdout.contains("nothing of everloop's"));
+    }
+}
+
+#[test]
+fn others_keep_what_is_theirs() {
+    let env = furnished();
+    env.run(&ALL).ok();
+    let settings: Value = serde_json::from_str(&env.read(".claude/settings.json")).expect("it is JSON");
+    assert_eq!(settings["hooks"]["Stop"][0]["hooks"][0]["command"], "other stop");
+    let ours = settings["hooks"]["Stop"][1]["hooks"][0]["command"].as_str().expect("ours comes behind");
+    assert!(ours.ends_with("everloop hook Stop"), "{ours}");
+    assert_eq!(settings["permissions"]["allow"][0], "Bash(ls)");
+    let servers: Value = serde_json::from_str(&env.read(".mcp.json")).expect("it is JSON");
+    assert_eq!(
+        (&servers["mcpServers"]["everloop"]["args"][0], &servers["mcpServers"]["other"]["command"]),
+        (&"mcp".into(), &"x".into())
+    );
+    assert!(env.read(".mcp.json").contains("1.50"), "not written anew");
+    assert!(
+        env.read("AGENTS.md").starts_with("# Rules\r\n\r\nBe kind.\r\n")
+            && env.read("AGENTS.md").contains("everloop check")
+    );
+}
+
+#[test]
+fn what_others_changed_since_stays_and_only_ours_goes() {
+    let env = furnished();
+    env.run(&ALL).ok();
+    env.write("everloop.toml", &format!("{}# mine\n", env.read("everloop.toml")));
+    env.write("AGENTS.md", &format!("{}# Later\n", env.read("AGENTS.md")));
+    let edited = env.read(".claude/settings.json").replace("other stop", "another stop");
+    env.write(".claude/settings.json", &edited);
+    let said = env.run(&["uninstall", "--yes"]).ok().stdout;
+    assert!(said.contains("kept") && env.read("everloop.toml").ends_with("# mine\n"), "{said}");
+    assert_eq!(env.read("AGENTS.md"), "# Rules\r\n\r\nBe kind.\r\n# Later\n");
+    let settings = env.read(".claude/settings.json");
+    assert!(settings.contains("another stop") && !settings.contains("everloop"), "{settings}");
+    assert!(settings.contains("\"PreToolUse\": []"), "an empty list of theirs stays: {settings}");
+    assert!(!settings.contains("SessionEnd"), "what we made and is empty goes: {settings}");
+}
+
+#[test]
+fn a_file_that_cannot_be_edited_safely_is_left_alone() {
+    let env = Env::new();
+    env.write(".claude/settings.json", "{ // mine\n}\n");
+    let before = picture(&env);
+    let out = env.run(&["init", "--yes", "--agent", "claude"]).exits(1);
+    assert!(out.stderr.contains("edit it by hand"), "{}", out.stderr);
+    assert_eq!(picture(&env), before, "and nothing else was written either");
+}
