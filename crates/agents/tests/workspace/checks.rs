@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use everloop_agents::check::{Checker, Question};
-use everloop_agents::job::Shim;
+use everloop_agents::job::{self, Shim};
 use everloop_agents::protect;
 use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::spec::CheckSpec;
@@ -49,7 +49,9 @@ async fn run(world: &World, check: CheckSpec, before: Option<Verdict>) -> Result
     let checks = [check];
     let question = Question { checks: &checks, cwd: &world.dir, before: before.as_ref(), changed: true };
     let mut board = checker.run(question).await?;
-    ensure!(fs::read_dir(&checker.jobs).map_or(0, Iterator::count) == 0, "job folders are removed");
+    let empty = |dir: &Path| job::is_clear(dir) && fs::read_dir(dir).is_ok_and(|entries| entries.count() == 1);
+    let jobs = fs::read_dir(&checker.jobs).into_iter().flatten().flatten();
+    ensure!(jobs.map(|entry| entry.path()).all(|dir| empty(&dir)), "nothing of a check is left in its folder");
     board.0.pop().ok_or_else(|| "one row".into())
 }
 
