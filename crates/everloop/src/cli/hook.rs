@@ -25,6 +25,7 @@ use crate::hook::payload::{Moment, Payload};
 use crate::hook::place::Place;
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
+use crate::mailbox::Said;
 
 const HELP: &str =
     "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,
@@ -182,10 +183,7 @@ impl Seat<'_> {
         }
         let (version, mut record) = self.record()?;
         record.ended = false;
-        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
-        let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
-        let (ids, own) = self.messages()?;
-        messages.extend(own);
+        let (ids, messages) = self.messages(&mut record)?;
         let handoff = handoff::read(self.ledger()?, &self.place.root)?;
         let known = self.place.state.as_ref().map(|s| &s.board);
         let board = record.verdict.as_ref().map(|v| &v.board).or(known);
@@ -204,10 +202,7 @@ impl Seat<'_> {
         let (version, mut record) = self.record()?;
         record.prompted();
         let full = record.fills(self.context_percent(), &self.place.hook.rules);
-        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
-        let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
-        let (ids, own) = self.messages()?;
-        messages.extend(own);
+        let (ids, messages) = self.messages(&mut record)?;
         let mut told = text::messages(&messages);
         if full {
             told += &text::ask_for_handoff(record.context_percent.unwrap_or_default());
@@ -418,11 +413,14 @@ impl Seat<'_> {
             .map(move |cause| format!("session:{session}:{cause}"))
     }
 
-    /// Messages for this session, and what they say.
-    fn messages(&self) -> Result<(Vec<u64>, Vec<String>), Failure> {
-        let to = [self.payload.session().to_owned()];
-        let found = self.ledger()?.messages(Recipients::These(&to), MESSAGES)?;
-        Ok((found.iter().map(|m| m.id).collect(), found.iter().map(said).collect()))
+    /// What it was not told yet: of the loop's messages, and of its own box (`everloop send @SESSION`), with the ids of those.
+    fn messages(&self, record: &mut Record) -> Result<(Vec<u64>, Vec<String>), Failure> {
+        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
+        let notes: Vec<String> = notes.iter().map(|note| note.text().to_owned()).collect();
+        let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
+        let found = self.ledger()?.messages(Recipients::These(&[format!("@{}", self.payload.session())]), MESSAGES)?;
+        messages.extend(found.iter().map(said));
+        Ok((found.iter().map(|m| m.id).collect(), messages))
     }
 
     /// How full the context is, as far as anybody says it.
@@ -456,9 +454,7 @@ pub fn read_record(body: &str) -> Result<Record, Failure> {
 
 /// The words of a message, however it was put.
 fn said(message: &Message) -> String {
-    let body: serde_json::Value = serde_json::from_str(&message.body).unwrap_or_default();
-    let text = ["text", "message"].iter().find_map(|field| body.get(field)?.as_str());
-    format!("{}: {}", message.by, text.unwrap_or(&message.body))
+    format!("{}: {}", message.by, Said::of(message).text)
 }
 
 fn told_of(restored: &[Did]) -> String {

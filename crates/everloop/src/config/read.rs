@@ -170,7 +170,7 @@ impl Reader<'_> {
                 }
                 "hook" if self.owner == Owner::Project => self.whole::<HookKeys>(("hook", value), &mut sections.hook),
                 "guardian" if self.owner == Owner::Project => {
-                    self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian)
+                    self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian);
                 }
                 "loop" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();

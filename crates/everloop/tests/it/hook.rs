@@ -271,15 +271,9 @@ fn a_full_context_asks_for_a_handoff_once() {
 fn a_prompt_is_logged_without_secrets_and_messages_are_delivered_once() {
     let env = Env::new().var("MY_KEY", "sk-very-secret-1");
     let world = World::in_env(env, "checks = [\"true\"]\n");
-    let mut ledger =
-        everloop_store::Sqlite::open(&world.env.state().join("ledger.db"), everloop_store::Mode::ReadWrite)
-            .expect("the supervisor made it");
-    let body = json!({ "text": "mind the\nwindows" }).to_string();
-    let signal = everloop_core::op::Op::Signal { to: "s1".into(), by: "ann".into(), body };
-    everloop_store::Ledger::transact(&mut ledger, everloop_core::time::Time(1), &[signal]).expect("it is open");
-    drop(ledger);
+    world.env.run(&["send", "@s1", "mind the\nwindows"]).ok();
     let told = world.hook("UserPromptSubmit", &json!({ "prompt": "use sk-very-secret-1 now" })).ok().stdout;
-    assert!(told.contains("> ann: mind the\\n> windows"), "{told}");
+    assert!(told.contains(": mind the\\n> windows"), "{told}");
     assert_eq!(world.hook("UserPromptSubmit", &json!({ "prompt": "again" })).ok().stdout, "");
     let prompts: Vec<String> = world.did().iter().map(|d| d["text"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(prompts, ["use [redacted:X_KEY] now", "again"]);

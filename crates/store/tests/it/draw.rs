@@ -183,7 +183,7 @@ impl Drawer<'_> {
         for _ in 0..self.dice.roll(4) {
             events.push(match self.dice.roll(3) {
                 0 => Event::Note { text: self.text("line\n\u{0}ü") },
-                1 => Event::Paused { by: self.node().to_string(), reason: self.text("why") },
+                1 => Event::Paused { by: self.node().to_string(), reason: self.text("why"), until: None },
                 _ => Event::Cooldown { scope: Scope::All, until: self.now + self.lease(), level: 2 },
             });
         }
