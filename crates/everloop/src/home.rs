@@ -4,10 +4,12 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use everloop_agents::process::Identity;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::time::Time;
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ use crate::error::Failure;
 
 /// Held by the supervisor, with its name in it.
 const LOCK: &str = "supervisor.lock";
+
+/// A look at who holds it takes microseconds, and so long it is not free; many looks at once take no longer than this.
+const GLANCE: Duration = Duration::from_secs(2);
 
 /// The state folder.
 #[derive(Clone, Debug)]
@@ -139,10 +144,17 @@ impl Home {
 
     /// Takes the right to supervise, or tells who has it.
     pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<Owner>>, Failure> {
-        let mut lock = match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Ok(Err(self.owner())),
-            Err((_, e)) => return Err(cannot("lock", &self.root, &e.into())),
+        let end = Instant::now() + GLANCE;
+        let mut lock = loop {
+            match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => break lock,
+                Err((_, Errno::EWOULDBLOCK)) => match self.owner() {
+                    // Somebody only looked whether there is an owner: that is no reason not to become one.
+                    None if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
+                    owner => return Ok(Err(owner)),
+                },
+                Err((_, e)) => return Err(cannot("lock", &self.root, &e.into())),
+            }
         };
         let process = Identity::current().map_err(|e| cannot("lock", &self.root, &e))?;
         let owner = Owner { process, role: role.to_owned(), since: now };
@@ -198,4 +210,31 @@ fn default_root() -> Result<PathBuf, Failure> {
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot {what} `{}`", path.display())).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_looks_keeps_nobody_from_supervising() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(dir.path())).unwrap();
+        let looks = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while looks.load(std::sync::atomic::Ordering::Relaxed) {
+                        home.owner();
+                        home.is_owned();
+                    }
+                });
+            }
+            let owned = (0..200).filter(|_| home.own("up", Time(0)).unwrap().is_ok()).count();
+            looks.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(owned, 200);
+        });
+        let _held = home.own("up", Time(0)).unwrap().ok().unwrap();
+        assert!(home.own("run", Time(0)).unwrap().is_err_and(|owner| owner.is_some_and(|o| o.role == "up")));
+    }
 }

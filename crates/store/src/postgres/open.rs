@@ -6,7 +6,7 @@ use super::{Hub, columns};
 use crate::Error;
 
 /// One script per format, oldest first. A shipped one is never edited.
-const MIGRATIONS: &[&str] =
+pub(super) const MIGRATIONS: &[&str] =
     &[include_str!("../../migrations/postgres/0001_init.sql"), include_str!("../../migrations/postgres/0002_docs.sql")];
 
 /// The newest hub format known here, kept in `everloop.hub`.

@@ -66,20 +66,22 @@ fn an_older_hub_is_brought_forward_once_and_keeps_what_it_holds() {
     let mut ledger = opened(&url);
     let save = Op::SaveLoop { id: LoopId::new("l"), version: 0, phase: "p".to_owned(), state: "s".to_owned() };
     ledger.transact(Time(1), &[save]).unwrap();
-    let first = include_str!("../../migrations/postgres/0001_init.sql");
-    let scripts = [first, "ALTER TABLE everloop.loops ADD COLUMN colour text NOT NULL DEFAULT 'red'"];
+    let mut scripts = open::MIGRATIONS.to_vec();
+    scripts.push("ALTER TABLE everloop.loops ADD COLUMN colour text NOT NULL DEFAULT 'red'");
+    let newer = open::FORMAT + 1;
     let waiter = Waiter::new().unwrap();
     for _ in 0..2 {
         let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &scripts).await;
         waiter.wait(forward).unwrap();
     }
-    assert_eq!(server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub"), "2|red");
+    let look = || server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub");
+    assert_eq!(look(), format!("{newer}|red"));
     assert!(
-        matches!(Postgres::migrate(&url), Err(Error::Newer { found: 2, known: 1, .. })),
+        matches!(Postgres::migrate(&url), Err(Error::Newer { found, known: open::FORMAT, .. }) if found == newer),
         "we are the older one now"
     );
-    let broken = [scripts[0], scripts[1], "ALTER TABLE everloop.loops DROP COLUMN colour; SELECT 1 / 0"];
-    let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &broken).await;
+    scripts.push("ALTER TABLE everloop.loops DROP COLUMN colour; SELECT 1 / 0");
+    let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &scripts).await;
     assert!(waiter.wait(forward).is_err());
-    assert_eq!(server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub"), "2|red");
+    assert_eq!(look(), format!("{newer}|red"));
 }

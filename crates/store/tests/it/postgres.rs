@@ -5,7 +5,7 @@ use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::journal::Damage;
 use everloop_core::op::{NewTask, Op, Reply, Trust};
 use everloop_core::time::Time;
-use everloop_store::postgres::{Clock, Options, Url, role_sql};
+use everloop_store::postgres::{Clock, FORMAT, Options, Url, role_sql};
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Postgres};
 use everloop_testkit::postgres::{Login, Server, Setup, Sync, server};
@@ -70,7 +70,7 @@ fn a_hub_is_made_once_and_only_where_there_is_none() {
         all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(made.iter().all(|hub| *hub == made[0]), "four made one hub: {made:?}");
-    assert_eq!(Postgres::migrate(&url).unwrap(), 1, "nothing to do");
+    assert_eq!(Postgres::migrate(&url).unwrap(), FORMAT, "nothing to do");
     assert_eq!(Postgres::open(options()).unwrap().id(), made[0].id);
 }
 
@@ -79,11 +79,11 @@ fn another_format_is_refused_and_left_alone() {
     let url = made();
     raw(&url, "update everloop.hub set format = 99");
     let newer = open(&url).unwrap_err();
-    assert!(matches!(newer, Error::Newer { found: 99, known: 1, .. }), "{newer:?}");
+    assert!(matches!(newer, Error::Newer { found: 99, known: FORMAT, .. }), "{newer:?}");
     assert!(matches!(Postgres::migrate(&Url::parse(&url).unwrap()), Err(Error::Newer { .. })));
     raw(&url, "update everloop.hub set format = 0");
     let older = open(&url).unwrap_err();
-    assert!(matches!(older, Error::Older { found: 0, known: 1, .. }), "{older:?}");
+    assert!(matches!(older, Error::Older { found: 0, known: FORMAT, .. }), "{older:?}");
     assert_eq!(raw(&url, "select format from everloop.hub"), "0");
 }
 
