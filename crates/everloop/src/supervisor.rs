@@ -45,7 +45,7 @@ pub use inbox::{Notice, SUPERVISOR};
 
 /// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is looked at again.
 const NAP: Duration = Duration::from_secs(30);
-/// From here on a sleeper lets go of the memory that only a busy one needs: getting it back costs a tenth of a millisecond.
+/// From here on a sleeper lets go of the memory that only a busy one needs; shorter naps are not worth mapping it again.
 const LONG_NAP: Duration = Duration::from_secs(2);
 /// Answers of actions under way; each loop has at most a few.
 const INPUTS: usize = 64;
