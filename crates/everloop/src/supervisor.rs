@@ -45,8 +45,9 @@ pub use inbox::{Notice, SUPERVISOR};
 
 /// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is looked at again.
 const NAP: Duration = Duration::from_secs(30);
-/// From here on a sleeper lets go of the memory that only a busy one needs; shorter naps are not worth mapping it again.
-const LONG_NAP: Duration = Duration::from_secs(2);
+/// A sleeper that nothing woke for so long lets go of the memory that only a busy one needs. Between two turns it would
+/// have to be mapped again at once, and that takes longer than all else a turn costs.
+const DOZE: Duration = Duration::from_secs(1);
 /// Answers of actions under way; each loop has at most a few.
 const INPUTS: usize = 64;
 
@@ -210,13 +211,10 @@ impl Supervisor {
         while !self.is_done()? && !watcher.wants_to_go() {
             let nap = self.nap(watcher);
             self.api.figures().beat(nap, self.next_wake());
-            if nap >= LONG_NAP {
-                everloop_agents::memory::give_back_code();
-            }
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 () = bell.rung() => self.woken(watcher).await?,
-                () = sleep(nap) => self.tick(watcher).await?,
+                () = doze(nap) => self.tick(watcher).await?,
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
@@ -411,4 +409,14 @@ impl Signals {
             }
         }
     }
+}
+
+/// Sleeps; when it gets long, with less memory.
+async fn doze(nap: Duration) {
+    let rest = nap.saturating_sub(DOZE);
+    sleep(nap - rest).await;
+    if rest >= DOZE {
+        everloop_agents::memory::give_back_code();
+    }
+    sleep(rest).await;
 }

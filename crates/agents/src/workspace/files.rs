@@ -77,7 +77,11 @@ pub(super) fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf
 pub(super) fn write_note(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = beside(path);
     fs::write(&new, serde_json::to_vec(value)?)?;
-    fs::rename(&new, path)
+    // Over an existing file a rename waits for the disk on ext4. Between the two calls the reader takes the new one.
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => fs::rename(&new, path),
+    }
 }
 
 /// The same, and a power cut does not lose it either.
@@ -103,7 +107,11 @@ fn beside(path: &Path) -> PathBuf {
 
 /// Reads what [`write_note`] wrote; `None` when there is nothing, or what a power cut left of it.
 pub(super) fn read_note<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
+    let found = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::read(beside(path)),
+        found => found,
+    };
+    match found {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
