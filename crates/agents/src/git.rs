@@ -150,6 +150,15 @@ impl Git {
         Self::at(worktree).with("GIT_DIR", git_dir).with("GIT_WORK_TREE", worktree)
     }
 
+    /// In a clone of our own that talks to the repository it came from, with the operator's keys and no questions asked.
+    pub fn sharing(dir: &Path) -> Self {
+        let git = Self::at(dir).with("GIT_SSH_COMMAND", "ssh -o BatchMode=yes").with("GIT_CEILING_DIRECTORIES", dir);
+        ["SSH_AUTH_SOCK", "GIT_ASKPASS"].into_iter().fold(git, |git, name| match std::env::var_os(name) {
+            Some(value) => git.with(name, value),
+            None => git,
+        })
+    }
+
     fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), variables: Vec::new(), deadline: DEADLINE }
     }

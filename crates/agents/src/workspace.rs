@@ -10,6 +10,7 @@
 //!   shared locks
 //! - [`turn`]: where a turn starts and what it made; [`snapshot`]: the operator's uncommitted state
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
+//! - [`remote`]: a repository that many machines share
 //! - [`in_place`]: without git; [`files`]: small deeds on files
 
 mod files;
@@ -19,6 +20,7 @@ mod locks;
 mod merge;
 mod place;
 mod refs;
+mod remote;
 mod seal;
 mod snapshot;
 mod tree;
@@ -36,6 +38,8 @@ use serde::{Deserialize, Serialize};
 
 pub use in_place::fingerprint;
 pub use place::{Head, Place, Repository, discover};
+pub use refs::result as result_ref;
+pub use remote::{Joining, Pushed, Remote, address_of};
 
 use crate::git;
 use crate::protect::{self, Globs};

@@ -7,6 +7,7 @@
 //! - [`action`]: what the shell is asked to do, and the inputs with which it answers
 //! - [`guard`]: who may start a turn now, and if not, when and why
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
+//! - [`mesh`]: a loop that many machines work on
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
@@ -35,6 +36,7 @@ pub mod ids;
 pub mod jitter;
 pub mod journal;
 pub mod judge;
+pub mod mesh;
 pub mod op;
 pub mod pacing;
 pub mod phase;

@@ -106,6 +106,20 @@ pub enum Op {
         #[serde(with = "millis")]
         lease: Duration,
     },
+    /// The rest of the batch counts only while `node` is the supervisor under `epoch`; else [`Refusal::Deposed`].
+    Lead {
+        /// Who.
+        node: NodeId,
+        /// Under which epoch.
+        epoch: u64,
+    },
+    /// Ends its own time as supervisor, so that nobody has to wait for the end of the lease. Nothing when it was over.
+    Resign {
+        /// Who.
+        node: NodeId,
+        /// Under which epoch.
+        epoch: u64,
+    },
     /// Writes a guard's state if nobody else did since `version` was read.
     SaveGuard {
         /// Whose.
@@ -421,6 +435,12 @@ pub enum Refusal {
         task: TaskId,
         /// Where it is.
         state: String,
+    },
+    /// Somebody else is the supervisor, or nobody is.
+    #[error("this node is not the supervisor under epoch {epoch} any more")]
+    Deposed {
+        /// Under which epoch it was tried.
+        epoch: u64,
     },
     /// The new task's dependencies form a cycle or name unknown tasks.
     #[error("task `{task}`: {why}")]

@@ -31,6 +31,10 @@ pub enum Bug {
     ForgetsLateMessages,
     ProbesBeforeReset,
     PaceIgnored,
+    ActsPastItsLease,
+    NoAmnesty,
+    TwoTasksForOneCheck,
+    TakesFromTheLiving,
 }
 
 /// All of them.

@@ -1,6 +1,7 @@
 //! Who becomes supervisor. Pure; shared by all ledgers.
 
 use everloop_core::ids::NodeId;
+use everloop_core::op::Refusal;
 use everloop_core::time::Time;
 
 use crate::rows::Leader;
@@ -14,6 +15,18 @@ pub(crate) fn elect(current: Option<&Leader>, node: &NodeId, until: Time, now: T
         Some(_) => return None,
     };
     Some(Leader { node: node.clone(), epoch, until })
+}
+
+/// Refuses whoever is not the supervisor under `epoch` now.
+pub(crate) fn check_lead(current: Option<&Leader>, node: &NodeId, epoch: u64, now: Time) -> Result<(), Refusal> {
+    let leads = current.is_some_and(|leader| leader.node == *node && leader.epoch == epoch && leader.until > now);
+    if leads { Ok(()) } else { Err(Refusal::Deposed { epoch }) }
+}
+
+/// The leader after `node` gave up; `None` when there is nothing to give up.
+pub(crate) fn resign(current: Option<&Leader>, node: &NodeId, epoch: u64, now: Time) -> Option<Leader> {
+    check_lead(current, node, epoch, now).ok()?;
+    Some(Leader { node: node.clone(), epoch, until: now })
 }
 
 #[cfg(test)]
@@ -30,5 +43,18 @@ mod tests {
         assert_eq!((renewed.epoch, renewed.until), (1, Time(19)));
         assert_eq!(elect(Some(&renewed), &b, Time(29), Time(19)).unwrap().epoch, 2, "over at its very end");
         assert_eq!(elect(Some(&renewed), &a, Time(29), Time(19)).unwrap().epoch, 2, "also for its last holder");
+    }
+    #[test]
+    fn only_who_leads_under_this_epoch_and_in_time_leads() {
+        let (a, b) = (NodeId::new("a"), NodeId::new("b"));
+        let leader = Leader { node: a.clone(), epoch: 3, until: Time(10) };
+        let leads = |node, epoch, now| check_lead(Some(&leader), node, epoch, Time(now)).is_ok();
+        assert!(leads(&a, 3, 9));
+        assert!(!leads(&a, 3, 10) && !leads(&a, 2, 9) && !leads(&b, 3, 9));
+        assert!(check_lead(None, &a, 1, Time(0)).is_err());
+        let resigned = resign(Some(&leader), &a, 3, Time(4)).unwrap();
+        assert_eq!(elect(Some(&resigned), &b, Time(19), Time(4)).unwrap().epoch, 4, "nobody has to wait");
+        assert_eq!(resign(Some(&leader), &b, 3, Time(4)), None);
+        assert_eq!(resign(Some(&leader), &a, 3, Time(10)), None, "it is over already");
     }
 }

@@ -52,6 +52,7 @@ pub use sqlite::{Mode, Sqlite};
 /// - **`Amend`**: `Block` needs `Queued`; `Retry` needs `Blocked`, `Dead` or `Leased`, makes the task due now and
 ///   forgets failures and result; `Cancel` needs anything but `Done` and keeps the result.
 /// - **`Elect`**: the epoch starts at 1 and grows with every grant that is not the renewal of a live lease.
+/// - **`Lead`** looks at node, epoch and lease at once; **`Resign`** by anybody else changes nothing.
 /// - **`SaveGuard`, `SaveLoop`, `SaveDoc`**: a row that was never written has version 0. A conflict names `guard SCOPE`,
 ///   `loop ID` or `KIND KEY`.
 /// - **`Consume`** refuses an id that is named twice, like one that is not there. Message ids are never used again.

@@ -108,7 +108,7 @@ pub(super) fn subject(text: &str) -> String {
 }
 
 /// Joins in memory; `None` when this git (before 2.38) cannot.
-async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Option<Joined>, Error> {
+pub(super) async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Option<Joined>, Error> {
     const USAGE: i32 = 129;
     let options = ["--write-tree", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories"];
     let args: Vec<&str> = ["merge-tree"].into_iter().chain(options).chain([target, work]).collect();

@@ -7,6 +7,7 @@ mod checks;
 mod in_place;
 mod landing;
 mod places;
+mod shared;
 mod world;
 
 use std::path::Path;
@@ -30,7 +31,9 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    let cases = [places::CASES, agents::CASES, broken::CASES, landing::CASES, in_place::CASES, checks::CASES].concat();
+    let cases =
+        [places::CASES, agents::CASES, broken::CASES, landing::CASES, in_place::CASES, checks::CASES, shared::CASES]
+            .concat();
     let trials = cases.into_iter().map(|(name, run)| Trial::test(name, run)).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -90,6 +90,10 @@ impl Batch<'_> {
             Op::Amend { task, change } => self.amend(task, change),
             Op::Heartbeat { node, info } => Ok(self.heartbeat(node, info)),
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
+            Op::Lead { node, epoch } => {
+                leader::check_lead(self.model.leader.as_ref(), node, *epoch, self.now).map(|()| Reply::Ok)
+            }
+            Op::Resign { node, epoch } => Ok(self.resign(node, *epoch)),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -174,6 +178,13 @@ impl Batch<'_> {
             self.model.leader = elected;
         }
         Reply::Elected(epoch)
+    }
+
+    fn resign(&mut self, node: &NodeId, epoch: u64) -> Reply {
+        if let Some(resigned) = leader::resign(self.model.leader.as_ref(), node, epoch, self.now) {
+            self.model.leader = Some(resigned);
+        }
+        Reply::Ok
     }
 
     fn save_guard(&mut self, scope: &Scope, version: u64, state: &GuardState) -> Result<Reply, Refusal> {

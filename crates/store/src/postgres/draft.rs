@@ -55,7 +55,7 @@ impl Names {
                 | Op::Shelve { task, .. }
                 | Op::Amend { task, .. } => drop(names.tasks.insert(task.to_string())),
                 Op::Claim { .. } | Op::Heartbeat { .. } => {}
-                Op::Elect { .. } => names.leader = true,
+                Op::Elect { .. } | Op::Lead { .. } | Op::Resign { .. } => names.leader = true,
                 Op::SaveGuard { scope, .. } => drop(names.guards.insert(scope.to_string())),
                 Op::SaveLoop { id, .. } => drop(names.loops.insert(id.to_string())),
                 Op::SaveDoc { kind, key, .. } => drop(names.docs.insert(doc_name(kind, key))),
@@ -307,6 +307,10 @@ impl Draft {
                 Ok(Reply::Ok)
             }
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
+            Op::Lead { node, epoch } => {
+                leader::check_lead(self.leader.as_ref(), node, *epoch, self.now).map(|()| Reply::Ok)
+            }
+            Op::Resign { node, epoch } => Ok(self.resign(node, *epoch)),
             Op::SaveGuard { scope, version, state } => self.save_guard(&scope.to_string(), *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -377,6 +381,14 @@ impl Draft {
         self.leader = Some(elected);
         self.pending.elected = true;
         Reply::Elected(Some(epoch))
+    }
+
+    fn resign(&mut self, node: &NodeId, epoch: u64) -> Reply {
+        if let Some(resigned) = leader::resign(self.leader.as_ref(), node, epoch, self.now) {
+            self.leader = Some(resigned);
+            self.pending.elected = true;
+        }
+        Reply::Ok
     }
 
     fn save_guard(&mut self, name: &str, version: u64, state: &GuardState) -> Result<Reply, Refusal> {

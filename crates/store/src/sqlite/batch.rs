@@ -9,6 +9,7 @@ use everloop_core::time::Time;
 use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
 
 use super::{columns, read, sql};
+use crate::rows::Leader;
 use crate::{Error, leader, task};
 
 /// Does all of `ops` or nothing. The write lock is taken before the first read, so nothing that is decided on can change
@@ -50,6 +51,11 @@ impl Batch<'_> {
             Op::Amend { task, change } => self.amend(task, change),
             Op::Heartbeat { node, info } => self.heartbeat(node, info),
             Op::Elect { node, lease } => self.elect(node, self.now + *lease),
+            Op::Lead { node, epoch } => {
+                leader::check_lead(read::leader(&self.tx)?.as_ref(), node, *epoch, self.now)?;
+                Ok(Reply::Ok)
+            }
+            Op::Resign { node, epoch } => self.resign(node, *epoch),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -151,13 +157,25 @@ impl Batch<'_> {
         let Some(elected) = leader::elect(current.as_ref(), node, until, self.now) else {
             return Ok(Reply::Elected(None));
         };
+        self.put_leader(&elected)?;
+        Ok(Reply::Elected(Some(elected.epoch)))
+    }
+
+    fn resign(&self, node: &NodeId, epoch: u64) -> Result<Reply, Error> {
+        if let Some(resigned) = leader::resign(read::leader(&self.tx)?.as_ref(), node, epoch, self.now) {
+            self.put_leader(&resigned)?;
+        }
+        Ok(Reply::Ok)
+    }
+
+    fn put_leader(&self, leader: &Leader) -> Result<(), Error> {
         self.write(
             "elect a supervisor",
             "INSERT INTO leader (only, node, epoch, until) VALUES (1, ?1, ?2, ?3)
              ON CONFLICT (only) DO UPDATE SET node = excluded.node, epoch = excluded.epoch, until = excluded.until",
-            params![elected.node.as_str(), elected.epoch as i64, elected.until.0],
-        )?;
-        Ok(Reply::Elected(Some(elected.epoch)))
+            params![leader.node.as_str(), leader.epoch as i64, leader.until.0],
+        )
+        .map(drop)
     }
 
     fn save_guard(&self, scope: &Scope, version: u64, state: &GuardState) -> Result<Reply, Error> {

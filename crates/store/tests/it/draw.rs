@@ -48,7 +48,7 @@ pub struct Drawer<'a> {
 
 impl Drawer<'_> {
     pub fn op(&mut self) -> Op {
-        match self.dice.roll(34) {
+        match self.dice.roll(36) {
             0..=4 => Op::Enqueue(self.new_task()),
             5..=7 => {
                 Op::Claim { node: self.node(), n: self.dice.roll(4) as u32, owner: self.owner(), lease: self.lease() }
@@ -58,6 +58,8 @@ impl Drawer<'_> {
             18..=19 => self.amend(),
             20 => Op::Heartbeat { node: self.node(), info: self.text("info") },
             21 => Op::Elect { node: self.node(), lease: self.lease() },
+            33 => Op::Lead { node: self.node(), epoch: self.epoch() },
+            34 => Op::Resign { node: self.node(), epoch: self.epoch() },
             22..=23 => self.save_guard(),
             24..=25 => self.save_loop(),
             31..=32 => self.save_doc(),
@@ -69,6 +71,12 @@ impl Drawer<'_> {
             30 => Op::CloseTicket { key: self.key(), answer: self.text("done") },
             _ => self.append(),
         }
+    }
+
+    /// Mostly the one there is.
+    fn epoch(&mut self) -> u64 {
+        let epoch = self.ledger.leader().unwrap().map_or(0, |leader| leader.epoch);
+        epoch.saturating_sub(u64::from(self.dice.one_in(8)))
     }
 
     fn new_task(&mut self) -> NewTask {

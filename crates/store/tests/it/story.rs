@@ -245,7 +245,7 @@ fn task_of(op: &Op) -> Option<&TaskId> {
     }
 }
 
-const OP_NAMES: [&str; 18] = [
+const OP_NAMES: [&str; 20] = [
     "enqueue",
     "claim",
     "take",
@@ -264,6 +264,8 @@ const OP_NAMES: [&str; 18] = [
     "close ticket",
     "append",
     "save doc",
+    "lead",
+    "resign",
 ];
 
 fn op_name(op: &Op) -> &'static str {
@@ -286,10 +288,12 @@ fn op_name(op: &Op) -> &'static str {
         Op::CloseTicket { .. } => 15,
         Op::Append { .. } => 16,
         Op::SaveDoc { .. } => 17,
+        Op::Lead { .. } => 18,
+        Op::Resign { .. } => 19,
     }]
 }
 
-const REFUSAL_NAMES: [&str; 5] = ["fenced", "conflict", "gone", "wrong state", "bad dependency"];
+const REFUSAL_NAMES: [&str; 6] = ["fenced", "conflict", "gone", "wrong state", "bad dependency", "deposed"];
 
 fn refusal_name(refusal: &Refusal) -> &'static str {
     REFUSAL_NAMES[match refusal {
@@ -298,6 +302,7 @@ fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::Gone { .. } => 2,
         Refusal::WrongState { .. } => 3,
         Refusal::BadDependency { .. } => 4,
+        Refusal::Deposed { .. } => 5,
     }]
 }
 

@@ -1,0 +1,185 @@
+//! A repository that many machines share: fetching from it, pushing work to it, and moving its branch. Each machine has a
+//! clone of its own without files, in which its loops make their worktrees.
+//!
+//! The branch moves in one place, [`Remote::land`], by one compare-and-swap at the remote. A crash after it is found by the
+//! trailer of the merge: so nothing stands there twice, whoever tries.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everloop_core::ids::TaskId;
+
+use super::merge::{Joined, Relation, commit_tree, merge_tree, relation, subject, trailers};
+use super::{Effort, Error, files};
+use crate::git::{self, Git, LONG_DEADLINE};
+
+/// Merges that are looked through for a trailer: whoever missed more than this asks the checks again in any case.
+const LOOKED_THROUGH: &str = "-n5000";
+
+/// A clone and where it came from.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    git: Git,
+    dir: PathBuf,
+    url: String,
+}
+
+/// What merging the work of a task onto the branch gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// A merge that does not stand on the branch yet.
+    Ready {
+        /// Where the branch is.
+        target: String,
+        /// The merge.
+        commit: String,
+    },
+    /// The task's merge stands there already.
+    Landed {
+        /// The merge.
+        commit: String,
+    },
+    /// The branch has all of the work, though not by this task.
+    Contained,
+    /// They cannot be merged.
+    Conflict {
+        /// The files that conflict.
+        paths: Vec<String>,
+    },
+}
+
+/// What became of a wish to move the branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is there.
+    Done,
+    /// The branch is elsewhere by now.
+    Moved,
+}
+
+impl Remote {
+    /// Opens the clone in `dir`; makes an empty one if there is none.
+    pub async fn open(dir: &Path, url: &str) -> Result<Self, Error> {
+        files::make_private(dir).map_err(Error::files("make", dir))?;
+        let git = Git::sharing(dir).within(LONG_DEADLINE);
+        if !dir.join(".git/HEAD").exists() {
+            git.bytes(&["init", "--quiet"]).await?;
+        }
+        Ok(Self { git, dir: dir.to_owned(), url: url.to_owned() })
+    }
+
+    /// The folder of the clone in which checks and agents stand, when they stand in `below`.
+    pub fn folder(&self, below: &str) -> Result<PathBuf, Error> {
+        let folder = self.dir.join(below);
+        fs::create_dir_all(&folder).map_err(Error::files("make", &folder))?;
+        Ok(folder)
+    }
+
+    /// Where a ref of the remote is now; `None` when it is not there. What it stands for is fetched.
+    pub async fn fetch(&self, reference: &str) -> Result<Option<String>, Error> {
+        let refspec = format!("+{reference}:{}", tracking(reference));
+        let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"];
+        let args: Vec<&str> = ["fetch"].into_iter().chain(options).chain(["--", &self.url, &refspec]).collect();
+        let output = self.git.run(&args).await?;
+        if output.code != 0 && output.stderr.contains("couldn't find remote ref") {
+            return Ok(None);
+        }
+        output.success()?;
+        Ok(self.git.commit(&tracking(reference)).await?)
+    }
+
+    /// The commit of a ref of the clone itself.
+    pub async fn local(&self, reference: &str) -> Result<Option<String>, Error> {
+        Ok(self.git.commit(reference).await?)
+    }
+
+    /// Makes a ref of the clone itself, unless it is there.
+    pub async fn begin(&self, reference: &str, commit: &str) -> Result<(), Error> {
+        if self.git.commit(reference).await?.is_none() {
+            self.git.bytes(&["update-ref", reference, commit, ""]).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts `commit` under `reference` of the remote, where nobody else writes.
+    pub async fn pin(&self, commit: &str, reference: &str) -> Result<(), Error> {
+        let refspec = format!("+{commit}:{reference}");
+        self.git.bytes(&["push", "--quiet", "--no-verify", "--", &self.url, &refspec]).await?;
+        Ok(())
+    }
+
+    /// What the branch would be with the work of a task merged into it.
+    pub async fn join(&self, branch: &str, work: &str, effort: &Effort<'_>) -> Result<Joining, Error> {
+        let target = self.fetch(branch).await?.ok_or_else(|| self.no_branch(branch))?;
+        if let Some(commit) = self.landed(&target, effort.task).await? {
+            return Ok(Joining::Landed { commit });
+        }
+        if relation(&self.git, &target, work).await? == Relation::Ahead || target == work {
+            return Ok(Joining::Contained);
+        }
+        match merge_tree(&self.git, &target, work).await?.ok_or_else(|| self.old_git())? {
+            Joined::Conflict(paths) => Ok(Joining::Conflict { paths }),
+            Joined::Done(tree) => {
+                let message = format!("{}\n\n{}", subject(effort.subject), trailers(effort));
+                let commit = commit_tree(&self.git, &tree, &[&target, work], &message).await?;
+                Ok(Joining::Ready { target, commit })
+            }
+        }
+    }
+
+    /// Moves the branch from `old` to `new`, if it is at `old`.
+    pub async fn land(&self, branch: &str, old: &str, new: &str) -> Result<Pushed, Error> {
+        let lease = format!("--force-with-lease={branch}:{old}");
+        let refspec = format!("{new}:{branch}");
+        let args = ["push", "--quiet", "--no-verify", "--porcelain", &lease, "--", &self.url, &refspec];
+        let output = self.git.run(&args).await?;
+        if output.code == 0 {
+            return Ok(Pushed::Done);
+        }
+        match self.fetch(branch).await? {
+            Some(now) if now == new => Ok(Pushed::Done),
+            Some(now) if now != old => Ok(Pushed::Moved),
+            _ => Err(output.failure().into()),
+        }
+    }
+
+    /// The merge with which a task landed on the branch.
+    async fn landed(&self, target: &str, task: &TaskId) -> Result<Option<String>, Error> {
+        let wanted = task.as_str();
+        let format = "--format=%H%n%(trailers:key=Task-Id,valueonly)";
+        let log =
+            ["log", "-z", "--first-parent", "--merges", LOOKED_THROUGH, "--no-show-signature", format, target, "--"];
+        let out = self.git.bytes(&log).await?;
+        let found = git::records(&out).find_map(|record| {
+            let text = String::from_utf8_lossy(record);
+            let (id, values) = text.split_once('\n')?;
+            values.lines().any(|value| value.trim() == wanted).then(|| id.to_owned())
+        });
+        Ok(found)
+    }
+
+    fn no_branch(&self, branch: &str) -> Error {
+        Error::Broken { path: self.dir.clone(), why: format!("the remote has no `{branch}`") }
+    }
+
+    fn old_git(&self) -> Error {
+        Error::Broken { path: self.dir.clone(), why: "merging needs git 2.38 or newer".to_owned() }
+    }
+}
+
+/// The address of a remote as other machines can use it: `name` is looked up, a path is made absolute.
+pub async fn address_of(dir: &Path, name: &str) -> Result<String, Error> {
+    let known = Git::operators(dir).run(&["remote", "get-url", "--", name]).await?;
+    let url = if known.code == 0 { String::from_utf8_lossy(&known.stdout).trim().to_owned() } else { name.to_owned() };
+    let path = dir.join(&url);
+    if !url.contains("://") && path.exists() {
+        let path = path.canonicalize().map_err(Error::files("find", &path))?;
+        return Ok(path.to_string_lossy().into_owned());
+    }
+    Ok(url)
+}
+
+/// Where a ref of the remote is kept in the clone.
+fn tracking(reference: &str) -> String {
+    format!("refs/remote/{}", reference.trim_start_matches("refs/"))
+}

@@ -1,0 +1,227 @@
+//! A loop that many machines work on: what is known about it, and what changes that. Pure; it lives as a document in the hub,
+//! which only the supervisor of the mesh writes.
+//!
+//! - [`lead`]: what the supervisor does next for such a loop
+//! - [`work`]: what a node does with the tasks that it holds
+//! - [`seat`]: for how long a node may take itself for the supervisor
+//!
+//! Each check that fails becomes a task. Whoever takes it works on it as on a loop of his own, pushes what came of it, and
+//! says so. The supervisor merges one result after the other, asks all checks about the merged tree, and only then moves the
+//! branch.
+
+pub mod lead;
+pub mod seat;
+pub mod work;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::board::Board;
+use crate::ids::{Fence, LoopId, NodeId, TaskId};
+use crate::op::NewTask;
+use crate::spec::LoopSpec;
+use crate::time::Time;
+
+/// Kind of the documents in which such loops are kept.
+pub const KIND: &str = "mesh";
+/// Version of the document. A newer one is refused, never guessed at.
+pub const VERSION: u32 = 1;
+/// Landings that are listed; older ones stand on the branch.
+const LANDED_LISTED: usize = 50;
+/// What is remembered of a refusal, for the next attempt.
+const NOTE_BYTES: usize = 2_000;
+
+/// What the operator wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeshSpec {
+    /// Goal, checks, agents and limits. Its folder means nothing elsewhere; nodes put their own in its place.
+    pub wanted: LoopSpec,
+    /// The git remote through which work travels.
+    pub remote: String,
+    /// The branch that finished work moves, by its full name.
+    pub branch: String,
+    /// The folder of the repository in which the checks run; empty for its root.
+    pub below: String,
+    /// Tasks that may be open at once.
+    pub width: u32,
+    /// Tasks for one check before a person has to look at it.
+    pub attempts: u32,
+    /// Turns that a node may take for one task.
+    pub task_turns: u32,
+}
+
+/// A loop of the mesh.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeshLoop {
+    /// Format of this document.
+    pub version: u32,
+    /// Which loop.
+    pub id: LoopId,
+    /// What people call it.
+    pub name: String,
+    /// What it is to do.
+    pub spec: MeshSpec,
+    /// When it was made.
+    pub created_at: Time,
+    /// Somebody wants it to end.
+    pub stop: bool,
+    /// What the checks say about the branch, and at which commit they said it.
+    pub judged: Option<Judged>,
+    /// Tasks made so far.
+    pub made: u32,
+    /// Tasks that have neither landed nor failed.
+    pub open: Vec<OpenTask>,
+    /// Tasks made for each check.
+    pub tried: BTreeMap<String, u32>,
+    /// Why the last task for a check came to nothing.
+    pub notes: BTreeMap<String, String>,
+    /// What landed, newest last.
+    pub landed: Vec<Landed>,
+    /// All of it, also what is no longer listed.
+    pub landed_count: u32,
+    /// How it ended.
+    pub ended: Option<End>,
+}
+
+/// What the checks say about a commit of the branch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The commit.
+    pub commit: String,
+    /// What they say.
+    pub board: Board,
+}
+
+/// A task and the check it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenTask {
+    /// The task.
+    pub task: TaskId,
+    /// The check that it has to make pass.
+    pub check: String,
+}
+
+/// Work that stands on the branch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landed {
+    /// For which task.
+    pub task: TaskId,
+    /// For which check.
+    pub check: String,
+    /// Who did it.
+    pub node: NodeId,
+    /// Under which fence.
+    pub fence: Fence,
+    /// The commit on the branch.
+    pub commit: String,
+}
+
+/// How a loop of the mesh ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum End {
+    /// Every check passes on the branch.
+    Reached,
+    /// Somebody stopped it.
+    Stopped,
+    /// The tasks of these checks came to nothing too often.
+    GivenUp {
+        /// Which.
+        checks: Vec<String>,
+    },
+}
+
+/// What a node says about a task that it finished; stands in the task's result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Who.
+    pub node: NodeId,
+    /// Whether the task's check passed there.
+    pub reached: bool,
+    /// The commit, pushed under `reference`; `None` when nothing was made.
+    pub commit: Option<String>,
+    /// Where it was pushed to.
+    pub reference: Option<String>,
+    /// Turns it took.
+    pub turns: u32,
+    /// What it cost, in millionths of a dollar.
+    pub microusd: u64,
+    /// In words, when it came to nothing.
+    pub why: String,
+}
+
+impl MeshLoop {
+    /// A new one.
+    pub fn new(id: LoopId, name: String, spec: MeshSpec, now: Time) -> Self {
+        Self {
+            version: VERSION,
+            id,
+            name,
+            spec,
+            created_at: now,
+            stop: false,
+            judged: None,
+            made: 0,
+            open: Vec::new(),
+            tried: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            landed: Vec::new(),
+            landed_count: 0,
+            ended: None,
+        }
+    }
+
+    /// The check that a task is for, while it is open.
+    pub fn check_of(&self, task: &TaskId) -> Option<&str> {
+        self.open.iter().find(|open| open.task == *task).map(|open| open.check.as_str())
+    }
+
+    /// The checks were asked about the branch.
+    pub fn judge(&mut self, commit: String, board: Board) {
+        self.judged = Some(Judged { commit, board });
+    }
+
+    /// A task was made for a check.
+    pub fn opened(&mut self, task: &NewTask, check: &str) {
+        self.made += 1;
+        *self.tried.entry(check.to_owned()).or_default() += 1;
+        self.open.push(OpenTask { task: task.id.clone(), check: check.to_owned() });
+    }
+
+    /// A task's work stands on the branch, about which the checks say `board`; `None` when they have to be asked again.
+    pub fn land(&mut self, landed: Landed, board: Option<Board>) {
+        self.judged = board.map(|board| Judged { commit: landed.commit.clone(), board });
+        self.open.retain(|open| open.task != landed.task);
+        self.notes.remove(&landed.check);
+        self.landed.push(landed);
+        self.landed_count += 1;
+        let extra = self.landed.len().saturating_sub(LANDED_LISTED);
+        self.landed.drain(..extra);
+    }
+
+    /// A task came to nothing; its check gets another one, which is told why.
+    pub fn refuse(&mut self, task: &TaskId, why: &str) {
+        if let Some(check) = self.check_of(task).map(str::to_owned) {
+            let end = why.floor_char_boundary(NOTE_BYTES);
+            self.notes.insert(check, why[..end].to_owned());
+        }
+        self.open.retain(|open| open.task != *task);
+    }
+}
+
+/// Whether merged work may stand on the branch: its own check passes, and nothing that passed before fails.
+pub fn accept(before: &Board, after: &Board, check: &str) -> Result<(), String> {
+    let lost = after.lost_since(before);
+    if !lost.is_empty() {
+        return Err(format!("after merging it, these checks fail that passed before: {}", lost.join(", ")));
+    }
+    match after.0.iter().find(|r| r.name == check) {
+        Some(result) if result.verdict.passes() => Ok(()),
+        Some(result) => Err(format!("on the merged tree the check `{check}` says: {}", result.verdict)),
+        None => Err(format!("there is no check `{check}` any more")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! What a node does with the tasks of the mesh: which it takes, and what it does next about one that it has.
+//!
+//! A node works on a task as on a loop of its own, in its own ledger. So what it did is durable before the hub knows of it,
+//! and a node without a hub goes on with what it has. Whether a result counts, the hub says: by the fence.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{MeshLoop, Report};
+use crate::ids::{Fence, LoopId, NodeId, TaskId};
+use crate::jitter::mix;
+use crate::op::{TaskRow, TaskState};
+use crate::planted::{self, Bug};
+use crate::spec::{Bounds, LoopSpec};
+use crate::time::Time;
+
+/// Kind of the documents, in a node's own ledger, about what it holds.
+pub const KIND: &str = "held";
+/// For how long a task is held without a word.
+pub const LEASE: Duration = Duration::from_secs(90);
+/// Between two words.
+pub const RENEW: Duration = Duration::from_secs(20);
+/// Attempts of a task that came to nothing, after which a person has to look at it.
+pub const POISON: u32 = 3;
+
+/// A task that this node took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Which.
+    pub task: TaskId,
+    /// Under which fence.
+    pub fence: Fence,
+    /// Of which loop of the mesh.
+    pub owner: LoopId,
+    /// Where this node stands with it.
+    pub stage: Stage,
+}
+
+/// Where a node stands with a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Stage {
+    /// It was taken, and its own loop is made and under way.
+    Working,
+    /// The loop is over, and its work was pushed; the hub does not know it yet.
+    Pushed {
+        /// What is to be said.
+        report: Report,
+    },
+}
+
+impl Held {
+    /// The loop with which the node works on it: one for each time that it is taken.
+    pub fn local(&self) -> LoopId {
+        LoopId::new(format!("m-{}-{}", self.task, self.fence))
+    }
+
+    /// Name of its document.
+    pub fn key(&self) -> String {
+        format!("{}.{}", self.task, self.fence)
+    }
+
+    /// Where its work is pushed to.
+    pub fn reference(&self) -> String {
+        format!("refs/everloop/{}/{}/{}", self.owner, self.task, self.fence)
+    }
+}
+
+/// How the node's own loop for a task is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// There is none: the node died before it was made.
+    Missing,
+    /// It goes on.
+    Running,
+    /// It is over.
+    Over {
+        /// Whether the task's check passes, and what else has to.
+        reached: bool,
+    },
+}
+
+/// What the hub says about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The hub was not asked, or is away.
+    Unknown,
+    /// This node holds it.
+    Mine,
+    /// It does not: the lease was over and somebody else has it, or a person took it away.
+    Lost,
+}
+
+/// Something to do about a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Wait,
+    /// Make the loop that works on it.
+    Begin,
+    /// Stop that loop, and forget the task: it is somebody else's. What was made stays under its ref.
+    Abandon,
+    /// Push what came of it.
+    Push {
+        /// Whether it passed.
+        reached: bool,
+    },
+    /// Tell the hub; it counts.
+    Finish(Report),
+    /// Tell the hub that it came to nothing; `dead`: too often.
+    GiveBack {
+        /// What is to be said.
+        report: Report,
+        /// Nobody shall try again before a person has looked.
+        dead: bool,
+    },
+    /// Tell the hub what came of it; it does not count any more.
+    Shelve(Report),
+}
+
+/// What the hub says about a task, seen by the node that took it under a fence.
+pub fn standing(row: Option<&TaskRow>, node: &NodeId, fence: Fence) -> Standing {
+    match row.map(|row| (&row.state, row.fence)) {
+        Some((TaskState::Leased { node: holder, .. }, held)) if holder == node && held == fence => Standing::Mine,
+        _ => Standing::Lost,
+    }
+}
+
+/// What to do next. `failures`: attempts of this task that came to nothing before.
+pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> Step {
+    match (&held.stage, local, standing) {
+        (Stage::Working, Local::Missing, Standing::Mine) => Step::Begin,
+        (Stage::Working, Local::Missing | Local::Running, Standing::Lost) => Step::Abandon,
+        (Stage::Working, Local::Over { reached }, _) => Step::Push { reached: *reached },
+        (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
+            Step::Wait
+        }
+        (Stage::Pushed { report }, _, Standing::Mine) if report.reached => Step::Finish(report.clone()),
+        (Stage::Pushed { report }, _, Standing::Mine) => {
+            Step::GiveBack { report: report.clone(), dead: failures + 1 >= POISON }
+        }
+        (Stage::Pushed { report }, _, Standing::Lost) => Step::Shelve(report.clone()),
+    }
+}
+
+/// The tasks to take, up to `free`: the most urgent first; among equals each node begins elsewhere, so that they do not all
+/// want the same one. Only what is free: what others hold, the supervisor alone gives back.
+pub fn pick(node: &NodeId, rows: &[TaskRow], free: usize, now: Time) -> Vec<(TaskId, Fence)> {
+    let mut ready: Vec<&TaskRow> = rows.iter().filter(|row| is_free(row, now)).collect();
+    ready.sort_by_key(|row| (std::cmp::Reverse(row.task.priority), weight(node, &row.task.id)));
+    ready.into_iter().take(free).map(|row| (row.task.id.clone(), row.fence.next())).collect()
+}
+
+fn is_free(row: &TaskRow, now: Time) -> bool {
+    let steals = planted::is(Bug::TakesFromTheLiving) && matches!(row.state, TaskState::Leased { .. });
+    steals || (row.state == TaskState::Queued && row.task.ready_at <= now)
+}
+
+/// How much a task is this node's (rendezvous hashing): the smallest weight of all members has it.
+pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
+    let fold = |seed, text: &str| text.bytes().fold(seed, |seed, byte| mix(seed, u64::from(byte)));
+    fold(fold(0, node.as_str()), task.as_str())
+}
+
+/// The loop with which a node works on a task: its check, and those that pass already, so that nothing is broken. `None`
+/// when the loop does not know the task any more.
+pub fn local_spec(state: &MeshLoop, task: &TaskRow) -> Option<LoopSpec> {
+    let check = state.check_of(&task.task.id)?;
+    let judged = state.judged.as_ref()?;
+    let passing = judged.board.passing();
+    let mut spec = state.spec.wanted.clone();
+    spec.goal = format!("{}\n\n{}", spec.goal, task.task.prompt);
+    spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
+    spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
+    spec.workspace.include_dirty = false;
+    Some(spec)
+}
