@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 pub use in_place::fingerprint;
 pub use place::{Head, Place, Repository, discover};
 pub use refs::result as result_ref;
-pub use remote::{Joining, Pushed, Remote, address_of};
+pub use remote::{Joining, Pushed, Remote, address_of, remote_branch};
 
 use crate::git;
 use crate::protect::{self, Globs};

@@ -31,9 +31,12 @@ mod hook;
 mod hub;
 mod inbox;
 mod init;
+mod join;
 mod logs;
 mod man;
 mod mcp;
+mod mesh;
+mod node;
 mod pane;
 mod pause;
 mod plugin;
@@ -123,6 +126,14 @@ pub enum Verb {
     Guard(guard::Args),
     /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
     Hub(hub::Args),
+    /// Make this machine a node of a mesh
+    Join(join::JoinArgs),
+    /// Leave the mesh
+    Leave(join::LeaveArgs),
+    /// The machines of the mesh: list, drain, remove
+    Node(node::Args),
+    /// The loops of the mesh: list, show, stop
+    Mesh(mesh::Args),
     /// List agents: installed, logged in, how they are billed
     Agents(agents::Args),
     /// What turns used: tokens, money, and how full the accounts' windows are
@@ -314,6 +325,10 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
         Verb::Hub(args) => hub::hub(&args, session),
+        Verb::Join(args) => join::join(&args, session),
+        Verb::Leave(args) => join::leave(&args, session),
+        Verb::Node(args) => node::node(&args, session),
+        Verb::Mesh(args) => mesh::mesh(&args, session),
         Verb::Agents(args) => agents::agents(&args, session),
         Verb::Usage(args) => usage::usage(&args, session),
         Verb::Check(args) => check::check(&args, session),

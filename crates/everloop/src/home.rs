@@ -77,6 +77,16 @@ impl Home {
         self.root.join("ledger.db")
     }
 
+    /// Which mesh it belongs to.
+    pub fn membership(&self) -> PathBuf {
+        self.root.join("hub.json")
+    }
+
+    /// Clones of shared repositories, and what a node holds.
+    pub fn mesh(&self) -> PathBuf {
+        self.root.join("mesh")
+    }
+
     /// Where clients knock to wake the supervisor.
     pub fn bell(&self) -> PathBuf {
         self.root.join("bell")

@@ -20,6 +20,7 @@ mod hook;
 mod install;
 mod mailbox;
 mod mcp;
+mod membership;
 mod supervisor;
 mod tally;
 mod ui;

@@ -13,6 +13,7 @@ use everloop_core::crowd::Crowd;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::op::Op;
 use everloop_core::state::{LoopState, Phase, STATE_VERSION, Stage};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow, Sqlite};
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 use crate::api::{Api, Listen, Wake};
 use crate::error::Failure;
 use crate::home::{Home, Ownership};
+use crate::membership::Membership;
 
 pub mod account;
 mod bell;
@@ -34,6 +36,7 @@ mod errand;
 mod inbox;
 mod judge;
 mod life;
+pub mod mesh;
 mod outside;
 mod pane;
 mod perform;
@@ -159,6 +162,8 @@ pub struct Supervisor {
     api: Api,
     boards: boards::Boards,
     outside: outside::Outside,
+    /// This machine as a node of a mesh, while it is one.
+    mesh: Option<mesh::Mesh>,
 }
 
 impl Supervisor {
@@ -194,6 +199,7 @@ impl Supervisor {
             api,
             boards: boards::Boards::default(),
             outside: outside::Outside::default(),
+            mesh: None,
         }
     }
 
@@ -217,6 +223,9 @@ impl Supervisor {
                 () = doze(nap) => self.tick(watcher).await?,
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
+        }
+        if let Some(mesh) = self.mesh.take() {
+            mesh.gone().await;
         }
         self.outside.finish().await;
         Ok(self.ended_by)
@@ -273,6 +282,7 @@ impl Supervisor {
     /// Reads the box and picks up loops that are new.
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
+        self.look_at_mesh();
         self.read_notices()?;
         let loops = self.ledger.loops()?;
         let addressed = self.addressed(&loops)?;
@@ -289,6 +299,23 @@ impl Supervisor {
         self.read_commands(watcher).await?;
         self.keep_boards().await;
         Ok(())
+    }
+
+    /// A supervisor of all loops is a node as long as its folder belongs to a mesh.
+    fn look_at_mesh(&mut self) {
+        if self.until != Until::Told || self.draining {
+            return;
+        }
+        match (Membership::read(&self.home), &self.mesh) {
+            (Ok(Some(_)), Some(mesh)) => mesh.wake(),
+            (Ok(Some(membership)), None) => self.mesh = mesh::Mesh::start(&self.home, &self.shim, membership),
+            (Ok(None), Some(mesh)) => {
+                mesh.dismiss();
+                self.mesh = None;
+            }
+            (Ok(None), None) => {}
+            (Err(failure), _) => tracing::warn!(error = failure.message, "whether this is a node cannot be told"),
+        }
     }
 
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
@@ -347,6 +374,9 @@ impl Supervisor {
         self.ended_by = Some(interrupt);
         let gentle = interrupt == Interrupt::Int && self.until == Until::LoopsEnd;
         self.draining |= !gentle || self.interrupts > 2;
+        if let Some(mesh) = self.mesh.as_ref().filter(|_| self.draining) {
+            mesh.dismiss();
+        }
         let own = |id: &&LoopId| self.draining || self.own.as_ref().is_none_or(|own| own.contains(*id));
         let ids: Vec<LoopId> = self.slots.keys().filter(own).cloned().collect();
         for id in ids {
@@ -375,6 +405,19 @@ pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
     }
     serde_json::from_value(value)
         .map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
+}
+
+/// Puts a new loop into the ledger.
+pub fn store_new(ledger: &mut Sqlite, state: &LoopState, now: Time) -> Result<(), everloop_store::Error> {
+    let created = Event::LoopCreated { name: state.name.clone(), spec: Box::new(state.spec.clone()) };
+    let save = Op::SaveLoop {
+        id: state.id.clone(),
+        version: 0,
+        phase: state.phase.label().to_owned(),
+        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
+    };
+    ledger.transact(now, &[Op::Append { owner: Some(state.id.clone()), events: vec![created] }, save])?;
+    Ok(())
 }
 
 /// This machine's name.

@@ -179,6 +179,14 @@ pub async fn address_of(dir: &Path, name: &str) -> Result<String, Error> {
     Ok(url)
 }
 
+/// Where a branch of a remote is, without fetching anything.
+pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option<String>, Error> {
+    let out = Git::sharing(dir).bytes(&["ls-remote", "--quiet", "--", url, branch]).await?;
+    let text = String::from_utf8_lossy(&out);
+    let found = text.lines().filter_map(|line| line.split_once('\t')).find(|(_, name)| *name == branch);
+    Ok(found.map(|(commit, _)| commit.to_owned()))
+}
+
 /// Where a ref of the remote is kept in the clone.
 fn tracking(reference: &str) -> String {
     format!("refs/remote/{}", reference.trim_start_matches("refs/"))

@@ -197,10 +197,18 @@ fn what_a_node_does_depends_on_what_the_hub_says() {
     };
     assert_eq!([0, 1, 2, 3].map(dead), [false, false, true, true]);
     let node = NodeId::new("n1");
-    let task = row(&perform_one(), TaskState::Leased { node: node.clone(), until: Time(0) }, None);
-    assert_eq!(work::standing(Some(&task), &node, Fence(1)), Standing::Mine, "also past its end, while nobody took it");
-    assert_eq!(work::standing(Some(&task), &node, Fence(2)), Standing::Lost);
-    assert_eq!(work::standing(None, &node, Fence(1)), Standing::Lost);
+    let one = perform_one();
+    let mine = Held { task: one.id.clone(), fence: Fence(1), ..pushed(true) };
+    let task = row(&one, TaskState::Leased { node: node.clone(), until: Time(0) }, None);
+    assert_eq!(work::standing(&mine, Some(&task), &node), Standing::Mine, "also past its end, while nobody took it");
+    assert_eq!(work::standing(&held, Some(&task), &node), Standing::Lost, "another fence");
+    assert_eq!(work::standing(&mine, None, &node), Standing::Lost);
+    let Stage::Pushed { report } = &mine.stage else { unreachable!("it was just pushed") };
+    let told = row(&one, TaskState::Done, Some(report));
+    assert_eq!(work::standing(&mine, Some(&told), &node), Standing::Settled, "the answer was lost, not the word");
+    assert_eq!(next(&mine, Standing::Settled, &reached), work::Step::Forget);
+    let other = row(&one, TaskState::Done, Some(&said(Some("c9"))));
+    assert_eq!(work::standing(&mine, Some(&other), &node), Standing::Lost);
 }
 
 fn perform_one() -> NewTask {

@@ -88,6 +88,8 @@ pub enum Standing {
     Unknown,
     /// This node holds it.
     Mine,
+    /// The hub knows what came of it already: an answer was lost.
+    Settled,
     /// It does not: the lease was over and somebody else has it, or a person took it away.
     Lost,
 }
@@ -117,14 +119,22 @@ pub enum Step {
     },
     /// Tell the hub what came of it; it does not count any more.
     Shelve(Report),
+    /// Nothing is left to do.
+    Forget,
 }
 
-/// What the hub says about a task, seen by the node that took it under a fence.
-pub fn standing(row: Option<&TaskRow>, node: &NodeId, fence: Fence) -> Standing {
-    match row.map(|row| (&row.state, row.fence)) {
-        Some((TaskState::Leased { node: holder, .. }, held)) if holder == node && held == fence => Standing::Mine,
+/// What the hub says about a task, seen by the node that holds or held it.
+pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> Standing {
+    match row.filter(|row| row.fence == held.fence) {
+        Some(TaskRow { state: TaskState::Leased { node: holder, .. }, .. }) if holder == node => Standing::Mine,
+        Some(row @ TaskRow { state: TaskState::Done | TaskState::Dead, .. }) if is_told(held, row) => Standing::Settled,
         _ => Standing::Lost,
     }
+}
+
+/// Whether a task ended with what this node says about it.
+fn is_told(held: &Held, row: &TaskRow) -> bool {
+    matches!(&held.stage, Stage::Pushed { report } if super::lead::report(row).as_ref() == Some(report))
 }
 
 /// What to do next. `failures`: attempts of this task that came to nothing before.
@@ -136,6 +146,7 @@ pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> St
         (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
             Step::Wait
         }
+        (Stage::Pushed { .. }, _, Standing::Settled) => Step::Forget,
         (Stage::Pushed { report }, _, Standing::Mine) if report.reached => Step::Finish(report.clone()),
         (Stage::Pushed { report }, _, Standing::Mine) => {
             Step::GiveBack { report: report.clone(), dead: failures + 1 >= POISON }

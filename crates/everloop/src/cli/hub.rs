@@ -68,10 +68,15 @@ pub fn hub(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-/// The address, from wherever it is said. Its text goes nowhere but into the connection.
+/// The address, from wherever it is said.
 fn address(args: &Args, session: &Session) -> Result<Url, Failure> {
-    if let Some(url) = &args.url {
-        return Ok(Url::parse(url.trim())?);
+    Ok(Url::parse(&address_text(args.url.as_deref(), session)?)?)
+}
+
+/// The same as it was written. It may hold a password: it goes nowhere but into the connection and a private file.
+pub(super) fn address_text(url: Option<&str>, session: &Session) -> Result<String, Failure> {
+    if let Some(url) = url {
+        return Ok(url.trim().to_owned());
     }
     let config = config_verb::load(session)?;
     let source = config.hub(&config_verb::this_moment(session)).map_err(ConfigError::from)?;
@@ -89,7 +94,7 @@ fn address(args: &Args, session: &Session) -> Result<Url, Failure> {
             std::fs::read_to_string(&path).map_err(|e| Failure::config(cannot).because(&e))?
         }
     };
-    Ok(Url::parse(text.lines().next().unwrap_or_default().trim())?)
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 fn init(url: &Url, session: &Session) -> Result<Code, Failure> {

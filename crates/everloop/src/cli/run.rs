@@ -20,6 +20,7 @@ use crate::ui::{Format, figures};
 mod apply;
 mod create;
 mod follow;
+mod mesh;
 mod watch;
 
 pub use apply::apply;
@@ -108,6 +109,15 @@ pub struct Args {
     /// Files that turns may change although they are protected by default (glob)
     #[arg(long, value_name = "GLOB")]
     unprotect: Vec<String>,
+    /// Let all machines of the mesh work on it, through a git remote (`everloop join` first)
+    #[arg(long)]
+    mesh: bool,
+    /// With --mesh: the git remote through which work travels [default: origin]
+    #[arg(long, value_name = "NAME", requires = "mesh")]
+    remote: Option<String>,
+    /// With --mesh: failing checks that are worked on at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    width: u32,
     /// Hand it to a supervisor in the background and return
     #[arg(long)]
     detach: bool,
@@ -150,6 +160,9 @@ impl Args {
 
 pub fn run(args: &Args, session: &Session) -> Result<Code, Failure> {
     let wanted = create::resolve(args, session)?;
+    if args.mesh {
+        return mesh::run(args, &wanted, session);
+    }
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let (state, origin) = create::find_or_create(&wanted, args, session, &home, &mut ledger)?;

@@ -5,6 +5,7 @@ use everloop_store::{Ledger, Sqlite};
 
 use super::{Session, task};
 use crate::error::{Code, Failure};
+use crate::membership::Membership;
 
 mod one_loop;
 mod one_task;
@@ -45,9 +46,16 @@ pub fn show(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 pub fn task_by_id(word: &str, session: &Session) -> Result<Code, Failure> {
     let id = TaskId::new(word);
     let home = session.home()?;
-    let Some(ledger) = session.reader(&home)? else { return Err(task::no_task(&id)) };
-    let row = ledger.task(&id)?.ok_or_else(|| task::no_task(&id))?;
-    one_task::show(&row, &ledger, session)
+    if let Some(ledger) = session.reader(&home)?
+        && let Some(row) = ledger.task(&id)?
+    {
+        return one_task::show(&row, &ledger, session);
+    }
+    // Tasks of the mesh are in the hub.
+    let Some(membership) = Membership::read(&home)? else { return Err(task::no_task(&id)) };
+    let hub = membership.open()?;
+    let row = hub.task(&id)?.ok_or_else(|| task::no_task(&id))?;
+    one_task::show(&row, &hub, session)
 }
 
 /// The turn, if the word is `<task>.<fence>` of a task that is there.

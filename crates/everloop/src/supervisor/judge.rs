@@ -77,6 +77,12 @@ impl Errand {
         }
     }
 
+    /// What the checks say about a commit.
+    pub(super) async fn board_of(&mut self, commit: &str, before: Option<&Board>) -> Result<Board, String> {
+        let cwd = self.verify_at(Some(commit)).await?;
+        self.ask(cwd, before, true).await
+    }
+
     async fn verify_at(&mut self, commit: Option<&str>) -> Result<PathBuf, String> {
         let cwd = self.workspace().await?.check_out_verify(commit).await.map_err(|e| full_text(&e))?;
         self.set_up(Side::Verify, cwd.clone()).await?;

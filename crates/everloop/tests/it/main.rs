@@ -17,6 +17,7 @@ mod init;
 mod kill;
 mod logs;
 mod mcp;
+mod mesh;
 mod pace;
 mod pane;
 mod plugin;

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use everloop_agents::protect;
 use everloop_agents::workspace::{self, Place, Workspace as Shop};
-use everloop_core::event::{Ending, Event};
+use everloop_core::event::Ending;
 use everloop_core::ids::LoopId;
-use everloop_core::op::Op;
 use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
@@ -16,7 +15,7 @@ use crate::cli::{Session, up};
 use crate::config::{self, ConfigError, Moment, Overrides, ResolvedLoop, Workspace};
 use crate::error::{Code, Failure};
 use crate::home::Home;
-use crate::supervisor::read_state;
+use crate::supervisor::{read_state, store_new};
 use crate::ui::Ui;
 
 /// Where the loop came from.
@@ -137,15 +136,8 @@ pub(super) fn create(
     let id = draw_id(ledger)?;
     let spec = up::block_on(complete(wanted, &id, home, &session.ui))??;
     let now = session.now();
-    let state = LoopState::new(id.clone(), wanted.name.clone(), spec.clone(), now);
-    let created = Event::LoopCreated { name: wanted.name.clone(), spec: Box::new(spec) };
-    let save = Op::SaveLoop {
-        id: id.clone(),
-        version: 0,
-        phase: state.phase.label().to_owned(),
-        state: serde_json::to_string(&state).expect("a state is plain data and always has a JSON form"),
-    };
-    ledger.transact(now, &[Op::Append { owner: Some(id), events: vec![created] }, save])?;
+    let state = LoopState::new(id, wanted.name.clone(), spec, now);
+    store_new(ledger, &state, now)?;
     Ok(state)
 }
 
@@ -206,20 +198,24 @@ fn top_of(cwd: &Path, below: &Path) -> PathBuf {
 
 /// A short id that nobody has yet.
 fn draw_id(ledger: &Sqlite) -> Result<LoopId, Failure> {
-    use std::hash::{BuildHasher, RandomState};
-    // Without letters and digits that look alike.
-    const ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    for round in 0u64.. {
-        let mut bits = RandomState::new().hash_one(round);
-        let mut id = String::new();
-        for _ in 0..4 {
-            id.push(char::from(ALPHABET[(bits % ALPHABET.len() as u64) as usize]));
-            bits /= ALPHABET.len() as u64;
-        }
-        let id = LoopId::new(id);
+    loop {
+        let id = draw();
         if ledger.get_loop(&id)?.is_none() {
             return Ok(id);
         }
     }
-    unreachable!("the range above has no end")
+}
+
+/// Four letters and digits.
+pub(super) fn draw() -> LoopId {
+    use std::hash::{BuildHasher, RandomState};
+    // Without letters and digits that look alike.
+    const ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bits = RandomState::new().hash_one(0);
+    let mut id = String::new();
+    for _ in 0..4 {
+        id.push(char::from(ALPHABET[(bits % ALPHABET.len() as u64) as usize]));
+        bits /= ALPHABET.len() as u64;
+    }
+    LoopId::new(id)
 }

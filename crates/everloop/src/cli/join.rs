@@ -1,0 +1,83 @@
+//! `everloop join` and `everloop leave`: this machine as part of a mesh.
+
+use std::hash::{BuildHasher, RandomState};
+
+use everloop_core::ids::NodeId;
+use serde_json::json;
+
+use super::{Session, hub};
+use crate::error::{Code, Failure};
+use crate::membership::Membership;
+use crate::supervisor::node_id;
+
+const HELP: &str = "Examples:
+  EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop join && everloop up
+  everloop join --name builder-2 --slots 2
+
+The address is taken from URL, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml, in this order, and kept in the state folder in a
+file that only you can read. Others on this machine can see URL in the list of processes.
+A node runs what the loops of the mesh name, with this machine's own accounts: join only hubs of people you trust.";
+
+/// Makes this machine a node of the mesh of a hub. `everloop up` then takes tasks of its loops.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct JoinArgs {
+    /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
+    url: Option<String>,
+    /// What this node is called [default: the machine's name and four letters]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Tasks that it works on at once
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    slots: u32,
+}
+
+/// Leaves the mesh. Tasks that this node holds go to others.
+#[derive(Debug, clap::Args)]
+pub struct LeaveArgs {}
+
+pub fn join(args: &JoinArgs, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let before = Membership::read(&home)?;
+    let text = hub::address_text(args.url.as_deref(), session)?;
+    let name = args.name.clone().or_else(|| before.as_ref().map(|m| m.node.to_string())).unwrap_or_else(drawn);
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Err(Failure::usage(format!("`{name}` is no name for a node"))
+            .hint("letters, digits, `-`, `_` and `.`: everloop join --name builder-2"));
+    }
+    let membership = Membership::new(&text, NodeId::new(name), args.slots)?;
+    if let Some(before) = before.filter(|b| b.hub != membership.hub) {
+        return Err(Failure::failed(format!("this machine is a node of the hub `{}` already", before.hub))
+            .hint("leave it first: everloop leave"));
+    }
+    membership.save(&home)?;
+    home.knock();
+    let mut lines = vec![format!("node `{}` belongs to the hub `{}`", membership.node, membership.hub)];
+    if home.owner().is_none_or(|owner| owner.role != "up") {
+        lines.push("start it: everloop up".to_owned());
+    }
+    session.ui.answer(&lines, &json!({ "node": membership.node, "hub": membership.hub, "slots": membership.slots }))?;
+    Ok(Code::Ok)
+}
+
+pub fn leave(_: &LeaveArgs, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(membership) = Membership::read(&home)? else {
+        return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));
+    };
+    Membership::remove(&home)?;
+    home.knock();
+    let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
+    session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;
+    Ok(Code::Ok)
+}
+
+/// The machine's name and four letters: two state folders on one machine are two nodes.
+fn drawn() -> String {
+    let bits = RandomState::new().hash_one(std::process::id());
+    let letter = |i: u32| char::from(b'a' + ((bits >> (8 * i)) % 26) as u8);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+    let name: String = node_id().as_str().chars().map(plain).collect();
+    format!("{name}-{}", (0..4).map(letter).collect::<String>())
+}

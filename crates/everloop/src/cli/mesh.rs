@@ -1,0 +1,166 @@
+//! `everloop mesh`: the loops that many machines work on.
+
+use everloop_core::event::Event;
+use everloop_core::mesh::{End, KIND, MeshLoop};
+use everloop_core::op::{Op, TaskRow, TaskState};
+use everloop_store::{Ledger, Postgres};
+use serde_json::json;
+
+use super::{Session, node};
+use crate::error::{Code, Failure};
+use crate::supervisor::mesh::{read, words};
+use crate::ui::table::Table;
+use crate::ui::text::clean;
+
+const HELP: &str =
+    "A loop of the mesh is made with `everloop run … --mesh` and looked after by the nodes (`everloop up`).";
+
+/// The loops of the mesh that this machine belongs to.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with loops of the mesh.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List them
+    List,
+    /// Show one: its checks, its tasks and who holds them, and what landed
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// End one; tasks under way are stopped, and what landed stays
+    Stop {
+        /// Its id
+        id: String,
+    },
+}
+
+pub fn mesh(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let (_, mut hub) = node::hub(session)?;
+    match &args.what {
+        What::List => list(&hub, session),
+        What::Show { id } => {
+            let (_, state) = find(&hub, id)?;
+            show(&hub, &state, session)
+        }
+        What::Stop { id } => stop(&mut hub, id, session),
+    }
+}
+
+fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
+    let Some(doc) = hub.doc(KIND, id)? else {
+        return Err(Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them"));
+    };
+    let state = read(&doc).map_err(|why| Failure::failed(format!("loop `{id}` of the mesh cannot be read: {why}")))?;
+    Ok((doc.version, state))
+}
+
+fn list(hub: &Postgres, session: &Session) -> Result<Code, Failure> {
+    let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
+    let mut all = Vec::new();
+    for doc in hub.docs(KIND)? {
+        let Ok(state) = read(&doc) else { continue };
+        let (passing, total) = checks(&state);
+        table.row([
+            state.id.to_string(),
+            label(&state).to_owned(),
+            format!("{passing}/{total}"),
+            state.open.len().to_string(),
+            state.landed_count.to_string(),
+            clean(&state.spec.wanted.goal),
+        ]);
+        all.push(json!({ "id": state.id, "state": label(&state), "passing": passing, "checks": total,
+            "open": state.open.len(), "landed": state.landed_count, "goal": state.spec.wanted.goal }));
+    }
+    let mut lines = table.lines(session.ui.width());
+    if all.is_empty() {
+        lines = vec![
+            "the mesh has no loop yet; make one: everloop run \"GOAL\" --check 'CMD' --agent claude --mesh".to_owned(),
+        ];
+    }
+    session.ui.answer(&lines, &json!({ "loops": all }))?;
+    Ok(Code::Ok)
+}
+
+fn checks(state: &MeshLoop) -> (usize, usize) {
+    let passing = state.judged.as_ref().map_or(0, |judged| judged.board.passing().len());
+    (passing, state.spec.wanted.checks.len())
+}
+
+/// One word for where a loop is.
+fn label(state: &MeshLoop) -> &'static str {
+    match (&state.ended, &state.judged) {
+        (Some(End::Reached), _) => "reached",
+        (Some(End::Stopped), _) => "stopped",
+        (Some(End::GivenUp { .. }), _) => "given up",
+        (None, None) => "baseline",
+        (None, Some(_)) => "working",
+    }
+}
+
+fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Failure> {
+    let rows: Vec<TaskRow> = state
+        .open
+        .iter()
+        .map(|open| hub.task(&open.task))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    let (passing, total) = checks(state);
+    let mut lines = vec![
+        format!("Loop      {} ({})", state.id, clean(&state.name)),
+        format!("Goal      {}", clean(&state.spec.wanted.goal)),
+        format!(
+            "State     {}{}",
+            label(state),
+            state.ended.as_ref().map_or(String::new(), |end| format!(": {}", words(end)))
+        ),
+        format!("Work      {} on {}", clean(&state.spec.branch), clean(&state.spec.remote)),
+        format!("Checks    {passing} of {total} pass on the branch"),
+    ];
+    for result in state.judged.iter().flat_map(|judged| &judged.board.0) {
+        lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
+    }
+    for row in &rows {
+        lines.push(format!("Task      {} {}: {}", clean(row.task.id.as_str()), holder(row), clean(&row.task.title)));
+    }
+    for landed in state.landed.iter().rev() {
+        let (task, node) = (clean(landed.task.as_str()), clean(landed.node.as_str()));
+        lines.push(format!(
+            "Landed    {} {task} by {node}: {}",
+            &landed.commit[..landed.commit.len().min(10)],
+            clean(&landed.check)
+        ));
+    }
+    session.ui.answer(&lines, &json!({ "loop": state, "tasks": rows }))?;
+    Ok(Code::Ok)
+}
+
+fn holder(row: &TaskRow) -> String {
+    match &row.state {
+        TaskState::Leased { node, .. } => format!("held by {}", clean(node.as_str())),
+        TaskState::Done => "done, waits to be merged".to_owned(),
+        other => other.label().to_owned(),
+    }
+}
+
+fn stop(hub: &mut Postgres, id: &str, session: &Session) -> Result<Code, Failure> {
+    let (version, mut state) = find(hub, id)?;
+    if state.ended.is_some() {
+        return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
+    }
+    state.stop = true;
+    let body = serde_json::to_string(&state).expect("a loop is plain data and always has a JSON form");
+    let note = Event::Note { text: format!("{} wants it to stop", super::send::person()) };
+    let save = Op::SaveDoc { kind: KIND.to_owned(), key: id.to_owned(), version, body };
+    hub.transact(session.now(), &[save, Op::Append { owner: Some(state.id), events: vec![note] }])?;
+    session.ui.said(&format!("loop `{id}` stops"), &json!({ "id": id, "stop": true }))?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,121 @@
+//! `everloop node`: the machines of the mesh.
+
+use std::time::Duration;
+
+use everloop_core::op::Op;
+use everloop_core::time::{Time, human};
+use everloop_store::{Ledger, NodeRow, Postgres};
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::membership::Membership;
+use crate::supervisor::mesh::{NODE, Wish};
+use crate::ui::table::Table;
+use crate::ui::text::clean;
+
+/// Silent for so long, a node is suspected; twice as long again, it is taken for dead.
+const SUSPECT: Duration = Duration::from_secs(15);
+const DOWN: Duration = Duration::from_secs(45);
+
+/// The machines of the mesh that this one belongs to.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with nodes.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List them: who supervises, what each holds, when it was heard last
+    List,
+    /// Let a node end what it has and take nothing more
+    Drain {
+        /// Its name
+        node: String,
+        /// Let it work again
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Take a node that is gone for good off the list; one that comes back takes nothing
+    Remove {
+        /// Its name
+        node: String,
+    },
+}
+
+/// The hub of the mesh that this machine belongs to.
+pub(super) fn hub(session: &Session) -> Result<(Membership, Postgres), Failure> {
+    let Some(membership) = Membership::read(&session.home()?)? else {
+        return Err(Failure::config("this machine belongs to no mesh").hint("join one: everloop join postgres://…"));
+    };
+    let hub = membership.open()?;
+    Ok((membership, hub))
+}
+
+pub fn node(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let (membership, mut hub) = hub(session)?;
+    match &args.what {
+        What::List => list(&membership, &hub, session),
+        What::Drain { node, undo: false } => wish(&mut hub, node, Wish::Drain, "takes nothing more", session),
+        What::Drain { node, undo: true } => wish(&mut hub, node, Wish::Work, "works again", session),
+        What::Remove { node } => wish(&mut hub, node, Wish::Remove, "is off the list", session),
+    }
+}
+
+fn list(membership: &Membership, hub: &Postgres, session: &Session) -> Result<Code, Failure> {
+    let now = membership.hub_now(session.now())?;
+    let leader = hub.leader()?.filter(|leader| leader.until > now);
+    let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "HEARD", "VERSION"]);
+    let mut all = Vec::new();
+    for row in hub.nodes()? {
+        let wish = hub.doc(NODE, row.node.as_str())?.and_then(|doc| serde_json::from_str(&doc.body).ok());
+        if wish == Some(Wish::Remove) {
+            continue;
+        }
+        let info: Value = serde_json::from_str(&row.info).unwrap_or_default();
+        let leads = leader.as_ref().is_some_and(|leader| leader.node == row.node);
+        let state = state(&row, wish, now);
+        let holds: Vec<&str> = info["holds"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mine = if row.node == membership.node { " (this)" } else { "" };
+        table.row([
+            format!("{}{mine}", clean(row.node.as_str())),
+            state.to_owned(),
+            if leads { "supervisor".to_owned() } else { "worker".to_owned() },
+            clean(&holds.join(" ")),
+            format!("{} ago", human(now.since(row.seen_at))),
+            clean(info["version"].as_str().unwrap_or("?")),
+        ]);
+        all.push(json!({ "node": row.node, "state": state, "leads": leads, "holds": holds, "seen_at": row.seen_at,
+            "version": info["version"], "next_beat": info["next_beat"] }));
+    }
+    let mut lines = table.lines(session.ui.width());
+    if all.is_empty() {
+        lines = vec!["no node was ever heard; start one: everloop up".to_owned()];
+    }
+    session.ui.answer(&lines, &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.epoch), "nodes": all }))?;
+    Ok(Code::Ok)
+}
+
+fn state(row: &NodeRow, wish: Option<Wish>, now: Time) -> &'static str {
+    let silent = now.since(row.seen_at);
+    match wish {
+        _ if silent >= DOWN => "down",
+        _ if silent >= SUSPECT => "suspect",
+        Some(Wish::Drain) => "draining",
+        _ => "ready",
+    }
+}
+
+fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &Session) -> Result<Code, Failure> {
+    if !hub.nodes()?.iter().any(|row| row.node.as_str() == node) {
+        return Err(Failure::usage(format!("there is no node `{node}`")).hint("`everloop node list` shows them"));
+    }
+    let version = hub.doc(NODE, node)?.map_or(0, |doc| doc.version);
+    let body = serde_json::to_string(&wish).expect("a word always has a JSON form");
+    hub.transact(session.now(), &[Op::SaveDoc { kind: NODE.to_owned(), key: node.to_owned(), version, body }])?;
+    session.ui.said(&format!("node `{node}` {said}"), &json!({ "node": node, "wish": wish }))?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,144 @@
+//! `everloop run --mesh`: hands the loop to the mesh, and watches it.
+
+use std::time::Duration;
+
+use everloop_agents::git::Git;
+use everloop_agents::workspace::{self, Place, address_of, remote_branch};
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
+use everloop_core::op::Op;
+use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_store::{Ledger, Postgres};
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::{Args, create};
+use crate::cli::{Session, node, up};
+use crate::config::ResolvedLoop;
+use crate::error::{Code, Failure};
+use crate::supervisor::mesh::{read, words};
+use crate::ui;
+
+/// Between two looks at a loop that is watched.
+const LOOK: Duration = Duration::from_millis(500);
+/// Journal lines read at once.
+const PAGE: usize = 200;
+/// Tasks for one check before a person is asked.
+const ATTEMPTS: u32 = 5;
+/// Turns that a node takes for one task, if `--max-turns` does not say.
+const TASK_TURNS: u32 = 5;
+
+pub fn run(args: &Args, wanted: &ResolvedLoop, session: &Session) -> Result<Code, Failure> {
+    let (membership, mut hub) = node::hub(session)?;
+    let id = draw(&hub)?;
+    let spec = up::block_on(plan(args, wanted, &id, session))??;
+    let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now(session.now())?);
+    let body = serde_json::to_string(&state).expect("a loop is plain data and always has a JSON form");
+    let made = Event::Note { text: format!("made: {}", state.spec.wanted.goal) };
+    let save = Op::SaveDoc { kind: KIND.to_owned(), key: id.to_string(), version: 0, body };
+    hub.transact(session.now(), &[save, Op::Append { owner: Some(id.clone()), events: vec![made] }])?;
+    session.home()?.knock();
+    session.ui.talk(&format!(
+        "starting loop {id} ({}) in the mesh: {}",
+        state.name,
+        ui::text::clean(&state.spec.wanted.goal)
+    ));
+    session
+        .ui
+        .talk(&format!("  work travels through {}; finished work moves {}", state.spec.remote, state.spec.branch));
+    for warning in &wanted.warnings {
+        session.ui.warn(warning);
+    }
+    if args.detach {
+        let told = json!({ "loop": id, "name": state.name, "detached": true, "mesh": membership.hub });
+        session.ui.said(&format!("{id} runs in the mesh; `everloop mesh show {id}` shows it"), &told)?;
+        return Ok(Code::Ok);
+    }
+    watch(&hub, &id, session)
+}
+
+/// Looks at the folder and at the remote: what nodes have to know.
+async fn plan(args: &Args, wanted: &ResolvedLoop, id: &LoopId, session: &Session) -> Result<MeshSpec, Failure> {
+    let dir = &wanted.workspace.dir;
+    let cannot = |e: workspace::Error| Failure::failed(format!("cannot share `{}`", dir.display())).because(&e);
+    let Place::Git(repository) = workspace::discover(dir).await.map_err(cannot)? else {
+        return Err(Failure::usage(format!("`{}` is not in a git repository", dir.display()))
+            .hint("work of a mesh travels through a git remote"));
+    };
+    let spec = look(wanted, id, session).await?;
+    let WorkspaceMode::Git { target } = &spec.workspace.mode else {
+        return Err(Failure::usage("a loop of the mesh cannot work in place").hint("leave --in-place out"));
+    };
+    if !target.starts_with("refs/heads/") {
+        return Err(Failure::usage("no branch is checked out here").hint("check out the branch that work shall move"));
+    }
+    let name = args.remote.as_deref().unwrap_or("origin");
+    let remote = address_of(dir, name).await.map_err(cannot)?;
+    let branch = target.clone();
+    let short = branch.trim_start_matches("refs/heads/").to_owned();
+    let there = remote_branch(dir, &remote, &branch).await.map_err(cannot)?;
+    let here = repository.head.commit();
+    match there {
+        None => {
+            return Err(Failure::usage(format!("the remote `{name}` has no branch `{short}`"))
+                .hint(format!("git push {name} {short}")));
+        }
+        Some(there) if Some(there.as_str()) != here => {
+            session.ui.warn(&format!("`{short}` here and on `{name}` differ; nodes start from what is on `{name}`"))
+        }
+        Some(_) => {}
+    }
+    let below = repository.below.to_string_lossy().into_owned();
+    let task_turns = spec.bounds.max_turns.unwrap_or(TASK_TURNS);
+    Ok(MeshSpec { wanted: spec, remote, branch, below, width: args.width, attempts: ATTEMPTS, task_turns })
+}
+
+/// The loop as it would be here; what was needed to find out is removed.
+async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &Session) -> Result<LoopSpec, Failure> {
+    let home = session.home()?;
+    let plan = LoopId::new(format!("{id}-plan"));
+    let spec = create::complete(wanted, &plan, &home, &session.ui).await?;
+    let options = workspace::Options { owner: plan.clone(), root: home.work(&plan), spec: spec.workspace.clone() };
+    let cannot = |e: workspace::Error| Failure::failed("cannot clean up").because(&e);
+    workspace::Workspace::open(options).await.map_err(cannot)?.cleanup().await.map_err(cannot)?;
+    let git = Git::operators(&wanted.workspace.dir);
+    // Only a name is left, and a second loop draws another one.
+    git.run(&["update-ref", "-d", &format!("refs/everloop/{plan}/start")]).await.ok();
+    std::fs::remove_dir_all(home.work(&plan)).ok();
+    Ok(spec)
+}
+
+/// A short id that no loop of the mesh has yet.
+fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
+    loop {
+        let id = create::draw();
+        if hub.doc(KIND, id.as_str())?.is_none() {
+            return Ok(id);
+        }
+    }
+}
+
+/// Tells what happens to the loop until it is over. Whoever stops watching stops nothing.
+fn watch(hub: &Postgres, id: &LoopId, session: &Session) -> Result<Code, Failure> {
+    let zone = TimeZone::system();
+    let mut seen = 0;
+    loop {
+        let Some(doc) = hub.doc(KIND, id.as_str())? else {
+            return Err(Failure::failed(format!("loop `{id}` is gone from the hub")));
+        };
+        for record in hub.journal(seen, Some(id), PAGE)? {
+            seen = record.seq;
+            session.ui.talk(&ui::event_line(&record, &zone));
+        }
+        let state = read(&doc).map_err(|why| Failure::failed(format!("loop `{id}` cannot be read: {why}")))?;
+        if let Some(end) = &state.ended {
+            session.ui.said(&format!("{id}: {}", words(end)), &json!({ "loop": state }))?;
+            return Ok(match end {
+                End::Reached => Code::Ok,
+                End::Stopped | End::GivenUp { .. } => Code::NotReached,
+            });
+        }
+        std::thread::sleep(LOOK);
+    }
+}

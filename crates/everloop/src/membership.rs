@@ -1,0 +1,91 @@
+//! Which mesh this state folder belongs to, and under which name. A private file: the address holds a password.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use everloop_core::ids::NodeId;
+use everloop_core::time::Time;
+use everloop_store::Postgres;
+use everloop_store::postgres::{Clock, Options, Url};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::home::Home;
+
+/// What a node has to know to be part of a mesh.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Membership {
+    /// Its name, drawn when it joined.
+    pub node: NodeId,
+    /// Which hub: another one at the same address is refused.
+    pub hub: String,
+    /// Tasks that it works on at once.
+    pub slots: u32,
+    /// Where it is.
+    url: String,
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").field("node", &self.node).field("hub", &self.hub).finish_non_exhaustive()
+    }
+}
+
+impl Membership {
+    /// Joins the hub at `url`, which must be there, under `node`.
+    pub fn new(url: &str, node: NodeId, slots: u32) -> Result<Self, Failure> {
+        let options = Options { url: Url::parse(url)?, clock: Clock::Hub, hub: None };
+        let hub = Postgres::open(options)?.id().to_owned();
+        Ok(Self { node, hub, slots, url: url.to_owned() })
+    }
+
+    /// What the state folder says; `None` when it belongs to no mesh.
+    pub fn read(home: &Home) -> Result<Option<Self>, Failure> {
+        let path = home.membership();
+        let broken = |e: &(dyn std::error::Error + 'static)| {
+            Failure::failed(format!("cannot read `{}`", path.display()))
+                .because(e)
+                .hint("everloop leave, then join again")
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| broken(&e)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(broken(&e)),
+        }
+    }
+
+    /// Writes it down, whole or not at all.
+    pub fn save(&self, home: &Home) -> Result<(), Failure> {
+        let path = home.membership();
+        let new = path.with_extension("new");
+        let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
+        let text = serde_json::to_string(self).expect("a membership is plain data and always has a JSON form");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file =
+            options.create(true).truncate(true).write(true).mode(0o600).open(&new).map_err(|e| cannot(&e))?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.and_then(|()| std::fs::rename(&new, &path)).map_err(|e| cannot(&e))
+    }
+
+    /// Forgets it.
+    pub fn remove(home: &Home) -> Result<(), Failure> {
+        let path = home.membership();
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::failed(format!("cannot remove `{}`", path.display())).because(&e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the hub's clock says when ours says `now`.
+    pub fn hub_now(&self, now: Time) -> Result<Time, Failure> {
+        Ok(Time(now.0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
+    }
+
+    /// Opens the hub.
+    pub fn open(&self) -> Result<Postgres, Failure> {
+        let options = Options { url: Url::parse(&self.url)?, clock: Clock::Hub, hub: Some(self.hub.clone()) };
+        Ok(Postgres::open(options)?)
+    }
+}

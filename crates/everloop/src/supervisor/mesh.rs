@@ -1,0 +1,75 @@
+//! This machine as a node of a mesh: a thread of its own beside the supervisor, because a hub that is away may be waited for,
+//! and loops may not.
+//!
+//! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
+//! - [`lead`]: what the supervisor of the mesh does for its loops
+//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them
+//!
+//! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
+//! supervisor here does not know that it is anybody else's.
+
+mod held;
+mod lead;
+mod node;
+mod work;
+
+pub use lead::{read, words};
+pub use node::{NODE, Wish};
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use everloop_agents::job::Shim;
+
+use crate::home::Home;
+use crate::membership::Membership;
+
+/// How long a supervisor that goes waits for the last words to the hub.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Between two looks whether they were said.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The node that runs beside a supervisor.
+pub(super) struct Mesh {
+    news: mpsc::Sender<node::News>,
+    thread: JoinHandle<()>,
+}
+
+impl Mesh {
+    /// Becomes a node.
+    pub fn start(home: &Home, shim: &Shim, membership: Membership) -> Option<Self> {
+        let (news, heard) = mpsc::channel();
+        let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
+        let runner = tokio::runtime::Handle::current();
+        let run = move || match node::Node::new((home, shim), membership, own, runner) {
+            Ok(node) => node.run(&heard),
+            Err(failure) => tracing::error!(error = failure.message, "this machine cannot be a node"),
+        };
+        let thread = std::thread::Builder::new().name("mesh".to_owned()).spawn(run);
+        thread
+            .map(|thread| Self { news, thread })
+            .inspect_err(|e| tracing::error!(error = %e, "no thread for the mesh"))
+            .ok()
+    }
+
+    /// Somebody changed something.
+    pub fn wake(&self) {
+        // A node that is gone has nothing to look at.
+        self.news.send(node::News::Look).ok();
+    }
+
+    /// Tells it to go: the office is given back at once, and so are tasks.
+    pub fn dismiss(&self) {
+        self.news.send(node::News::Go).ok();
+    }
+
+    /// Waits until it went.
+    pub async fn gone(self) {
+        self.dismiss();
+        let end = tokio::time::Instant::now() + LAST_WORDS;
+        while !self.thread.is_finished() && tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

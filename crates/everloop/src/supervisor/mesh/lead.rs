@@ -1,0 +1,339 @@
+//! What the supervisor of the mesh does: it asks the checks about the branch, makes tasks of what fails, merges what comes
+//! back, and gives tasks of silent nodes to others. Every write carries the epoch, so nothing counts that a former
+//! supervisor still does.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use everloop_agents::job::Shim;
+use everloop_agents::workspace::{Effort, Joining, Pushed, Remote, result_ref};
+use everloop_core::board::Board;
+use everloop_core::event::Event;
+use everloop_core::ids::{Fence, LoopId, TaskId};
+use everloop_core::mesh::lead::{self, Step};
+use everloop_core::mesh::seat::Seat;
+use everloop_core::mesh::{End, Judged, KIND, Landed, MeshLoop, Report, VERSION, accept};
+use everloop_core::op::{Amendment, Op, Refusal, TaskRow, TaskState};
+use everloop_core::spec::WorkspaceMode;
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+use everloop_store::{DocRow, Error, Ledger};
+use tokio::sync::watch;
+
+use super::node::{Merged, Node, Outcome};
+use crate::home::Home;
+use crate::supervisor::clock::Clock;
+use crate::supervisor::errand::{Errand, full_text};
+
+/// After an errand that failed for reasons of its own, before it is tried again.
+const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+/// The lease with which the supervisor takes a task from a silent node; it gives it back in the same breath.
+const A_MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Node {
+    /// Looks after all loops of the mesh.
+    pub(super) fn lead(&mut self, epoch: u64) {
+        let Some(Ok(docs)) = self.at_hub("look at loops", |hub| hub.docs(KIND)) else { return };
+        for doc in docs {
+            match read(&doc) {
+                Ok(state) if state.ended.is_none() => self.lead_one(state, doc.version, epoch),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(key = doc.key, error, "a loop of the mesh cannot be read"),
+            }
+        }
+    }
+
+    fn lead_one(&mut self, mut state: MeshLoop, version: u64, epoch: u64) {
+        let Some(rows) = self.rows_of(&state) else { return };
+        self.reclaim(&rows, epoch);
+        let busy = self.judging.contains(&state.id);
+        let now = self.clock.now();
+        let (mut ops, mut notes) = (Vec::new(), Vec::new());
+        for step in lead::next(&state, &rows, busy, now) {
+            match step {
+                Step::Judge => self.judge(&state),
+                Step::Integrate { task, fence, report } => self.integrate(&state, task, fence, report),
+                Step::Open { task, check } => {
+                    state.opened(&task, &check);
+                    notes.push(format!("task {} is to make `{check}` pass", task.id));
+                    ops.push(Op::Enqueue(*task));
+                }
+                Step::Refuse { task, why } => {
+                    notes.push(format!("task {task} came to nothing: {why}"));
+                    state.refuse(&task, &why);
+                }
+                Step::End(end) => {
+                    notes.push(format!("ended: {}", words(&end)));
+                    ops.extend(cancel_all(&rows));
+                    if let End::GivenUp { .. } = &end {
+                        let key = format!("mesh:{}", state.id);
+                        let text = format!("loop {} of the mesh ended: {}", state.id, words(&end));
+                        ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
+                    }
+                    state.ended = Some(end);
+                }
+            }
+        }
+        if !notes.is_empty() {
+            self.write(&state, version, epoch, ops, notes);
+        }
+    }
+
+    /// The open tasks of a loop.
+    fn rows_of(&mut self, state: &MeshLoop) -> Option<Vec<TaskRow>> {
+        let open = state.open.clone();
+        let found = self.at_hub("look at tasks", |hub| {
+            open.iter().map(|open| hub.task(&open.task)).collect::<Result<Vec<_>, Error>>()
+        })?;
+        Some(found.ok()?.into_iter().flatten().collect())
+    }
+
+    /// Writes a loop, if this node is still the supervisor and nobody else wrote.
+    fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, ops: Vec<Op>, notes: Vec<String>) -> bool {
+        let (id, node) = (state.id.clone(), self.membership.node.clone());
+        let body = serde_json::to_string(state).expect("a loop is plain data and always has a JSON form");
+        let events = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
+        let mut batch = vec![Op::Lead { node, epoch }];
+        batch.extend(ops);
+        batch.push(Op::SaveDoc { kind: KIND.to_owned(), key: id.to_string(), version, body });
+        batch.push(Op::Append { owner: Some(id.clone()), events });
+        match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {
+            Some(Ok(_)) => {
+                notes.iter().for_each(|note| tracing::info!(%id, "{note}"));
+                true
+            }
+            Some(Err(error)) => {
+                if let Error::Refused(Refusal::Deposed { .. }) = error {
+                    let now = self.clock.now();
+                    self.seat.lock().expect("no holder panics").answered(now, None);
+                }
+                tracing::info!(%id, %error, "a loop was not written; it is looked at again");
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Gives tasks whose lease is over to whoever wants them, unless there is an amnesty.
+    fn reclaim(&mut self, rows: &[TaskRow], epoch: u64) {
+        let now = self.clock.now();
+        if !self.seat.lock().expect("no holder panics").reclaims(now) {
+            return;
+        }
+        for (task, fence) in lead::overdue(rows, Time(now.0 + self.ahead)) {
+            let (node, fence, ready_at) = (self.membership.node.clone(), fence.next(), Time::default());
+            let batch = [
+                Op::Lead { node: node.clone(), epoch },
+                // By the hub's clock: refused when the lease is not over.
+                Op::Take { task: task.clone(), fence, node, lease: A_MOMENT },
+                Op::Release { task: task.clone(), fence, ready_at, failed: false },
+            ];
+            if let Some(Ok(_)) = self.at_hub("take a task from a silent node", |hub| hub.transact(now, &batch)) {
+                tracing::info!(%task, "the node that held a task is silent; it is free again");
+            }
+        }
+    }
+
+    fn judge(&mut self, state: &MeshLoop) {
+        let (id, shop) = (state.id.clone(), self.shop(state));
+        self.judging.insert(id.clone());
+        self.send_out(async move {
+            let judged = shop.judge_branch().await;
+            if judged.is_err() {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            Outcome::Judged { id, judged }
+        });
+    }
+
+    fn integrate(&mut self, state: &MeshLoop, task: TaskId, fence: Fence, report: Report) {
+        let (Some(judged), Some(check)) = (state.judged.clone(), state.check_of(&task).map(str::to_owned)) else {
+            return;
+        };
+        let (id, shop) = (state.id.clone(), self.shop(state));
+        self.judging.insert(id.clone());
+        self.send_out(async move {
+            let merged = shop.merge(&task, fence, &report, (&judged, &check)).await.unwrap_or_else(Merged::Later);
+            if let Merged::Later(error) = &merged {
+                tracing::warn!(%task, error, "work could not be merged; it is tried again");
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            Outcome::Merged { id, task, merged }
+        });
+    }
+
+    fn shop(&self, state: &MeshLoop) -> Shop {
+        Shop {
+            home: self.home.clone(),
+            shim: self.shim.clone(),
+            dir: self.home.mesh().join(state.id.as_str()).join("lead"),
+            state: state.clone(),
+            seat: self.seat.clone(),
+            clock: Clock::new(),
+        }
+    }
+
+    pub(super) fn judged(&mut self, id: &LoopId, judged: Result<(String, Board), String>) {
+        match judged {
+            Ok((commit, board)) => {
+                let note = format!("{} of {} checks pass on the branch", board.passing().len(), board.0.len());
+                self.change(id, note, |state| state.judge(commit, board));
+            }
+            Err(error) => tracing::warn!(%id, error, "the checks could not be asked; they are asked again"),
+        }
+    }
+
+    pub(super) fn merged(&mut self, id: &LoopId, task: &TaskId, merged: Merged) {
+        match merged {
+            Merged::Landed { fence, node, commit, board } => {
+                let note = format!("task {task} of {node} stands on the branch: {commit}");
+                let task = task.clone();
+                self.change(id, note, |state| {
+                    let check = state.check_of(&task).unwrap_or_default().to_owned();
+                    state.land(Landed { task, check, node, fence, commit }, board);
+                });
+            }
+            Merged::Refused(why) => {
+                let note = format!("task {task} may not stand on the branch: {why}");
+                self.change(id, note, |state| state.refuse(task, &why));
+            }
+            Merged::Contained => {
+                let note = format!("task {task}: the branch has all of it");
+                self.change(id, note, |state| {
+                    state.refuse(task, "the branch had all of it, and the check still failed");
+                    state.judged = None;
+                });
+            }
+            Merged::Later(_) => {}
+        }
+    }
+
+    /// Reads a loop again, changes it and writes it, while this node is the supervisor. Otherwise the next one finds out.
+    fn change(&mut self, id: &LoopId, note: String, change: impl FnOnce(&mut MeshLoop)) {
+        let epoch = self.seat.lock().expect("no holder panics").epoch(self.clock.now());
+        let Some(epoch) = epoch else { return };
+        let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, id.as_str())) else { return };
+        let Ok(mut state) = read(&doc) else { return };
+        change(&mut state);
+        self.write(&state, doc.version, epoch, Vec::new(), vec![note]);
+    }
+}
+
+/// Where the supervisor merges and asks the checks; everything travels with it.
+struct Shop {
+    home: Home,
+    shim: Shim,
+    dir: PathBuf,
+    state: MeshLoop,
+    seat: Arc<Mutex<Seat>>,
+    clock: Clock,
+}
+
+impl Shop {
+    async fn remote(&self) -> Result<Remote, String> {
+        Remote::open(&self.dir, &self.state.spec.remote).await.map_err(|e| full_text(&e))
+    }
+
+    /// What the checks say about the branch as it is.
+    async fn judge_branch(&self) -> Result<(String, Board), String> {
+        let remote = self.remote().await?;
+        let branch = &self.state.spec.branch;
+        let commit = remote.fetch(branch).await.map_err(|e| full_text(&e))?;
+        let commit = commit.ok_or_else(|| format!("the remote has no `{branch}`"))?;
+        let board = self.board_of(&remote, &commit, None).await?;
+        Ok((commit, board))
+    }
+
+    /// Merges the work of a task, asks all checks about the result, and moves the branch if they agree.
+    async fn merge(
+        &self,
+        task: &TaskId,
+        fence: Fence,
+        report: &Report,
+        (judged, check): (&Judged, &str),
+    ) -> Result<Merged, String> {
+        let remote = self.remote().await?;
+        let (Some(reference), Some(work)) = (&report.reference, &report.commit) else {
+            return Ok(Merged::Refused("there is no work".to_owned()));
+        };
+        let found = remote.fetch(reference).await.map_err(|e| full_text(&e))?;
+        if found.as_ref() != Some(work) {
+            return Ok(Merged::Refused(format!("`{reference}` is not at {work}, which was reported")));
+        }
+        let subject = format!("{}: {check}", self.state.name);
+        let branch = &self.state.spec.branch;
+        let effort = Effort { task, fence, subject: &subject };
+        let landed = |commit: String, board| Merged::Landed { fence, node: report.node.clone(), commit, board };
+        let (target, commit) = match remote.join(branch, work, &effort).await.map_err(|e| full_text(&e))? {
+            Joining::Ready { target, commit } => (target, commit),
+            Joining::Landed { commit } => return Ok(landed(commit, None)),
+            Joining::Contained => return Ok(Merged::Contained),
+            Joining::Conflict { paths } => {
+                return Ok(Merged::Refused(format!("it conflicts with the branch in {}", paths.join(", "))));
+            }
+        };
+        let before =
+            if target == judged.commit { judged.board.clone() } else { self.board_of(&remote, &target, None).await? };
+        let after = self.board_of(&remote, &commit, Some(&before)).await?;
+        if let Err(why) = accept(&before, &after, check) {
+            return Ok(Merged::Refused(why));
+        }
+        if self.seat.lock().expect("no holder panics").epoch(self.clock.now()).is_none() {
+            return Err("this node is not the supervisor any more".to_owned());
+        }
+        match remote.land(branch, &target, &commit).await.map_err(|e| full_text(&e))? {
+            Pushed::Done => Ok(landed(commit, Some(after))),
+            Pushed::Moved => Err("the branch moved meanwhile".to_owned()),
+        }
+    }
+
+    /// What the checks say about a commit.
+    async fn board_of(&self, remote: &Remote, commit: &str, before: Option<&Board>) -> Result<Board, String> {
+        let target = result_ref(&self.state.id);
+        remote.begin(&target, commit).await.map_err(|e| full_text(&e))?;
+        let mut spec = self.state.spec.wanted.clone();
+        let folder = remote.folder(&self.state.spec.below).map_err(|e| full_text(&e))?;
+        spec.workspace.dir = folder.to_string_lossy().into_owned();
+        spec.workspace.mode = WorkspaceMode::Git { target };
+        spec.workspace.include_dirty = false;
+        let now = self.clock.now();
+        let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
+        let mut errand = Errand {
+            home: self.home.clone(),
+            shim: self.shim.clone(),
+            state,
+            workspace: None,
+            title: String::new(),
+            pulse: watch::channel(None).0,
+            line: None,
+            now,
+        };
+        errand.board_of(commit, before).await
+    }
+}
+
+/// Reads a loop, refusing what a newer everloop wrote.
+pub fn read(doc: &DocRow) -> Result<MeshLoop, String> {
+    let value: serde_json::Value = serde_json::from_str(&doc.body).map_err(|e| e.to_string())?;
+    let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if version > u64::from(VERSION) {
+        return Err(format!("format {version} is newer than this everloop understands ({VERSION})"));
+    }
+    serde_json::from_value(value).map_err(|e| e.to_string())
+}
+
+/// Nobody shall go on with tasks of a loop that is over.
+fn cancel_all(rows: &[TaskRow]) -> Vec<Op> {
+    let goes_on =
+        |row: &&TaskRow| matches!(row.state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked);
+    rows.iter().filter(goes_on).map(|row| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel }).collect()
+}
+
+/// How a loop ended, for people.
+pub fn words(end: &End) -> String {
+    match end {
+        End::Reached => "every check passes on the branch".to_owned(),
+        End::Stopped => "it was stopped".to_owned(),
+        End::GivenUp { checks } => format!("no task could make these checks pass: {}", checks.join(", ")),
+    }
+}

@@ -1,0 +1,300 @@
+//! The thread of a node: signs of life, the office of supervisor, and what errands bring back. It waits for one thing at a
+//! time, and for nothing without an end: every call to the hub is bounded, and what takes longer is an errand.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use everloop_agents::job::Shim;
+use everloop_core::board::Board;
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::jitter;
+use everloop_core::mesh::Report;
+use everloop_core::mesh::seat::{self, Seat};
+use everloop_core::mesh::work::Held;
+use everloop_core::op::{Op, Reply};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, Mode, Postgres, Sqlite};
+use serde_json::json;
+use tokio::runtime::Handle;
+
+use super::held::Shelf;
+use crate::error::Failure;
+use crate::home::Home;
+use crate::membership::Membership;
+use crate::supervisor::clock::Clock;
+
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_secs(5);
+/// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What wakes a node.
+pub(super) enum News {
+    /// Look again now.
+    Look,
+    /// Give everything back and end.
+    Go,
+    /// An errand is over.
+    Done(Outcome),
+}
+
+/// What an errand brings back.
+pub(super) enum Outcome {
+    /// The loop that works on a task is made, or why not.
+    Begun { held: Held, made: Result<(), String> },
+    /// Work was pushed, or why not.
+    Pushed { held: Held, pushed: Result<Report, String> },
+    /// The checks were asked about the branch.
+    Judged { id: LoopId, judged: Result<(String, Board), String> },
+    /// Work of a task came to the branch, or did not.
+    Merged { id: LoopId, task: TaskId, merged: Merged },
+}
+
+/// What became of a task's work.
+pub(super) enum Merged {
+    /// It stands on the branch; the checks say this about it, if they were asked.
+    Landed { fence: Fence, node: NodeId, commit: String, board: Option<Board> },
+    /// It may not.
+    Refused(String),
+    /// The branch holds it already, by other means.
+    Contained,
+    /// Something else was in the way; it is tried again.
+    Later(String),
+}
+
+/// A node of a mesh.
+pub(super) struct Node {
+    pub home: Home,
+    pub shim: Shim,
+    pub membership: Membership,
+    pub clock: Clock,
+    /// What loops of this machine live in.
+    pub local: Sqlite,
+    pub shelf: Shelf,
+    hub: Option<Postgres>,
+    /// Shared with errands, which look at it before they move a branch.
+    pub seat: Arc<Mutex<Seat>>,
+    /// The hub's clock is so far ahead of ours, in milliseconds.
+    pub ahead: i64,
+    beat_at: Time,
+    ask_at: Time,
+    /// Loops whose checks are being asked.
+    pub judging: BTreeSet<LoopId>,
+    /// Held tasks about which an errand is under way.
+    pub errands: BTreeSet<String>,
+    /// When the hub last heard that a task is still held.
+    pub renewed: std::collections::BTreeMap<String, Time>,
+    /// It takes no further task.
+    pub draining: bool,
+    /// The supervisor's: errands run beside its own.
+    runner: Handle,
+    news: mpsc::Sender<News>,
+    going: bool,
+    was_away: bool,
+}
+
+impl Node {
+    /// A node that does nothing yet.
+    pub fn new(
+        (home, shim): (Home, Shim),
+        membership: Membership,
+        news: mpsc::Sender<News>,
+        runner: Handle,
+    ) -> Result<Self, Failure> {
+        let cannot = |e: &std::io::Error| Failure::failed("cannot make this machine a node").because(e);
+        Ok(Self {
+            local: Sqlite::open(&home.database(), Mode::ReadWrite)?,
+            shelf: Shelf::open(&home.mesh().join("held")).map_err(|e| cannot(&e))?,
+            runner,
+            home,
+            shim,
+            membership,
+            clock: Clock::new(),
+            hub: None,
+            seat: Arc::default(),
+            ahead: 0,
+            beat_at: Time::default(),
+            ask_at: Time::default(),
+            judging: BTreeSet::new(),
+            errands: BTreeSet::new(),
+            renewed: std::collections::BTreeMap::new(),
+            draining: false,
+            news,
+            going: false,
+            was_away: false,
+        })
+    }
+
+    /// Is a node until it is told to go.
+    pub fn run(mut self, heard: &mpsc::Receiver<News>) {
+        while !self.going {
+            self.step();
+            match heard.recv_timeout(self.nap()) {
+                Ok(News::Go) | Err(mpsc::RecvTimeoutError::Disconnected) => self.going = true,
+                Ok(News::Done(outcome)) => self.over(outcome),
+                Ok(News::Look) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+        }
+        self.leave();
+    }
+
+    fn step(&mut self) {
+        let now = self.clock.now();
+        if now >= self.beat_at {
+            self.beat();
+        }
+        if now >= self.ask_at {
+            self.ask();
+        }
+        self.tend();
+        let epoch = self.seat.lock().expect("no holder panics").epoch(self.clock.now());
+        if let Some(epoch) = epoch {
+            self.lead(epoch);
+        }
+        self.take_more();
+    }
+
+    fn nap(&self) -> Duration {
+        let now = self.clock.now();
+        let timers = [self.beat_at, self.ask_at].into_iter().map(|at| at.since(now)).min().unwrap_or(LOOK);
+        let idle = self.shelf.all().is_empty() && self.seat.lock().expect("no holder panics").epoch(now).is_none();
+        if idle { timers } else { timers.min(LOOK) }
+    }
+
+    /// An errand came back.
+    fn over(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Begun { held, made } => self.begun(&held, made),
+            Outcome::Pushed { held, pushed } => self.pushed(held, pushed),
+            Outcome::Judged { id, judged } => {
+                self.judging.remove(&id);
+                self.judged(&id, judged);
+            }
+            Outcome::Merged { id, task, merged } => {
+                self.judging.remove(&id);
+                self.merged(&id, &task, merged);
+            }
+        }
+    }
+
+    /// Sends something out; what comes of it is news.
+    pub fn send_out(&self, errand: impl Future<Output = Outcome> + Send + 'static) {
+        let news = self.news.clone();
+        self.runner.spawn(async move {
+            // Nobody listens only when the node is gone, and then the next one looks for itself.
+            news.send(News::Done(errand.await)).ok();
+        });
+    }
+
+    /// Does something at the hub. `None`: it is away, and what it would have said is unknown.
+    pub fn at_hub<T>(
+        &mut self,
+        doing: &str,
+        work: impl FnOnce(&mut Postgres) -> Result<T, Error>,
+    ) -> Option<Result<T, Error>> {
+        if self.hub.is_none() {
+            match self.membership.open() {
+                Ok(hub) => self.hub = Some(hub),
+                Err(failure) => {
+                    self.away(doing, &failure.message);
+                    return None;
+                }
+            }
+        }
+        let answer = work(self.hub.as_mut().expect("it was just opened"));
+        match answer {
+            Ok(_) | Err(Error::Refused(_)) => {
+                self.was_away = false;
+                Some(answer)
+            }
+            Err(error) => {
+                self.away(doing, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn away(&mut self, doing: &str, error: &str) {
+        if !self.was_away {
+            tracing::warn!(error, "the hub is away (could not {doing}); what is under way goes on");
+        }
+        self.was_away = true;
+    }
+
+    fn beat(&mut self) {
+        let now = self.clock.now();
+        let seed = now.0.unsigned_abs() ^ u64::from(std::process::id());
+        self.beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
+        let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
+        let info = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "holds": held,
+            "leads": self.seat.lock().expect("no holder panics").epoch(now).is_some(),
+            "draining": self.draining,
+            "next_beat": self.beat_at,
+        });
+        let node = self.membership.node.clone();
+        let wish = format!("{node}");
+        let beaten = self.at_hub("give a sign of life", |hub| {
+            hub.transact(now, &[Op::Heartbeat { node, info: info.to_string() }])?;
+            hub.doc(NODE, &wish)
+        });
+        if let Some(Ok(doc)) = beaten {
+            self.draining =
+                doc.is_some_and(|doc| serde_json::from_str(&doc.body).unwrap_or(Wish::Drain) == Wish::Drain);
+        }
+    }
+
+    /// Asks for the office of supervisor, or to keep it.
+    fn ask(&mut self) {
+        let asked = self.clock.now();
+        self.ask_at = Seat::ask_next(asked, asked.0.unsigned_abs() ^ u64::from(std::process::id()));
+        if self.draining {
+            return;
+        }
+        let (node, lease) = (self.membership.node.clone(), seat::LEASE);
+        let answer = self.at_hub("ask who supervises", |hub| {
+            let replies = hub.transact(asked, &[Op::Elect { node, lease }])?;
+            let epoch = replies.iter().find_map(|r| if let Reply::Elected(epoch) = r { *epoch } else { None });
+            // The end of a lease that was just given tells what the hub's clock says.
+            Ok((epoch, if epoch.is_some() { hub.leader()? } else { None }))
+        });
+        let Some(Ok((epoch, leader))) = answer else { return };
+        if let Some(leader) = leader {
+            self.ahead = leader.until.0 - asked.0 - i64::try_from(lease.as_millis()).unwrap_or(0);
+        }
+        let mut seat = self.seat.lock().expect("no holder panics");
+        if seat.granted() != epoch {
+            tracing::info!(?epoch, "the supervisor of the mesh changed");
+        }
+        seat.answered(asked, epoch);
+    }
+
+    /// Gives back what it has, so that nobody has to wait for the end of a lease.
+    fn leave(&mut self) {
+        let granted = self.seat.lock().expect("no holder panics").granted();
+        let node = self.membership.node.clone();
+        if let Some(epoch) = granted {
+            self.at_hub("resign", |hub| hub.transact(Time::default(), &[Op::Resign { node, epoch }]));
+            self.seat.lock().expect("no holder panics").answered(Time::default(), None);
+        }
+        self.give_all_back();
+    }
+}
+
+/// Kind of the documents that say what operators want of a node.
+pub const NODE: &str = "node";
+
+/// What an operator wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// It works.
+    Work,
+    /// It ends what it has and takes nothing more.
+    Drain,
+    /// It is gone for good.
+    Remove,
+}

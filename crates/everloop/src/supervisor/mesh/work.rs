@@ -1,0 +1,333 @@
+//! Tasks of the mesh on this machine: taking them, working on them as loops of its own, and telling the hub what came of it.
+
+use everloop_agents::workspace::{Remote, result_ref};
+use everloop_core::action::Command;
+use everloop_core::event::Ending;
+use everloop_core::ids::LoopId;
+use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
+use everloop_core::mesh::{KIND, MeshLoop, Report};
+use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow};
+use everloop_core::spec::{Integrate, LoopSpec, WorkspaceMode};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
+
+use super::node::{Node, Outcome};
+use crate::supervisor::errand::full_text;
+use crate::supervisor::{read_state, store_new};
+
+/// Free tasks that are looked at: among more, somebody else takes those that are not seen.
+const SEEN: usize = 200;
+/// The file that says where a clone came from: beside the clone, because agents work inside of it.
+const ADDRESS: &str = "remote";
+/// Before a task that came to nothing is tried again.
+const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Node {
+    /// Does what there is to do about every task that this node holds.
+    pub(super) fn tend(&mut self) {
+        for held in self.shelf.all() {
+            if !self.errands.contains(&held.key()) {
+                self.tend_one(&held);
+            }
+        }
+    }
+
+    fn tend_one(&mut self, held: &Held) {
+        let local = self.local_of(held);
+        let (standing, row) = self.stand(held, &local);
+        let failures = row.as_ref().map_or(0, |row| row.failures);
+        match work::next(held, standing, &local, failures) {
+            Step::Wait => {}
+            Step::Begin => self.begin(held, row),
+            Step::Abandon => self.abandon(held),
+            Step::Push { reached } => self.push(held, reached),
+            Step::Finish(report) => {
+                let finish = finish(held, TaskEnd::Done, &report);
+                self.tell(held, &[finish]);
+            }
+            Step::GiveBack { report, dead: true } => {
+                let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
+                let key = format!("dead:{}", held.task);
+                let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
+                self.tell(held, &[shelve(held, &report), finish(held, TaskEnd::Dead, &report), ticket]);
+            }
+            Step::GiveBack { report, dead: false } => {
+                let ready_at = Time(self.clock.now().0 + self.ahead) + AGAIN_AFTER;
+                let (task, fence) = (held.task.clone(), held.fence);
+                self.tell(held, &[shelve(held, &report), Op::Release { task, fence, ready_at, failed: true }]);
+            }
+            Step::Shelve(report) => self.tell(held, &[shelve(held, &report)]),
+            Step::Forget => self.shelf.remove(held),
+        }
+    }
+
+    fn local_of(&self, held: &Held) -> Local {
+        match self.local.get_loop(&held.local()) {
+            Ok(Some(row)) if row.is_over() => Local::Over { reached: row.phase == "reached" },
+            Ok(Some(_)) | Err(_) => Local::Running,
+            Ok(None) => Local::Missing,
+        }
+    }
+
+    /// Asks the hub about a task, where its answer matters now; holds on to it where it is time to.
+    fn stand(&mut self, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
+        let now = self.clock.now();
+        let node = self.membership.node.clone();
+        if held.stage == Stage::Working && *local != Local::Missing {
+            let due = self.renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
+            return (if due { self.renew(held) } else { Standing::Unknown }, None);
+        }
+        let task = held.task.clone();
+        match self.at_hub("look at a task", |hub| hub.task(&task)) {
+            Some(Ok(row)) => (work::standing(held, row.as_ref(), &node), row),
+            _ => (Standing::Unknown, None),
+        }
+    }
+
+    fn renew(&mut self, held: &Held) -> Standing {
+        // From before it is sent: the hub's time for it begins later.
+        let now = self.clock.now();
+        let op = Op::Renew { task: held.task.clone(), fence: held.fence, lease: work::LEASE };
+        match self.at_hub("hold on to a task", |hub| hub.transact(now, &[op])) {
+            Some(Ok(_)) => {
+                self.renewed.insert(held.key(), now);
+                Standing::Mine
+            }
+            Some(Err(Error::Refused(Refusal::Fenced { .. } | Refusal::Gone { .. }))) => Standing::Lost,
+            Some(Err(_)) | None => Standing::Unknown,
+        }
+    }
+
+    /// Tells the hub what came of a task; when it knows, the task is forgotten here.
+    fn tell(&mut self, held: &Held, ops: &[Op]) {
+        match self.at_hub("tell what came of a task", |hub| hub.transact(Time::default(), ops)) {
+            Some(Ok(_)) => {
+                tracing::info!(task = %held.task, fence = %held.fence, "the hub knows what came of a task");
+                self.shelf.remove(held);
+                self.renewed.remove(&held.key());
+            }
+            // Somebody took it in this very moment: the next look finds that out.
+            Some(Err(error)) => tracing::info!(task = %held.task, %error, "a result does not count"),
+            None => {}
+        }
+    }
+
+    /// Makes the loop that works on a task.
+    fn begin(&mut self, held: &Held, row: Option<TaskRow>) {
+        let (owner, task) = (held.owner.to_string(), held.task.clone());
+        let Some(row) = row else { return };
+        let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return };
+        let Ok(state) = serde_json::from_str::<MeshLoop>(&doc.body) else { return };
+        let Some(spec) = work::local_spec(&state, &row) else {
+            tracing::info!(%task, "the loop does not know this task any more");
+            return self.abandon(held);
+        };
+        self.errands.insert(held.key());
+        self.renewed.insert(held.key(), self.clock.now());
+        let (held, dir, database) = (held.clone(), self.home.mesh().join(&owner), self.home.clone());
+        let (title, now) = (row.task.title, self.clock.now());
+        self.send_out(async move {
+            let made = async {
+                let spec = prepare(&held, &state, spec, &dir).await?;
+                let home = database;
+                let mut ledger = everloop_store::Sqlite::open(&home.database(), everloop_store::Mode::ReadWrite)
+                    .map_err(|e| full_text(&e))?;
+                let id = held.local();
+                if ledger.get_loop(&id).map_err(|e| full_text(&e))?.is_none() {
+                    let new = LoopState::new(id, title, spec, now);
+                    store_new(&mut ledger, &new, now).map_err(|e| full_text(&e))?;
+                }
+                home.knock();
+                Ok(())
+            };
+            let made = made.await;
+            Outcome::Begun { held, made }
+        });
+    }
+
+    pub(super) fn begun(&mut self, held: &Held, made: Result<(), String>) {
+        self.errands.remove(&held.key());
+        match made {
+            Ok(()) => tracing::info!(task = %held.task, owner = %held.local(), "works on a task of the mesh"),
+            // Not the task's fault: somebody else may have better luck.
+            Err(error) => {
+                tracing::warn!(task = %held.task, error, "a task cannot be begun here; it is given back");
+                self.release(held);
+            }
+        }
+    }
+
+    /// The loop is over: what it made is pushed, whatever it is.
+    fn push(&mut self, held: &Held, reached: bool) {
+        let row = match self.local.get_loop(&held.local()) {
+            Ok(Some(row)) => row,
+            _ => return,
+        };
+        let Ok(state) = read_state(&row) else { return };
+        self.errands.insert(held.key());
+        let (held, node, dir) =
+            (held.clone(), self.membership.node.clone(), self.home.mesh().join(held.owner.as_str()));
+        self.send_out(async move {
+            let pushed = push_work(&held, &state, reached, &dir).await.map(|commit| Report {
+                node,
+                reached: reached && commit.is_some(),
+                reference: commit.is_some().then(|| held.reference()),
+                commit,
+                turns: state.turns,
+                microusd: state.spent.microusd,
+                why: ending(&state),
+            });
+            if pushed.is_err() {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            Outcome::Pushed { held, pushed }
+        });
+    }
+
+    pub(super) fn pushed(&mut self, held: Held, pushed: Result<Report, String>) {
+        self.errands.remove(&held.key());
+        match pushed {
+            Ok(report) => {
+                let told = Held { stage: Stage::Pushed { report }, ..held };
+                if let Err(e) = self.shelf.put(&told) {
+                    tracing::warn!(task = %told.task, error = %e, "cannot write down that work was pushed");
+                }
+            }
+            Err(error) => tracing::warn!(task = %held.task, error, "work cannot be pushed; it is tried again"),
+        }
+    }
+
+    /// The task is somebody else's: the loop for it ends, its refs stay.
+    fn abandon(&mut self, held: &Held) {
+        tracing::info!(task = %held.task, fence = %held.fence, "a task was lost to somebody else");
+        self.stop_local(&held.local());
+        self.shelf.remove(held);
+        self.renewed.remove(&held.key());
+    }
+
+    /// Gives a task back untouched.
+    fn release(&mut self, held: &Held) {
+        let (task, fence, now) = (held.task.clone(), held.fence, self.clock.now());
+        let ready_at = Time(now.0 + self.ahead) + AGAIN_AFTER;
+        let op = Op::Release { task, fence, ready_at, failed: false };
+        if self.at_hub("give a task back", |hub| hub.transact(now, &[op])).is_some() {
+            self.stop_local(&held.local());
+            self.shelf.remove(held);
+            self.renewed.remove(&held.key());
+        }
+    }
+
+    /// The node goes: others take over what is not finished. What is finished is told by whoever comes next here.
+    pub(super) fn give_all_back(&mut self) {
+        for held in self.shelf.all() {
+            if held.stage == Stage::Working && !matches!(self.local_of(&held), Local::Over { .. }) {
+                self.release(&held);
+            }
+        }
+    }
+
+    fn stop_local(&mut self, id: &LoopId) {
+        if !self.local.get_loop(id).is_ok_and(|row| row.is_some_and(|row| !row.is_over())) {
+            return;
+        }
+        let body = serde_json::to_string(&Command::Stop { now: true }).expect("a command always has a JSON form");
+        let stop = Op::Signal { to: id.to_string(), by: "mesh".to_owned(), body };
+        if let Err(error) = self.local.transact(self.clock.now(), &[stop]) {
+            tracing::warn!(%id, %error, "the loop of a lost task could not be told to stop");
+        }
+        self.home.knock();
+    }
+
+    /// Takes tasks as long as there is room.
+    pub(super) fn take_more(&mut self) {
+        let free = if self.draining { 0 } else { self.membership.slots as usize };
+        let free = free.saturating_sub(self.shelf.all().len());
+        if free == 0 {
+            return;
+        }
+        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
+        let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
+        let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();
+        let now = Time(self.clock.now().0 + self.ahead);
+        let node = self.membership.node.clone();
+        for (task, fence) in work::pick(&node, &rows, free, now) {
+            let Some(owner) = rows.iter().find(|r| r.task.id == task).and_then(|r| r.task.owner.clone()) else {
+                continue;
+            };
+            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working };
+            // Written down first: a node that dies in between finds out whether it holds it.
+            if let Err(e) = self.shelf.put(&held) {
+                tracing::warn!(%task, error = %e, "a task cannot be written down, and is not taken");
+                return;
+            }
+            let sent = self.clock.now();
+            let take = Op::Take { task, fence, node: node.clone(), lease: work::LEASE };
+            match self.at_hub("take a task", |hub| hub.transact(sent, &[take])) {
+                Some(Ok(_)) => drop(self.renewed.insert(held.key(), sent)),
+                Some(Err(_)) => self.shelf.remove(&held),
+                // Whether it was taken is unknown, and found out at the next look.
+                None => {}
+            }
+        }
+    }
+}
+
+/// The clone, the branch in it, and the folder in which to work.
+async fn prepare(held: &Held, state: &MeshLoop, spec: LoopSpec, dir: &std::path::Path) -> Result<LoopSpec, String> {
+    let remote = Remote::open(&dir.join("repo"), &state.spec.remote).await.map_err(|e| full_text(&e))?;
+    let base = remote.fetch(&state.spec.branch).await.map_err(|e| full_text(&e))?;
+    let noted = std::fs::write(dir.join(ADDRESS), &state.spec.remote);
+    noted.map_err(|e| format!("cannot write down where work goes: {e}"))?;
+    let base = base.ok_or_else(|| format!("the remote has no `{}`", state.spec.branch))?;
+    let target = result_ref(&held.local());
+    remote.begin(&target, &base).await.map_err(|e| full_text(&e))?;
+    let mut spec = spec;
+    let folder = remote.folder(&state.spec.below).map_err(|e| full_text(&e))?;
+    spec.workspace.dir = folder.to_string_lossy().into_owned();
+    spec.workspace.mode = WorkspaceMode::Git { target };
+    spec.workspace.integrate = Integrate::Reached;
+    Ok(spec)
+}
+
+/// Pushes what a loop made; the commit, if there is any.
+async fn push_work(
+    held: &Held,
+    state: &LoopState,
+    reached: bool,
+    dir: &std::path::Path,
+) -> Result<Option<String>, String> {
+    let url = std::fs::read_to_string(dir.join(ADDRESS)).map_err(|e| format!("cannot read where work goes: {e}"))?;
+    let remote = Remote::open(&dir.join("repo"), &url).await.map_err(|e| full_text(&e))?;
+    let commit = if reached {
+        remote.local(&result_ref(&held.local())).await.map_err(|e| full_text(&e))?
+    } else {
+        state.work.clone()
+    };
+    if let Some(commit) = &commit {
+        remote.pin(commit, &held.reference()).await.map_err(|e| full_text(&e))?;
+    }
+    Ok(commit)
+}
+
+fn ending(state: &LoopState) -> String {
+    match &state.phase {
+        Phase::Ended { ending: Ending::Reached, .. } => String::new(),
+        Phase::Ended { ending: Ending::Exhausted { bound }, .. } => format!("the limit on {bound} was used up"),
+        Phase::Ended { ending: Ending::Stopped { by }, .. } => format!("stopped by {by}"),
+        Phase::Ended { ending: Ending::Failed { why }, .. } => why.clone(),
+        other => other.label().to_owned(),
+    }
+}
+
+fn finish(held: &Held, state: TaskEnd, report: &Report) -> Op {
+    Op::Finish { task: held.task.clone(), fence: held.fence, state, result: to_json(report) }
+}
+
+fn shelve(held: &Held, report: &Report) -> Op {
+    Op::Shelve { task: held.task.clone(), fence: held.fence, result: to_json(report) }
+}
+
+fn to_json(report: &Report) -> String {
+    serde_json::to_string(report).expect("a report is plain data and always has a JSON form")
+}
