@@ -184,7 +184,8 @@ fn what_a_node_does_depends_on_what_the_hub_says() {
     assert_eq!(next(&held, Standing::Mine, &Local::Missing), work::Step::Begin);
     assert_eq!(next(&held, Standing::Unknown, &Local::Missing), work::Step::Wait, "nothing begins on a guess");
     assert_eq!(next(&held, Standing::Unknown, &Local::Running), work::Step::Wait, "a turn is not stopped on a guess");
-    assert_eq!(next(&held, Standing::Lost, &Local::Running), work::Step::Abandon);
+    assert_eq!(next(&held, Standing::Lost, &Local::Running), work::Step::Stop);
+    assert_eq!(next(&held, Standing::Lost, &Local::Missing), work::Step::Forget);
     assert_eq!(next(&held, Standing::Lost, &reached), work::Step::Push { reached: true }, "work is never thrown away");
     assert!(matches!(next(&pushed(true), Standing::Mine, &reached), work::Step::Finish(_)));
     assert!(matches!(next(&pushed(true), Standing::Lost, &reached), work::Step::Shelve(_)));

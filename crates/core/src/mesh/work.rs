@@ -101,8 +101,8 @@ pub enum Step {
     Wait,
     /// Make the loop that works on it.
     Begin,
-    /// Stop that loop, and forget the task: it is somebody else's. What was made stays under its ref.
-    Abandon,
+    /// Stop that loop: the task is somebody else's. What it made so far is pushed and shelved like any late result.
+    Stop,
     /// Push what came of it.
     Push {
         /// Whether it passed.
@@ -141,7 +141,8 @@ fn is_told(held: &Held, row: &TaskRow) -> bool {
 pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> Step {
     match (&held.stage, local, standing) {
         (Stage::Working, Local::Missing, Standing::Mine) => Step::Begin,
-        (Stage::Working, Local::Missing | Local::Running, Standing::Lost) => Step::Abandon,
+        (Stage::Working, Local::Running, Standing::Lost) => Step::Stop,
+        (Stage::Working, Local::Missing, Standing::Lost) => Step::Forget,
         (Stage::Working, Local::Over { reached }, _) => Step::Push { reached: *reached },
         (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
             Step::Wait

@@ -3,7 +3,7 @@
 //!
 //! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
 //! - [`lead`]: what the supervisor of the mesh does for its loops
-//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them
+//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time
 //!
 //! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
 //! supervisor here does not know that it is anybody else's.
@@ -11,6 +11,7 @@
 mod held;
 mod lead;
 mod node;
+mod pace;
 mod work;
 
 pub use lead::{read, words};

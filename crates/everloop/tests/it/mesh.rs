@@ -1,9 +1,8 @@
 //! Several machines and one hub: real processes, a real PostgreSQL and a git remote between them.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use everloop_testkit::postgres::server;
+use everloop_testkit::postgres::{Server, Setup, server};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -14,33 +13,33 @@ const WORKER: &str = r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*
 mkdir -p done && echo "$EVERLOOP_TURN" > "$file""#;
 
 /// An operator, a hub, a remote and nodes.
-pub struct Fleet {
-    pub operator: Env,
-    pub nodes: Vec<Node>,
-    pub url: String,
+struct Fleet {
+    operator: Env,
+    nodes: Vec<Node>,
 }
 
 /// A machine.
-pub struct Node {
-    pub name: String,
-    pub env: Env,
-    pub up: Option<Background>,
+struct Node {
+    name: String,
+    env: Env,
+    up: Option<Background>,
 }
 
 impl Node {
     fn new(name: &str, url: &str) -> Self {
-        let env = Env::new().var("EVERLOOP_HUB_URL", url);
+        // Leases are a fifth as long as in real life.
+        let env = Env::new().var("EVERLOOP_HUB_URL", url).var("EVERLOOP_MESH_HASTE", "5");
         env.run(&["join", "--name", name]).ok();
         Self { name: name.to_owned(), env, up: None }
     }
 
     /// Starts it.
-    pub fn start(&mut self) {
+    fn start(&mut self) {
         self.up = Some(self.env.spawn(&["up", "--listen", "off"]));
     }
 
     /// Pulls its plug; what it had started goes too.
-    pub fn kill(&mut self) {
+    fn kill(&mut self) {
         self.up = None;
         for pid in crate::env::processes_of(&self.env.state()) {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok();
@@ -50,26 +49,29 @@ impl Node {
 
 impl Fleet {
     /// A hub, a remote with one commit, and so many nodes that are not started yet.
-    pub fn new(nodes: usize) -> Self {
-        let url = server().database();
-        let operator = Env::new().git().var("EVERLOOP_HUB_URL", &url);
+    fn new(nodes: usize) -> Self {
+        Self::at(nodes, &server().database())
+    }
+
+    fn at(nodes: usize, url: &str) -> Self {
+        let operator = Env::new().git().var("EVERLOOP_HUB_URL", url);
         operator.run(&["hub", "init"]).ok();
         operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
         operator.git_run(&["remote", "add", "origin", "../shared.git"]);
         operator.run(&["join", "--name", "desk"]).ok();
-        let nodes = (1..=nodes).map(|i| Node::new(&format!("n{i}"), &url)).collect();
-        Self { operator, nodes, url }
+        let nodes = (1..=nodes).map(|i| Node::new(&format!("n{i}"), url)).collect();
+        Self { operator, nodes }
     }
 
     /// Starts them all.
-    pub fn start(mut self) -> Self {
+    fn start(mut self) -> Self {
         self.nodes.iter_mut().for_each(Node::start);
         self
     }
 
     /// Hands a loop with these checks to the mesh.
     #[track_caller]
-    pub fn run(&self, agent: &str, checks: &[String]) -> String {
+    fn run(&self, agent: &str, checks: &[String]) -> String {
         let script = self.operator.script("../agent.sh", agent);
         let command = format!("sh {script}");
         let mut args =
@@ -83,13 +85,13 @@ impl Fleet {
 
     /// The loop as the hub knows it.
     #[track_caller]
-    pub fn show(&self, id: &str) -> Value {
+    fn show(&self, id: &str) -> Value {
         self.operator.run(&["mesh", "show", id, "--json"]).ok().json()
     }
 
     /// Waits until the loop is over, and tells how.
     #[track_caller]
-    pub fn end_of(&self, id: &str) -> Value {
+    fn end_of(&self, id: &str) -> Value {
         let end = Instant::now() + Duration::from_secs(120);
         loop {
             let state = self.show(id);
@@ -102,17 +104,41 @@ impl Fleet {
     }
 
     /// What stands in the trailers of the branch.
-    pub fn trailers(&self, id: &str) -> Vec<String> {
+    fn trailers(&self, id: &str) -> Vec<String> {
         let log = self.git(&["log", "--format=%(trailers:key=Task-Id,valueonly)", "main"]);
         log.lines().filter(|line| line.starts_with(&format!("{id}-"))).map(str::to_owned).collect()
     }
 
     /// Runs git in the shared repository.
-    pub fn git(&self, args: &[&str]) -> String {
+    fn git(&self, args: &[&str]) -> String {
         let bare = self.operator.project().join("../shared.git");
         let all: Vec<&str> =
             ["-C", bare.to_str().expect("a plain path")].into_iter().chain(args.iter().copied()).collect();
         self.operator.git_run(&all)
+    }
+
+    /// The machine that supervises, by its place in `nodes`.
+    fn leader(&self) -> Option<usize> {
+        let list = self.operator.run(&["node", "list", "--json"]).ok().json();
+        let leads =
+            |name: &str| list["nodes"].as_array().unwrap().iter().any(|n| n["node"] == name && n["leads"] == true);
+        self.nodes.iter().position(|node| leads(&node.name))
+    }
+
+    /// Every task that landed stands on the branch once, and every check's file is there.
+    #[track_caller]
+    fn proved(&self, id: &str, checks: usize) {
+        let state = self.end_of(id);
+        assert_eq!(state["ended"]["is"], "reached", "{state:#}");
+        let mut trailers = self.trailers(id);
+        trailers.sort();
+        let all = trailers.len();
+        trailers.dedup();
+        assert_eq!(trailers.len(), all, "nothing stands there twice");
+        assert_eq!(Some(all as u64), state["landed_count"].as_u64(), "{state:#}");
+        for i in 0..checks {
+            self.git(&["cat-file", "-e", &format!("main:done/{i}")]);
+        }
     }
 
     fn logs(&self) -> String {
@@ -129,23 +155,78 @@ fn files(n: usize) -> Vec<String> {
 fn three_machines_reach_a_goal_together() {
     let fleet = Fleet::new(3).start();
     let id = fleet.run(WORKER, &files(6));
+    fleet.proved(&id, 6);
     let state = fleet.end_of(&id);
-    assert_eq!(state["ended"]["is"], "reached", "{state:#}");
-    let mut trailers = fleet.trailers(&id);
-    trailers.sort();
-    let mut wanted: Vec<String> = (1..=6).map(|i| format!("{id}-{i}")).collect();
-    wanted.sort();
-    assert_eq!(trailers, wanted, "every task once");
+    assert_eq!(state["landed_count"], 6, "one task for each check");
     let nodes: std::collections::BTreeSet<&str> =
         state["landed"].as_array().unwrap().iter().map(|l| l["node"].as_str().unwrap()).collect();
     assert!(nodes.len() >= 2, "the work was shared: {nodes:?}");
-    for i in 0..6 {
-        fleet.git(&["cat-file", "-e", &format!("main:done/{i}")]);
-    }
     let list = fleet.operator.run(&["node", "list", "--json"]).ok().json();
     let leaders = list["nodes"].as_array().unwrap().iter().filter(|n| n["leads"] == true).count();
     assert_eq!(leaders, 1, "{list:#}");
-    assert_eq!(PathBuf::from(fleet.operator.read("README")).as_os_str(), "a project\n", "the desk was not touched");
+    assert_eq!(fleet.operator.read("README"), "a project\n", "the desk was not touched");
     assert_eq!(fleet.operator.git_run(&["status", "--porcelain"]), "");
     assert!(!fleet.operator.git_run(&["for-each-ref"]).contains("everloop"), "and nothing is left in its repository");
+}
+
+#[test]
+fn long_pulled_plugs_move_the_work_and_lose_nothing() {
+    let mut fleet = Fleet::new(3).start();
+    let id = fleet.run(&format!("sleep 0.5\n{WORKER}"), &files(8));
+    for round in 0..3 {
+        let landed = || fleet.show(&id)["loop"]["landed_count"].as_u64().unwrap_or(0);
+        fleet.operator.wait_for("something landed", || landed() > round);
+        // First whoever supervises, then the others.
+        let victim = if round == 0 { fleet.leader() } else { None }.unwrap_or(round as usize);
+        fleet.nodes[victim].kill();
+        let next = (victim + 1) % 3;
+        if fleet.nodes[next].up.is_none() {
+            fleet.nodes[next].start();
+        }
+    }
+    fleet.nodes.iter_mut().filter(|node| node.up.is_none()).for_each(Node::start);
+    fleet.proved(&id, 8);
+}
+
+#[test]
+fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
+    let mut fleet = Fleet::new(2);
+    let flag = fleet.operator.project().join("../flag");
+    fleet.nodes[0].start();
+    let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(1));
+    fleet.nodes[0].env.wait_for_agent();
+    fleet.nodes[0].up.as_ref().expect("it was started").signal(Signal::SIGSTOP);
+    fleet.nodes[1].start();
+    let holder = || fleet.show(&id)["tasks"][0]["state"]["node"].as_str().unwrap_or_default().to_owned();
+    fleet.operator.wait_for("the task is somebody else's", || holder() == "n2");
+    // Both agents finish: the sleeper's, which was never stopped, and the other one.
+    std::fs::write(&flag, "").expect("the folder is the test's");
+    fleet.proved(&id, 1);
+    assert_eq!(fleet.trailers(&id), [format!("{id}-1")]);
+    fleet.nodes[0].up.as_ref().expect("it was started").signal(Signal::SIGCONT);
+    let task = || fleet.operator.run(&["task", "show", &format!("{id}-1"), "--json"]).ok().json();
+    fleet.operator.wait_for("the sleeper's result is on the shelf", || task()["shelf"][0]["result"].is_string());
+    let task = task();
+    let late: Value = serde_json::from_str(task["shelf"][0]["result"].as_str().unwrap()).unwrap();
+    assert_eq!((&late["node"], &task["task"]["state"]["is"]), (&"n1".into(), &"done".into()), "{task:#}");
+    assert_eq!(fleet.trailers(&id), [format!("{id}-1")], "it does not count");
+    let said: Value = serde_json::from_str(task["task"]["result"].as_str().unwrap()).unwrap();
+    assert_eq!(said["node"], "n2");
+}
+
+#[test]
+fn long_a_hub_that_goes_and_comes_back_costs_nothing() {
+    let mut hub = Server::start(Setup::default());
+    let fleet = Fleet::at(2, &hub.database()).start();
+    let id = fleet.run(&format!("sleep 1\n{WORKER}"), &files(4));
+    fleet.operator.wait_for("somebody works", || {
+        fleet.show(&id)["tasks"]
+            .as_array()
+            .is_some_and(|tasks| tasks.iter().any(|task| task["state"]["is"] == "leased"))
+    });
+    hub.crash();
+    // Longer than the supervisor's lease; turns that are under way end meanwhile.
+    std::thread::sleep(Duration::from_secs(6));
+    hub.restart();
+    fleet.proved(&id, 4);
 }

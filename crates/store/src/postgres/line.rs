@@ -22,7 +22,7 @@ use super::url::Url;
 use crate::Error;
 
 /// A hub that does not take a connection in this time is away.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Everything about one call. Longer than the server's own limit per statement, so that it can say itself what was wrong.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(7);
 /// A connection that rested this long is looked at before it is used: poolers and restarts close idle ones, and a batch
@@ -254,7 +254,7 @@ type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Err
 
 /// What a failure means. An error of a statement aborts its transaction: nothing happened. Everything that ends the
 /// connection leaves a commit that was sent before in the dark.
-fn failed(doing: &'static str, error: tokio_postgres::Error, end: End) -> Error {
+pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: End) -> Error {
     let broken = |source: tokio_postgres::Error| match end {
         End::Open | End::Undo => Error::Away { doing, source: source.into() },
         End::Commit => Error::Unknown { doing, source: source.into() },

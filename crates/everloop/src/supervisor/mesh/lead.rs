@@ -21,8 +21,8 @@ use everloop_store::{DocRow, Error, Ledger};
 use tokio::sync::watch;
 
 use super::node::{Merged, Node, Outcome};
+use super::pace::Pace;
 use crate::home::Home;
-use crate::supervisor::clock::Clock;
 use crate::supervisor::errand::{Errand, full_text};
 
 /// After an errand that failed for reasons of its own, before it is tried again.
@@ -47,7 +47,7 @@ impl Node {
         let Some(rows) = self.rows_of(&state) else { return };
         self.reclaim(&rows, epoch);
         let busy = self.judging.contains(&state.id);
-        let now = self.clock.now();
+        let now = self.hub_now();
         let (mut ops, mut notes) = (Vec::new(), Vec::new());
         for step in lead::next(&state, &rows, busy, now) {
             match step {
@@ -104,7 +104,7 @@ impl Node {
             }
             Some(Err(error)) => {
                 if let Error::Refused(Refusal::Deposed { .. }) = error {
-                    let now = self.clock.now();
+                    let now = self.pace.now();
                     self.seat.lock().expect("no holder panics").answered(now, None);
                 }
                 tracing::info!(%id, %error, "a loop was not written; it is looked at again");
@@ -116,11 +116,11 @@ impl Node {
 
     /// Gives tasks whose lease is over to whoever wants them, unless there is an amnesty.
     fn reclaim(&mut self, rows: &[TaskRow], epoch: u64) {
-        let now = self.clock.now();
+        let now = self.pace.now();
         if !self.seat.lock().expect("no holder panics").reclaims(now) {
             return;
         }
-        for (task, fence) in lead::overdue(rows, Time(now.0 + self.ahead)) {
+        for (task, fence) in lead::overdue(rows, self.hub_now()) {
             let (node, fence, ready_at) = (self.membership.node.clone(), fence.next(), Time::default());
             let batch = [
                 Op::Lead { node: node.clone(), epoch },
@@ -169,7 +169,7 @@ impl Node {
             dir: self.home.mesh().join(state.id.as_str()).join("lead"),
             state: state.clone(),
             seat: self.seat.clone(),
-            clock: Clock::new(),
+            pace: self.pace.clone(),
         }
     }
 
@@ -210,7 +210,7 @@ impl Node {
 
     /// Reads a loop again, changes it and writes it, while this node is the supervisor. Otherwise the next one finds out.
     fn change(&mut self, id: &LoopId, note: String, change: impl FnOnce(&mut MeshLoop)) {
-        let epoch = self.seat.lock().expect("no holder panics").epoch(self.clock.now());
+        let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
         let Some(epoch) = epoch else { return };
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, id.as_str())) else { return };
         let Ok(mut state) = read(&doc) else { return };
@@ -226,7 +226,7 @@ struct Shop {
     dir: PathBuf,
     state: MeshLoop,
     seat: Arc<Mutex<Seat>>,
-    clock: Clock,
+    pace: Pace,
 }
 
 impl Shop {
@@ -278,7 +278,7 @@ impl Shop {
         if let Err(why) = accept(&before, &after, check) {
             return Ok(Merged::Refused(why));
         }
-        if self.seat.lock().expect("no holder panics").epoch(self.clock.now()).is_none() {
+        if self.seat.lock().expect("no holder panics").epoch(self.pace.now()).is_none() {
             return Err("this node is not the supervisor any more".to_owned());
         }
         match remote.land(branch, &target, &commit).await.map_err(|e| full_text(&e))? {
@@ -296,7 +296,7 @@ impl Shop {
         spec.workspace.dir = folder.to_string_lossy().into_owned();
         spec.workspace.mode = WorkspaceMode::Git { target };
         spec.workspace.include_dirty = false;
-        let now = self.clock.now();
+        let now = self.pace.wall();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
         let mut errand = Errand {
             home: self.home.clone(),

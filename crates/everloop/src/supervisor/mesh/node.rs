@@ -19,10 +19,10 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use super::held::Shelf;
+use super::pace::Pace;
 use crate::error::Failure;
 use crate::home::Home;
 use crate::membership::Membership;
-use crate::supervisor::clock::Clock;
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ pub(super) struct Node {
     pub home: Home,
     pub shim: Shim,
     pub membership: Membership,
-    pub clock: Clock,
+    pub pace: Pace,
     /// What loops of this machine live in.
     pub local: Sqlite,
     pub shelf: Shelf,
@@ -76,7 +76,7 @@ pub(super) struct Node {
     /// Shared with errands, which look at it before they move a branch.
     pub seat: Arc<Mutex<Seat>>,
     /// The hub's clock is so far ahead of ours, in milliseconds.
-    pub ahead: i64,
+    ahead: i64,
     beat_at: Time,
     ask_at: Time,
     /// Loops whose checks are being asked.
@@ -110,7 +110,7 @@ impl Node {
             home,
             shim,
             membership,
-            clock: Clock::new(),
+            pace: Pace::new(),
             hub: None,
             seat: Arc::default(),
             ahead: 0,
@@ -140,7 +140,7 @@ impl Node {
     }
 
     fn step(&mut self) {
-        let now = self.clock.now();
+        let now = self.pace.now();
         if now >= self.beat_at {
             self.beat();
         }
@@ -148,7 +148,7 @@ impl Node {
             self.ask();
         }
         self.tend();
-        let epoch = self.seat.lock().expect("no holder panics").epoch(self.clock.now());
+        let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
         if let Some(epoch) = epoch {
             self.lead(epoch);
         }
@@ -156,10 +156,10 @@ impl Node {
     }
 
     fn nap(&self) -> Duration {
-        let now = self.clock.now();
+        let now = self.pace.now();
         let timers = [self.beat_at, self.ask_at].into_iter().map(|at| at.since(now)).min().unwrap_or(LOOK);
         let idle = self.shelf.all().is_empty() && self.seat.lock().expect("no holder panics").epoch(now).is_none();
-        if idle { timers } else { timers.min(LOOK) }
+        self.pace.real(if idle { timers } else { timers.min(LOOK) })
     }
 
     /// An errand came back.
@@ -176,6 +176,11 @@ impl Node {
                 self.merged(&id, &task, merged);
             }
         }
+    }
+
+    /// What the hub's clock says, as far as this node knows.
+    pub fn hub_now(&self) -> Time {
+        Time(self.pace.wall().0 + self.ahead)
     }
 
     /// Sends something out; what comes of it is news.
@@ -223,7 +228,7 @@ impl Node {
     }
 
     fn beat(&mut self) {
-        let now = self.clock.now();
+        let now = self.pace.now();
         let seed = now.0.unsigned_abs() ^ u64::from(std::process::id());
         self.beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
         let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
@@ -233,7 +238,7 @@ impl Node {
             "holds": held,
             "leads": self.seat.lock().expect("no holder panics").epoch(now).is_some(),
             "draining": self.draining,
-            "next_beat": self.beat_at,
+            "next_beat": self.hub_now() + self.pace.real(self.beat_at.since(now)),
         });
         let node = self.membership.node.clone();
         let wish = format!("{node}");
@@ -249,12 +254,12 @@ impl Node {
 
     /// Asks for the office of supervisor, or to keep it.
     fn ask(&mut self) {
-        let asked = self.clock.now();
+        let asked = self.pace.now();
         self.ask_at = Seat::ask_next(asked, asked.0.unsigned_abs() ^ u64::from(std::process::id()));
         if self.draining {
             return;
         }
-        let (node, lease) = (self.membership.node.clone(), seat::LEASE);
+        let (node, lease, wall) = (self.membership.node.clone(), self.pace.real(seat::LEASE), self.pace.wall());
         let answer = self.at_hub("ask who supervises", |hub| {
             let replies = hub.transact(asked, &[Op::Elect { node, lease }])?;
             let epoch = replies.iter().find_map(|r| if let Reply::Elected(epoch) = r { *epoch } else { None });
@@ -263,7 +268,7 @@ impl Node {
         });
         let Some(Ok((epoch, leader))) = answer else { return };
         if let Some(leader) = leader {
-            self.ahead = leader.until.0 - asked.0 - i64::try_from(lease.as_millis()).unwrap_or(0);
+            self.ahead = leader.until.0 - wall.0 - i64::try_from(lease.as_millis()).unwrap_or(0);
         }
         let mut seat = self.seat.lock().expect("no holder panics");
         if seat.granted() != epoch {

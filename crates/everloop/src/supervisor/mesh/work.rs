@@ -3,7 +3,7 @@
 use everloop_agents::workspace::{Remote, result_ref};
 use everloop_core::action::Command;
 use everloop_core::event::Ending;
-use everloop_core::ids::LoopId;
+use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
 use everloop_core::mesh::{KIND, MeshLoop, Report};
 use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow};
@@ -40,7 +40,11 @@ impl Node {
         match work::next(held, standing, &local, failures) {
             Step::Wait => {}
             Step::Begin => self.begin(held, row),
-            Step::Abandon => self.abandon(held),
+            Step::Stop => {
+                tracing::info!(task = %held.task, fence = %held.fence, "a task was lost to somebody else");
+                self.renewed.insert(held.key(), self.pace.now());
+                self.stop_local(&held.local());
+            }
             Step::Push { reached } => self.push(held, reached),
             Step::Finish(report) => {
                 let finish = finish(held, TaskEnd::Done, &report);
@@ -53,12 +57,12 @@ impl Node {
                 self.tell(held, &[shelve(held, &report), finish(held, TaskEnd::Dead, &report), ticket]);
             }
             Step::GiveBack { report, dead: false } => {
-                let ready_at = Time(self.clock.now().0 + self.ahead) + AGAIN_AFTER;
+                let ready_at = self.hub_now() + self.pace.real(AGAIN_AFTER);
                 let (task, fence) = (held.task.clone(), held.fence);
                 self.tell(held, &[shelve(held, &report), Op::Release { task, fence, ready_at, failed: true }]);
             }
             Step::Shelve(report) => self.tell(held, &[shelve(held, &report)]),
-            Step::Forget => self.shelf.remove(held),
+            Step::Forget => self.forget(held),
         }
     }
 
@@ -72,7 +76,7 @@ impl Node {
 
     /// Asks the hub about a task, where its answer matters now; holds on to it where it is time to.
     fn stand(&mut self, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
-        let now = self.clock.now();
+        let now = self.pace.now();
         let node = self.membership.node.clone();
         if held.stage == Stage::Working && *local != Local::Missing {
             let due = self.renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
@@ -87,8 +91,8 @@ impl Node {
 
     fn renew(&mut self, held: &Held) -> Standing {
         // From before it is sent: the hub's time for it begins later.
-        let now = self.clock.now();
-        let op = Op::Renew { task: held.task.clone(), fence: held.fence, lease: work::LEASE };
+        let now = self.pace.now();
+        let op = Op::Renew { task: held.task.clone(), fence: held.fence, lease: self.pace.real(work::LEASE) };
         match self.at_hub("hold on to a task", |hub| hub.transact(now, &[op])) {
             Some(Ok(_)) => {
                 self.renewed.insert(held.key(), now);
@@ -104,8 +108,7 @@ impl Node {
         match self.at_hub("tell what came of a task", |hub| hub.transact(Time::default(), ops)) {
             Some(Ok(_)) => {
                 tracing::info!(task = %held.task, fence = %held.fence, "the hub knows what came of a task");
-                self.shelf.remove(held);
-                self.renewed.remove(&held.key());
+                self.forget(held);
             }
             // Somebody took it in this very moment: the next look finds that out.
             Some(Err(error)) => tracing::info!(task = %held.task, %error, "a result does not count"),
@@ -119,14 +122,16 @@ impl Node {
         let Some(row) = row else { return };
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return };
         let Ok(state) = serde_json::from_str::<MeshLoop>(&doc.body) else { return };
-        let Some(spec) = work::local_spec(&state, &row) else {
-            tracing::info!(%task, "the loop does not know this task any more");
-            return self.abandon(held);
-        };
+        if state.check_of(&task).is_none() {
+            let why = "the loop does not know this task any more".to_owned();
+            return self.tell(held, &[finish(held, TaskEnd::Dead, &nothing(&self.membership.node, why))]);
+        }
+        // The checks are being asked about the branch: what must not break is known in a moment.
+        let Some(spec) = work::local_spec(&state, &row) else { return };
         self.errands.insert(held.key());
-        self.renewed.insert(held.key(), self.clock.now());
+        self.renewed.insert(held.key(), self.pace.now());
         let (held, dir, database) = (held.clone(), self.home.mesh().join(&owner), self.home.clone());
-        let (title, now) = (row.task.title, self.clock.now());
+        let (title, now) = (row.task.title, self.pace.wall());
         self.send_out(async move {
             let made = async {
                 let spec = prepare(&held, &state, spec, &dir).await?;
@@ -198,23 +203,19 @@ impl Node {
         }
     }
 
-    /// The task is somebody else's: the loop for it ends, its refs stay.
-    fn abandon(&mut self, held: &Held) {
-        tracing::info!(task = %held.task, fence = %held.fence, "a task was lost to somebody else");
-        self.stop_local(&held.local());
+    fn forget(&mut self, held: &Held) {
         self.shelf.remove(held);
         self.renewed.remove(&held.key());
     }
 
     /// Gives a task back untouched.
     fn release(&mut self, held: &Held) {
-        let (task, fence, now) = (held.task.clone(), held.fence, self.clock.now());
-        let ready_at = Time(now.0 + self.ahead) + AGAIN_AFTER;
+        let (task, fence, now) = (held.task.clone(), held.fence, self.pace.now());
+        let ready_at = self.hub_now() + self.pace.real(AGAIN_AFTER);
         let op = Op::Release { task, fence, ready_at, failed: false };
         if self.at_hub("give a task back", |hub| hub.transact(now, &[op])).is_some() {
             self.stop_local(&held.local());
-            self.shelf.remove(held);
-            self.renewed.remove(&held.key());
+            self.forget(held);
         }
     }
 
@@ -233,7 +234,7 @@ impl Node {
         }
         let body = serde_json::to_string(&Command::Stop { now: true }).expect("a command always has a JSON form");
         let stop = Op::Signal { to: id.to_string(), by: "mesh".to_owned(), body };
-        if let Err(error) = self.local.transact(self.clock.now(), &[stop]) {
+        if let Err(error) = self.local.transact(self.pace.wall(), &[stop]) {
             tracing::warn!(%id, %error, "the loop of a lost task could not be told to stop");
         }
         self.home.knock();
@@ -249,7 +250,7 @@ impl Node {
         let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
         let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();
-        let now = Time(self.clock.now().0 + self.ahead);
+        let now = self.hub_now();
         let node = self.membership.node.clone();
         for (task, fence) in work::pick(&node, &rows, free, now) {
             let Some(owner) = rows.iter().find(|r| r.task.id == task).and_then(|r| r.task.owner.clone()) else {
@@ -261,8 +262,8 @@ impl Node {
                 tracing::warn!(%task, error = %e, "a task cannot be written down, and is not taken");
                 return;
             }
-            let sent = self.clock.now();
-            let take = Op::Take { task, fence, node: node.clone(), lease: work::LEASE };
+            let sent = self.pace.now();
+            let take = Op::Take { task, fence, node: node.clone(), lease: self.pace.real(work::LEASE) };
             match self.at_hub("take a task", |hub| hub.transact(sent, &[take])) {
                 Some(Ok(_)) => drop(self.renewed.insert(held.key(), sent)),
                 Some(Err(_)) => self.shelf.remove(&held),
@@ -318,6 +319,11 @@ fn ending(state: &LoopState) -> String {
         Phase::Ended { ending: Ending::Failed { why }, .. } => why.clone(),
         other => other.label().to_owned(),
     }
+}
+
+/// A report without work.
+fn nothing(node: &NodeId, why: String) -> Report {
+    Report { node: node.clone(), reached: false, commit: None, reference: None, turns: 0, microusd: 0, why }
 }
 
 fn finish(held: &Held, state: TaskEnd, report: &Report) -> Op {

@@ -1,0 +1,72 @@
+//! Hints from other nodes ("look again"), by NOTIFY. Nobody may rely on them: behind a pooler in transaction mode none
+//! arrive, a broken connection loses some, and whoever looks by itself from time to time misses nothing.
+
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, poll_fn};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_postgres::AsyncMessage;
+
+use super::line::{CONNECT_WITHIN, Line, Statement, failed};
+use super::tls::Tls;
+use super::url::Url;
+use super::{Postgres, Waiter};
+use crate::Error;
+
+/// All hints of a hub go here.
+const CHANNEL: &str = "everloop";
+/// A connection on which nothing is said is asked after this long whether it is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Hints that wait to be read; one more means the same as those before it.
+const UNREAD: usize = 64;
+
+impl Postgres {
+    /// Tells whoever listens to look again. After the commit that gave reason to, never in it: that would end group commits.
+    pub fn hint(&self, word: &str) -> Result<(), Error> {
+        let statement = Statement::new("give a hint", "SELECT pg_notify('everloop', $1)").text(word);
+        self.call("give a hint", async move |line: &Line| line.alone(&statement).await.map(drop))
+    }
+}
+
+/// Listens for hints until `heard` answers false (`Ok`) or the connection ends. Takes this thread for as long.
+pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(), Error> {
+    Waiter::new()?.wait(async || {
+        let (client, mut words) = connect(url).await?;
+        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|e| failed("listen", e, super::line::End::Open))?;
+        loop {
+            match timeout(SILENCE, words.recv()).await {
+                Ok(Some(word)) if heard(&word) => {}
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => return Err(Error::Away { doing: "listen", source: "the connection ended".into() }),
+                Err(_) => {
+                    let alive = timeout(CONNECT_WITHIN, client.check_connection()).await;
+                    let alive = alive.map_err(|late| Error::Away { doing: "listen", source: late.into() })?;
+                    alive.map_err(|e| failed("listen", e, super::line::End::Open))?;
+                }
+            }
+        }
+    })
+}
+
+/// A connection that passes on what it is told.
+async fn connect(url: &Url) -> Result<(tokio_postgres::Client, mpsc::Receiver<String>), Error> {
+    let doing = "connect";
+    let tls = Tls::new(&url.trust)?;
+    let mut config = url.config.clone();
+    config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
+    let connected = timeout(CONNECT_WITHIN, config.connect(tls)).await;
+    let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
+    let (client, mut connection) = connected.map_err(|e| failed(doing, e, super::line::End::Open))?;
+    let (said, words) = mpsc::channel(UNREAD);
+    tokio::spawn(async move {
+        let mut messages = poll_fn(move |cx| connection.poll_message(cx));
+        while let Some(Ok(message)) = messages.next().await {
+            if let AsyncMessage::Notification(note) = message {
+                // Full: whoever reads will look again anyway.
+                said.try_send(note.payload().to_owned()).ok();
+            }
+        }
+    });
+    Ok((client, words))
+}
