@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
 use everloop_store::Postgres;
-use everloop_store::postgres::{Clock, Options, Url};
+use everloop_store::postgres::{Clock, Options, Url, listen};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -81,6 +81,11 @@ impl Membership {
     /// What the hub's clock says when ours says `now`.
     pub fn hub_now(&self, now: Time) -> Result<Time, Failure> {
         Ok(Time(now.0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
+    }
+
+    /// Listens for hints of other nodes until `heard` answers false, or the hub is away.
+    pub fn listen(&self, heard: impl FnMut(&str) -> bool + Send) -> Result<(), Failure> {
+        Ok(listen(&Url::parse(&self.url)?, heard)?)
     }
 
     /// Opens the hub.

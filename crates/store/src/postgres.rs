@@ -2,7 +2,7 @@
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
 //! back), `postgres/read.rs` reads, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
-//! `tls` its encryption; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//! `tls` its encryption; `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
 //! call makes a new one. Nothing is retried that may have happened.
@@ -10,6 +10,7 @@
 mod batch;
 mod columns;
 mod draft;
+mod ear;
 mod line;
 mod open;
 mod probe;
@@ -38,6 +39,7 @@ use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tick
 use crate::{Error, Ledger};
 use line::{CALL_WITHIN, Line, Statement};
 
+pub use ear::listen;
 pub use open::FORMAT;
 pub use probe::Findings;
 pub use rights::role_sql;

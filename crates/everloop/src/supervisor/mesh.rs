@@ -43,10 +43,17 @@ impl Mesh {
         let (news, heard) = mpsc::channel();
         let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
         let runner = tokio::runtime::Handle::current();
-        let run = move || match node::Node::new((home, shim), membership, own, runner) {
+        let member = membership.clone();
+        let run = move || match node::Node::new((home, shim), member, own, runner) {
             Ok(node) => node.run(&heard),
             Err(failure) => tracing::error!(error = failure.message, "this machine cannot be a node"),
         };
+        let (ear, hints) = (membership.clone(), news.clone());
+        let listening =
+            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || node::listen(&ear, &hints));
+        if let Err(e) = listening {
+            tracing::warn!(error = %e, "hints of other nodes are not heard; this one looks by itself");
+        }
         let thread = std::thread::Builder::new().name("mesh".to_owned()).spawn(run);
         thread
             .map(|thread| Self { news, thread })

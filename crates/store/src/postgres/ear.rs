@@ -8,8 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 
-use super::line::{CONNECT_WITHIN, Line, Statement, failed};
-use super::tls::Tls;
+use super::line::{CONNECT_WITHIN, End, Line, Statement, dial, failed};
 use super::url::Url;
 use super::{Postgres, Waiter};
 use crate::Error;
@@ -33,7 +32,7 @@ impl Postgres {
 pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(), Error> {
     Waiter::new()?.wait(async || {
         let (client, mut words) = connect(url).await?;
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|e| failed("listen", e, super::line::End::Open))?;
+        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|e| failed("listen", e, End::Open))?;
         loop {
             match timeout(SILENCE, words.recv()).await {
                 Ok(Some(word)) if heard(&word) => {}
@@ -42,7 +41,7 @@ pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(
                 Err(_) => {
                     let alive = timeout(CONNECT_WITHIN, client.check_connection()).await;
                     let alive = alive.map_err(|late| Error::Away { doing: "listen", source: late.into() })?;
-                    alive.map_err(|e| failed("listen", e, super::line::End::Open))?;
+                    alive.map_err(|e| failed("listen", e, End::Open))?;
                 }
             }
         }
@@ -51,13 +50,7 @@ pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(
 
 /// A connection that passes on what it is told.
 async fn connect(url: &Url) -> Result<(tokio_postgres::Client, mpsc::Receiver<String>), Error> {
-    let doing = "connect";
-    let tls = Tls::new(&url.trust)?;
-    let mut config = url.config.clone();
-    config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
-    let connected = timeout(CONNECT_WITHIN, config.connect(tls)).await;
-    let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
-    let (client, mut connection) = connected.map_err(|e| failed(doing, e, super::line::End::Open))?;
+    let (client, mut connection, _) = dial(url).await?;
     let (said, words) = mpsc::channel(UNREAD);
     tokio::spawn(async move {
         let mut messages = poll_fn(move |cx| connection.poll_message(cx));

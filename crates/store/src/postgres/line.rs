@@ -13,8 +13,9 @@ use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Connection, Row, Socket};
 
 use super::columns::escaped;
 use super::tls::Tls;
@@ -123,16 +124,9 @@ impl Drop for Line {
 
 impl Line {
     pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
-        let doing = "connect";
-        let tls = Tls::new(&url.trust)?;
-        let mut config = url.config.clone();
-        config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
-        let connected = timeout(CONNECT_WITHIN, config.connect(tls.clone())).await;
-        let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
-        let (client, connection) = connected.map_err(|e| failed(doing, e, End::Open))?;
+        let (client, connection, encrypted) = dial(url).await?;
         // Its end is seen by whoever asks next; there is nobody to tell it to here.
         let driver = tokio::spawn(async move { drop(connection.await) });
-        let encrypted = tls.was_used();
         Ok(Self { client, driver, encrypted, committing: Cell::new(false), rested: Instant::now() })
     }
 
@@ -249,6 +243,20 @@ impl Line {
         })
     }
 }
+
+/// A new connection, which somebody has to drive, and whether it is encrypted.
+pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
+    let doing = "connect";
+    let tls = Tls::new(&url.trust)?;
+    let mut config = url.config.clone();
+    config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
+    let connected = timeout(CONNECT_WITHIN, config.connect(tls.clone())).await;
+    let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
+    let (client, connection) = connected.map_err(|e| failed(doing, e, End::Open))?;
+    Ok((client, connection, tls.was_used()))
+}
+
+type Driven = Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
 
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + 'a>>;
 

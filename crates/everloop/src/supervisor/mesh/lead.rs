@@ -20,7 +20,7 @@ use everloop_core::time::Time;
 use everloop_store::{DocRow, Error, Ledger};
 use tokio::sync::watch;
 
-use super::node::{Merged, Node, Outcome};
+use super::node::{Hint, Merged, Node, Outcome};
 use super::pace::Pace;
 use crate::home::Home;
 use crate::supervisor::errand::{Errand, full_text};
@@ -100,6 +100,7 @@ impl Node {
         match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {
             Some(Ok(_)) => {
                 notes.iter().for_each(|note| tracing::info!(%id, "{note}"));
+                self.hint(Hint::Work);
                 true
             }
             Some(Err(error)) => {

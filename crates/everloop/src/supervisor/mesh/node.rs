@@ -29,14 +29,50 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// After the hub was away, before it is listened to again.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+/// When the office is free, nodes ask for it within this time, not all at once.
+const RUSH: Duration = Duration::from_millis(500);
+
 /// What wakes a node.
 pub(super) enum News {
     /// Look again now.
     Look,
+    /// Another node gives a hint.
+    Hint(Hint),
     /// Give everything back and end.
     Go,
     /// An errand is over.
     Done(Outcome),
+}
+
+/// What nodes tell each other; it can be lost, and then it is found out a little later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// The office of supervisor is free.
+    Seat,
+    /// There is something to take, or to merge.
+    Work,
+}
+
+impl Hint {
+    fn word(self) -> &'static str {
+        match self {
+            Hint::Seat => "seat",
+            Hint::Work => "work",
+        }
+    }
+}
+
+/// Passes hints on as long as the node is there; when the hub is away, it listens again later.
+pub(super) fn listen(membership: &Membership, news: &mpsc::Sender<News>) {
+    let heard = |word: &str| {
+        let hint = if word == Hint::Seat.word() { Hint::Seat } else { Hint::Work };
+        news.send(News::Hint(hint)).is_ok()
+    };
+    while membership.listen(heard).is_err() && news.send(News::Look).is_ok() {
+        std::thread::sleep(LISTEN_AGAIN);
+    }
 }
 
 /// What an errand brings back.
@@ -133,7 +169,11 @@ impl Node {
             match heard.recv_timeout(self.nap()) {
                 Ok(News::Go) | Err(mpsc::RecvTimeoutError::Disconnected) => self.going = true,
                 Ok(News::Done(outcome)) => self.over(outcome),
-                Ok(News::Look) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Ok(News::Hint(Hint::Seat)) => {
+                    let now = self.pace.now();
+                    self.ask_at = now + jitter::between(Duration::ZERO, RUSH, self.seed());
+                }
+                Ok(News::Hint(Hint::Work) | News::Look) | Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
         }
         self.leave();
@@ -176,6 +216,16 @@ impl Node {
                 self.merged(&id, &task, merged);
             }
         }
+    }
+
+    /// Tells other nodes to look. Lost hints cost time and nothing else.
+    pub fn hint(&mut self, hint: Hint) {
+        self.at_hub("give a hint", |hub| hub.hint(hint.word()));
+    }
+
+    /// Differs from node to node and from time to time.
+    fn seed(&self) -> u64 {
+        self.pace.now().0.unsigned_abs() ^ (u64::from(std::process::id()) << 32)
     }
 
     /// What the hub's clock says, as far as this node knows.
@@ -229,8 +279,7 @@ impl Node {
 
     fn beat(&mut self) {
         let now = self.pace.now();
-        let seed = now.0.unsigned_abs() ^ u64::from(std::process::id());
-        self.beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
+        self.beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), self.seed());
         let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
         let info = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -255,7 +304,7 @@ impl Node {
     /// Asks for the office of supervisor, or to keep it.
     fn ask(&mut self) {
         let asked = self.pace.now();
-        self.ask_at = Seat::ask_next(asked, asked.0.unsigned_abs() ^ u64::from(std::process::id()));
+        self.ask_at = Seat::ask_next(asked, self.seed());
         if self.draining {
             return;
         }
@@ -284,8 +333,11 @@ impl Node {
         if let Some(epoch) = granted {
             self.at_hub("resign", |hub| hub.transact(Time::default(), &[Op::Resign { node, epoch }]));
             self.seat.lock().expect("no holder panics").answered(Time::default(), None);
+            self.hint(Hint::Seat);
         }
         self.give_all_back();
+        // Also wakes its own ear, which then finds nobody to tell it to.
+        self.hint(Hint::Work);
     }
 }
 

@@ -12,7 +12,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 
-use super::node::{Node, Outcome};
+use super::node::{Hint, Node, Outcome};
 use crate::supervisor::errand::full_text;
 use crate::supervisor::{read_state, store_new};
 
@@ -109,6 +109,7 @@ impl Node {
             Some(Ok(_)) => {
                 tracing::info!(task = %held.task, fence = %held.fence, "the hub knows what came of a task");
                 self.forget(held);
+                self.hint(Hint::Work);
             }
             // Somebody took it in this very moment: the next look finds that out.
             Some(Err(error)) => tracing::info!(task = %held.task, %error, "a result does not count"),

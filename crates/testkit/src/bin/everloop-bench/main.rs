@@ -1,7 +1,7 @@
 //! What everloop costs, next to the floor under it: `just bench`. Builds nothing and asserts nothing; a goal that is not
 //! met is printed as such and the exit code stays 0, so that a busy machine never breaks anybody's build.
 //!
-//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`: one section each, chosen with `--only`
+//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`, `mesh`: one section each, chosen with `--only`
 //! - `agent`: the tiny programs that this binary plays when everloop starts it
 //! - `scene`: a throw-away home, state folder and project; `measure`: clocks, quantiles, /proc; `report`: the lines
 
@@ -15,6 +15,7 @@ mod hub;
 mod idle;
 mod journal;
 mod measure;
+mod mesh;
 mod parsers;
 mod report;
 mod scene;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook] [--quick]
+    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --dir DIR        where the throw-away folders are made; its disk is measured [default: the temporary folder]
@@ -76,6 +77,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("parsers", parsers::run),
     ("hub", hub::run),
     ("hook", hook::run),
+    ("mesh", mesh::run),
 ];
 
 fn main() -> ExitCode {

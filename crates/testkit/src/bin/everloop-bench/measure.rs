@@ -35,6 +35,10 @@ impl Times {
         self.quantile(0.5)
     }
 
+    pub fn max(&self) -> Duration {
+        self.0[self.0.len() - 1]
+    }
+
     pub fn p90(&self) -> Duration {
         self.quantile(0.9)
     }
