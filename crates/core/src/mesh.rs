@@ -30,7 +30,7 @@ pub const VERSION: u32 = 1;
 /// Landings that are listed; older ones stand on the branch.
 const LANDED_LISTED: usize = 50;
 /// What is remembered of a refusal, for the next attempt.
-const NOTE_BYTES: usize = 2_000;
+const NOTE_CHARS: usize = 2_000;
 
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,8 +203,7 @@ impl MeshLoop {
     /// A task came to nothing; its check gets another one, which is told why.
     pub fn refuse(&mut self, task: &TaskId, why: &str) {
         if let Some(check) = self.check_of(task).map(str::to_owned) {
-            let end = why.floor_char_boundary(NOTE_BYTES);
-            self.notes.insert(check, why[..end].to_owned());
+            self.notes.insert(check, why.chars().take(NOTE_CHARS).collect());
         }
         self.open.retain(|open| open.task != *task);
     }

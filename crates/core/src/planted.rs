@@ -35,9 +35,23 @@ pub enum Bug {
     NoAmnesty,
     TwoTasksForOneCheck,
     TakesFromTheLiving,
+    WritesWithoutEpoch,
+    LandsWithoutLook,
+    ForgetsBeforeTold,
 }
 
-/// All of them.
+/// Those about many machines.
+pub const MESH: &[Bug] = &[
+    Bug::ActsPastItsLease,
+    Bug::NoAmnesty,
+    Bug::TwoTasksForOneCheck,
+    Bug::TakesFromTheLiving,
+    Bug::WritesWithoutEpoch,
+    Bug::LandsWithoutLook,
+    Bug::ForgetsBeforeTold,
+];
+
+/// Those about one machine.
 pub const ALL: &[Bug] = &[
     Bug::FenceRestartsAtRetry,
     Bug::TrustsExitCode,

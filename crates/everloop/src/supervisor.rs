@@ -308,7 +308,7 @@ impl Supervisor {
         }
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
-            (Ok(Some(membership)), None) => self.mesh = mesh::Mesh::start(&self.home, &self.shim, membership),
+            (Ok(Some(membership)), None) => self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership),
             (Ok(None), Some(mesh)) => {
                 mesh.dismiss();
                 self.mesh = None;
@@ -457,7 +457,7 @@ impl Signals {
 /// Sleeps; when it gets long, with less memory.
 async fn doze(nap: Duration) {
     let rest = nap.saturating_sub(DOZE);
-    sleep(nap - rest).await;
+    sleep(nap.min(DOZE)).await;
     if rest >= DOZE {
         everloop_agents::memory::give_back_code();
     }

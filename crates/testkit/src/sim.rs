@@ -7,6 +7,7 @@
 //! - `shell`, `perform`: the supervisor, step by step as the real one does it
 //! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own commits
 //! - [`disk`], [`ledger`], [`git`], [`agent`]: the models
+//! - [`mesh`]: many machines around one hub
 //! - [`check`]: the invariants, asserted after everything that happens
 //! - [`trace`], [`random`]: the hash of all steps, and the only source of chance
 
@@ -16,6 +17,7 @@ pub mod disk;
 pub mod fault;
 pub mod git;
 pub mod ledger;
+pub mod mesh;
 mod people;
 mod perform;
 mod process;

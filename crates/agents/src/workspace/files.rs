@@ -79,7 +79,7 @@ pub(super) fn write_note(path: &Path, value: &impl Serialize) -> io::Result<()> 
     fs::write(&new, serde_json::to_vec(value)?)?;
     // Over an existing file a rename waits for the disk on ext4. Between the two calls the reader takes the new one.
     match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => fs::rename(&new, path),
     }
 }

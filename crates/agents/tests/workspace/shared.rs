@@ -1,5 +1,7 @@
 //! A repository that several machines share: work arrives there once, whoever brings it and however often.
 
+use std::path::PathBuf;
+
 use everloop_agents::workspace::{Effort, Joining, Pushed, Remote, address_of};
 use everloop_core::ids::{Fence, TaskId};
 
@@ -22,14 +24,14 @@ struct Shared {
 impl Shared {
     fn new() -> Self {
         let world = World::new();
-        let bare = world.dir.parent().unwrap().join("shared.git");
+        let bare = beside(&world, "shared.git");
         world.git(&format!("clone -q --bare . {}", bare.display()));
         Self { url: bare.display().to_string(), world }
     }
 
     fn machine(&self, name: &str) -> Remote {
-        let dir = self.world.dir.parent().unwrap().join(name);
-        wait(Remote::open(&dir, &self.url)).unwrap()
+        let dir = beside(&self.world, name);
+        wait(Remote::open(&dir, &self.url)).expect("there is room for a clone")
     }
 
     fn git(&self, args: &str) -> String {
@@ -43,9 +45,13 @@ impl Shared {
     }
 }
 
+fn beside(world: &World, name: &str) -> PathBuf {
+    world.dir.with_file_name(name)
+}
+
 fn join(machine: &Remote, task: &str, work: &str) -> Joining {
     let (task, subject) = (TaskId::new(task), "a task");
-    wait(machine.join(MAIN, work, &Effort { task: &task, fence: Fence(1), subject })).unwrap()
+    wait(machine.join(MAIN, work, &Effort { task: &task, fence: Fence(1), subject })).expect("the remote is there")
 }
 
 fn ready(joining: Joining) -> (String, String) {
@@ -65,7 +71,7 @@ fn work_travels_and_lands_once() -> Done {
     wait(operator.pin(&work, pin))?;
     assert_eq!(wait(leader.fetch(pin))?, Some(work.clone()));
     assert_eq!(wait(leader.fetch("refs/heads/nowhere"))?, None);
-    let base = wait(worker.fetch(MAIN))?.unwrap();
+    let base = wait(worker.fetch(MAIN))?.expect("the branch is there");
     wait(worker.begin("refs/everloop/m/result", &base))?;
     wait(worker.begin("refs/everloop/m/result", "0000000000000000000000000000000000000000"))?;
     assert_eq!(wait(worker.local("refs/everloop/m/result"))?, Some(base.clone()), "what was begun is not begun again");
@@ -101,7 +107,7 @@ fn what_does_not_fit_is_told_and_changes_nothing() -> Done {
     wait(machine.fetch("refs/everloop/x/2"))?;
     assert_eq!(join(&machine, "t-2", &second), Joining::Conflict { paths: vec!["a.txt".to_owned()] });
     assert_eq!(shared.git("rev-parse main"), merge);
-    let gone = wait(Remote::open(&shared.world.dir.parent().unwrap().join("gone"), "/nowhere/at/all"))?;
+    let gone = wait(Remote::open(&beside(&shared.world, "gone"), "/nowhere/at/all"))?;
     assert!(wait(gone.fetch(MAIN)).is_err(), "a remote that is away is no empty one");
     assert_eq!(wait(address_of(&shared.world.dir, &shared.url))?, shared.url);
     shared.world.git(&format!("remote add origin {}", shared.url));

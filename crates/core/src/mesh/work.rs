@@ -142,12 +142,11 @@ pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> St
     match (&held.stage, local, standing) {
         (Stage::Working, Local::Missing, Standing::Mine) => Step::Begin,
         (Stage::Working, Local::Running, Standing::Lost) => Step::Stop,
-        (Stage::Working, Local::Missing, Standing::Lost) => Step::Forget,
+        (Stage::Working, Local::Missing, Standing::Lost) | (Stage::Pushed { .. }, _, Standing::Settled) => Step::Forget,
         (Stage::Working, Local::Over { reached }, _) => Step::Push { reached: *reached },
         (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
             Step::Wait
         }
-        (Stage::Pushed { .. }, _, Standing::Settled) => Step::Forget,
         (Stage::Pushed { report }, _, Standing::Mine) if report.reached => Step::Finish(report.clone()),
         (Stage::Pushed { report }, _, Standing::Mine) => {
             Step::GiveBack { report: report.clone(), dead: failures + 1 >= POISON }

@@ -39,7 +39,7 @@ pub(super) struct Mesh {
 
 impl Mesh {
     /// Becomes a node.
-    pub fn start(home: &Home, shim: &Shim, membership: Membership) -> Option<Self> {
+    pub fn start(home: &Home, shim: &Shim, membership: &Membership) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
         let runner = tokio::runtime::Handle::current();

@@ -120,8 +120,9 @@ impl Fleet {
     /// The machine that supervises, by its place in `nodes`.
     fn leader(&self) -> Option<usize> {
         let list = self.operator.run(&["node", "list", "--json"]).ok().json();
-        let leads =
-            |name: &str| list["nodes"].as_array().unwrap().iter().any(|n| n["node"] == name && n["leads"] == true);
+        let leads = |name: &str| {
+            list["nodes"].as_array().is_some_and(|all| all.iter().any(|n| n["node"] == name && n["leads"] == true))
+        };
         self.nodes.iter().position(|node| leads(&node.name))
     }
 

@@ -12,7 +12,7 @@ mod world;
 
 use std::time::Duration;
 
-use super::check::Violation;
+use super::world::Violation;
 
 /// What is simulated.
 #[derive(Clone, Debug)]

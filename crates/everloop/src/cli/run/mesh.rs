@@ -85,7 +85,7 @@ async fn plan(args: &Args, wanted: &ResolvedLoop, id: &LoopId, session: &Session
                 .hint(format!("git push {name} {short}")));
         }
         Some(there) if Some(there.as_str()) != here => {
-            session.ui.warn(&format!("`{short}` here and on `{name}` differ; nodes start from what is on `{name}`"))
+            session.ui.warn(&format!("`{short}` here and on `{name}` differ; nodes start from what is on `{name}`"));
         }
         Some(_) => {}
     }

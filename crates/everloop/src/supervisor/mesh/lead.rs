@@ -75,7 +75,7 @@ impl Node {
             }
         }
         if !notes.is_empty() {
-            self.write(&state, version, epoch, ops, notes);
+            self.write(&state, version, epoch, (ops, &notes));
         }
     }
 
@@ -89,7 +89,7 @@ impl Node {
     }
 
     /// Writes a loop, if this node is still the supervisor and nobody else wrote.
-    fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, ops: Vec<Op>, notes: Vec<String>) -> bool {
+    fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, (ops, notes): (Vec<Op>, &[String])) {
         let (id, node) = (state.id.clone(), self.membership.node.clone());
         let body = serde_json::to_string(state).expect("a loop is plain data and always has a JSON form");
         let events = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
@@ -99,9 +99,10 @@ impl Node {
         batch.push(Op::Append { owner: Some(id.clone()), events });
         match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {
             Some(Ok(_)) => {
-                notes.iter().for_each(|note| tracing::info!(%id, "{note}"));
+                for note in notes {
+                    tracing::info!(%id, "{note}");
+                }
                 self.hint(Hint::Work);
-                true
             }
             Some(Err(error)) => {
                 if let Error::Refused(Refusal::Deposed { .. }) = error {
@@ -109,9 +110,8 @@ impl Node {
                     self.seat.lock().expect("no holder panics").answered(now, None);
                 }
                 tracing::info!(%id, %error, "a loop was not written; it is looked at again");
-                false
             }
-            None => false,
+            None => {}
         }
     }
 
@@ -216,7 +216,7 @@ impl Node {
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, id.as_str())) else { return };
         let Ok(mut state) = read(&doc) else { return };
         change(&mut state);
-        self.write(&state, doc.version, epoch, Vec::new(), vec![note]);
+        self.write(&state, doc.version, epoch, (Vec::new(), &[note]));
     }
 }
 

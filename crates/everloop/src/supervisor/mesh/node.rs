@@ -43,7 +43,7 @@ pub(super) enum News {
     /// Give everything back and end.
     Go,
     /// An errand is over.
-    Done(Outcome),
+    Done(Box<Outcome>),
 }
 
 /// What nodes tell each other; it can be lost, and then it is found out a little later.
@@ -168,7 +168,7 @@ impl Node {
             self.step();
             match heard.recv_timeout(self.nap()) {
                 Ok(News::Go) | Err(mpsc::RecvTimeoutError::Disconnected) => self.going = true,
-                Ok(News::Done(outcome)) => self.over(outcome),
+                Ok(News::Done(outcome)) => self.over(*outcome),
                 Ok(News::Hint(Hint::Seat)) => {
                     let now = self.pace.now();
                     self.ask_at = now + jitter::between(Duration::ZERO, RUSH, self.seed());
@@ -238,7 +238,7 @@ impl Node {
         let news = self.news.clone();
         self.runner.spawn(async move {
             // Nobody listens only when the node is gone, and then the next one looks for itself.
-            news.send(News::Done(errand.await)).ok();
+            news.send(News::Done(Box::new(errand.await))).ok();
         });
     }
 

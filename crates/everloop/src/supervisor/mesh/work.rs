@@ -166,10 +166,7 @@ impl Node {
 
     /// The loop is over: what it made is pushed, whatever it is.
     fn push(&mut self, held: &Held, reached: bool) {
-        let row = match self.local.get_loop(&held.local()) {
-            Ok(Some(row)) => row,
-            _ => return,
-        };
+        let Ok(Some(row)) = self.local.get_loop(&held.local()) else { return };
         let Ok(state) = read_state(&row) else { return };
         self.errands.insert(held.key());
         let (held, node, dir) =

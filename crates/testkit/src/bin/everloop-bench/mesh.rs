@@ -42,7 +42,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let gaps = Times::new(gaps)?;
     Row::new("`everloop down`: median", seconds(gaps.median())).print();
-    Row::new("`everloop down`: worst", seconds(gaps.max())).goal("<= 2 s", gaps.max() <= Duration::from_secs(2)).print();
+    Row::new("`everloop down`: worst", seconds(gaps.max()))
+        .goal("<= 2 s", gaps.max() <= Duration::from_secs(2))
+        .print();
     Ok(())
 }
 

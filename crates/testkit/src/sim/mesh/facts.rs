@@ -9,7 +9,7 @@ use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Owner, TaskFilter};
 
 use super::world::World;
-use crate::sim::check::Violation;
+use crate::sim::world::Violation;
 
 /// A healthy node holds on to its tasks at least this often; with a margin for the call itself.
 const HEALTHY: Duration = Duration::from_secs(40);
@@ -23,6 +23,8 @@ pub(super) struct Facts {
     pub longest_stall: Duration,
     /// Work that was pushed, by task and fence: each must be heard of at the end.
     pub pushed: BTreeSet<(TaskId, Fence)>,
+    /// The loop is over.
+    pub ended: bool,
     pub epochs: u64,
     pub last_epoch: u64,
 }
@@ -73,6 +75,7 @@ impl World {
         if checks.len() != state.open.len() {
             self.violated("one task", format!("two tasks for one check: {:?}", state.open));
         }
+        self.facts.ended |= state.ended.is_some();
         if state.ended == Some(End::Reached) {
             let files = self.git.files(self.git.target).len() as u64;
             if files != self.setup.checks {
@@ -117,7 +120,9 @@ impl World {
                 self.violated("I1", format!("{} is still {}", row.task.id, row.state.label()));
             }
         }
-        if let Some(node) = self.nodes.iter().find(|node| !node.held.is_empty() || node.loops.values().any(|l| l.over.is_none())) {
+        if let Some(node) =
+            self.nodes.iter().find(|node| !node.held.is_empty() || node.loops.values().any(|l| l.over.is_none()))
+        {
             let text = format!("{} still works on {:?}", node.id, node.held.keys());
             self.violated("I7", text);
         }

@@ -411,11 +411,11 @@ impl World {
             }
         }
         if changed {
-            self.write(n, &state, doc.version, epoch, ops);
+            self.write(n, &state, (doc.version, epoch), ops);
         }
     }
 
-    fn write(&mut self, n: usize, state: &MeshLoop, version: u64, epoch: u64, ops: Vec<Op>) {
+    fn write(&mut self, n: usize, state: &MeshLoop, (version, epoch): (u64, u64), ops: Vec<Op>) {
         let mut batch = vec![Op::Lead { node: self.nodes[n].id.clone(), epoch }];
         if planted::is(Bug::WritesWithoutEpoch) {
             batch.clear();
@@ -469,7 +469,8 @@ impl World {
     /// The checks said what they say about the merged tree, when the branch was at `target`.
     fn merge(&mut self, n: usize, (task, fence, node): (TaskId, Fence, NodeId), work: Commit, target: Commit) {
         let Some(check) = self.state().check_of(&task).map(str::to_owned) else { return };
-        let landed = |commit: String| Landed { task: task.clone(), check: check.clone(), node: node.clone(), fence, commit };
+        let landed =
+            |commit: String| Landed { task: task.clone(), check: check.clone(), node: node.clone(), fence, commit };
         // Looked for when it began, and again when the branch moved: here it is the same look.
         if self.git.landed.contains(&task) && !planted::is(Bug::LandsWithoutLook) {
             let commit = self.git.target.to_string();
@@ -496,7 +497,7 @@ impl World {
         let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
         let mut state: MeshLoop = serde_json::from_str(&doc.body).expect("written by us");
         change(&mut state);
-        self.write(n, &state, doc.version, epoch, Vec::new());
+        self.write(n, &state, (doc.version, epoch), Vec::new());
     }
 }
 

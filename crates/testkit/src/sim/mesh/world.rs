@@ -8,9 +8,7 @@ use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec};
 use everloop_core::op::Op;
-use everloop_core::spec::{
-    AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
-};
+use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Model};
 
@@ -113,7 +111,7 @@ impl World {
             if self.facts.violation.is_some() {
                 break;
             }
-            if self.healed.is_some() && over.is_none() && self.state().ended.is_some() {
+            if self.healed.is_some() && over.is_none() && self.facts.ended {
                 over = Some(self.now);
             }
             let done = over.is_some_and(|at| self.since(at) > LAST_WORDS);
@@ -196,7 +194,7 @@ impl World {
         }
         self.faults += 1;
         let node = self.dice.below(self.nodes.len() as u64) as usize;
-        let long = [1_000, 8_000, 20_000, 60_000, 120_000, 400_000, 2_000_000];
+        let long = [1_000, 8_000, 13_000, 17_000, 20_000, 60_000, 120_000, 400_000, 2_000_000];
         let wait = self.dice.pick(&long);
         match self.dice.below(5) {
             0 | 1 => self.kill(node, wait),
