@@ -32,6 +32,7 @@ mod hub;
 mod inbox;
 mod init;
 mod join;
+mod leave;
 mod logs;
 mod man;
 mod mcp;
@@ -127,9 +128,9 @@ pub enum Verb {
     /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
     Hub(hub::Args),
     /// Make this machine a node of a mesh
-    Join(join::JoinArgs),
+    Join(join::Args),
     /// Leave the mesh
-    Leave(join::LeaveArgs),
+    Leave(leave::Args),
     /// The machines of the mesh: list, drain, remove
     Node(node::Args),
     /// The loops of the mesh: list, show, stop
@@ -326,7 +327,7 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Guard(args) => guard::guard(args, session),
         Verb::Hub(args) => hub::hub(&args, session),
         Verb::Join(args) => join::join(&args, session),
-        Verb::Leave(args) => join::leave(&args, session),
+        Verb::Leave(args) => leave::leave(&args, session),
         Verb::Node(args) => node::node(&args, session),
         Verb::Mesh(args) => mesh::mesh(&args, session),
         Verb::Agents(args) => agents::agents(&args, session),

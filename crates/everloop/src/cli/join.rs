@@ -1,4 +1,4 @@
-//! `everloop join` and `everloop leave`: this machine as part of a mesh.
+//! `everloop join`: this machine becomes part of a mesh.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -21,7 +21,7 @@ A node runs what the loops of the mesh name, with this machine's own accounts: j
 /// Makes this machine a node of the mesh of a hub. `everloop up` then takes tasks of its loops.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct JoinArgs {
+pub struct Args {
     /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
@@ -33,11 +33,7 @@ pub struct JoinArgs {
     slots: u32,
 }
 
-/// Leaves the mesh. Tasks that this node holds go to others.
-#[derive(Debug, clap::Args)]
-pub struct LeaveArgs {}
-
-pub fn join(args: &JoinArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn join(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let before = Membership::read(&home)?;
     let text = hub::address_text(args.url.as_deref(), session)?;
@@ -58,18 +54,6 @@ pub fn join(args: &JoinArgs, session: &mut Session) -> Result<Code, Failure> {
         lines.push("start it: everloop up".to_owned());
     }
     session.ui.answer(&lines, &json!({ "node": membership.node, "hub": membership.hub, "slots": membership.slots }))?;
-    Ok(Code::Ok)
-}
-
-pub fn leave(_: &LeaveArgs, session: &mut Session) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let Some(membership) = Membership::read(&home)? else {
-        return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));
-    };
-    Membership::remove(&home)?;
-    home.knock();
-    let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
-    session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;
     Ok(Code::Ok)
 }
 

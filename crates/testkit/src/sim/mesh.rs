@@ -70,6 +70,13 @@ pub fn random(seed: u64) -> Setup {
     }
 }
 
+/// A setup in which much happens in a short time, also to clocks: for mistakes that need bad luck to show.
+pub fn violent(seed: u64) -> Setup {
+    let secs = Duration::from_secs;
+    let drift = seed.is_multiple_of(2);
+    Setup { nodes: 3, checks: 12, bad: secs(1_800), fault_every: Some(secs(15)), drift, work: secs(20) }
+}
+
 /// Runs one seed.
 pub fn run(setup: &Setup, seed: u64) -> Report {
     world::World::new(setup, seed).run()

@@ -259,7 +259,7 @@ impl World {
 
     fn begin(&mut self, n: usize, held: &Held) {
         let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let state: MeshLoop = serde_json::from_str(&doc.body).expect("written by us");
+        let state = self.parsed(&doc);
         if state.check_of(&held.task).is_none() {
             let report = self.report(n, None, false);
             let dead = finish(held, TaskEnd::Dead, &report);
@@ -376,7 +376,7 @@ impl World {
 
     fn lead(&mut self, n: usize, epoch: u64) {
         let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let mut state: MeshLoop = serde_json::from_str(&doc.body).expect("written by us");
+        let mut state = self.parsed(&doc);
         if state.ended.is_some() {
             return;
         }
@@ -495,7 +495,7 @@ impl World {
     fn change(&mut self, n: usize, change: impl FnOnce(&mut MeshLoop)) {
         let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) else { return };
         let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let mut state: MeshLoop = serde_json::from_str(&doc.body).expect("written by us");
+        let mut state = self.parsed(&doc);
         change(&mut state);
         self.write(n, &state, (doc.version, epoch), Vec::new());
     }

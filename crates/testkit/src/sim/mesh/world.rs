@@ -10,7 +10,7 @@ use everloop_core::mesh::{KIND, MeshLoop, MeshSpec};
 use everloop_core::op::Op;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Model};
+use everloop_store::{DocRow, Ledger, Model};
 
 use super::facts::Facts;
 use super::git::{Commit, Git};
@@ -64,6 +64,8 @@ pub(super) struct World {
     pub steps: u64,
     faults: u64,
     healed: Option<u64>,
+    /// The loop as it was last read, with its version: most reads find it unchanged.
+    read: (u64, MeshLoop),
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
 }
@@ -71,6 +73,7 @@ pub(super) struct World {
 impl World {
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let mut dice = Random::new(seed);
+        let state = new_loop(setup, dice.between(1, 8) as u32);
         let rate = |dice: &mut Random| if setup.drift { dice.pick(&[500, 900, 1000, 1100, 2000]) } else { 1000 };
         let nodes = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), rate(&mut dice))).collect();
         let mut world = Self {
@@ -88,10 +91,13 @@ impl World {
             steps: 0,
             faults: 0,
             healed: None,
+            read: (0, state.clone()),
             heap: BinaryHeap::new(),
             sequence: 0,
         };
-        world.make_loop();
+        let body = serde_json::to_string(&state).expect("plain data");
+        let save = Op::SaveDoc { kind: KIND.to_owned(), key: LOOP.to_owned(), version: 0, body };
+        world.hub.transact(Time(0), &[save]).expect("an empty model takes everything");
         for node in 0..world.nodes.len() {
             let delay = world.dice.below(5_000);
             world.later(delay, Event::Step(node, 0));
@@ -271,9 +277,16 @@ impl World {
     }
 
     /// The loop as the hub has it.
-    pub fn state(&self) -> MeshLoop {
+    pub fn state(&mut self) -> MeshLoop {
         let doc = self.hub.doc(KIND, LOOP).expect("the model answers").expect("it was made at the beginning");
-        serde_json::from_str(&doc.body).expect("it was written by us")
+        self.parsed(&doc)
+    }
+
+    pub fn parsed(&mut self, doc: &DocRow) -> MeshLoop {
+        if self.read.0 != doc.version {
+            self.read = (doc.version, serde_json::from_str(&doc.body).expect("it was written by us"));
+        }
+        self.read.1.clone()
     }
 
     /// What the checks say about a commit.
@@ -289,45 +302,43 @@ impl World {
         };
         Board((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
     }
+}
 
-    fn make_loop(&mut self) {
-        let check = |i: u64| CheckSpec {
-            name: format!("c{i}"),
-            run: String::new(),
-            timeout: Duration::from_secs(1),
-            weight: 1,
-            pin: String::new(),
-        };
-        let wanted = LoopSpec {
-            goal: "all of them".to_owned(),
-            checks: (0..self.setup.checks).map(check).collect(),
-            agent: AgentSpec::default(),
-            others: Vec::new(),
-            workspace: WorkspaceSpec {
-                dir: String::new(),
-                mode: WorkspaceMode::InPlace,
-                integrate: Integrate::Reached,
-                setup: None,
-                include_dirty: false,
-                protect: Vec::new(),
-            },
-            bounds: Bounds::default(),
-            guard: GuardSpec::default(),
-        };
-        let spec = MeshSpec {
-            wanted,
-            remote: String::new(),
-            branch: "refs/heads/main".to_owned(),
-            below: String::new(),
-            width: self.dice.between(1, 8) as u32,
-            attempts: 5,
-            task_turns: 5,
-        };
-        let state = MeshLoop::new(LoopId::new(LOOP), "all".to_owned(), spec, self.time());
-        let body = serde_json::to_string(&state).expect("plain data");
-        let save = Op::SaveDoc { kind: KIND.to_owned(), key: LOOP.to_owned(), version: 0, body };
-        self.hub.transact(self.time(), &[save]).expect("an empty model takes everything");
-    }
+/// The loop that all of them work on.
+fn new_loop(setup: &Setup, width: u32) -> MeshLoop {
+    let check = |i: u64| CheckSpec {
+        name: format!("c{i}"),
+        run: String::new(),
+        timeout: Duration::from_secs(1),
+        weight: 1,
+        pin: String::new(),
+    };
+    let wanted = LoopSpec {
+        goal: "all of them".to_owned(),
+        checks: (0..setup.checks).map(check).collect(),
+        agent: AgentSpec::default(),
+        others: Vec::new(),
+        workspace: WorkspaceSpec {
+            dir: String::new(),
+            mode: WorkspaceMode::InPlace,
+            integrate: Integrate::Reached,
+            setup: None,
+            include_dirty: false,
+            protect: Vec::new(),
+        },
+        bounds: Bounds::default(),
+        guard: GuardSpec::default(),
+    };
+    let spec = MeshSpec {
+        wanted,
+        remote: String::new(),
+        branch: "refs/heads/main".to_owned(),
+        below: String::new(),
+        width,
+        attempts: 5,
+        task_turns: 5,
+    };
+    MeshLoop::new(LoopId::new(LOOP), "all".to_owned(), spec, Time(0))
 }
 
 pub(super) fn ms(d: Duration) -> u64 {

@@ -1,0 +1,23 @@
+//! `everloop leave`: this machine is no part of a mesh any more.
+
+use serde_json::json;
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::membership::Membership;
+
+/// Leaves the mesh. Tasks that this node holds go to others.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn leave(_: &Args, session: &mut Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(membership) = Membership::read(&home)? else {
+        return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));
+    };
+    Membership::remove(&home)?;
+    home.knock();
+    let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
+    session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;
+    Ok(Code::Ok)
+}
