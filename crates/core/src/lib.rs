@@ -8,6 +8,7 @@
 //! - [`guard`]: who may start a turn now, and if not, when and why
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many machines work on
+//! - [`notify`]: who is told of a ticket, when and how often
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
@@ -37,6 +38,7 @@ pub mod jitter;
 pub mod journal;
 pub mod judge;
 pub mod mesh;
+pub mod notify;
 pub mod op;
 pub mod pacing;
 pub mod phase;

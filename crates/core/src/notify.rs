@@ -1,0 +1,406 @@
+//! Who is told of a ticket, when and how often. Pure: open tickets, what a notifier is for, what it was told and the time
+//! go in; the notifier's outbox comes out, with when to look again and why each ticket stands where it does.
+//!
+//! An outbox is a document of the ledger. A message is written there before it is sent and taken out when it was: a crash
+//! between the two sends it again under the same key. How a message travels is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::LoopId;
+use crate::jitter::{between, doubled};
+use crate::reason::Reason;
+use crate::time::{Time, human};
+
+pub mod quiet;
+mod words;
+
+pub use quiet::Quiet;
+pub use words::{message_of, sentence};
+
+/// Format of a stored outbox.
+pub const OUTBOX_FORMAT: u32 = 1;
+/// The first repeat; each further one waits twice as long.
+pub const REPEAT_FIRST: Duration = Duration::from_secs(15 * 60);
+/// The longest wait between two repeats.
+pub const REPEAT_CAP: Duration = Duration::from_secs(4 * 3600);
+/// Repeats when nobody says how many: a day and a half. The ticket stays open without them.
+pub const REPEATS: u32 = 12;
+/// A cause that comes and goes is told again only after this.
+const FLAPPING: Duration = Duration::from_secs(15 * 60);
+/// So many messages may go one by one…
+const BURST: usize = 5;
+/// …within this; then what is due goes together.
+const BURST_WINDOW: Duration = Duration::from_secs(10 * 60);
+/// Between two messages of a storm: below the minute within which a cause has to be told.
+const STORM_GAP: Duration = Duration::from_secs(50);
+/// Causes that are remembered although their tickets are closed.
+const CLOSED_KEPT: usize = 100;
+/// First and longest wait after a delivery failed.
+const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(15 * 60));
+/// The same for a notifier that was refused: a wrong token does not become right within seconds.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+/// Nobody may make us wait longer.
+const ASKED_CAP: Duration = Duration::from_secs(3600);
+/// A message that was refused this often is given up, so that it does not keep back those behind it.
+const REFUSALS: u32 = 3;
+
+/// How much a ticket matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Somebody should look; the rest goes on.
+    #[default]
+    Warning,
+    /// Nothing goes on, or something is badly wrong.
+    Critical,
+}
+
+impl Severity {
+    /// All of them, from least to most.
+    pub const ALL: [Severity; 3] = [Severity::Info, Severity::Warning, Severity::Critical];
+
+    /// One word.
+    pub fn label(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// How much the ticket of this cause matters.
+pub fn severity(key: &str) -> Severity {
+    match key.split_once(':').map_or(key, |(kind, _)| kind) {
+        "guard.freeze" | "turns.stuck" | "stalled" => Severity::Critical,
+        "session" => Severity::Info,
+        _ => Severity::Warning,
+    }
+}
+
+/// An open ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// Its number.
+    pub id: u64,
+    /// Its cause.
+    pub key: String,
+    /// Which loop, if any.
+    pub owner: Option<LoopId>,
+    /// What it says.
+    pub text: String,
+    /// Since when.
+    pub opened_at: Time,
+    /// A person has seen it.
+    pub acked: bool,
+}
+
+/// What a notifier is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Only tickets that matter at least so much.
+    pub min: Severity,
+    /// And of these only such; empty: all.
+    pub only: Vec<Severity>,
+    /// When it must not disturb, except for what is critical.
+    pub quiet: Option<Quiet>,
+    /// How often a ticket is repeated at most.
+    pub repeats: u32,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self { min: Severity::Info, only: Vec::new(), quiet: None, repeats: REPEATS }
+    }
+}
+
+/// The time, and what people's clocks make of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The time.
+    pub now: Time,
+    /// Minutes that local time is ahead of UTC.
+    pub local_minutes: i32,
+}
+
+/// A message for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The same for every attempt to send it, and for no other message.
+    pub key: String,
+    /// How much it matters: the most of its tickets.
+    pub severity: Severity,
+    /// One line.
+    pub title: String,
+    /// What it says.
+    pub text: String,
+    /// The tickets that it tells of.
+    pub tickets: Vec<u64>,
+    /// Whether an answer in words is wanted.
+    pub asks: bool,
+    /// How often it was refused.
+    #[serde(default)]
+    pub refused: u32,
+}
+
+/// How often somebody was told of a cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The ticket.
+    pub id: u64,
+    /// How often.
+    pub times: u32,
+    /// When last.
+    pub last: Time,
+}
+
+/// A notifier that cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failing {
+    /// Since when.
+    pub since: Time,
+    /// Attempts in a row.
+    pub tries: u32,
+    /// Not tried again before.
+    pub next: Time,
+    /// What it said.
+    pub why: String,
+}
+
+/// What one notifier was told and what it still has to hear.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outbox {
+    /// Format of this document.
+    pub format: u32,
+    /// By cause.
+    pub told: BTreeMap<String, Told>,
+    /// When messages went lately.
+    pub recent: Vec<Time>,
+    /// What waits to be sent, oldest first. Nothing joins them: what else is due is put together when they are gone.
+    pub pending: Vec<Message>,
+    /// It cannot be reached.
+    pub failing: Option<Failing>,
+    /// The next answer to be read, for those who answer.
+    #[serde(default)]
+    pub cursor: i64,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            format: OUTBOX_FORMAT,
+            told: BTreeMap::new(),
+            recent: Vec::new(),
+            pending: Vec::new(),
+            failing: None,
+            cursor: 0,
+        }
+    }
+}
+
+/// What is to happen with a notifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The outbox as it should be; the same as before when nothing is to be written.
+    pub outbox: Outbox,
+    /// When to look again by itself.
+    pub wake_at: Option<Time>,
+    /// For each open ticket (by number) why it is told now, later or not at all.
+    pub reasons: BTreeMap<u64, Reason>,
+}
+
+/// How a delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    /// In words, without any secret.
+    pub why: String,
+    /// How long the other side wants to be left alone.
+    pub retry_after: Option<Duration>,
+    /// It was heard and refused, so that the same again is of little use.
+    pub refused: bool,
+}
+
+/// What a notifier has to hear now.
+pub fn plan(alarms: &[Alarm], route: &Route, outbox: &Outbox, moment: Moment) -> Plan {
+    let mut plan = Plan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
+    plan.outbox.forget(alarms, moment.now);
+    if route.quiet.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
+        // What could not be sent in time waits for the morning, and keeps back nothing that cannot.
+        plan.outbox.pending.retain(|m| m.severity == Severity::Critical);
+    }
+    let queued = !plan.outbox.pending.is_empty();
+    let mut due = Vec::new();
+    for alarm in alarms {
+        let reason = match when(alarm, route, &plan.outbox, moment) {
+            Due::Never(reason) => reason,
+            Due::At(_, _) if queued => plan.outbox.why_queued(),
+            Due::At(at, reason) if at > moment.now => {
+                plan.wake_at = Some(plan.wake_at.map_or(at, |w: Time| w.min(at)));
+                reason.until(at)
+            }
+            Due::At(_, reason) => {
+                due.push(alarm);
+                reason
+            }
+        };
+        plan.reasons.insert(alarm.id, reason);
+    }
+    if queued {
+        plan.wake_at = plan.outbox.failing.as_ref().map(|f| f.next);
+    } else if !due.is_empty() {
+        plan.send(&due, moment.now);
+    }
+    plan
+}
+
+enum Due {
+    At(Time, Reason),
+    Never(Reason),
+}
+
+/// When a ticket is to be told next.
+fn when(alarm: &Alarm, route: &Route, outbox: &Outbox, moment: Moment) -> Due {
+    let weight = severity(&alarm.key);
+    if weight < route.min || !route.only.is_empty() && !route.only.contains(&weight) {
+        return Due::Never(Reason::new("notify.route").with("severity", weight.label()));
+    }
+    if alarm.acked {
+        return Due::Never(Reason::new("notify.acked"));
+    }
+    let told = outbox.told.get(&alarm.key);
+    let (at, reason) = match told {
+        None => (alarm.opened_at, Reason::new("notify.due")),
+        Some(told) if told.id != alarm.id => (told.last + FLAPPING, Reason::new("notify.flapping")),
+        Some(told) if told.times > route.repeats => {
+            return Due::Never(Reason::new("notify.told").with("times", told.times));
+        }
+        Some(told) => {
+            let gap = doubled(REPEAT_FIRST, told.times.saturating_sub(1), REPEAT_CAP);
+            (told.last + gap, Reason::new("notify.repeat").with("times", told.times))
+        }
+    };
+    let held = route.quiet.filter(|_| weight != Severity::Critical);
+    match held.and_then(|quiet| quiet.end(at.max(moment.now), moment.local_minutes)) {
+        Some(end) => Due::At(end, Reason::new("notify.quiet")),
+        None => Due::At(at, reason),
+    }
+}
+
+impl Plan {
+    /// Queues what is due: one by one, or together when that would be too many.
+    fn send(&mut self, due: &[&Alarm], now: Time) {
+        let room = BURST.saturating_sub(self.outbox.recent.len());
+        let next = self.outbox.recent.last().map(|last| *last + STORM_GAP);
+        if let (0, Some(at)) = (room, next.filter(|at| *at > now)) {
+            self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
+            for alarm in due {
+                self.reasons.insert(alarm.id, Reason::new("notify.storm").until(at));
+            }
+            return;
+        }
+        let times = |alarm: &Alarm| match self.outbox.told.get(&alarm.key) {
+            Some(told) if told.id == alarm.id => told.times,
+            _ => 0,
+        };
+        let messages: Vec<Message> = if due.len() <= room {
+            due.iter().map(|alarm| message_of(&[(alarm, times(alarm))])).collect()
+        } else {
+            vec![message_of(&due.iter().map(|alarm| (*alarm, times(alarm))).collect::<Vec<_>>())]
+        };
+        self.outbox.pending = messages;
+    }
+}
+
+impl Outbox {
+    /// Lets go of what is over.
+    fn forget(&mut self, alarms: &[Alarm], now: Time) {
+        let open: BTreeMap<&str, &Alarm> = alarms.iter().map(|a| (a.key.as_str(), a)).collect();
+        let waits: BTreeSet<u64> = alarms.iter().filter(|a| !a.acked).map(|a| a.id).collect();
+        self.pending.retain(|m| m.tickets.iter().any(|id| waits.contains(id)));
+        self.told.retain(|key, told| open.contains_key(key.as_str()) || told.last + FLAPPING > now);
+        let mut closed: Vec<(Time, String)> = self
+            .told
+            .iter()
+            .filter(|(key, _)| !open.contains_key(key.as_str()))
+            .map(|(key, told)| (told.last, key.clone()))
+            .collect();
+        closed.sort();
+        for (_, key) in closed.iter().rev().skip(CLOSED_KEPT) {
+            self.told.remove(key);
+        }
+        self.recent.retain(|at| *at + BURST_WINDOW > now && *at <= now);
+        if self.pending.is_empty() {
+            // Nobody waits for it any more; whether it works is found out with the next message.
+            self.failing = self.failing.take().filter(|f| f.next > now);
+        }
+    }
+
+    fn why_queued(&self) -> Reason {
+        match &self.failing {
+            Some(failing) => Reason::new("notify.down").with("why", &failing.why).until(failing.next),
+            None => Reason::new("notify.queued"),
+        }
+    }
+
+    /// The message that may be sent now.
+    pub fn ready(&self, now: Time) -> Option<&Message> {
+        let rests = self.failing.as_ref().is_some_and(|f| f.next > now);
+        self.pending.first().filter(|_| !rests)
+    }
+
+    /// A message arrived.
+    pub fn delivered(&mut self, message: &Message, alarms: &[Alarm], now: Time) {
+        self.pending.retain(|m| m.key != message.key);
+        self.failing = None;
+        self.recent.push(now);
+        self.count(message, alarms, now);
+    }
+
+    /// A message did not arrive; `seed` spreads those who try again.
+    pub fn undelivered(&mut self, key: &str, alarms: &[Alarm], (how, now, seed): (&Undelivered, Time, u64)) {
+        let before = self.failing.take();
+        let tries = before.as_ref().map_or(0, |f| f.tries) + 1;
+        let (first, cap) = if how.refused { REFUSED } else { RETRY };
+        let wait = match how.retry_after {
+            Some(asked) => asked.min(ASKED_CAP),
+            // Anywhere up to the doubled wait, so that many who lost the same server do not come back at once.
+            None => between(first / 5, doubled(first, tries - 1, cap), seed),
+        };
+        let since = before.map_or(now, |f| f.since);
+        self.failing = Some(Failing { since, tries, next: now + wait, why: how.why.clone() });
+        let Some(at) = self.pending.iter().position(|m| m.key == key) else { return };
+        self.pending[at].refused += u32::from(how.refused);
+        if self.pending[at].refused >= REFUSALS {
+            let message = self.pending.remove(at);
+            self.count(&message, alarms, now);
+        }
+    }
+
+    fn count(&mut self, message: &Message, alarms: &[Alarm], now: Time) {
+        for alarm in alarms.iter().filter(|a| message.tickets.contains(&a.id)) {
+            let told = self.told.entry(alarm.key.clone()).or_insert(Told { id: alarm.id, times: 0, last: now });
+            let times = if told.id == alarm.id { told.times } else { 0 };
+            *told = Told { id: alarm.id, times: times + 1, last: now };
+        }
+    }
+
+    /// One line about a notifier that cannot be reached.
+    pub fn trouble(&self, now: Time) -> Option<String> {
+        let failing = self.failing.as_ref()?;
+        let waits = match self.pending.len() {
+            0 => String::new(),
+            1 => ", 1 message waits".to_owned(),
+            n => format!(", {n} messages wait"),
+        };
+        let since = human(now.since(failing.since));
+        Some(format!("cannot be reached for {since} ({} attempts{waits}): {}", failing.tries, failing.why))
+    }
+}
+
+#[cfg(test)]
+mod tests;
