@@ -9,7 +9,7 @@
 //! the supervisor's.
 
 mod conversation;
-mod http;
+pub(crate) mod http;
 mod limit;
 mod messages;
 mod options;

@@ -18,7 +18,7 @@ pub mod quiet;
 mod words;
 
 pub use quiet::Quiet;
-pub use words::{message_of, sentence};
+pub use words::{message_of, pressed, replied, sentence};
 
 /// Format of a stored outbox.
 pub const OUTBOX_FORMAT: u32 = 1;
@@ -141,11 +141,38 @@ pub struct Message {
     pub text: String,
     /// The tickets that it tells of.
     pub tickets: Vec<u64>,
-    /// Whether an answer in words is wanted.
-    pub asks: bool,
+    /// What can be done about it with one press, where a notifier has buttons.
+    #[serde(default)]
+    pub buttons: Vec<Button>,
     /// How often it was refused.
     #[serde(default)]
     pub refused: u32,
+}
+
+/// A button beneath a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Button {
+    /// What it says.
+    pub label: String,
+    /// What it sends back; read by [`pressed`].
+    pub data: String,
+}
+
+/// What a person did about a ticket, from afar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Answered it.
+    Answer {
+        /// Which.
+        ticket: u64,
+        /// In these words.
+        text: String,
+    },
+    /// Has seen it.
+    Ack {
+        /// Which.
+        ticket: u64,
+    },
 }
 
 /// How often somebody was told of a cause.

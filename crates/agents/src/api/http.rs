@@ -76,7 +76,7 @@ impl Client {
         let config = match scheme {
             // Nothing that is not encrypted leaves this machine, not even to a proxy.
             Scheme::Loopback => config.proxy(None),
-            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref())?),
+            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref()).map_err(Refusal::plain)?),
         };
         Ok(Self { agent: config.build().new_agent(), url, wire: options.wire, key: key.map(str::to_owned) })
     }
@@ -146,21 +146,14 @@ fn address(base: &str, wire: Wire) -> Result<(String, Scheme), Refusal> {
     Ok((format!("{name}://{authority}{path}{version}/{}", wire.path()), scheme))
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The operator's own trust store and what is trusted besides, and a provider that is named: rustls would panic over two.
-fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, Refusal> {
-    let mut trusted = rustls_native_certs::load_native_certs().certs;
-    if let Some(path) = ca_file {
-        trusted.extend(read_certificates(path)?);
-    }
-    if trusted.is_empty() {
-        let text = "this machine has no root certificates; hint: install `ca-certificates` or set SSL_CERT_FILE";
-        return Err(Refusal::plain(text));
-    }
+/// With a provider that is named: rustls would panic over two.
+pub(crate) fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
+    let trusted = trusted(ca_file)?;
     let roots: Vec<Certificate<'static>> = trusted.iter().map(|c| Certificate::from_der(c).to_owned()).collect();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(TlsConfig::builder()
@@ -169,11 +162,24 @@ fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, Refusal> {
         .build())
 }
 
+/// The operator's own trust store and what is trusted besides.
+pub(crate) fn trusted(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut trusted = rustls_native_certs::load_native_certs().certs;
+    if let Some(path) = ca_file {
+        trusted.extend(read_certificates(path)?);
+    }
+    if trusted.is_empty() {
+        let text = "this machine has no root certificates; hint: install `ca-certificates` or set SSL_CERT_FILE";
+        return Err(text.to_owned());
+    }
+    Ok(trusted)
+}
+
 /// A file that says nothing is a mistake: whoever named it wants it to count.
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Refusal> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let bad = |why: &str| {
         let path = super::clip(&path.display().to_string());
-        Refusal::plain(format!("`ca_file` `{path}` {why}; hint: it has to be a PEM file with certificates"))
+        format!("`ca_file` `{path}` {why}; hint: it has to be a PEM file with certificates")
     };
     let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match certificates {

@@ -1,6 +1,6 @@
 //! What people read: a message of one ticket or of many, and why a ticket is told, later, or not at all.
 
-use super::{Alarm, Message, Severity, severity};
+use super::{Alarm, Button, Deed, Message, Severity, severity};
 use crate::reason::Reason;
 use crate::time::{Time, human};
 
@@ -28,8 +28,63 @@ pub fn message_of(tickets: &[(&Alarm, u32)]) -> Message {
             (key, format!("everloop: {} tickets, {}", many.len(), severity.label()), digest(many))
         }
     };
-    let asks = matches!(tickets, [(alarm, _)] if alarm.key.starts_with("question:"));
-    Message { key, severity, title, text, tickets: tickets.iter().map(|(a, _)| a.id).collect(), asks, refused: 0 }
+    let buttons = if let [(alarm, _)] = tickets { buttons(alarm) } else { Vec::new() };
+    Message { key, severity, title, text, tickets: tickets.iter().map(|(a, _)| a.id).collect(), buttons, refused: 0 }
+}
+
+/// What can be done about a ticket with one press.
+fn buttons(alarm: &Alarm) -> Vec<Button> {
+    let id = alarm.id;
+    let answer = |label: &str, word: &str| Button { label: label.to_owned(), data: format!("answer:{id}:{word}") };
+    let mut buttons = match alarm.key.split_once(':').map_or("", |(kind, _)| kind) {
+        "question" => vec![answer("Yes", "yes"), answer("No", "no")],
+        "guard.freeze" => vec![answer("Release", "released with a button")],
+        _ => Vec::new(),
+    };
+    buttons.push(Button { label: "Seen".to_owned(), data: format!("ack:{id}") });
+    buttons
+}
+
+/// What a pressed button stands for.
+pub fn pressed(data: &str) -> Option<Deed> {
+    match data.split_once(':')? {
+        ("ack", id) => Some(Deed::Ack { ticket: id.parse().ok()? }),
+        ("answer", rest) => {
+            let (id, text) = rest.split_once(':')?;
+            Some(Deed::Answer { ticket: id.parse().ok()?, text: text.to_owned() })
+        }
+        _ => None,
+    }
+}
+
+/// What words mean that somebody wrote back: `/ack 17`, `/answer 17 yes`, `#17 yes`, or an answer to the message `about`.
+pub fn replied(text: &str, about: Option<&str>) -> Option<Deed> {
+    let text = text.trim();
+    let answer = |ticket: u64, text: &str| Deed::Answer { ticket, text: text.trim().to_owned() };
+    if let Some(rest) = text.strip_prefix("/ack") {
+        let ticket = number(rest.trim()).or_else(|| about.and_then(named))?;
+        return Some(Deed::Ack { ticket });
+    }
+    let rest = text.strip_prefix("/answer").map_or(text, str::trim);
+    let (first, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let addressed = first.starts_with('#') || text.starts_with("/answer");
+    let deed = match number(first).filter(|_| addressed) {
+        Some(ticket) => answer(ticket, words),
+        None if text.starts_with('/') => return None,
+        None => answer(about.and_then(named)?, text),
+    };
+    matches!(&deed, Deed::Answer { text, .. } if !text.is_empty()).then_some(deed)
+}
+
+fn number(word: &str) -> Option<u64> {
+    word.trim_start_matches('#').parse().ok()
+}
+
+/// The one ticket that a message of ours is about.
+fn named(message: &str) -> Option<u64> {
+    let rest = message.strip_prefix("everloop #")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
 }
 
 /// The most important first, then the oldest.
@@ -73,5 +128,44 @@ pub fn sentence(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> S
     match reason.until.filter(|at| *at > now) {
         Some(at) => format!("{said}; next in {} (at {}) [{}]", human(at.since(now)), clock(at), reason.rule),
         None => format!("{said} [{}]", reason.rule),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pressed_or_written_back_is_understood() {
+        let alarm = |key: &str| Alarm {
+            id: 17,
+            key: key.to_owned(),
+            owner: None,
+            text: "may I?".to_owned(),
+            opened_at: Time(1),
+            acked: false,
+        };
+        let asked = alarm("question:k3f9:1");
+        let message = message_of(&[(&asked, 0)]);
+        let deeds: Vec<Option<Deed>> = message.buttons.iter().map(|b| pressed(&b.data)).collect();
+        let answer = |text: &str| Some(Deed::Answer { ticket: 17, text: text.to_owned() });
+        assert_eq!(deeds, [answer("yes"), answer("no"), Some(Deed::Ack { ticket: 17 })]);
+        assert!(message.buttons.iter().all(|b| b.data.len() <= 64), "that is all that Telegram takes");
+        assert_eq!(message_of(&[(&alarm("guard.freeze:account:default"), 0)]).buttons[0].label, "Release");
+        for (text, deed) in [
+            ("/ack 17", Some(Deed::Ack { ticket: 17 })),
+            ("/ack", Some(Deed::Ack { ticket: 17 })),
+            ("/answer 17 use 3.9", answer("use 3.9")),
+            ("#17 use 3.9", answer("use 3.9")),
+            ("use 3.9", answer("use 3.9")),
+            ("3 of them", answer("3 of them")),
+            ("/start", None),
+            ("#17", None),
+            ("", None),
+        ] {
+            assert_eq!(replied(text, Some(&message.title)), deed, "{text}");
+        }
+        assert_eq!(replied("use 3.9", None), None, "nobody knows what it is about");
+        assert_eq!(pressed("ack:x"), None);
     }
 }

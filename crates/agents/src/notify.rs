@@ -1,0 +1,174 @@
+//! Brings a message to a person. One attempt with a deadline; when to try again is decided elsewhere (`core::notify`).
+//!
+//! - `secret`: tokens, looked up when they are needed and kept out of every text
+//! - `web`: one request over HTTP; `telegram` (also answers), `post` (Slack, ntfy, SMS, webhook)
+//! - `mail`: what a mail looks like; `smtp`: how it is handed over; `base64`: for both
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_core::notify::{Message, Severity, Undelivered};
+use tokio::sync::oneshot;
+
+use crate::tell::tell;
+
+mod base64;
+mod mail;
+mod post;
+mod secret;
+mod smtp;
+pub mod telegram;
+mod web;
+
+pub use mail::{Mail, Via, is_address};
+pub use post::{Auth, Form};
+pub use secret::Secret;
+pub use smtp::{Encryption, Server};
+pub use web::check_address;
+
+/// A program that takes longer is ended.
+const COMMAND_WITHIN: Duration = Duration::from_secs(20);
+
+/// Somebody who can be told something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notifier {
+    /// What the operator calls it.
+    pub name: String,
+    /// How it is reached.
+    pub way: Way,
+    /// A PEM file of certificates that are trusted besides those of this machine.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How somebody is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A bot writes into a chat, with buttons.
+    Telegram(telegram::Bot),
+    /// An incoming webhook.
+    Slack {
+        /// The whole address is the secret.
+        url: Secret,
+    },
+    /// A topic of ntfy.
+    Ntfy {
+        /// Server and topic.
+        url: String,
+        /// For topics that are protected.
+        token: Option<Secret>,
+        /// Where a press leads; `{ticket}` is replaced.
+        link: Option<String>,
+    },
+    /// A gateway that turns a request into an SMS.
+    Sms(Form),
+    /// A mail.
+    Mail(Mail),
+    /// A request with everything as JSON.
+    Webhook {
+        /// Where to.
+        url: Place,
+        /// What it is signed with.
+        secret: Option<Secret>,
+    },
+    /// A note on the screen of this machine.
+    Desktop,
+    /// A command, with everything as JSON on standard input.
+    Command {
+        /// Its words.
+        argv: Vec<String>,
+    },
+}
+
+/// An address, which may be a secret itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the open.
+    Open(String),
+    /// The whole address is a secret.
+    Hidden(Secret),
+}
+
+impl Way {
+    /// One word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Way::Telegram(_) => "telegram",
+            Way::Slack { .. } => "slack",
+            Way::Ntfy { .. } => "ntfy",
+            Way::Sms(_) => "sms",
+            Way::Mail(_) => "mail",
+            Way::Webhook { .. } => "webhook",
+            Way::Desktop => "desktop",
+            Way::Command { .. } => "command",
+        }
+    }
+}
+
+impl Notifier {
+    /// Tries once to bring a message. Nothing of it holds up whoever waits for other things meanwhile.
+    pub async fn deliver(self, message: Message) -> Result<(), Undelivered> {
+        let argv = match &self.way {
+            Way::Desktop => desktop(&message),
+            Way::Command { argv } | Way::Mail(Mail { via: Via::Command(argv), .. }) => argv.clone(),
+            _ => return in_a_thread(self, message).await,
+        };
+        let input = match &self.way {
+            Way::Mail(mail) => mail.render(&message),
+            _ => format!("{}\n", post::as_json(&message)),
+        };
+        let dir = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let dir = if dir.is_dir() { dir } else { Path::new("/").to_owned() };
+        let told = tell(&argv, &dir, &input, COMMAND_WITHIN).await;
+        told.map_err(|why| Undelivered { why, retry_after: None, refused: false })
+    }
+
+    /// The same, while this thread waits.
+    fn send(&self, message: &Message) -> Result<(), Undelivered> {
+        let ca = self.ca_file.as_deref();
+        match &self.way {
+            Way::Telegram(bot) => telegram::send(bot, ca, message),
+            Way::Slack { url } => post::slack(url, ca, message),
+            Way::Ntfy { url, token, link } => post::ntfy((url, token.as_ref(), link.as_deref()), ca, message),
+            Way::Sms(form) => post::sms(form, ca, message),
+            Way::Webhook { url, secret } => post::webhook(url, secret.as_ref(), ca, message),
+            Way::Mail(mail) => match &mail.via {
+                Via::Server(server) => smtp::hand_over(server, ca, mail, message),
+                Via::Command(_) => Err(broken("a command is not run here")),
+            },
+            Way::Desktop | Way::Command { .. } => Err(broken("a command is not run here")),
+        }
+    }
+}
+
+/// A thread of its own: it ends with its deadlines, and a supervisor that goes does not wait for it.
+async fn in_a_thread(notifier: Notifier, message: Message) -> Result<(), Undelivered> {
+    let (done, answer) = oneshot::channel();
+    let started = std::thread::Builder::new().name("notify".to_owned()).spawn(move || {
+        // Nobody listens only when the supervisor is gone.
+        done.send(notifier.send(&message)).ok();
+    });
+    if let Err(e) = started {
+        return Err(broken(&format!("no thread could be started: {e}")));
+    }
+    answer.await.unwrap_or_else(|_| Err(broken("the attempt broke off")))
+}
+
+fn broken(why: &str) -> Undelivered {
+    Undelivered { why: why.to_owned(), retry_after: None, refused: false }
+}
+
+/// The desktop's own program; texts are arguments, never part of a script.
+fn desktop(message: &Message) -> Vec<String> {
+    let words: Vec<&str> = if cfg!(target_os = "macos") {
+        let show = "display notification (item 2 of argv) with title (item 1 of argv)";
+        vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run", &message.title, &message.text]
+    } else {
+        let urgency = match message.severity {
+            Severity::Info => "low",
+            Severity::Warning => "normal",
+            Severity::Critical => "critical",
+        };
+        vec!["notify-send", "-a", "everloop", "-u", urgency, "--", &message.title, &message.text]
+    };
+    words.into_iter().map(str::to_owned).collect()
+}

@@ -1,0 +1,92 @@
+//! Secrets of notifiers: named by a variable or by a file that nobody else can read, looked up for one attempt.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use everloop_core::notify::Undelivered;
+
+use crate::redact::{self, redact};
+
+/// A token is a line; a file with a longer one is no token.
+const VALUE_CAP: u64 = 16 << 10;
+
+/// Where a secret is found. Never the secret itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// In this variable of whoever runs everloop.
+    Env(String),
+    /// In the first line of this file.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// The value. What goes wrong is told without it.
+    pub(super) fn value(&self) -> Result<String, Undelivered> {
+        let found = match self {
+            Secret::Env(name) => std::env::var(name)
+                .ok()
+                .filter(|value| !value.trim().is_empty())
+                .ok_or_else(|| format!("the variable `{name}` is not set where everloop was started")),
+            Secret::File(path) => first_line(path).map_err(|why| format!("`{}` cannot be used: {why}", path.display())),
+        };
+        let value = found.map_err(|why| Undelivered { why, retry_after: None, refused: true })?;
+        let value = value.trim();
+        if value.chars().any(char::is_control) {
+            let why = format!("{} holds more than one line of text", self.place());
+            return Err(Undelivered { why, retry_after: None, refused: true });
+        }
+        Ok(value.to_owned())
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self {
+            Secret::Env(name) => format!("the variable `{name}`"),
+            Secret::File(path) => format!("the file `{}`", path.display()),
+        }
+    }
+}
+
+fn first_line(path: &PathBuf) -> Result<String, String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let mode = file.metadata().map_err(|e| e.to_string())?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("others can read it (mode {:o}); hint: chmod 600", mode & 0o777));
+    }
+    let mut line = String::new();
+    BufReader::new(file.take(VALUE_CAP)).read_line(&mut line).map_err(|e| e.to_string())?;
+    if line.trim().is_empty() { Err("its first line is empty".to_owned()) } else { Ok(line) }
+}
+
+/// Takes secrets out of what is told about a failure, whoever put them there.
+pub(super) fn without(values: &[&str], mut failure: Undelivered) -> Undelivered {
+    let secrets: Vec<redact::Secret> = values
+        .iter()
+        .map(|value| redact::Secret { name: "secret".to_owned(), value: value.as_bytes().to_vec() })
+        .collect();
+    failure.why = String::from_utf8_lossy(&redact(&secrets, failure.why.as_bytes())).into_owned();
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_can_read_is_no_secret() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("token");
+        std::fs::write(&path, "abc-123\nrest\n").expect("it can be written");
+        let mode = |bits| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits)).expect("it is ours");
+        mode(0o644);
+        let refused = Secret::File(path.clone()).value().expect_err("others can read it");
+        assert!(refused.why.contains("chmod 600") && !refused.why.contains("abc"), "{}", refused.why);
+        mode(0o600);
+        assert_eq!(Secret::File(path).value().expect("it is private"), "abc-123");
+        assert!(Secret::Env("NOT_SET_ANYWHERE_AT_ALL".to_owned()).value().is_err());
+        let failure = Undelivered { why: "GET /botabc-123/x".to_owned(), retry_after: None, refused: false };
+        assert_eq!(without(&["abc-123"], failure).why, "GET /bot[redacted:secret]/x");
+    }
+}

@@ -1,0 +1,128 @@
+//! One request over HTTP and its answer, with a deadline. Addresses may hold secrets, so no text shows one.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use everloop_core::notify::Undelivered;
+use ureq::Agent;
+use ureq::http::Uri;
+
+use crate::api::http::{is_loopback, tls};
+
+/// Everything about one request that is answered at once.
+const WITHIN: Duration = Duration::from_secs(20);
+/// The connection itself.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Answers say what they have to say in less.
+const ANSWER_CAP: u64 = 1 << 20;
+/// What is told of an answer that says no.
+const SHOWN_CHARS: usize = 200;
+
+/// What is asked.
+pub(super) struct Request<'a> {
+    pub url: &'a str,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: &'a [u8],
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: u16,
+    pub retry_after: Option<Duration>,
+    pub body: String,
+}
+
+impl Answer {
+    /// A refusal in the words of HTTP, unless it is none.
+    pub fn good(&self) -> Result<(), Undelivered> {
+        if (200..300).contains(&self.status) {
+            return Ok(());
+        }
+        Err(self.refusal(&self.body))
+    }
+
+    /// A refusal, with what the other side says about it.
+    pub fn refusal(&self, said: &str) -> Undelivered {
+        let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
+        let why = format!("it answered {}: {}", self.status, said.trim());
+        let passing = matches!(self.status, 408 | 425 | 429 | 500..);
+        let why = why.trim_end_matches([':', ' ']).to_owned();
+        Undelivered { why, retry_after: self.retry_after, refused: !passing }
+    }
+}
+
+/// Whether something may be sent to this address: encrypted, or to this machine.
+pub fn check_address(url: &str) -> Result<(), String> {
+    let uri: Uri = url.trim().parse().map_err(|_| "the address cannot be read".to_owned())?;
+    let authority = uri.authority().ok_or("the address names no host")?;
+    if authority.as_str().contains('@') {
+        return Err("the address holds a password; name it by a variable or a file".to_owned());
+    }
+    match uri.scheme_str() {
+        Some("https") => Ok(()),
+        Some("http") if is_loopback(authority.host()) => Ok(()),
+        Some("http") => Err("messages would go unencrypted over the network; use `https://`".to_owned()),
+        _ => Err("the address is neither https nor http".to_owned()),
+    }
+}
+
+/// Somebody to talk to; it keeps its connection for the next request.
+pub(super) struct Web(Agent);
+
+impl Web {
+    /// For this address; an answer that is waited for takes `patience` longer.
+    pub fn new(url: &str, ca_file: Option<&Path>, patience: Duration) -> Result<Self, Undelivered> {
+        let refused = |why| Undelivered { why, retry_after: None, refused: true };
+        check_address(url).map_err(refused)?;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A redirect would take the token to somebody whom nobody named.
+            .max_redirects(0)
+            .user_agent(concat!("everloop/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(Some(CONNECT_WITHIN))
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_global(Some(WITHIN + patience));
+        let config = if url.trim().starts_with("https:") {
+            config.tls_config(tls(ca_file).map_err(refused)?)
+        } else {
+            config.proxy(None)
+        };
+        Ok(Self(config.build().new_agent()))
+    }
+
+    pub fn post(&self, request: &Request<'_>) -> Result<Answer, Undelivered> {
+        let mut call = self.0.post(request.url.trim());
+        for (name, value) in &request.headers {
+            call = call.header(*name, value);
+        }
+        let (head, body) = call.send(request.body).map_err(|e| lost(&e))?.into_parts();
+        let number = |name| head.headers.get(name).and_then(|v| v.to_str().ok()?.trim().parse::<u64>().ok());
+        let retry_after = number("retry-after").map(Duration::from_secs);
+        let mut bytes = Vec::new();
+        let read = body.into_reader().take(ANSWER_CAP).read_to_end(&mut bytes);
+        read.map_err(|e| lost(&ureq::Error::from(e)))?;
+        let body = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Answer { status: head.status.as_u16(), retry_after, body })
+    }
+}
+
+/// One request to somebody who is not asked again soon.
+pub(super) fn post(request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, Undelivered> {
+    Web::new(request.url, ca_file, Duration::ZERO)?.post(request)
+}
+
+fn lost(error: &ureq::Error) -> Undelivered {
+    // An address that cannot be used is shown by the error itself, and it may be a secret.
+    let why = match error {
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => "the address or a header cannot be used".to_owned(),
+        other => other.to_string(),
+    };
+    Undelivered { why, retry_after: None, refused: false }
+}
+
+/// A value for a header: one line of visible ASCII; anything else would be another header or none.
+pub(super) fn header(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
