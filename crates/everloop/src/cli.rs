@@ -38,6 +38,7 @@ mod man;
 mod mcp;
 mod mesh;
 mod node;
+mod notify;
 mod pane;
 mod pause;
 mod plugin;
@@ -52,6 +53,7 @@ mod status;
 mod steer;
 mod stop;
 mod task;
+mod ticket;
 mod uninstall;
 mod up;
 mod usage;
@@ -115,6 +117,10 @@ pub enum Verb {
     Inbox(inbox::Args),
     /// Write something beneath a task
     Comment(comment::Args),
+    /// What waits for a person: list, show, answer, acknowledge
+    Ticket(ticket::Args),
+    /// Who is told of tickets: list, test
+    Notify(notify::Args),
     /// The board: add, list and change tasks
     Task(task::Args),
     /// The board as a file: write, import, export, merge; what an agent has to know about it
@@ -320,6 +326,8 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Send(args) => send::verb(&args, session),
         Verb::Inbox(args) => inbox::inbox(&args, session),
         Verb::Comment(args) => comment::comment(&args, session),
+        Verb::Ticket(args) => ticket::ticket(args, session),
+        Verb::Notify(args) => notify::notify(args, session),
         Verb::Task(args) => task::task(args, session),
         Verb::Board(args) => board::board(args, session),
         Verb::Mcp(args) => mcp::mcp(args, session),

@@ -4,7 +4,7 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`hook`]: sessions that everloop did not start; [`naming`]: names that nobody gave
+//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Component, Path, PathBuf};
@@ -21,6 +21,7 @@ mod hub;
 mod keys;
 mod layer;
 mod naming;
+mod notify;
 mod overrides;
 mod read;
 mod resolve;
@@ -36,6 +37,7 @@ pub use diagnostic::{ConfigError, Diagnostic};
 pub use hook::Hook;
 pub use hub::HubSource;
 pub use keys::Workspace;
+pub use notify::Notify;
 pub use overrides::{Flags, Overrides};
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
@@ -142,6 +144,7 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
     let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), Owner::Project);
     let config = Config { dir: dir.to_owned(), user, project, env, flags, files };
     diagnostics.extend(config.lacking());
+    diagnostics.extend(config.notifiers(&Moment::at(Time(0))).err().into_iter().flat_map(|e| e.diagnostics));
     ConfigError::unless_empty(diagnostics)?;
     Ok(config)
 }

@@ -4,6 +4,7 @@
 //! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
 //! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
+//! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
 //! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it
 //! - `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
@@ -15,14 +16,18 @@ mod cli;
 mod config;
 mod detect;
 mod error;
+mod hold;
 mod home;
 mod hook;
 mod install;
 mod mailbox;
 mod mcp;
 mod membership;
+mod notifiers;
+mod record;
 mod supervisor;
 mod tally;
+mod tickets;
 mod ui;
 
 use std::process::ExitCode;

@@ -32,11 +32,13 @@ mod boards;
 mod clock;
 mod commit;
 mod diff;
+mod ear;
 mod errand;
 mod inbox;
 mod judge;
 mod life;
 pub mod mesh;
+mod notify;
 mod outside;
 mod pane;
 mod perform;
@@ -164,6 +166,7 @@ pub struct Supervisor {
     outside: outside::Outside,
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
+    notify: notify::Notify,
 }
 
 impl Supervisor {
@@ -200,6 +203,7 @@ impl Supervisor {
             boards: boards::Boards::default(),
             outside: outside::Outside::default(),
             mesh: None,
+            notify: notify::Notify::default(),
         }
     }
 
@@ -215,10 +219,12 @@ impl Supervisor {
         self.api.serve();
         self.look_around(watcher).await?;
         while !self.is_done()? && !watcher.wants_to_go() {
+            self.keep_notifying();
             let nap = self.nap(watcher);
             self.api.figures().beat(nap, self.next_wake());
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
+                report = self.notify.report() => self.reported(report, watcher).await?,
                 () = bell.rung() => self.woken(watcher).await?,
                 () = doze(nap) => self.tick(watcher).await?,
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
@@ -227,6 +233,7 @@ impl Supervisor {
         if let Some(mesh) = self.mesh.take() {
             mesh.gone().await;
         }
+        self.last_messages().await;
         self.outside.finish().await;
         Ok(self.ended_by)
     }
@@ -249,7 +256,8 @@ impl Supervisor {
         let timers = self.slots.values().filter_map(|s| s.wake_at).map(|at| at.since(now));
         let pulse = self.slots.values().filter_map(|s| s.life.as_ref()).map(|l| l.next_look().since(now));
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
-        let next = timers.chain(pulse).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
+        let tell = self.notify.wake_at().map(|at| at.since(now));
+        let next = timers.chain(pulse).chain(tell).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
     }
 
@@ -286,6 +294,7 @@ impl Supervisor {
         self.read_notices()?;
         let loops = self.ledger.loops()?;
         let addressed = self.addressed(&loops)?;
+        self.find_notifiers(&loops);
         for row in loops {
             let wanted = match &self.reach {
                 // An ended loop is only worth its memory when somebody wants something of it.

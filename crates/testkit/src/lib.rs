@@ -5,10 +5,12 @@
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
+//! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a PostgreSQL server of one's own, and a pooler in front of it
 
 pub mod clis;
 pub mod fake_model;
 pub mod offline;
+pub mod post_office;
 pub mod postgres;
 pub mod sim;

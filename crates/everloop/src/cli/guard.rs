@@ -1,20 +1,18 @@
 //! `everloop guard`: what the guard remembers; hold everything, release a hold.
 //!
-//! A person's hold and release are events like the guard's own: written to the guard's state and to the journal in one
-//! transaction, with who and why.
+//! A person's hold and release are events like the guard's own; `hold` writes them.
 
-use everloop_core::action::Command;
 use everloop_core::event::Event;
 use everloop_core::guard::{Freeze, Scope};
-use everloop_core::op::{Op, Refusal};
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::state::LoopState;
 use everloop_core::time::parse_duration;
-use everloop_store::{Error, Ledger, Sqlite};
+use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Session;
 use super::send::person;
 use crate::error::{Code, Failure};
+use crate::hold;
 use crate::supervisor::{node_id, read_state};
 use crate::ui::figures::moment;
 
@@ -26,9 +24,6 @@ const HELP: &str = "Examples:
   everloop guard release account:default --reason \"new key is in place\"
 
 Scopes: `all`, `loop:ID`, `account:NAME`, `node:NAME`.";
-
-/// Somebody else may write at the same time; then it is read again and tried again.
-const ATTEMPTS: u32 = 8;
 
 /// Every start of a turn needs the guard's permit; here is what it remembers and what a person can do about it.
 #[derive(Debug, clap::Args)]
@@ -99,7 +94,7 @@ fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: 
         canary_every_ms: 0,
         by: Some(by),
     };
-    write(&mut ledger, session, &scope, &Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, &[])?;
+    hold::write(&mut ledger, &scope, (&Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, now), &[])?;
     home.knock();
     let look = session.ui.look(now);
     let until = freeze.until.map_or_else(
@@ -128,13 +123,9 @@ fn release(scope: Option<Scope>, reason: &str, session: &Session) -> Result<Code
             vec![scope]
         }
     };
-    let wake = wake_calls(&ledger)?;
+    let by = person();
     for scope in &wanted {
-        let event = Event::Released { scope: scope.clone(), by: person(), reason: reason.to_owned() };
-        let key = format!("guard.freeze:{scope}");
-        let mut extra = vec![Op::CloseTicket { key, answer: format!("released by {}: {reason}", person()) }];
-        extra.extend(wake.clone());
-        write(&mut ledger, session, scope, &event, &extra)?;
+        hold::Release { by: &by, reason, now: session.now() }.write(&mut ledger, scope, &[])?;
     }
     home.knock();
     let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
@@ -148,35 +139,6 @@ fn reason_given<'a>(reason: &'a str, example: &str) -> Result<&'a str, Failure> 
         return Err(Failure::usage("the reason is empty").hint(example));
     }
     Ok(reason)
-}
-
-/// Loops that wait for a frozen scope have no timer, or one that is hours away: they are told to look again.
-fn wake_calls(ledger: &Sqlite) -> Result<Vec<Op>, Failure> {
-    let held =
-        |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
-    let body = serde_json::to_string(&Command::Wake).expect("a command is plain data and always has a JSON form");
-    let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: person(), body: body.clone() };
-    Ok(loops(ledger)?.iter().filter(|s| held(s)).map(call).collect())
-}
-
-/// Applies an event to a guard: its state, the journal and `extra` in one transaction.
-fn write(ledger: &mut Sqlite, session: &Session, scope: &Scope, event: &Event, extra: &[Op]) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS {
-        let now = session.now();
-        let mut guard = ledger.guard(scope)?;
-        guard.state.apply(scope, event, now);
-        let mut batch = vec![
-            Op::SaveGuard { scope: scope.clone(), version: guard.version, state: Box::new(guard.state) },
-            Op::Append { owner: None, events: vec![event.clone()] },
-        ];
-        batch.extend_from_slice(extra);
-        match ledger.transact(now, &batch) {
-            Ok(_) => return Ok(()),
-            Err(Error::Refused(Refusal::Conflict { .. })) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Err(Failure::failed(format!("the guard of {scope} is written by somebody else all the time")))
 }
 
 /// A loop may be named as everywhere else.

@@ -11,7 +11,7 @@ use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::Op;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Sqlite, Tickets};
+use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Session;
@@ -61,7 +61,8 @@ pub fn verb(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         return ask(&mut ledger, about.as_ref(), &text, session);
     }
     if args.to.starts_with(mailbox::QUESTION) {
-        return answer(ledger, &args.to, &text, session);
+        drop(ledger);
+        return super::ticket::answer(&args.to, &text, session);
     }
     if args.to.starts_with('@') {
         let letter = mailbox::letter(&ledger, named_box(&args.to)?, &text, &session.caller)?;
@@ -104,28 +105,8 @@ fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Sessio
     let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
     let events = [Event::TicketOpened { key: key.clone(), text }];
     Change { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
+    session.home()?.knock();
     session.ui.said(&format!("asked: {key}"), &json!({ "ticket": key }))?;
-    Ok(Code::Ok)
-}
-
-/// The ticket is closed, and the loop that it is about reads the answer in its next turn.
-fn answer(mut ledger: Sqlite, key: &str, text: &str, session: &Session) -> Result<Code, Failure> {
-    if !session.caller.is_person() {
-        return Err(Failure::usage("a question to a person is answered by a person").hint("wait for the answer"));
-    }
-    let open = ledger.tickets(Tickets::Open)?.into_iter().find(|t| t.key == key);
-    let ticket = open.ok_or_else(|| {
-        Failure::usage(format!("there is no open question `{key}`")).hint("`everloop status --json` lists the tickets")
-    })?;
-    let ops = [Op::CloseTicket { key: key.to_owned(), answer: text.to_owned() }];
-    let events = [Event::TicketClosed { key: key.to_owned() }];
-    Change { owner: ticket.owner.as_ref(), ops: &ops, events: &events }.commit(&mut ledger, session)?;
-    drop(ledger);
-    let Some(owner) = ticket.owner else { return said(session, key, "answer") };
-    let message = format!("Answer to your question ({}): {text}", ticket.text);
-    let command = Command::Steer { message, trust: session.caller.trust() };
-    let (state, taker) = send(session, Some(owner.as_str()), &command)?;
-    tell(session, &state.id, "will read the answer in its next turn", taker)?;
     Ok(Code::Ok)
 }
 
@@ -138,32 +119,39 @@ fn said(session: &Session, to: &str, how: &str) -> Result<Code, Failure> {
 pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<(LoopState, Taker), Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let (row, state) = session.find_loop(&ledger, word)?;
+    let (row, _) = session.find_loop(&ledger, word)?;
     let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
     let signal = Op::Signal { to: row.id.to_string(), by: session.caller.name(), body };
     ledger.transact(session.now(), &[signal])?;
+    drop(ledger);
+    let taker = deliver(session, &row.id)?;
+    let ledger = session.writer(&home)?;
+    let (_, state) = session.find_loop(&ledger, Some(row.id.as_str()))?;
+    Ok((state, taker))
+}
+
+/// Makes sure that somebody takes the messages in a loop's box.
+pub fn deliver(session: &Session, id: &LoopId) -> Result<Taker, Failure> {
+    let home = session.home()?;
     // Who serves a protocol leaves loops to those who supervise: to become one for a moment means to take over signals.
     if !session.caller.has_stdin() && !home.is_owned() {
-        return Ok((state, Taker::Later));
+        return Ok(Taker::Later);
     }
-    let taker = match home.own("command", session.now())? {
+    match home.own("command", session.now())? {
         Err(_) => {
             home.knock();
-            Taker::Supervisor
+            Ok(Taker::Supervisor)
         }
         Ok(ownership) => {
-            let reach = Reach::Only(BTreeSet::from([row.id.clone()]));
+            let ledger = session.writer(&home)?;
+            let reach = Reach::Only(BTreeSet::from([id.clone()]));
             let options =
                 Options { home, reach, until: Until::Idle, shim: super::up::own_shim()?, listen: Listen::Off };
             let supervisor = Supervisor::new(options, ledger, ownership);
             super::up::block_on(supervisor.run(&mut Silent))??;
-            Taker::Ourselves
+            Ok(Taker::Ourselves)
         }
-    };
-    let home = session.home()?;
-    let ledger = session.writer(&home)?;
-    let (_, state) = session.find_loop(&ledger, Some(row.id.as_str()))?;
-    Ok((state, taker))
+    }
 }
 
 /// Tells the user what became of a command.

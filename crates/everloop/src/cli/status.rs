@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::Session;
 use crate::error::{Code, Failure};
 use crate::home::Owner;
+use crate::notifiers;
 use crate::supervisor::{node_id, read_state};
 use crate::ui::board::score;
 use crate::ui::figures::{coarse, moment, relative};
@@ -49,6 +50,8 @@ struct Seen {
     loops: Vec<LoopState>,
     guards: Guards,
     tickets: Vec<Ticket>,
+    /// Notifiers that cannot be reached, and what is wrong.
+    troubles: Vec<(String, String)>,
     /// Sessions that everloop did not start, by id.
     sessions: Vec<(String, Record)>,
     supervisor: Option<Owner>,
@@ -88,7 +91,8 @@ fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
             sessions.push((row.key, record));
         }
     }
-    Ok(Seen { loops, guards: ledger.guards()?, tickets, sessions, supervisor })
+    let troubles = notifiers::troubles(&ledger, session.now())?;
+    Ok(Seen { loops, guards: ledger.guards()?, tickets, troubles, sessions, supervisor })
 }
 
 fn lines(seen: &Seen, look: &Look) -> Vec<String> {
@@ -102,11 +106,16 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
     for ticket in &seen.tickets {
         let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
         let line = format!(
-            "{}{owner} ({}): {}",
+            "{} #{}{owner} ({}): {}",
             look.paint.warn("ticket"),
+            ticket.id,
             relative(ticket.opened_at, look.now),
             clean(&ticket.text)
         );
+        lines.push(fit(&line, look.width));
+    }
+    for (name, trouble) in &seen.troubles {
+        let line = format!("{} {name} {}", look.paint.warn("notifier"), clean(trouble));
         lines.push(fit(&line, look.width));
     }
     match &seen.supervisor {
@@ -176,6 +185,7 @@ fn as_json(seen: &Seen) -> Value {
         "loops": loops,
         "holds": frozen.map(hold).collect::<Vec<_>>(),
         "tickets": seen.tickets,
+        "notifiers": seen.troubles.iter().map(|(name, text)| json!({ "name": name, "trouble": text })).collect::<Vec<_>>(),
         "sessions": seen.sessions.iter().map(|(id, record)| json!({ "id": id, "session": record })).collect::<Vec<_>>(),
         "supervisor": supervisor_json(seen.supervisor.as_ref()),
     })

@@ -6,12 +6,11 @@
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Op, Refusal, Reply};
-use everloop_core::state::LoopState;
 use everloop_store::{Error, Ledger, Sqlite};
 
 use super::Session;
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
+use crate::record::record;
 
 mod add;
 mod amend;
@@ -91,8 +90,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Events of a loop are part of its state (that is what `replay` proves), so they are applied to it and it is saved.
-    /// The supervisor sees that somebody else wrote and reads again.
+    /// Writes it; the supervisor sees that somebody else wrote and reads again.
     pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
         for _ in 1..ATTEMPTS {
             match self.try_once(ledger, session) {
@@ -106,25 +104,8 @@ impl Change<'_> {
     fn try_once(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
         let now = session.now();
         let mut batch = self.ops.to_vec();
-        let row = self.owner.map(|id| ledger.get_loop(id)).transpose()?.flatten();
-        // A loop whose state cannot be read is left alone; the journal still tells what was done.
-        let known = row.and_then(|row| read_state(&row).ok().map(|state| (row.version, state)));
-        let owner = known.as_ref().map(|(_, state)| state.id.clone());
-        batch.push(Op::Append { owner, events: self.events.to_vec() });
-        if let Some((version, mut state)) = known {
-            self.events.iter().for_each(|event| state.apply(event, now));
-            batch.push(save(version, &state));
-        }
+        batch.extend(record(ledger, self.owner, self.events, now)?);
         ledger.transact(now, &batch)
-    }
-}
-
-fn save(version: u64, state: &LoopState) -> Op {
-    Op::SaveLoop {
-        id: state.id.clone(),
-        version,
-        phase: state.phase.label().to_owned(),
-        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
     }
 }
 

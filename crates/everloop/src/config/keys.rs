@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Visitor, value::Error};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
+use super::notify::NotifyKeys;
 use super::value::{
     Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Listen, Name, Names, Permission,
     Plain, Price, Priority, Span, Text, TimeLimit, Wire, choose,
@@ -39,6 +40,8 @@ pub struct File {
     mailbox: Option<MailboxKeys>,
     /// Who hears what happens to tasks.
     tracker: Option<TrackerKeys>,
+    /// Who is told of tickets.
+    notify: Option<Vec<NotifyKeys>>,
     /// Sessions in this project that everloop did not start.
     hook: Option<HookKeys>,
     /// Files that may not shrink in such a session.

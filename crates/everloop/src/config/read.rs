@@ -17,7 +17,11 @@ use super::keys::{
     NodeKeys, TrackerKeys, meaning, names,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
+use super::notify::NotifyKeys;
 use super::value::nearest;
+
+/// The section of a notifier, as it stands in the file.
+const NOTIFY: &str = "[notify]";
 
 /// Names longer than this do not fit into listings.
 const NAME_MAX_CHARS: usize = 40;
@@ -54,6 +58,8 @@ pub struct Sections {
     pub mailbox: Layer,
     /// `[tracker]`.
     pub tracker: Layer,
+    /// `[[notify]]`, each with its place.
+    pub notify: Vec<(Layer, Origin)>,
     /// `[hook]`.
     pub hook: Layer,
     /// `[guardian]`.
@@ -162,6 +168,7 @@ impl Reader<'_> {
                 "board" => self.whole::<BoardKeys>(("board", value), &mut sections.board),
                 "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
                 "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
+                "notify" => sections.notify = self.notifiers(value),
                 "loop" if self.owner == Owner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
@@ -194,8 +201,10 @@ impl Reader<'_> {
     }
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
-        let known =
-            ["defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker", "hook", "guardian"];
+        let known = [
+            "defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker", "notify", "hook",
+            "guardian",
+        ];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
                 "put it below `[loop.NAME]`, or below `[defaults]` for all loops"
@@ -206,8 +215,9 @@ impl Reader<'_> {
         }
         let hint = match nearest(name, known) {
             Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
+            Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[hook]` and `[guardian]`"
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]` and `[guardian]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
@@ -318,6 +328,22 @@ impl Reader<'_> {
         layer.set("check", plain(value), self.origin(value.span()));
     }
 
+    fn notifiers(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Layer, Origin)> {
+        let Some(items) = value.get_ref().as_array() else {
+            let hint = "write it as `[[notify]]`, with two brackets and the keys below".to_owned();
+            self.report(&value.span(), "`notify` must be a list of sections", Some(hint));
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for item in items {
+            let Some(table) = self.table(NOTIFY, item) else { continue };
+            let mut layer = Layer::default();
+            self.section::<NotifyKeys>(&Here::new(NOTIFY), table, &mut layer);
+            found.push((layer, self.origin(item.span())));
+        }
+        found
+    }
+
     fn key<T: DeserializeOwned + JsonSchema>(
         &mut self,
         here: &Here<'_>,
@@ -330,7 +356,7 @@ impl Reader<'_> {
             Ok(()) => layer.set(format!("{}{name}", here.prefix), plain, self.origin(key.span())),
             Err((what, hint)) => {
                 let hint = hint.or_else(|| meaning::<T>(name).map(|words| format!("`{name}` means: {words}")));
-                let secretive = here.place.starts_with("account.") || name == "key_env";
+                let secretive = here.place.starts_with("account.") || here.place == NOTIFY || name == "key_env";
                 let span = if secretive { key.span() } else { value.span() };
                 self.report(&span, format!("wrong value for `{name}`: {what}"), hint);
                 if let Some(place) = self.diagnostics.last_mut().and_then(|d| d.place.as_mut()).filter(|_| secretive) {

@@ -21,6 +21,7 @@ mod tests {
         MailboxKeys, NodeKeys, TrackerKeys, names,
     };
     use super::super::layer::{Layer, built_in, built_in_agent};
+    use super::super::notify::NotifyKeys;
     use super::super::overrides::ENVIRONMENT;
     use super::super::resolve::PROTECTED;
     use super::*;
@@ -124,6 +125,15 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
         text += "\n## `[tracker]`\n";
         text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);
+        text += "\n## `[[notify]]`\n";
+        let notify = |key: &str| match key {
+            "repeats" => Some(everloop_core::notify::REPEATS.to_string()),
+            "min" => Some("\"info\"".to_owned()),
+            "answers" => Some("true".to_owned()),
+            _ => None,
+        };
+        text += &table(&schema, "NotifyKeys", names::<NotifyKeys>(), &notify);
+        text += "\nNotifiers of the user's file hear of all tickets, those of a project of its loops and of what belongs to no loop.\n";
         text += "\n## `[hook]`\n";
         text += &table(&schema, "HookKeys", names::<HookKeys>(), &of(hook::built_in(), ""));
         text += "\n## `[guardian]`\n";
@@ -153,6 +163,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("BoardKeys", names::<BoardKeys>()),
             ("MailboxKeys", names::<MailboxKeys>()),
             ("TrackerKeys", names::<TrackerKeys>()),
+            ("NotifyKeys", names::<NotifyKeys>()),
             ("HookKeys", names::<HookKeys>()),
             ("GuardianKeys", names::<GuardianKeys>()),
         ] {

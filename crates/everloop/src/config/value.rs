@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use everloop_core::notify::{Quiet, Severity};
 use everloop_core::spec::{self, AgentKind};
 use everloop_core::time::{Time, human, parse_duration};
 use jiff::civil::DateTime;
@@ -96,6 +97,31 @@ pub enum Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub Option<SocketAddr>);
 
+/// How somebody is told of tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotifyKind {
+    Telegram,
+    Slack,
+    Ntfy,
+    Sms,
+    Mail,
+    Webhook,
+    Desktop,
+    Command,
+}
+
+/// How much a ticket matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(pub Severity);
+
+/// Several of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights(pub Vec<Severity>);
+
+/// Hours of a day in which nobody is disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hours(pub Quiet);
+
 /// The name of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
@@ -111,6 +137,25 @@ pub struct Files(pub BTreeMap<String, String>);
 /// Variables, each with a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plain(pub BTreeMap<String, String>);
+
+impl NotifyKind {
+    const ALL: [NotifyKind; 8] =
+        [Self::Telegram, Self::Slack, Self::Ntfy, Self::Sms, Self::Mail, Self::Webhook, Self::Desktop, Self::Command];
+
+    /// As it stands in the file.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Telegram => "telegram",
+            Self::Slack => "slack",
+            Self::Ntfy => "ntfy",
+            Self::Sms => "sms",
+            Self::Mail => "mail",
+            Self::Webhook => "webhook",
+            Self::Desktop => "desktop",
+            Self::Command => "command",
+        }
+    }
+}
 
 impl Deadline {
     /// The point in time; a time without zone is taken in `zone`.
@@ -364,6 +409,26 @@ kind!(Wire, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |v
 
 kind!(Listen, { "type": "string", "examples": ["127.0.0.1:9300", "off"] }, |value| {
     text_of(value).ok_or_else(|| unfit("an address like `\"127.0.0.1:9300\"`, or `\"off\"`", value))?.parse()
+});
+
+kind!(NotifyKind, { "anyOf": [
+    { "const": "telegram" }, { "const": "slack" }, { "const": "ntfy" }, { "const": "sms" }, { "const": "mail" },
+    { "const": "webhook" }, { "const": "desktop" }, { "const": "command" }
+] }, |value| pick(value, &NotifyKind::ALL.map(|kind| (kind.label(), kind))));
+
+kind!(Weight, { "anyOf": [{ "const": "info" }, { "const": "warning" }, { "const": "critical" }] }, |value| {
+    pick(value, &Severity::ALL.map(|weight| (weight.label(), Weight(weight))))
+});
+
+kind!(Weights, { "type": "array", "items": { "enum": ["info", "warning", "critical"] } }, |value| {
+    let items = value.as_array().ok_or_else(|| unfit("a list like `[\"critical\"]`", value))?;
+    let weights = Severity::ALL.map(|weight| (weight.label(), weight));
+    items.iter().map(|item| pick(item, &weights)).collect::<Result<_, _>>().map(Weights)
+});
+
+kind!(Hours, { "type": "string", "examples": ["22:00-07:00", "22:00-07:00+02:00"] }, |value| {
+    let text = text_of(value).ok_or_else(|| unfit("hours like `\"22:00-07:00\"`", value))?;
+    Quiet::parse(&text).map(Hours)
 });
 
 kind!(Name, { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }, |value| {

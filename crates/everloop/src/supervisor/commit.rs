@@ -150,6 +150,7 @@ impl Supervisor {
         slot.wake_at = decision.wake_at;
         if !decision.events.is_empty() {
             self.api.figures().take(&decision.events);
+            self.notify.see(&decision.events);
             watcher.committed(&slot.state, &decision.events, now);
             let wants = self.boards.find(Path::new(&slot.state.spec.workspace.dir));
             self.outside.status(&wants.mailbox, wants.every, &slot.state, (&decision.events, now));

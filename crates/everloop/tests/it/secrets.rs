@@ -46,7 +46,7 @@ fn world() -> Env {
 }
 
 /// Every file below a folder, with the canaries that are in it.
-fn files_with(dir: &Path, canaries: &[String]) -> Vec<(PathBuf, String)> {
+pub fn files_with(dir: &Path, canaries: &[String]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().expect("a listed file has a type"));
@@ -60,12 +60,12 @@ fn files_with(dir: &Path, canaries: &[String]) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn holds(bytes: &[u8], text: &str) -> bool {
+pub fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 /// The arguments of every process of this machine that can be seen.
-fn command_lines() -> Vec<u8> {
+pub fn command_lines() -> Vec<u8> {
     let entries = fs::read_dir("/proc").expect("tests run on Linux").flatten();
     entries.flat_map(|entry| fs::read(entry.path().join("cmdline")).unwrap_or_default()).collect()
 }

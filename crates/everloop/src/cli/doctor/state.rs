@@ -40,9 +40,22 @@ pub fn look(
     if let Some(ledger) = &ledger {
         database(&mut chart, ledger);
         journal(&mut chart, ledger, session.now());
+        notifiers(&mut chart, ledger, session.now());
     }
     let usable = ledger.filter(|ledger| loops(&mut chart, ledger, supervisor));
     (chart.findings, usable)
+}
+
+/// Whoever cannot be reached is tried again by itself; a person may have to mend the other side.
+fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
+    match crate::notifiers::troubles(ledger, now) {
+        Ok(troubles) => {
+            for (name, trouble) in troubles {
+                chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop notify test {name}"));
+            }
+        }
+        Err(failure) => chart.warn(failure.message, "everloop notify list"),
+    }
 }
 
 fn folder(chart: &mut Chart, home: &Home) {

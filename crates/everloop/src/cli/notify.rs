@@ -1,0 +1,136 @@
+//! `everloop notify`: who is told of tickets, and whether that works.
+
+use everloop_core::notify::{Button, Message, Severity};
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::notifiers::{self, Desk};
+use crate::ui::text::clean;
+
+const HELP: &str = "Examples:
+  everloop notify list
+  everloop notify test               # one message to each; tells what happened
+  everloop notify test phone
+
+Notifiers stand in `[[notify]]` of everloop.toml, or of config.toml for all projects. Exits with 1 when a message did not arrive.";
+
+/// Notifiers bring tickets to people. Their failures never disturb a loop.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with notifiers.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List notifiers: for what, when not, and whether they can be reached
+    List,
+    /// Send one message to each and tell what happened
+    Test {
+        /// Only this one
+        name: Option<String>,
+    },
+}
+
+pub fn notify(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    let desks = notifiers::desks(&session.dir, session.now())?;
+    match args.what {
+        What::List => list(&desks, session),
+        What::Test { name } => test(desks, name.as_deref(), session),
+    }
+}
+
+fn list(desks: &[Desk], session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let ledger = session.reader(&home)?;
+    let now = session.now();
+    let mut lines = Vec::new();
+    let mut data = Vec::new();
+    for desk in desks {
+        let outbox = ledger.as_ref().map(|ledger| notifiers::outbox(ledger, &desk.key())).transpose()?;
+        let outbox = outbox.map(|(_, outbox)| outbox).unwrap_or_default();
+        let trouble = outbox.trouble(now);
+        lines.push(line(desk, trouble.as_deref()));
+        data.push(as_json(desk, trouble.as_deref(), outbox.pending.len()));
+    }
+    if lines.is_empty() {
+        lines.push("no notifiers; add `[[notify]]` with a `kind` to everloop.toml".to_owned());
+    }
+    session.ui.answer(&lines, &json!({ "notifiers": data }))?;
+    Ok(Code::Ok)
+}
+
+fn line(desk: &Desk, trouble: Option<&str>) -> String {
+    let (notifier, route) = (&desk.of.notifier, &desk.of.route);
+    let mut parts = vec![format!("{} ({})", notifier.name, notifier.way.kind())];
+    let only: Vec<&str> = route.only.iter().map(|weight| weight.label()).collect();
+    parts.push(if only.is_empty() { format!("{} and above", route.min.label()) } else { only.join(", ") });
+    parts.extend(route.quiet.map(|quiet| format!("quiet {quiet}")));
+    parts.push(if desk.dir.is_some() { "this project".to_owned() } else { "all projects".to_owned() });
+    parts.extend(trouble.map(str::to_owned));
+    clean(&parts.join("; "))
+}
+
+fn as_json(desk: &Desk, trouble: Option<&str>, pending: usize) -> Value {
+    let (notifier, route) = (&desk.of.notifier, &desk.of.route);
+    json!({
+        "name": notifier.name,
+        "kind": notifier.way.kind(),
+        "min": route.min,
+        "only": route.only,
+        "quiet": route.quiet.map(|quiet| quiet.to_string()),
+        "repeats": route.repeats,
+        "project": desk.dir,
+        "trouble": trouble,
+        "pending": pending,
+    })
+}
+
+fn test(mut desks: Vec<Desk>, name: Option<&str>, session: &Session) -> Result<Code, Failure> {
+    let names: Vec<String> = desks.iter().map(|desk| desk.of.notifier.name.clone()).collect();
+    desks.retain(|desk| name.is_none_or(|name| desk.of.notifier.name == name));
+    if desks.is_empty() {
+        let (what, hint) = match name {
+            Some(name) if !names.is_empty() => {
+                (format!("there is no notifier `{name}`"), format!("there are: {}", names.join(", ")))
+            }
+            _ => ("there are no notifiers".to_owned(), "add `[[notify]]` with a `kind` to everloop.toml".to_owned()),
+        };
+        return Err(Failure::usage(what).hint(hint));
+    }
+    let mut lines = Vec::new();
+    let mut data = Vec::new();
+    let mut code = Code::Ok;
+    for desk in desks {
+        let (name, kind) = (desk.of.notifier.name.clone(), desk.of.notifier.way.kind());
+        let result = super::up::block_on(desk.of.notifier.deliver(message(session)))?;
+        let why = result.err().map(|failure| clean(&failure.why));
+        lines.push(match &why {
+            None => format!("{name} ({kind}): sent"),
+            Some(why) => format!("{name} ({kind}): not sent: {why}"),
+        });
+        if why.is_some() {
+            code = Code::Failed;
+        }
+        data.push(json!({ "name": name, "kind": kind, "sent": why.is_none(), "error": why }));
+    }
+    session.ui.answer(&lines, &json!({ "notifiers": data }))?;
+    Ok(code)
+}
+
+fn message(session: &Session) -> Message {
+    Message {
+        key: format!("test-{:x}", session.now().0),
+        severity: Severity::Info,
+        title: "everloop: a test".to_owned(),
+        text: "Tickets of your loops will be told here.".to_owned(),
+        tickets: Vec::new(),
+        // It belongs to no ticket: the press is heard and passed over.
+        buttons: vec![Button { label: "Seen".to_owned(), data: "test".to_owned() }],
+        refused: 0,
+    }
+}

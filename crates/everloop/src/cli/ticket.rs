@@ -1,0 +1,220 @@
+//! `everloop ticket`: what waits for a person. Answering happens in `tickets`; here is what people type.
+
+use std::path::PathBuf;
+
+use everloop_core::notify::{Alarm, plan, sentence, severity};
+use everloop_core::op::Ticket;
+use everloop_store::{Ledger, Sqlite, Tickets};
+use serde_json::{Value, json};
+
+use super::Session;
+use super::send::{Taker, deliver};
+use crate::error::{Code, Failure};
+use crate::mailbox;
+use crate::notifiers;
+use crate::supervisor::read_state;
+use crate::tickets::{self, Doer, Effect, Seen};
+use crate::ui::figures::{moment, relative};
+use crate::ui::text::{clean, fit};
+
+const HELP: &str = "Examples:
+  everloop ticket list
+  everloop ticket answer 17 \"yes, drop Python 3.8\"
+  everloop ticket ack 17                    # seen: it is not repeated, and stays open";
+
+/// Closed tickets that are listed at most.
+const LISTED: usize = 200;
+
+/// A ticket is a question or an alarm for a person. The loops go on as far as they can; tickets queue up.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What can be done with tickets.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List open tickets; exits with 4 when there are any
+    List {
+        /// Closed ones too, the newest
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show one ticket: what it says, who was told, who has seen it
+    Show {
+        /// Its number, or its key or the beginning of it
+        ticket: String,
+    },
+    /// Answer it: a question's loop reads it in its next turn, a freeze is released, anything else is closed
+    Answer {
+        /// Its number, or its key or the beginning of it
+        ticket: String,
+        /// What you say
+        text: String,
+    },
+    /// Say that you have seen it: it is not repeated and stays open
+    Ack {
+        /// Its number, or its key or the beginning of it
+        ticket: String,
+    },
+}
+
+pub fn ticket(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    match args.what {
+        What::List { all } => list(all, session),
+        What::Show { ticket } => show(&ticket, session),
+        What::Answer { ticket, text } => answer(&ticket, mailbox::checked(&text)?, session),
+        What::Ack { ticket } => ack(&ticket, session),
+    }
+}
+
+fn list(all: bool, session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let Some(ledger) = session.reader(&home)? else {
+        session.ui.answer(&["no tickets".to_owned()], &json!({ "tickets": [] }))?;
+        return Ok(Code::Ok);
+    };
+    let which = if all { Tickets::Newest(LISTED) } else { Tickets::Open };
+    let found: Vec<(Ticket, Seen)> = ledger
+        .tickets(which)?
+        .into_iter()
+        .map(|t| tickets::seen(&ledger, t.id).map(|(_, seen)| (t, seen)))
+        .collect::<Result<_, _>>()?;
+    let look = session.ui.look(session.now());
+    let mut lines: Vec<String> = found.iter().map(|(t, seen)| fit(&line(t, seen, session), look.width)).collect();
+    if lines.is_empty() {
+        lines.push("no tickets".to_owned());
+    }
+    let data: Vec<Value> = found.iter().map(|(t, seen)| as_json(t, seen)).collect();
+    session.ui.answer(&lines, &json!({ "tickets": data }))?;
+    Ok(if found.iter().any(|(t, _)| t.closed.is_none()) { Code::NeedsPerson } else { Code::Ok })
+}
+
+fn line(ticket: &Ticket, seen: &Seen, session: &Session) -> String {
+    let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
+    let state = match (&ticket.closed, &seen.acked) {
+        (Some((at, _)), _) => format!("closed {}", relative(*at, session.now())),
+        (None, Some((by, _))) => format!("{}, seen by {by}", severity(&ticket.key).label()),
+        (None, None) => severity(&ticket.key).label().to_owned(),
+    };
+    let when = relative(ticket.opened_at, session.now());
+    clean(&format!("#{}{owner} {when} ({state}): {}", ticket.id, ticket.text))
+}
+
+fn as_json(ticket: &Ticket, seen: &Seen) -> Value {
+    json!({
+        "id": ticket.id,
+        "key": ticket.key,
+        "loop": ticket.owner,
+        "severity": severity(&ticket.key),
+        "text": ticket.text,
+        "opened_at": ticket.opened_at,
+        "closed_at": ticket.closed.as_ref().map(|(at, _)| at),
+        "answer": ticket.closed.as_ref().map(|(_, answer)| answer),
+        "acked_by": seen.acked.as_ref().map(|(by, _)| by),
+        "acked_at": seen.acked.as_ref().map(|(_, at)| at),
+    })
+}
+
+fn show(word: &str, session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let ledger = session.reader(&home)?.ok_or_else(|| no_ticket(word))?;
+    let ticket = tickets::find(&ledger, word)?;
+    let seen = tickets::seen(&ledger, ticket.id)?.1;
+    let now = session.now();
+    let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(", loop {id}"));
+    let mut lines = vec![
+        format!("#{} {} ({}{owner})", ticket.id, clean(&ticket.key), severity(&ticket.key).label()),
+        clean(&ticket.text),
+        format!("opened {}", relative(ticket.opened_at, now)),
+    ];
+    if let Some((by, at)) = &seen.acked {
+        lines.push(format!("seen by {} {}", clean(by), relative(*at, now)));
+    }
+    let told = if ticket.closed.is_none() { told(&ledger, &ticket, session)? } else { Vec::new() };
+    lines.extend(told.iter().map(|(name, said)| format!("{name}: {}", clean(said))));
+    match &ticket.closed {
+        Some((at, answer)) => lines.push(format!("closed {}: {}", relative(*at, now), clean(answer))),
+        None => lines.push(format!("answer it: everloop ticket answer {} \"TEXT\"", ticket.id)),
+    }
+    let code = if ticket.closed.is_none() { Code::NeedsPerson } else { Code::Ok };
+    let told: Vec<Value> = told.iter().map(|(name, said)| json!({ "name": name, "says": said })).collect();
+    session.ui.answer(&lines, &json!({ "ticket": as_json(&ticket, &seen), "notifiers": told }))?;
+    Ok(code)
+}
+
+/// For each notifier why this ticket is told now, later or not at all: the supervisor's own decision, asked again.
+fn told(ledger: &Sqlite, ticket: &Ticket, session: &Session) -> Result<Vec<(String, String)>, Failure> {
+    let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
+    let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
+    let alarms = tickets::alarms(ledger)?;
+    let look = session.ui.look(session.now());
+    let mut found = Vec::new();
+    for desk in notifiers::desks(home.as_deref().unwrap_or(&session.dir), look.now)? {
+        let (_, outbox) = notifiers::outbox(ledger, &desk.key())?;
+        let mine: Vec<Alarm> =
+            alarms.iter().filter(|a| a.id == ticket.id && desk.hears(a, home.as_deref())).cloned().collect();
+        let plan = plan(&mine, &desk.of.route, &outbox, notifiers::moment(look.now));
+        let says = plan.reasons.get(&ticket.id);
+        let says = says.map(|reason| sentence(reason, look.now, &|at| moment(at, look.now, &look.zone)));
+        found.extend(says.map(|says| (desk.of.notifier.name.clone(), says)));
+    }
+    Ok(found)
+}
+
+fn no_ticket(word: &str) -> Failure {
+    Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
+}
+
+/// Whoever answers is a person: an agent that could would grade itself.
+fn a_person(session: &Session) -> Result<String, Failure> {
+    if session.caller.is_person() {
+        return Ok(session.caller.name());
+    }
+    Err(Failure::usage("a question to a person is answered by a person").hint("wait for the answer"))
+}
+
+/// Answers a ticket and makes sure that its loop hears of it.
+pub(super) fn answer(word: &str, text: &str, session: &Session) -> Result<Code, Failure> {
+    let by = a_person(session)?;
+    let home = session.home()?;
+    let mut ledger: Sqlite = session.writer(&home)?;
+    let doer = Doer { by: &by, now: session.now(), with: &[] };
+    let (ticket, effect) = tickets::answer(&mut ledger, word, text, doer)?;
+    drop(ledger);
+    let (said, taker) = match &effect {
+        Effect::Told(id) => (format!("loop {id} will read the answer in its next turn"), Some(deliver(session, id)?)),
+        Effect::Released(scope) => (format!("{scope} is released"), None),
+        Effect::Closed => ("it is closed".to_owned(), None),
+    };
+    home.knock();
+    let away = match taker {
+        Some(Taker::Ourselves | Taker::Later) => " (no supervisor is running; `everloop up` starts one)",
+        Some(Taker::Supervisor) | None => "",
+    };
+    let told = match &effect {
+        Effect::Told(id) => json!({ "ticket": ticket.id, "key": ticket.key, "loop": id }),
+        Effect::Released(scope) => json!({ "ticket": ticket.id, "key": ticket.key, "released": scope }),
+        Effect::Closed => json!({ "ticket": ticket.id, "key": ticket.key }),
+    };
+    session.ui.said(&format!("answered #{}: {said}{away}", ticket.id), &told)?;
+    Ok(Code::Ok)
+}
+
+fn ack(word: &str, session: &Session) -> Result<Code, Failure> {
+    let by = a_person(session)?;
+    let home = session.home()?;
+    let mut ledger = session.writer(&home)?;
+    let doer = Doer { by: &by, now: session.now(), with: &[] };
+    let (ticket, first) = tickets::ack(&mut ledger, word, doer)?;
+    home.knock();
+    let said = match &first {
+        Some(other) => format!("#{} was seen already by {}", ticket.id, clean(other)),
+        None => format!("#{} is not repeated any more; it stays open", ticket.id),
+    };
+    session.ui.said(&said, &json!({ "ticket": ticket.id, "key": ticket.key, "first": first.is_none() }))?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,67 @@
+//! A person's hold and release of the guard: written to the guard's state and to the journal in one transaction, with who and
+//! why.
+
+use everloop_core::action::Command;
+use everloop_core::event::Event;
+use everloop_core::guard::Scope;
+use everloop_core::op::{Op, Refusal};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, Sqlite};
+
+use crate::supervisor::read_state;
+
+/// Somebody else may write at the same time; then it is read again and tried again.
+const ATTEMPTS: u32 = 8;
+
+/// Who releases, and why.
+pub struct Release<'a> {
+    /// A person's name.
+    pub by: &'a str,
+    /// What was done about the cause.
+    pub reason: &'a str,
+    /// When.
+    pub now: Time,
+}
+
+impl Release<'_> {
+    /// Ends the freeze of a scope: its ticket is closed, and loops that wait for it look again.
+    pub fn write(&self, ledger: &mut Sqlite, scope: &Scope, extra: &[Op]) -> Result<(), Error> {
+        let event = Event::Released { scope: scope.clone(), by: self.by.to_owned(), reason: self.reason.to_owned() };
+        let key = format!("guard.freeze:{scope}");
+        let mut ops = vec![Op::CloseTicket { key, answer: format!("released by {}: {}", self.by, self.reason) }];
+        ops.extend(wake_calls(ledger, self.by)?);
+        ops.extend_from_slice(extra);
+        write(ledger, scope, (&event, self.now), &ops)
+    }
+}
+
+/// Loops that wait for a frozen scope have no timer, or one that is hours away: they are told to look again.
+fn wake_calls(ledger: &Sqlite, by: &str) -> Result<Vec<Op>, Error> {
+    let held =
+        |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
+    let body = serde_json::to_string(&Command::Wake).expect("a command is plain data and always has a JSON form");
+    let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: by.to_owned(), body: body.clone() };
+    // One that cannot be read waits for nothing that we know of.
+    let loops: Vec<LoopState> = ledger.loops()?.iter().filter_map(|row| read_state(row).ok()).collect();
+    Ok(loops.iter().filter(|s| held(s)).map(call).collect())
+}
+
+/// Applies an event to a guard: its state, the journal and `extra` in one transaction.
+pub fn write(ledger: &mut Sqlite, scope: &Scope, (event, now): (&Event, Time), extra: &[Op]) -> Result<(), Error> {
+    let conflict = Refusal::Conflict { what: format!("guard {scope}") };
+    for _ in 0..ATTEMPTS {
+        let mut guard = ledger.guard(scope)?;
+        guard.state.apply(scope, event, now);
+        let mut batch = vec![
+            Op::SaveGuard { scope: scope.clone(), version: guard.version, state: Box::new(guard.state) },
+            Op::Append { owner: None, events: vec![event.clone()] },
+        ];
+        batch.extend_from_slice(extra);
+        match ledger.transact(now, &batch) {
+            Err(Error::Refused(refusal)) if refusal == conflict => {}
+            other => return other.map(drop),
+        }
+    }
+    Err(Error::Refused(conflict))
+}

@@ -1,0 +1,101 @@
+//! Who is told of tickets here: the notifiers of the user and of a project, each with an outbox in the ledger. What they are told and
+//! when is decided in `core::notify`; the supervisor sends it.
+
+use std::path::{Path, PathBuf};
+
+use everloop_core::notify::{Alarm, Moment, OUTBOX_FORMAT, Outbox};
+use everloop_core::op::Op;
+use everloop_core::time::Time;
+use everloop_store::Ledger;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::config::{self, Notify, Overrides};
+use crate::error::Failure;
+
+/// The kind of the documents that hold outboxes.
+pub const DOCS: &str = "notify";
+
+/// A notifier and for whom it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Desk {
+    /// The folder of the project whose loops it hears of; `None`: all.
+    pub dir: Option<PathBuf>,
+    /// How, of what and when.
+    pub of: Notify,
+}
+
+impl Desk {
+    /// The name of its outbox.
+    pub fn key(&self) -> String {
+        match &self.dir {
+            None => self.of.notifier.name.clone(),
+            Some(dir) => format!("{}@{}", self.of.notifier.name, dir.display()),
+        }
+    }
+
+    /// Whether it hears of a ticket; `home` is where the ticket's loop works.
+    pub fn hears(&self, alarm: &Alarm, home: Option<&Path>) -> bool {
+        match (&self.dir, &alarm.owner) {
+            (None, _) | (Some(_), None) => true,
+            (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
+        }
+    }
+}
+
+/// The user's folder of everloop, if there is a home.
+pub fn user_dir() -> Option<PathBuf> {
+    config::user_dir(|name| std::env::var(name).ok())
+}
+
+/// The notifiers of the user and of the project that `dir` is in.
+pub fn desks(dir: &Path, now: Time) -> Result<Vec<Desk>, Failure> {
+    let root = config::find(dir).unwrap_or(dir);
+    let config = config::load(root, user_dir().as_deref(), &Overrides::default())?;
+    let (user, project) = config.notifiers(&config::Moment::at(now))?;
+    let user = user.into_iter().map(|of| Desk { dir: None, of });
+    let project = project.into_iter().map(|of| Desk { dir: Some(root.to_owned()), of });
+    Ok(user.chain(project).collect())
+}
+
+/// The outbox of a notifier, with its version.
+pub fn outbox(ledger: &impl Ledger, key: &str) -> Result<(u64, Outbox), Failure> {
+    let Some(row) = ledger.doc(DOCS, key)? else { return Ok((0, Outbox::default())) };
+    Ok((row.version, read(key, &row.body)?))
+}
+
+fn read(key: &str, body: &str) -> Result<Outbox, Failure> {
+    let outbox: Outbox = serde_json::from_str(body)
+        .map_err(|e| Failure::failed(format!("the outbox of `{key}` cannot be read")).because(&e))?;
+    if outbox.format > OUTBOX_FORMAT {
+        return Err(Failure::failed(format!("the outbox of `{key}` is in a newer format ({})", outbox.format))
+            .hint("use the everloop that wrote it, or a newer one"));
+    }
+    Ok(outbox)
+}
+
+/// The operation that keeps an outbox.
+pub fn save(key: &str, version: u64, outbox: &Outbox) -> Op {
+    let body = serde_json::to_string(outbox).expect("an outbox is plain data and always has a JSON form");
+    Op::SaveDoc { kind: DOCS.to_owned(), key: key.to_owned(), version, body }
+}
+
+/// What people's clocks say.
+pub fn moment(now: Time) -> Moment {
+    let at = Timestamp::from_millisecond(now.0).unwrap_or_default();
+    Moment { now, local_minutes: TimeZone::system().to_offset(at).seconds() / 60 }
+}
+
+/// Notifiers that cannot be reached, by name, in words. One that nobody tries any more is not told of.
+pub fn troubles(ledger: &impl Ledger, now: Time) -> Result<Vec<(String, String)>, Failure> {
+    /// No wait between two attempts is longer than half of this.
+    const TRIED: std::time::Duration = std::time::Duration::from_secs(2 * 3600);
+    let mut found = Vec::new();
+    for row in ledger.docs(DOCS)? {
+        let outbox = read(&row.key, &row.body)?;
+        let tried = outbox.failing.as_ref().is_some_and(|f| f.next + TRIED > now);
+        let name = row.key.split_once('@').map_or(row.key.as_str(), |(name, _)| name).to_owned();
+        found.extend(outbox.trouble(now).filter(|_| tried).map(|text| (name, text)));
+    }
+    Ok(found)
+}

@@ -1,0 +1,36 @@
+//! Events of a loop that somebody other than its supervisor writes: a person who answers, changes a task, asks.
+
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Op;
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger};
+
+use crate::supervisor::read_state;
+
+/// The operations that write these events. Events of a loop are part of its state (that is what `replay` proves), so they are
+/// applied to it and it is saved, if nobody else did since; its supervisor sees that somebody wrote and reads again.
+pub fn record(ledger: &impl Ledger, owner: Option<&LoopId>, events: &[Event], now: Time) -> Result<Vec<Op>, Error> {
+    let row = owner.map(|id| ledger.get_loop(id)).transpose()?.flatten();
+    // A loop whose state cannot be read is left alone; the journal still tells what was done.
+    let known = row.and_then(|row| read_state(&row).ok().map(|state| (row.version, state)));
+    let owner = known.as_ref().map(|(_, state)| state.id.clone());
+    let mut ops = vec![Op::Append { owner, events: events.to_vec() }];
+    if let Some((version, mut state)) = known {
+        for event in events {
+            state.apply(event, now);
+        }
+        ops.push(save(version, &state));
+    }
+    Ok(ops)
+}
+
+fn save(version: u64, state: &LoopState) -> Op {
+    Op::SaveLoop {
+        id: state.id.clone(),
+        version,
+        phase: state.phase.label().to_owned(),
+        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
+    }
+}

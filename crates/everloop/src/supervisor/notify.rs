@@ -1,0 +1,378 @@
+//! Tells people of tickets: asks `core::notify` what is due, keeps the outboxes, and sends. Each notifier sends one message at a
+//! time, apart from the owner; what goes wrong with it disturbs no loop and is told once.
+//!
+//! Crash windows: a message is in its outbox before it is sent and leaves it when it was. Between the two it is sent again, under
+//! the same key. What a person answers takes effect in the transaction that moves the cursor, so it takes effect once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use everloop_agents::notify::telegram::Heard;
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::jitter::mix;
+use everloop_core::notify::{Alarm, Deed, Message, Outbox, Undelivered, plan};
+use everloop_core::time::Time;
+use everloop_store::{Ledger, LoopRow};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::ear::Ear;
+use super::{Supervisor, Until, Watcher, read_state};
+use crate::config::{PROJECT_FILE, USER_FILE};
+use crate::error::Failure;
+use crate::notifiers::{self, Desk};
+use crate::tickets::{self, Doer};
+
+/// Answers of notifiers under way; each has one message and one question.
+const REPORTS: usize = 64;
+/// Loops that are over and whose project's notifiers are still known.
+const HOMES: usize = 20;
+/// What a supervisor that goes still waits for.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What comes back from outside.
+pub(super) enum Report {
+    /// A message arrived or did not.
+    Sent { desk: String, message: Box<Message>, result: Result<(), Undelivered> },
+    /// People said something; what came of it goes back.
+    Heard { desk: String, heard: Vec<Heard>, back: std::sync::mpsc::Sender<Settled> },
+}
+
+/// What came of what people said.
+pub(super) struct Settled {
+    /// The next answer to be asked for.
+    pub next: i64,
+    /// Words for those who pressed a button.
+    pub words: Vec<(String, String)>,
+}
+
+/// A notifier at work.
+struct Post {
+    desk: Desk,
+    outbox: Outbox,
+    version: u64,
+    /// The key of the message that is being sent.
+    sending: Option<String>,
+    /// It was said that it cannot be reached.
+    told: bool,
+    /// Listens to answers for as long as this is here.
+    _ear: Option<Ear>,
+}
+
+/// All notifiers.
+pub(super) struct Notify {
+    posts: BTreeMap<String, Post>,
+    /// Where loops work, also those that are over.
+    homes: BTreeMap<LoopId, PathBuf>,
+    /// When configurations were last written, by folder.
+    stamps: BTreeMap<PathBuf, [Option<SystemTime>; 2]>,
+    complaints: BTreeSet<String>,
+    /// Something happened that may have to be told.
+    stale: bool,
+    wake_at: Option<Time>,
+    sender: mpsc::Sender<Report>,
+    reports: mpsc::Receiver<Report>,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        let (sender, reports) = mpsc::channel(REPORTS);
+        Self {
+            posts: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            stamps: BTreeMap::new(),
+            complaints: BTreeSet::new(),
+            stale: false,
+            wake_at: None,
+            sender,
+            reports,
+        }
+    }
+}
+
+impl Notify {
+    /// Looks whether events may have to be told.
+    pub(super) fn see(&mut self, events: &[Event]) {
+        let of_ticket = |e: &Event| matches!(e, Event::TicketOpened { .. } | Event::TicketClosed { .. });
+        self.stale |= events.iter().any(of_ticket);
+    }
+
+    /// The next time at which something may be due.
+    pub(super) fn wake_at(&self) -> Option<Time> {
+        self.wake_at.filter(|_| !self.posts.is_empty())
+    }
+
+    /// The next answer from outside; never, without notifiers.
+    pub(super) async fn report(&mut self) -> Report {
+        match self.reports.recv().await {
+            Some(report) => report,
+            // Cannot be: a sender is kept here.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn complain(&mut self, failure: &Failure) {
+        if self.complaints.insert(failure.message.clone()) {
+            tracing::warn!(error = failure.message, "notifiers cannot be looked after; the loops go on");
+        }
+    }
+}
+
+impl Supervisor {
+    /// Looks who is to be told, when somebody may have changed that.
+    pub(super) fn find_notifiers(&mut self, loops: &[LoopRow]) {
+        if self.until == Until::Idle {
+            return;
+        }
+        self.find_homes(loops);
+        let mut dirs: BTreeSet<PathBuf> = self.notify.homes.values().cloned().collect();
+        dirs.insert(self.home.root().to_owned());
+        let user = notifiers::user_dir().map(|dir| dir.join(USER_FILE));
+        let stamp = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let of_user = user.as_deref().and_then(stamp);
+        let now: BTreeMap<PathBuf, [Option<SystemTime>; 2]> = dirs
+            .into_iter()
+            .map(|dir| {
+                let root = crate::config::find(&dir).unwrap_or(&dir).join(PROJECT_FILE);
+                let stamps = [of_user, stamp(&root)];
+                (dir, stamps)
+            })
+            .collect();
+        self.notify.stale = true;
+        if now == self.notify.stamps {
+            return;
+        }
+        let mut desks: BTreeMap<String, Desk> = BTreeMap::new();
+        for dir in now.keys() {
+            match notifiers::desks(dir, self.clock.now()) {
+                Ok(found) => desks.extend(found.into_iter().map(|desk| (desk.key(), desk))),
+                Err(failure) => {
+                    // A file that is being written must not silence anybody: who was there stays.
+                    self.notify.complain(&failure);
+                    let kept = self
+                        .notify
+                        .posts
+                        .iter()
+                        .filter(|(_, post)| post.desk.dir.as_ref().is_none_or(|of| dir.starts_with(of)));
+                    desks.extend(kept.map(|(key, post)| (key.clone(), post.desk.clone())));
+                }
+            }
+        }
+        self.notify.stamps = now;
+        self.take_posts(desks);
+    }
+
+    /// Where loops work: those that go on, and the latest that do not, whose tickets may still be open.
+    fn find_homes(&mut self, loops: &[LoopRow]) {
+        let mut known: Vec<&LoopRow> = loops.iter().collect();
+        known.sort_by_key(|row| std::cmp::Reverse((!row.is_over(), row.updated_at)));
+        let open = known.iter().filter(|row| !row.is_over()).count();
+        for row in known.into_iter().take(open + HOMES) {
+            if !self.notify.homes.contains_key(&row.id)
+                && let Ok(state) = read_state(row)
+            {
+                self.notify.homes.insert(row.id.clone(), PathBuf::from(state.spec.workspace.dir));
+            }
+        }
+    }
+
+    fn take_posts(&mut self, desks: BTreeMap<String, Desk>) {
+        self.notify.posts.retain(|key, post| desks.get(key) == Some(&post.desk));
+        for (key, desk) in desks {
+            if self.notify.posts.contains_key(&key) {
+                continue;
+            }
+            match notifiers::outbox(&self.ledger, &key) {
+                Ok((version, outbox)) => {
+                    let ear = Ear::open(&key, &desk.of.notifier, outbox.cursor, &self.notify.sender);
+                    let post = Post { desk, outbox, version, sending: None, told: false, _ear: ear };
+                    self.notify.posts.insert(key, post);
+                }
+                Err(failure) => self.notify.complain(&failure),
+            }
+        }
+    }
+
+    /// Sends what is due. Without notifiers, and when nothing happened, this costs nothing.
+    pub(super) fn keep_notifying(&mut self) {
+        let now = self.clock.now();
+        let due = self.notify.stale || self.notify.wake_at.is_some_and(|at| at <= now);
+        if !due || self.notify.posts.is_empty() {
+            return;
+        }
+        self.notify.stale = false;
+        self.notify.wake_at = None;
+        let keys: Vec<String> = self.notify.posts.keys().cloned().collect();
+        let done = tickets::alarms(&self.ledger)
+            .and_then(|alarms| keys.iter().try_for_each(|key| self.keep_post(key, &alarms, now)));
+        if let Err(failure) = done {
+            self.notify.complain(&failure);
+        }
+    }
+
+    fn keep_post(&mut self, key: &str, alarms: &[Alarm], now: Time) -> Result<(), Failure> {
+        let mine = self.heard_by(key, alarms);
+        let Some(post) = self.notify.posts.get_mut(key) else { return Ok(()) };
+        let plan = plan(&mine, &post.desk.of.route, &post.outbox, notifiers::moment(now));
+        if plan.outbox != post.outbox {
+            post.keep(key, plan.outbox, &mut self.ledger, now)?;
+        }
+        let sooner = [self.notify.wake_at, plan.wake_at].into_iter().flatten().min();
+        self.notify.wake_at = sooner;
+        post.send(key, now, &self.notify.sender);
+        Ok(())
+    }
+
+    /// Those of these tickets that a notifier is for.
+    fn heard_by(&self, key: &str, alarms: &[Alarm]) -> Vec<Alarm> {
+        let Some(post) = self.notify.posts.get(key) else { return Vec::new() };
+        let home = |alarm: &Alarm| alarm.owner.as_ref().and_then(|id| self.notify.homes.get(id)).map(PathBuf::as_path);
+        alarms.iter().filter(|alarm| post.desk.hears(alarm, home(alarm))).cloned().collect()
+    }
+
+    /// Something came back from outside.
+    pub(super) async fn reported(&mut self, report: Report, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        match report {
+            Report::Sent { desk, message, result } => {
+                if let Err(failure) = self.sent(&desk, &message, result) {
+                    self.notify.complain(&failure);
+                }
+            }
+            Report::Heard { desk, heard, back } => {
+                let settled = self.settle(&desk, &heard);
+                // Nobody listens when the notifier was taken out of the configuration meanwhile.
+                back.send(settled).ok();
+                self.woken(watcher).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, key: &str, message: &Message, result: Result<(), Undelivered>) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let alarms = tickets::alarms(&self.ledger)?;
+        self.notify.stale = true;
+        let Some(post) = self.notify.posts.get_mut(key) else { return Ok(()) };
+        post.sending = None;
+        let mut outbox = post.outbox.clone();
+        match result {
+            Ok(()) => {
+                post.told = false;
+                outbox.delivered(message, &alarms, now);
+            }
+            Err(how) => {
+                if !post.told {
+                    tracing::warn!(notifier = key, error = how.why, "a message did not arrive; the loops go on");
+                    post.told = true;
+                }
+                let seed = mix(now.0.unsigned_abs(), u64::from(std::process::id()));
+                outbox.undelivered(&message.key, &alarms, (&how, now, seed));
+            }
+        }
+        post.keep(key, outbox, &mut self.ledger, now)
+    }
+
+    /// Does what people said, each once: the effect and the cursor behind it are one transaction.
+    fn settle(&mut self, key: &str, heard: &[Heard]) -> Settled {
+        let now = self.clock.now();
+        let mut words = Vec::new();
+        let Some(post) = self.notify.posts.get_mut(key) else { return Settled { next: 0, words } };
+        for one in heard {
+            if one.number < post.outbox.cursor {
+                continue;
+            }
+            let mut outbox = post.outbox.clone();
+            outbox.cursor = one.number + 1;
+            let save = [notifiers::save(key, post.version, &outbox)];
+            let doer = Doer { by: &one.by, now, with: &save };
+            let done = one.deed.as_ref().map(|deed| do_it(&mut self.ledger, deed, doer));
+            let text = match done {
+                Some(Ok(text)) => {
+                    post.outbox = outbox;
+                    post.version += 1;
+                    text
+                }
+                other => {
+                    // Not for us, or not possible: it is passed over, and who asked is told why.
+                    let why = other.and_then(Result::err).map(|failure| failure.message);
+                    if let Err(failure) = post.keep(key, outbox, &mut self.ledger, now) {
+                        tracing::warn!(notifier = key, error = failure.message, "an answer could not be written down");
+                        break;
+                    }
+                    why.unwrap_or_else(|| "this is not for everloop".to_owned())
+                }
+            };
+            words.extend(one.press.clone().map(|press| (press, text)));
+        }
+        self.notify.stale = true;
+        let next = self.notify.posts.get(key).map_or(0, |post| post.outbox.cursor);
+        Settled { next, words }
+    }
+
+    /// The supervisor goes: what is under way may arrive, if that is quick. The rest is in the outboxes.
+    pub(super) async fn last_messages(&mut self) {
+        self.keep_notifying();
+        let all = async {
+            while self.notify.posts.values().any(|post| post.sending.is_some()) {
+                if let Report::Sent { desk, message, result } = self.notify.report().await {
+                    self.sent(&desk, &message, result).ok();
+                }
+            }
+        };
+        if timeout(LAST_WORDS, all).await.is_err() {
+            tracing::debug!("the last messages are still under way");
+        }
+    }
+}
+
+fn do_it(ledger: &mut everloop_store::Sqlite, deed: &Deed, doer: Doer<'_>) -> Result<String, Failure> {
+    match deed {
+        Deed::Ack { ticket } => {
+            let (_, first) = tickets::ack(ledger, &ticket.to_string(), doer)?;
+            Ok(first.map_or_else(
+                || format!("#{ticket} is not repeated any more"),
+                |by| format!("#{ticket} was seen already by {by}"),
+            ))
+        }
+        Deed::Answer { ticket, text } => {
+            let text = crate::mailbox::checked(text)?;
+            tickets::answer(ledger, &ticket.to_string(), text, doer).map(|_| format!("#{ticket} is answered: {text}"))
+        }
+    }
+}
+
+impl Post {
+    fn keep(&mut self, key: &str, outbox: Outbox, ledger: &mut impl Ledger, now: Time) -> Result<(), Failure> {
+        match ledger.transact(now, &[notifiers::save(key, self.version, &outbox)]) {
+            Ok(_) => {
+                self.outbox = outbox;
+                self.version += 1;
+                Ok(())
+            }
+            Err(e) => {
+                // Somebody else wrote it: what is there counts.
+                if let Ok((version, there)) = notifiers::outbox(ledger, key) {
+                    (self.version, self.outbox) = (version, there);
+                }
+                Err(e.into())
+            }
+        }
+    }
+
+    /// Sends the first message that may go, apart from the owner.
+    fn send(&mut self, key: &str, now: Time, reports: &mpsc::Sender<Report>) {
+        if self.sending.is_some() {
+            return;
+        }
+        let Some(message) = self.outbox.ready(now).cloned() else { return };
+        self.sending = Some(message.key.clone());
+        let (notifier, desk, reports) = (self.desk.of.notifier.clone(), key.to_owned(), reports.clone());
+        tokio::spawn(async move {
+            let result = notifier.deliver(message.clone()).await;
+            // Nobody listens only when the supervisor is gone; his successor finds the message in the outbox.
+            reports.send(Report::Sent { desk, message: Box::new(message), result }).await.ok();
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! Tickets: to find one, to answer it, to say that one has seen it. The one place where that happens, whoever asks: the command
+//! line, `send`, or a button of a notifier.
+//!
+//! Each ticket has a document beside it. Whoever answers or has seen it writes that document in the same transaction, so of two
+//! who answer at once one is told that it is answered.
+
+use everloop_core::action::Command;
+use everloop_core::event::Event;
+use everloop_core::guard::Scope;
+use everloop_core::ids::LoopId;
+use everloop_core::notify::Alarm;
+use everloop_core::op::{Op, Refusal, Ticket, Trust};
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, Sqlite, Tickets};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::hold::Release;
+use crate::record::record;
+use crate::supervisor::read_state;
+
+/// The kind of the documents beside tickets.
+pub const DOCS: &str = "ticket";
+/// Format of such a document.
+const FORMAT: u32 = 1;
+/// The loop may be written by its supervisor at the same time; then it is read again and tried again.
+const ATTEMPTS: u32 = 8;
+/// Closed tickets that are still found by their number.
+const FOUND: usize = 1_000;
+
+/// What people did about a ticket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    format: u32,
+    /// Who has seen it, and when.
+    pub acked: Option<(String, Time)>,
+    /// Who answered it, and when.
+    #[serde(default)]
+    pub answered: Option<(String, Time)>,
+}
+
+/// Who does something about a ticket.
+#[derive(Clone, Copy, Debug)]
+pub struct Doer<'a> {
+    /// A person's name.
+    pub by: &'a str,
+    /// When.
+    pub now: Time,
+    /// What belongs into the same transaction.
+    pub with: &'a [Op],
+}
+
+/// What an answer did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The loop reads it in its next turn.
+    Told(LoopId),
+    /// A freeze is over.
+    Released(Scope),
+    /// The ticket is closed, that is all.
+    Closed,
+}
+
+/// The ticket that somebody means: by number, by key, or by the beginning of the key of an open one.
+pub fn find(ledger: &impl Ledger, word: &str) -> Result<Ticket, Failure> {
+    let open = ledger.tickets(Tickets::Open)?;
+    let number = word.trim_start_matches('#').parse::<u64>().ok();
+    let is_meant = |t: &Ticket| Some(t.id) == number || t.key == word;
+    if let Some(ticket) = open.iter().find(|t| is_meant(t)) {
+        return Ok(ticket.clone());
+    }
+    let begins: Vec<&Ticket> = open.iter().filter(|t| !word.is_empty() && t.key.starts_with(word)).collect();
+    match begins.as_slice() {
+        [one] => return Ok((*one).clone()),
+        [_, _, ..] => {
+            let ids: Vec<String> = begins.iter().take(8).map(|t| format!("#{} {}", t.id, t.key)).collect();
+            return Err(Failure::usage(format!("`{word}` fits several tickets"))
+                .hint(format!("name one by its number: {}", ids.join(", "))));
+        }
+        [] => {}
+    }
+    let old = ledger.tickets(Tickets::Newest(FOUND))?.into_iter().rev().find(|t| is_meant(t));
+    old.ok_or_else(|| {
+        Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
+    })
+}
+
+/// What people did about a ticket, with the version of that document.
+pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, Seen), Failure> {
+    let Some(row) = ledger.doc(DOCS, &id.to_string())? else { return Ok((0, Seen::default())) };
+    let seen: Seen = serde_json::from_str(&row.body)
+        .map_err(|e| Failure::failed(format!("what was done about ticket #{id} cannot be read")).because(&e))?;
+    if seen.format > FORMAT {
+        return Err(Failure::failed(format!(
+            "what was done about ticket #{id} is in a newer format ({})",
+            seen.format
+        ))
+        .hint("use the everloop that wrote it, or a newer one"));
+    }
+    Ok((row.version, seen))
+}
+
+/// Open tickets as notifiers see them.
+pub fn alarms(ledger: &impl Ledger) -> Result<Vec<Alarm>, Failure> {
+    let mut alarms = Vec::new();
+    for ticket in ledger.tickets(Tickets::Open)? {
+        let acked = seen(ledger, ticket.id)?.1.acked.is_some();
+        let Ticket { id, key, owner, text, opened_at, .. } = ticket;
+        alarms.push(Alarm { id, key, owner, text, opened_at, acked });
+    }
+    Ok(alarms)
+}
+
+/// Somebody has seen it: it is not repeated. Tells who was first, if somebody was.
+pub fn ack(ledger: &mut Sqlite, word: &str, doer: Doer<'_>) -> Result<(Ticket, Option<String>), Failure> {
+    for _ in 0..ATTEMPTS {
+        let ticket = still_open(find(ledger, word)?)?;
+        let (version, mut seen) = seen(ledger, ticket.id)?;
+        if let Some((by, _)) = &seen.acked {
+            let by = by.clone();
+            if !doer.with.is_empty() {
+                ledger.transact(doer.now, doer.with)?;
+            }
+            return Ok((ticket, Some(by)));
+        }
+        seen.acked = Some((doer.by.to_owned(), doer.now));
+        let note = Event::Note { text: format!("ticket #{} `{}` was seen by {}", ticket.id, ticket.key, doer.by) };
+        let mut ops = vec![save(ticket.id, version, seen)];
+        ops.extend(record(ledger, ticket.owner.as_ref(), &[note], doer.now)?);
+        ops.extend_from_slice(doer.with);
+        match ledger.transact(doer.now, &ops) {
+            Err(Error::Refused(Refusal::Conflict { .. })) => {}
+            other => return other.map(|_| (ticket, None)).map_err(Into::into),
+        }
+    }
+    Err(busy(word))
+}
+
+/// Answers a ticket. A question's loop reads the answer in its next turn, and wakes if its agent let it sleep; a freeze is
+/// released; anything else is closed, and its loop reads what was said.
+pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Result<(Ticket, Effect), Failure> {
+    for _ in 0..ATTEMPTS {
+        let ticket = still_open(find(ledger, word)?)?;
+        let (version, mut seen) = seen(ledger, ticket.id)?;
+        seen.answered = Some((doer.by.to_owned(), doer.now));
+        let mut ops = vec![save(ticket.id, version, seen)];
+        ops.extend_from_slice(doer.with);
+        let frozen = ticket.key.strip_prefix("guard.freeze:").and_then(|s| Scope::try_from(s.to_owned()).ok());
+        let effect = match (frozen, &ticket.owner) {
+            (Some(scope), _) => Effect::Released(scope),
+            (None, Some(owner)) => Effect::Told(owner.clone()),
+            (None, None) => Effect::Closed,
+        };
+        let done = if let Effect::Released(scope) = &effect {
+            Release { by: doer.by, reason: text, now: doer.now }.write(ledger, scope, &ops)
+        } else {
+            ops.push(Op::CloseTicket { key: ticket.key.clone(), answer: format!("{}: {text}", doer.by) });
+            let closed = Event::TicketClosed { key: ticket.key.clone() };
+            ops.extend(record(ledger, ticket.owner.as_ref(), &[closed], doer.now)?);
+            ops.extend(words_for(ledger, &ticket, text, doer.by)?);
+            ledger.transact(doer.now, &ops).map(drop)
+        };
+        match done {
+            Err(Error::Refused(Refusal::Conflict { .. })) => {}
+            other => return other.map(|()| (ticket, effect)).map_err(Into::into),
+        }
+    }
+    Err(busy(word))
+}
+
+/// What the ticket's loop is told, and that it need not sleep any longer.
+fn words_for(ledger: &Sqlite, ticket: &Ticket, text: &str, by: &str) -> Result<Vec<Op>, Failure> {
+    let Some(row) = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten() else {
+        return Ok(Vec::new());
+    };
+    let what = if ticket.key.starts_with(crate::mailbox::QUESTION) { "your question" } else { "the ticket" };
+    let message = format!("Answer to {what} ({}): {text}", ticket.text);
+    let mut commands = vec![Command::Steer { message, trust: Trust::Operator }];
+    // A nap that a person took is his own affair.
+    let naps = read_state(&row)?.paused.is_some_and(|p| p.until.is_some() && is_agent(&p.by));
+    if naps {
+        commands.push(Command::Wake);
+    }
+    let call = |command: &Command| {
+        let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
+        Op::Signal { to: row.id.to_string(), by: by.to_owned(), body }
+    };
+    Ok(commands.iter().map(call).collect())
+}
+
+fn is_agent(by: &str) -> bool {
+    by.starts_with("turn ") || by.starts_with("agent ") || by == "an agent"
+}
+
+fn save(id: u64, version: u64, seen: Seen) -> Op {
+    let body = serde_json::to_string(&Seen { format: FORMAT, ..seen }).expect("plain data always has a JSON form");
+    Op::SaveDoc { kind: DOCS.to_owned(), key: id.to_string(), version, body }
+}
+
+fn still_open(ticket: Ticket) -> Result<Ticket, Failure> {
+    match &ticket.closed {
+        None => Ok(ticket),
+        Some((_, answer)) => Err(Failure::failed(format!("ticket #{} is closed already: {answer}", ticket.id))
+            .hint(format!("`everloop ticket show {}` tells when", ticket.id))),
+    }
+}
+
+fn busy(word: &str) -> Failure {
+    Failure::failed(format!("ticket `{word}` is written by somebody else all the time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_store::Mode;
+
+    use super::*;
+
+    fn ledger(dir: &tempfile::TempDir) -> Sqlite {
+        let mut ledger = Sqlite::open(&dir.path().join("ledger.db"), Mode::ReadWrite).expect("a new ledger");
+        for (key, text) in [("question:-:1", "may I?"), ("question:-:2", "or this?"), ("task.dead:x", "dead")] {
+            let open = Op::OpenTicket { key: key.to_owned(), owner: None, text: text.to_owned() };
+            ledger.transact(Time(1), &[open]).expect("a ticket can be opened");
+        }
+        ledger
+    }
+
+    fn me(now: i64) -> Doer<'static> {
+        Doer { by: "me", now: Time(now), with: &[] }
+    }
+
+    #[test]
+    fn a_ticket_is_found_by_number_key_or_beginning() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let ledger = ledger(&dir);
+        for (word, id) in [("1", 1), ("#2", 2), ("question:-:2", 2), ("task", 3)] {
+            assert_eq!(find(&ledger, word).expect(word).id, id, "{word}");
+        }
+        assert!(find(&ledger, "question").expect_err("there are two").message.contains("fits several"));
+        assert!(find(&ledger, "77").expect_err("there is none").hint.is_some());
+        assert!(find(&ledger, "").is_err());
+    }
+
+    #[test]
+    fn of_two_who_answer_one_is_told_that_it_is_answered() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut ledger = ledger(&dir);
+        let mut other = Sqlite::open(&dir.path().join("ledger.db"), Mode::ReadWrite).expect("the same ledger");
+        assert_eq!(answer(&mut ledger, "1", "yes", me(2)).expect("it is open").1, Effect::Closed);
+        let late = answer(&mut other, "1", "no", me(3)).expect_err("it is closed");
+        assert!(late.message.contains("closed already: me: yes"), "{}", late.message);
+        assert!(ack(&mut other, "1", me(3)).is_err());
+        assert_eq!(find(&ledger, "1").expect("it stays").closed, Some((Time(2), "me: yes".to_owned())));
+    }
+
+    #[test]
+    fn who_has_seen_it_first_is_kept() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut ledger = ledger(&dir);
+        assert_eq!(ack(&mut ledger, "2", me(2)).expect("it is open").1, None);
+        let second = Doer { by: "you", now: Time(3), with: &[] };
+        assert_eq!(ack(&mut ledger, "2", second).expect("it is open").1, Some("me".to_owned()));
+        let acked: Vec<bool> = alarms(&ledger).expect("they can be read").iter().map(|a| a.acked).collect();
+        assert_eq!(acked, [false, true, false]);
+    }
+}
