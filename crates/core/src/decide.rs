@@ -16,6 +16,7 @@ use crate::time::Time;
 
 mod advance;
 mod command;
+mod stalled;
 mod turn;
 
 /// What a decision may look at besides the loop's state.

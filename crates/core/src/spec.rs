@@ -317,6 +317,12 @@ pub struct GuardSpec {
     pub phases: PhaseLimits,
     /// Turns without progress after which a person is told.
     pub stagnation_turns: u32,
+    /// The same as time that turns took, where the operator wants it.
+    #[serde(default, with = "opt_millis", skip_serializing_if = "Option::is_none")]
+    pub stagnation_time: Option<Duration>,
+    /// The same in millionths of a dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stagnation_microusd: Option<u64>,
 }
 
 /// How long an agent with a stream may say nothing, by what it is busy with.
@@ -476,6 +482,8 @@ impl Default for GuardSpec {
             turn_silence: secs(600),
             phases: PhaseLimits::default(),
             stagnation_turns: 10,
+            stagnation_time: None,
+            stagnation_microusd: None,
         }
     }
 }

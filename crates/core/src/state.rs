@@ -86,6 +86,9 @@ pub struct LoopState {
     pub kept_count: u32,
     /// Turns since the last progress.
     pub since_progress: u32,
+    /// Time in turns and money as they stood then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<Box<Then>>,
     /// No-op turns in a row.
     pub noops: u32,
     /// The same failure in a row.
@@ -118,6 +121,16 @@ pub struct LoopState {
     pub dearest: Spend,
 }
 
+/// What had been used when there was progress last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Then {
+    /// Time spent in turns.
+    #[serde(with = "millis")]
+    pub in_turns: Duration,
+    /// Money and tokens.
+    pub spent: Spend,
+}
+
 /// A conversation with an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -137,6 +150,18 @@ pub struct Session {
 pub const OVER: [&str; 4] = ["reached", "exhausted", "stopped", "failed"];
 
 impl LoopState {
+    /// Time in turns and money since the last progress.
+    pub fn since_then(&self) -> (Duration, Spend) {
+        let then = self.then.as_deref().cloned().unwrap_or_default();
+        let Spend { calls, tokens, microusd } = self.spent;
+        let spent = Spend {
+            calls: calls.saturating_sub(then.spent.calls),
+            tokens: tokens.saturating_sub(then.spent.tokens),
+            microusd: microusd.saturating_sub(then.spent.microusd),
+        };
+        (self.in_turns.saturating_sub(then.in_turns), spent)
+    }
+
     /// Whether the loop is over; it may be resumed unless it was reached.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended { .. })

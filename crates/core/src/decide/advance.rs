@@ -158,7 +158,7 @@ impl Step<'_> {
         }
         // A slot may come free at any time; its poll moves on with the clock and is not worth a line in the journal.
         let until = if reason.rule == SLOTS { Some(self.ctx.now + SLOT_POLL) } else { reason.until };
-        [until, self.time_limit().map(|(at, _)| at)].into_iter().flatten().min()
+        [until, self.time_limit().map(|(at, _)| at), self.stalls_at()].into_iter().flatten().min()
     }
 
     /// Notes why nothing starts, once per reason.
@@ -168,17 +168,20 @@ impl Step<'_> {
             _ => false,
         };
         if known {
-            return;
+            return self.say_stalled();
         }
+        self.moved();
         self.emit(Event::Waiting { reason });
     }
 
     fn end(&mut self, ending: Ending) {
+        self.moved();
         self.emit(Event::Ended { ending });
         self.act(Action::Cleanup);
     }
 
     fn start(&mut self, agent: &AgentSpec, permit: Permit, (next, why): (Next, Reason)) {
+        self.moved();
         let new = worker(&agent.name, &agent.account);
         let old = self.state().worker.clone();
         if !old.is_empty() && old != new {

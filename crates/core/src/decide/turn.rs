@@ -8,7 +8,7 @@ use crate::evidence::{Health, Sample, health};
 use crate::guard::reflex::{End, reflexes};
 use crate::guard::{Freeze, Scope, Spend};
 use crate::ids::TurnId;
-use crate::judge::{Assessment, assess, patterns};
+use crate::judge::{Assessment, assess};
 use crate::op::{Op, TaskEnd};
 use crate::phase::Gaps;
 use crate::recovery::{Plan, plan};
@@ -233,20 +233,6 @@ impl Step<'_> {
         }
         if let Some((key, reason)) = over {
             self.close_ticket(&key, &reason);
-        }
-    }
-
-    fn say_patterns(&mut self, progress: bool) {
-        let key = format!("stagnation:{}", self.state().id);
-        if progress {
-            self.close_ticket(&key, "there was progress");
-        }
-        for (pattern, turns) in patterns(self.state()) {
-            self.emit(Event::Noticed { pattern, turns });
-            if pattern == crate::event::Pattern::Stagnation {
-                let text = format!("no progress for {turns} turns; the loop goes on, but a look may save money");
-                self.ticket(key.clone(), text);
-            }
         }
     }
 }

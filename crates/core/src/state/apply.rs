@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     KEPT_LISTED, Kept, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, Session, Stage, StopWish,
-    TRIES_KEPT, Tally, Try, Turn, worker,
+    TRIES_KEPT, Tally, Then, Try, Turn, worker,
 };
 use crate::board::{self, Board};
 use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled, StopCause};
@@ -49,6 +49,7 @@ impl LoopState {
             kept: Vec::new(),
             kept_count: 0,
             since_progress: 0,
+            then: None,
             noops: 0,
             same_error: 0,
             notes: Vec::new(),
@@ -129,9 +130,19 @@ impl LoopState {
         }
     }
 
+    /// From here on time and money without progress are counted, where somebody wants to know.
+    fn begin_streak(&mut self) {
+        let guard = &self.spec.guard;
+        let wanted = guard.stagnation_time.is_some() || guard.stagnation_microusd.is_some();
+        self.then = wanted.then(|| Box::new(Then { in_turns: self.in_turns, spent: self.spent }));
+    }
+
     fn change_spec(&mut self, spec: &LoopSpec) {
         let checks_changed = spec.checks != self.spec.checks;
         self.spec = spec.clone();
+        if self.then.is_none() {
+            self.begin_streak();
+        }
         if checks_changed {
             self.board = board::unknown(&spec.checks);
             self.landed = self.board.clone();
@@ -302,6 +313,7 @@ impl LoopState {
     fn take_streaks(&mut self, turn: &Turn, outcome: &Outcome, settled: &Settled) {
         if settled.progress {
             self.since_progress = 0;
+            self.begin_streak();
         } else if outcome.counts() {
             self.since_progress += 1;
         }

@@ -7,6 +7,7 @@ mod pace;
 mod people;
 mod recovery;
 mod rig;
+mod stalled;
 mod stuck;
 mod triage;
 mod turn;

@@ -300,6 +300,10 @@ pub struct GuardKeys {
     pub backoff_cap: Option<Span>,
     /// Turns without progress after which you are told.
     pub stagnation_turns: Option<Count>,
+    /// The same as time that turns took without progress.
+    pub stagnation_time: Option<TimeLimit>,
+    /// The same as dollars that were used without progress.
+    pub stagnation_usd: Option<Dollars>,
     /// Starts that an account may make at once (together with `bucket_every`).
     pub bucket_burst: Option<Count>,
     /// Time after which an account may make one more start (together with `bucket_burst`).

@@ -182,6 +182,7 @@ impl World {
                     let ward = self.watch.wards.get(&LoopId::new(id));
                     ward.is_some_and(|w| w.ended == Some(Ending::Reached))
                 }
+                Some(("stalled", id)) => self.watch.wards.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
                 _ => false,
             };
             if healthy {
