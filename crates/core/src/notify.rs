@@ -278,7 +278,8 @@ pub fn plan(alarms: &[Alarm], route: &Route, outbox: &Outbox, moment: Moment) ->
         plan.reasons.insert(alarm.id, reason);
     }
     if queued {
-        plan.wake_at = plan.outbox.failing.as_ref().map(|f| f.next);
+        // Once its time has come it is sent, and whoever sends it comes back by himself: a wake in the past would be a busy loop.
+        plan.wake_at = plan.outbox.failing.as_ref().map(|f| f.next).filter(|next| *next > moment.now);
     } else if !due.is_empty() {
         plan.send(&due, moment.now);
     }

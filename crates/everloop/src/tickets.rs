@@ -253,6 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn to_answer_a_freeze_is_to_release_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut ledger = ledger(&dir);
+        let scope = Scope::Account("work".to_owned());
+        let freeze = everloop_core::guard::Freeze {
+            cause: "auth".to_owned(),
+            audit: Vec::new(),
+            since: Time(1),
+            until: None,
+            canary_at: None,
+            canary_every_ms: 0,
+            by: None,
+        };
+        let frozen = Event::Frozen { scope: scope.clone(), freeze };
+        let open = Op::OpenTicket { key: format!("guard.freeze:{scope}"), owner: None, text: "frozen".to_owned() };
+        crate::hold::write(&mut ledger, &scope, (&frozen, Time(1)), &[open]).expect("it can be frozen");
+        let done = answer(&mut ledger, "guard", "the key was renewed", me(2)).expect("it is open");
+        assert_eq!(done.1, Effect::Released(scope.clone()));
+        assert!(ledger.guard(&scope).expect("it can be read").state.freeze.is_none());
+        let late = answer(&mut ledger, "4", "again", me(3)).expect_err("it is closed");
+        assert!(late.message.contains("released by me: the key was renewed"), "{}", late.message);
+    }
+
+    #[test]
     fn who_has_seen_it_first_is_kept() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut ledger = ledger(&dir);

@@ -232,6 +232,11 @@ fn who_says_when_to_come_back_is_believed_within_bounds_and_a_refusal_is_given_u
     let asked = |s| Undelivered { why: "429".to_owned(), retry_after: Some(SECOND * s), refused: false };
     outbox.undelivered(&key, &world.alarms, (&asked(7), NOON, 1));
     assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + SECOND * 7));
+    for (after, wake) in [(6, Some(NOON + SECOND * 7)), (7, None), (9, None)] {
+        let moment = Moment { now: NOON + SECOND * after, local_minutes: 0 };
+        let plan = plan(&world.alarms, &world.route, &outbox, moment);
+        assert_eq!((plan.wake_at, plan.outbox.ready(moment.now).is_some()), (wake, wake.is_none()), "after {after} s");
+    }
     outbox.undelivered(&key, &world.alarms, (&asked(999_999), NOON, 1));
     assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + HOUR));
     let refused = Undelivered { why: "400".to_owned(), retry_after: None, refused: true };

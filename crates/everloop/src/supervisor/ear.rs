@@ -50,6 +50,10 @@ impl Ear {
                         None => return,
                         Some(settled) => {
                             waits = Waits::default();
+                            if settled.next <= next {
+                                // Nothing could be written down; it will be said again.
+                                waits.rest(asked);
+                            }
                             next = settled.next.max(next);
                             for (press, text) in settled.words {
                                 // Whoever pressed sees it in the end: the message is not repeated.
