@@ -6,6 +6,7 @@
 //! - [`decide`](mod@decide): state + input + time in; events, ledger operations and actions out
 //! - [`action`]: what the shell is asked to do, and the inputs with which it answers
 //! - [`guard`]: who may start a turn now, and if not, when and why
+//! - [`immune`]: who is to blame when turns fail, and who gets less work, none, or a trial
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many machines work on
 //! - [`notify`]: who is told of a ticket, when and how often
@@ -34,6 +35,7 @@ pub mod evidence;
 pub mod guard;
 pub mod hook;
 pub mod ids;
+pub mod immune;
 pub mod jitter;
 pub mod journal;
 pub mod judge;

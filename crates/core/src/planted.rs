@@ -38,6 +38,12 @@ pub enum Bug {
     WritesWithoutEpoch,
     LandsWithoutLook,
     ForgetsBeforeTold,
+    CapOffByOne,
+    ChargesWithoutComparison,
+    TrialNeverComesBack,
+    RuleNeverExpires,
+    HalfLifeIgnored,
+    CapsLeaveNobody,
 }
 
 /// Those about many machines.
@@ -78,6 +84,16 @@ pub const ALL: &[Bug] = &[
     Bug::ForgetsLateMessages,
     Bug::ProbesBeforeReset,
     Bug::PaceIgnored,
+];
+
+/// Those of the immune system: found by fleets, not by a world of one machine.
+pub const IMMUNE: &[Bug] = &[
+    Bug::CapOffByOne,
+    Bug::ChargesWithoutComparison,
+    Bug::TrialNeverComesBack,
+    Bug::RuleNeverExpires,
+    Bug::HalfLifeIgnored,
+    Bug::CapsLeaveNobody,
 ];
 
 #[cfg(feature = "planted")]

@@ -3,6 +3,7 @@
 //! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
 //!   crashed at every step and held to its invariants
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
+//! - [`fleet`]: many machines, accounts and kinds of tasks of which one is bad: who is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
 //! - [`post_office`]: servers that take messages for people, like Telegram's
@@ -10,6 +11,7 @@
 
 pub mod clis;
 pub mod fake_model;
+pub mod fleet;
 pub mod offline;
 pub mod post_office;
 pub mod postgres;

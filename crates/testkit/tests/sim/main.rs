@@ -1,6 +1,7 @@
 //! The simulation: crashed at every step, by thousands of seeds, in a storm, and with mistakes planted on purpose.
 
 mod exhaustive;
+mod fleet;
 mod mesh;
 mod planted;
 mod seeds;

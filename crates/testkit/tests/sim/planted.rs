@@ -61,10 +61,10 @@ const TABLE: &[Row] = &[
 ];
 
 /// Switches a mistake on for as long as it lives.
-struct Plant;
+pub(super) struct Plant;
 
 impl Plant {
-    fn new(bug: Bug) -> Self {
+    pub(super) fn new(bug: Bug) -> Self {
         planted::plant(Some(bug));
         Self
     }

@@ -1,0 +1,161 @@
+//! How steps change what is remembered. The only writer of [`Immune`].
+
+use super::rules::{Correction, LISTED};
+use super::tier::{OUT_WITHIN, soft_for};
+use super::{Did, Immune, Moved, Rule, Standing, Subject, Tier, What, caps};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::time::Time;
+
+/// Times that are remembered of corrections and relapses; older ones decide nothing.
+const TIMES: usize = 8;
+
+impl Immune {
+    /// Takes note of a step.
+    pub fn apply(&mut self, did: &Did, at: Time) {
+        match did {
+            Did::Seen { seen, .. } => {
+                self.record.push(seen);
+                for subject in &seen.subjects {
+                    if let Some(standing) = self.standings.get_mut(subject) {
+                        standing.beats += 1;
+                    }
+                }
+                self.rules.retain(|r| r.until > at || planted::is(Bug::RuleNeverExpires));
+            }
+            Did::Charged { subject, reason } => {
+                self.standings.entry(subject.clone()).or_insert_with(|| Standing::new(reason)).charge();
+            }
+            Did::Soft { subject, until, reason } => self.change(subject, reason, |standing| {
+                standing.softs.push(standing.beats);
+                standing.tier = Tier::Soft { until: *until };
+            }),
+            Did::Out { subject, until, level, reason } => {
+                let relapse = self.standings.get(subject).is_some_and(|s| s.let_back.is_some());
+                if relapse {
+                    remember(&mut self.relapses, at);
+                }
+                self.change(subject, reason, |standing| {
+                    standing.tier = Tier::Out { until: *until, trial: None };
+                    standing.level = *level;
+                    standing.let_back = None;
+                });
+            }
+            Did::Trial { subject, turn } => self.set_trial(subject, Some(turn.clone())),
+            Did::Untried { subject } => self.set_trial(subject, None),
+            Did::Eased { subject, reason } => self.ease(subject, reason, at),
+            Did::Suspected { reason } => self.suspicion = Some(reason.clone()),
+            Did::Trusted => self.suspicion = None,
+            Did::Moved { threshold, permille, .. } => {
+                let (from, out) = (self.thresholds.get(*threshold), caps::out(self, at).len() as u32);
+                self.moved = Some(Moved { threshold: *threshold, from, at, out });
+                self.thresholds.set(*threshold, *permille);
+            }
+            Did::Settled { threshold, permille, .. } => {
+                self.moved = None;
+                self.thresholds.set(*threshold, *permille);
+            }
+            Did::Corrected { what } => self.correct(what, at),
+            Did::Ruled { rule } => self.add_rule(rule),
+            Did::Lifted { what, .. } => self.lift(what),
+        }
+    }
+
+    fn change(&mut self, subject: &Subject, reason: &Reason, change: impl FnOnce(&mut Standing)) {
+        let standing = self.standings.entry(subject.clone()).or_insert_with(|| Standing::new(reason));
+        change(standing);
+        standing.reason = reason.clone();
+        standing.stepped = standing.beats;
+    }
+
+    fn set_trial(&mut self, subject: &Subject, turn: Option<crate::ids::TurnId>) {
+        if let Some(Tier::Out { trial, .. }) = self.standings.get_mut(subject).map(|s| &mut s.tier) {
+            *trial = turn;
+        }
+    }
+
+    fn ease(&mut self, subject: &Subject, reason: &Reason, at: Time) {
+        let Some(standing) = self.standings.get_mut(subject) else { return };
+        standing.stepped = standing.beats;
+        match standing.tier {
+            Tier::Out { .. } => {
+                let until = at + soft_for();
+                standing.tier = Tier::Soft { until };
+                standing.let_back = Some(at);
+                standing.reason = reason.clone().until(until);
+                return;
+            }
+            Tier::Soft { .. } => standing.tier = Tier::Watched,
+            Tier::Watched => standing.level = standing.level.saturating_sub(1),
+        }
+        standing.reason = reason.clone();
+        let beats = standing.beats;
+        standing.charges.retain(|c| beats - c < OUT_WITHIN);
+        if standing.tier == Tier::Watched && standing.level == 0 && standing.charges.is_empty() {
+            self.standings.remove(subject);
+        }
+    }
+
+    fn correct(&mut self, what: &What, at: Time) {
+        if let Some(known) = self.corrections.iter_mut().find(|c| c.what == *what) {
+            return remember(&mut known.at, at);
+        }
+        if self.corrections.len() >= LISTED {
+            self.corrections.remove(0);
+        }
+        self.corrections.push(Correction { what: what.clone(), at: vec![at] });
+    }
+
+    /// A rule takes the place of one that says the same.
+    fn add_rule(&mut self, rule: &Rule) {
+        self.rules.retain(|r| r.what != rule.what);
+        if self.rules.len() >= LISTED {
+            self.rules.remove(0);
+        }
+        self.next_rule = rule.id + 1;
+        self.rules.push(rule.clone());
+    }
+
+    fn lift(&mut self, what: &What) {
+        self.rules.retain(|r| r.what != *what);
+        self.corrections.retain(|c| c.what != *what);
+        if let What::Avoid { subject } = what {
+            self.standings.remove(subject);
+        }
+    }
+}
+
+impl Standing {
+    fn new(reason: &Reason) -> Self {
+        Self {
+            tier: Tier::Watched,
+            beats: 1,
+            charges: Vec::new(),
+            softs: Vec::new(),
+            level: 0,
+            stepped: 0,
+            let_back: None,
+            reason: reason.clone(),
+        }
+    }
+
+    fn charge(&mut self) {
+        let beats = self.beats;
+        self.charges.retain(|c| beats - c < OUT_WITHIN);
+        self.softs.retain(|s| beats - s < OUT_WITHIN);
+        self.charges.push(beats);
+    }
+
+    /// Charges in a row, up to now.
+    pub fn row(&self) -> u64 {
+        let newest = self.charges.iter().rev();
+        newest.zip((0..=self.beats).rev()).take_while(|(charge, beat)| **charge == *beat).count() as u64
+    }
+}
+
+fn remember(times: &mut Vec<Time>, at: Time) {
+    times.push(at);
+    if times.len() > TIMES {
+        times.remove(0);
+    }
+}

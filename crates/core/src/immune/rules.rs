@@ -1,0 +1,146 @@
+//! What people and experience say on top of the tiers: "do not use pane X until T", "tasks of kind Y only on Z".
+//!
+//! A rule always has an end. The same correction again and again, by a person or by the tiers, becomes one by itself.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::tier::Draft;
+use super::{Did, Immune, Subject, caps};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::time::Time;
+
+/// The same correction this often…
+const REPEATED: usize = 3;
+/// …within this time becomes a rule…
+const WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// …for this long.
+const LEARNED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// The longest a rule can last: whoever wants it for ever changes the configuration.
+pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Rules and corrections that are kept: the document is written with every outcome.
+pub(super) const LISTED: usize = 64;
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum What {
+    /// This one gets no work.
+    Avoid {
+        /// Who.
+        subject: Subject,
+    },
+    /// Tasks of this kind are for this one alone.
+    Only {
+        /// The kind.
+        kind: String,
+        /// For whom.
+        subject: Subject,
+    },
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            What::Avoid { subject } => write!(f, "{subject}"),
+            What::Only { kind, subject } => write!(f, "kind:{kind} only on {subject}"),
+        }
+    }
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Counts from 1.
+    pub id: u32,
+    /// What it says.
+    #[serde(flatten)]
+    pub what: What,
+    /// A person's name, or `experience`.
+    pub by: String,
+    /// Why.
+    pub why: String,
+    /// Since when.
+    pub since: Time,
+    /// Until when.
+    pub until: Time,
+}
+
+/// Something that was corrected, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Correction {
+    /// What.
+    pub what: What,
+    /// When, oldest first.
+    pub at: Vec<Time>,
+}
+
+/// A rule that a person wants.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// What it says.
+    pub what: What,
+    /// Who.
+    pub by: &'a str,
+    /// Why.
+    pub why: &'a str,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// A person makes a rule; refused when a cap speaks against it.
+pub fn add(state: &Immune, wish: &Wish<'_>, now: Time) -> Result<Vec<Did>, Reason> {
+    if let What::Avoid { subject } = &wish.what {
+        person_may(state, subject, now)?;
+    }
+    let mut draft = Draft { state: state.clone(), crew: &[], now, dids: Vec::new() };
+    let until = now + wish.time.min(LONGEST);
+    let (by, why) = (wish.by.to_owned(), wish.why.to_owned());
+    let id = draft.state.next_rule;
+    draft.say(Did::Ruled { rule: Rule { id, what: wish.what.clone(), by, why, since: now, until } });
+    draft.correct(wish.what.clone());
+    Ok(draft.dids)
+}
+
+/// A person knows more than the record: whom nobody has seen yet may be barred, and a doubt about the observer is no reason.
+fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason> {
+    match caps::allows(state, subject, &[], now) {
+        Err(cap) if matches!(cap.rule.as_str(), "immune.third" | "immune.nobody") => {
+            let seen = state.record.live(subject.dimension).any(|s| s == subject);
+            if seen || subject.dimension == super::Dimension::Node { Err(cap) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A person ends a rule or a tier.
+pub fn lift(state: &Immune, what: &What, by: &str, why: &str) -> Option<Did> {
+    let ruled = state.rules.iter().any(|r| r.what == *what);
+    let stands = matches!(what, What::Avoid { subject } if state.standings.contains_key(subject));
+    (ruled || stands).then(|| Did::Lifted { what: what.clone(), by: by.to_owned(), why: why.to_owned() })
+}
+
+impl Immune {
+    /// The rules that hold now.
+    pub fn rules_at(&self, now: Time) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |r| r.until > now || planted::is(Bug::RuleNeverExpires))
+    }
+}
+
+impl Draft<'_> {
+    /// Something was corrected; if it was so again and again, it becomes a rule.
+    pub(super) fn correct(&mut self, what: What) {
+        self.say(Did::Corrected { what: what.clone() });
+        let known = self.state.corrections.iter().find(|c| c.what == what);
+        let lately = known.map_or(0, |c| c.at.iter().filter(|at| self.now.since(**at) < WITHIN).count());
+        let until = self.now + LEARNED_FOR;
+        if lately < REPEATED || self.state.rules.iter().any(|r| r.what == what && r.until >= until) {
+            return;
+        }
+        let id = self.state.next_rule;
+        let why = format!("the same correction {lately} times");
+        self.say(Did::Ruled { rule: Rule { id, what, by: "experience".to_owned(), why, since: self.now, until } });
+    }
+}

@@ -1,0 +1,246 @@
+//! What charges bring: less work, none, a trial, one threshold moved; and the way back.
+//!
+//! | tier | after | means |
+//! |---|---|---|
+//! | 1, soft | 2 charges in 10 beats | half of its work for 5 beats |
+//! | 2, out | two softs in 30 beats, or 3 charges in a row | none for 20 beats; then one trial: passed, tier 1; failed, twice as long, up to 160 |
+//! | 3 | 3 subjects out, or 2 relapses in 100 beats | one threshold moved, looked at again after 50 beats |
+//!
+//! Ten beats without a charge are one step down.
+
+use std::time::Duration;
+
+use super::blame::charge;
+use super::caps::{self, Doubt};
+use super::{BEAT, Did, Immune, Moved, Seen, Subject, Threshold, Tier, What};
+use crate::ids::TurnId;
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::time::Time;
+
+/// Charges…
+const SOFT_CHARGES: usize = 2;
+/// …within so many beats bring less work…
+const SOFT_WITHIN: u64 = 10;
+/// …for so many.
+const SOFT_BEATS: u32 = 5;
+/// Less work twice within so many beats, or…
+pub(super) const OUT_WITHIN: u64 = 30;
+/// …so many charges in a row bring none…
+const OUT_ROW: u64 = 3;
+/// …for so many beats, doubled after every trial that fails…
+const OUT_BEATS: u32 = 20;
+/// …up to this.
+const OUT_BEATS_MOST: u32 = 160;
+/// 20 × 2³ is the most.
+const LEVEL_MOST: u32 = 3;
+/// So many beats without a charge are a step down.
+const CLEAN: u64 = 10;
+/// So many subjects out at once let the observer doubt his measure.
+const MANY_OUT: usize = 3;
+/// So many relapses…
+const RELAPSES: usize = 2;
+/// …within so many beats let him doubt the time without work.
+const RELAPSE_WITHIN: u32 = 100;
+/// A moved threshold is looked at again after so many beats.
+const MOVED_BEATS: u32 = 50;
+/// A move, in thousandths; the bounds are half and double.
+const MOVE_PERMILLE: u32 = 1500;
+const PERMILLE_MOST: u32 = 2000;
+
+/// So many beats of a subject that is held.
+pub(super) fn beats(n: u32) -> Duration {
+    BEAT * n
+}
+
+/// For how long a subject gets less work.
+pub(super) fn soft_for() -> Duration {
+    beats(SOFT_BEATS)
+}
+
+/// All that follows from the end of a turn, with the reasons. `crew`: who else could have taken it, also if nobody of them ever did.
+pub fn observe(state: &Immune, turn: &TurnId, seen: &Seen, crew: &[Vec<Subject>], now: Time) -> Vec<Did> {
+    let mut draft = Draft { state: state.clone(), crew, now, dids: Vec::new() };
+    let tried = on_trial(state, turn);
+    draft.say(Did::Seen { turn: turn.clone(), seen: seen.clone() });
+    draft.look_at_observer();
+    for subject in &tried {
+        draft.after_trial(subject, seen);
+    }
+    if seen.class.failed()
+        && draft.state.suspicion.is_none()
+        && let Some((subject, reason)) = charge(&draft.state, &seen.subjects, seen.class)
+    {
+        draft.say(Did::Charged { subject: subject.clone(), reason: reason.clone() });
+        if !tried.contains(&subject) {
+            draft.step_up(&subject, seen, &reason);
+        }
+    }
+    for subject in &seen.subjects {
+        draft.step_down(subject);
+    }
+    draft.recalibrate();
+    draft.keep_caps();
+    draft.dids
+}
+
+/// A turn ended without saying anything: whoever was on trial in it may be tried again.
+pub fn untried(state: &Immune, turn: &TurnId) -> Vec<Did> {
+    if planted::is(Bug::TrialNeverComesBack) {
+        return Vec::new();
+    }
+    on_trial(state, turn).into_iter().map(|subject| Did::Untried { subject }).collect()
+}
+
+fn on_trial(state: &Immune, turn: &TurnId) -> Vec<Subject> {
+    let tried = |tier: &Tier| matches!(tier, Tier::Out { trial: Some(t), .. } if t == turn);
+    state.standings.iter().filter(|(_, s)| tried(&s.tier)).map(|(s, _)| s.clone()).collect()
+}
+
+/// Steps in the making: each is applied as it is said, so that the next one sees it.
+pub(super) struct Draft<'a> {
+    pub(super) state: Immune,
+    pub(super) crew: &'a [Vec<Subject>],
+    pub(super) now: Time,
+    pub(super) dids: Vec<Did>,
+}
+
+impl Draft<'_> {
+    pub(super) fn say(&mut self, did: Did) {
+        self.state.apply(&did, self.now);
+        self.dids.push(did);
+    }
+
+    fn look_at_observer(&mut self) {
+        match (caps::doubt(&self.state), &self.state.suspicion) {
+            (Doubt::Observer(reason), None) => self.say(Did::Suspected { reason }),
+            (Doubt::Nobody, Some(_)) => self.say(Did::Trusted),
+            _ => {}
+        }
+    }
+
+    fn after_trial(&mut self, subject: &Subject, seen: &Seen) {
+        match seen.class.failed_for(subject.dimension) {
+            None => self.say(Did::Untried { subject: subject.clone() }),
+            Some(false) => {
+                let reason = Reason::new("immune.passed").with("subject", subject);
+                self.say(Did::Eased { subject: subject.clone(), reason });
+            }
+            Some(true) => {
+                let level = self.state.standings.get(subject).map_or(0, |s| s.level + 1).min(LEVEL_MOST);
+                let reason = Reason::new("immune.failed").with("subject", subject).with("level", level);
+                self.put_out(subject, level, seen, reason);
+            }
+        }
+    }
+
+    fn put_out(&mut self, subject: &Subject, level: u32, seen: &Seen, reason: Reason) {
+        let (subject, until) = (subject.clone(), self.out_until(level, seen, subject));
+        self.say(Did::Out { subject, until, level, reason: reason.until(until) });
+    }
+
+    /// Of an account the vendor's word counts, if it gave one.
+    fn out_until(&self, level: u32, seen: &Seen, subject: &Subject) -> Time {
+        let reset = seen.reset_at.filter(|at| *at > self.now && subject.dimension == super::Dimension::Account);
+        let plain = OUT_BEATS << level.min(LEVEL_MOST);
+        let moved = plain * self.state.thresholds.out_permille / 1000;
+        reset.unwrap_or(self.now + beats(moved.min(OUT_BEATS_MOST)))
+    }
+
+    /// Whether a charge was one too many.
+    fn step_up(&mut self, subject: &Subject, seen: &Seen, why: &Reason) {
+        let Some(standing) = self.state.standings.get(subject) else { return };
+        if matches!(standing.tier, Tier::Out { .. }) {
+            // The end of a turn that had begun before; it is out already.
+            return;
+        }
+        let lately = |at: u64, within| standing.beats - at < within;
+        let fresh = standing.charges.iter().filter(|c| **c > standing.stepped && lately(**c, SOFT_WITHIN)).count();
+        let soft_before = standing.softs.iter().any(|at| lately(*at, OUT_WITHIN));
+        let row = standing.row();
+        let enough = fresh >= SOFT_CHARGES;
+        let reason = Reason { inputs: why.inputs.clone(), ..Reason::new("immune.soft") };
+        let reason = reason.with("charges", standing.charges.len());
+        if row >= OUT_ROW || enough && soft_before {
+            let how =
+                if row >= OUT_ROW { format!("{row} in a row") } else { "again after it had less work".to_owned() };
+            let level = standing.level;
+            self.take_out(subject, level, seen, reason.with("how", how));
+        } else if enough {
+            let until = self.now + soft_for();
+            self.say(Did::Soft { subject: subject.clone(), until, reason: reason.until(until) });
+        }
+    }
+
+    /// Takes a subject out, unless that would do more harm than it does.
+    fn take_out(&mut self, subject: &Subject, level: u32, seen: &Seen, reason: Reason) {
+        if let Err(cap) = caps::allows(&self.state, subject, self.crew, self.now) {
+            let until = self.now + soft_for();
+            let standing = self.state.standings.get(subject);
+            let soft = standing.is_some_and(|s| matches!(s.tier, Tier::Soft { until } if until > self.now));
+            if !soft {
+                let reason = reason.with("instead", cap.rule).until(until);
+                self.say(Did::Soft { subject: subject.clone(), until, reason });
+            }
+            return;
+        }
+        let relapsed = self.state.standings.get(subject).is_some_and(|s| s.let_back.is_some());
+        let level = if relapsed { (level + 1).min(LEVEL_MOST) } else { level };
+        self.put_out(subject, level, seen, Reason { rule: "immune.out".to_owned(), ..reason });
+        self.correct(What::Avoid { subject: subject.clone() });
+    }
+
+    fn step_down(&mut self, subject: &Subject) {
+        let Some(standing) = self.state.standings.get(subject) else { return };
+        let since = standing.charges.last().copied().unwrap_or(0).max(standing.stepped);
+        if matches!(standing.tier, Tier::Out { .. }) || standing.beats - since < CLEAN {
+            return;
+        }
+        let reason = Reason::new("immune.clean").with("subject", subject).with("beats", CLEAN);
+        self.say(Did::Eased { subject: subject.clone(), reason });
+    }
+
+    /// Tier 3: one threshold, for a time, within bounds. What keeps people and accounts safe is not among them.
+    fn recalibrate(&mut self) {
+        let out = caps::out(&self.state, self.now).len();
+        if let Some(moved) = self.state.moved {
+            if self.now >= moved.at + beats(MOVED_BEATS) {
+                self.settle(moved, out);
+            }
+            return;
+        }
+        let lately = self.state.relapses.iter().filter(|at| self.now.since(**at) < beats(RELAPSE_WITHIN)).count();
+        let (threshold, reason) = if out >= MANY_OUT {
+            (Threshold::Margin, Reason::new("immune.many").with("out", out))
+        } else if lately >= RELAPSES {
+            (Threshold::Out, Reason::new("immune.relapses").with("relapses", lately))
+        } else {
+            return;
+        };
+        let from = self.state.thresholds.get(threshold);
+        let permille = (from * MOVE_PERMILLE / 1000).min(PERMILLE_MOST);
+        if permille > from {
+            let until = self.now + beats(MOVED_BEATS);
+            self.say(Did::Moved { threshold, permille, reason: reason.until(until) });
+        }
+    }
+
+    fn settle(&mut self, moved: Moved, out: usize) {
+        let helped = match moved.threshold {
+            Threshold::Margin => out < moved.out as usize,
+            Threshold::Out => self.state.relapses.iter().all(|at| *at <= moved.at),
+        };
+        let threshold = moved.threshold;
+        let permille = if helped { self.state.thresholds.get(threshold) } else { moved.from };
+        let reason = Reason::new("immune.settled").with("helped", helped).with("out", out).with("before", moved.out);
+        self.say(Did::Settled { threshold, permille, reason });
+    }
+
+    /// The fleet may have become smaller since somebody was taken out.
+    fn keep_caps(&mut self) {
+        while let Some(subject) = caps::too_many(&self.state, self.now) {
+            let reason = Reason::new("immune.cap").with("subject", &subject);
+            self.say(Did::Eased { subject, reason });
+        }
+    }
+}
