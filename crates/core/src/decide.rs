@@ -10,12 +10,14 @@ use crate::action::{Action, Input};
 use crate::event::Event;
 use crate::guard::{Guards, Scope, Versioned};
 use crate::ids::{Fence, NodeId, TaskId};
+use crate::immune::{DOC, FLEET, Immune};
 use crate::op::{NewTask, Op, TaskRow};
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
 
 mod advance;
 mod command;
+mod immune;
 mod stalled;
 mod turn;
 
@@ -30,6 +32,8 @@ pub struct Context<'a> {
     pub node: &'a NodeId,
     /// What the guard remembers.
     pub guards: &'a Guards,
+    /// Who is to be used less or not at all, with the version under which it was read.
+    pub immune: (u64, &'a Immune),
     /// How long a task is held without renewal.
     pub lease: Duration,
     /// The supervisor goes down: start nothing.
@@ -73,9 +77,13 @@ pub struct Decision {
     pub state: LoopState,
     /// The guard after the events.
     pub guards: Guards,
+    /// The immune system after the events.
+    pub immune: Immune,
     /// When to look again by itself.
     pub wake_at: Option<Time>,
     touched: BTreeMap<Scope, u64>,
+    /// The version of the immune system's document, if a step changed it.
+    stepped: Option<u64>,
 }
 
 impl Decision {
@@ -88,6 +96,10 @@ impl Decision {
         for (scope, version) in &self.touched {
             let state = Box::new(self.guards.get(scope).map(|v| v.state.clone()).unwrap_or_default());
             ops.push(Op::SaveGuard { scope: scope.clone(), version: *version, state });
+        }
+        if let Some(version) = self.stepped {
+            let body = serde_json::to_string(&self.immune).expect("it is plain data and always has a JSON form");
+            ops.push(Op::SaveDoc { kind: DOC.to_owned(), key: FLEET.to_owned(), version, body });
         }
         ops.push(Op::Append { owner: Some(self.state.id.clone()), events: self.events.clone() });
         ops.push(Op::SaveLoop {
@@ -132,8 +144,10 @@ impl<'a> Step<'a> {
             actions: Vec::new(),
             state: state.clone(),
             guards: ctx.guards.clone(),
+            immune: ctx.immune.1.clone(),
             wake_at: None,
             touched: BTreeMap::new(),
+            stepped: None,
         };
         Self { ctx, out }
     }
@@ -156,6 +170,10 @@ impl<'a> Step<'a> {
             let entry = self.out.guards.entry(scope.clone()).or_default();
             self.out.touched.entry(scope.clone()).or_insert(entry.version);
             entry.state.apply(&scope, &event, at);
+        }
+        if let Event::Immune { step } = &event {
+            self.out.immune.apply(step, at);
+            self.out.stepped = Some(self.ctx.immune.0);
         }
         self.out.events.push(event);
     }
@@ -230,6 +248,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::Ended { .. }
         | Event::Recovered { .. }
         | Event::InSession { .. }
+        | Event::Immune { .. }
         | Event::Note { .. } => Vec::new(),
     }
 }

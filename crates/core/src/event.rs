@@ -6,6 +6,7 @@ use crate::board::Board;
 use crate::guard::{Permit, Scope, Spend};
 use crate::hook::Did;
 use crate::ids::{Fence, TaskId, TurnId};
+use crate::immune;
 use crate::op::Trust;
 use crate::reason::Reason;
 use crate::spec::{Bounds, LoopSpec};
@@ -14,7 +15,7 @@ use crate::telemetry::Source;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 4;
+pub const EVENT_VERSION: u32 = 5;
 
 /// Something that happened to a loop or to the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -240,6 +241,11 @@ pub enum Event {
         name: String,
         /// What happened.
         did: Did,
+    },
+    /// A step of the immune system: who failed, who is charged, who gets less work, none, or a trial.
+    Immune {
+        /// What was done.
+        step: Box<immune::Did>,
     },
     /// Something worth a line that changes no state.
     Note {

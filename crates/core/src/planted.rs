@@ -38,6 +38,7 @@ pub enum Bug {
     WritesWithoutEpoch,
     LandsWithoutLook,
     ForgetsBeforeTold,
+    QuarantineIgnored,
     CapOffByOne,
     ChargesWithoutComparison,
     TrialNeverComesBack,
@@ -84,6 +85,7 @@ pub const ALL: &[Bug] = &[
     Bug::ForgetsLateMessages,
     Bug::ProbesBeforeReset,
     Bug::PaceIgnored,
+    Bug::QuarantineIgnored,
 ];
 
 /// Those of the immune system: found by fleets, not by a world of one machine.

@@ -81,6 +81,47 @@ fn fits(reason: &Reason) -> String {
     format!("the first of the loop's agents for tasks of kind `{kind}` with priority {priority}")
 }
 
+fn barred_by(reason: &Reason) -> String {
+    match reason.input("by") {
+        "experience" => "experience".to_owned(),
+        by => format!("`{by}`"),
+    }
+}
+
+/// What the immune system does about somebody, and what it was seen to do.
+pub fn quarantined(reason: &Reason) -> String {
+    let input = |name| reason.input(name);
+    let who = input("subject");
+    let fails = format!(
+        "{who} fails in {} of its turns, others in {} (worse by {} at the 90 % bound, {} outcomes)",
+        input("fails"),
+        input("others"),
+        input("excess"),
+        input("outcomes")
+    );
+    match (reason.rule.as_str(), input("instead")) {
+        ("immune.out", _) => format!("{fails}: quarantined, {}", input("how")),
+        ("immune.failed", _) => format!("{who} failed its trial and stays quarantined"),
+        ("immune.passed", _) => format!("{who} passed its trial and gets half of its work for a while"),
+        ("immune.soft", "") => format!("{fails}: it gets half of its work"),
+        ("immune.soft", cap) => format!("{fails}: it gets half of its work, because {}", spared(cap)),
+        ("immune.clean", _) => format!("{who} had {} turns without a charge", input("beats")),
+        ("immune.cap", _) => format!("{who} is let back: the fleet became smaller"),
+        ("immune.charge", _) => fails,
+        (other, _) => format!("{who} ({other})"),
+    }
+}
+
+/// Why somebody was not taken out.
+pub fn spared(cap: &str) -> &'static str {
+    match cap {
+        "immune.third" => "at most a third of the machines may be quarantined",
+        "immune.nobody" => "nobody would be left to work",
+        "immune.choice" => "fewer than two ways to go on would be left",
+        _ => "half of them look bad at once, which is rather the observer's fault",
+    }
+}
+
 /// A sentence for every rule, with its inputs.
 pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let input = |name| reason.input(name);
@@ -114,6 +155,11 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
             let (kind, priority) = (input("kind"), input("priority"));
             format!("none of the loop's agents takes tasks of kind `{kind}` with priority {priority}")
         }
+        "immune.soft" | "immune.out" | "immune.passed" | "immune.failed" => quarantined(reason),
+        "immune.rule" => format!("a rule of {} holds: {} ({})", barred_by(reason), input("says"), input("why")),
+        "immune.doubt" => {
+            format!("its last {} turns failed, and somebody else shows whether it is to blame", input("failures"))
+        }
         "guard.slots" => format!("{} of {} turns already run on this machine", input("running"), input("slots")),
         other => other.to_owned(),
     };
@@ -121,6 +167,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
         Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
         None if reason.rule == "paused" => "; `everloop resume` ends it".to_owned(),
+        None if reason.rule.starts_with("immune.") => String::new(),
         None if reason.rule == "agent.none" => "; change `kinds` or priorities and `everloop config apply`".to_owned(),
         None => "; only a person ends it: `everloop guard release`".to_owned(),
     };

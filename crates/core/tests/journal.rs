@@ -13,6 +13,7 @@ use everloop_core::event::{
 use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
 use everloop_core::hook::{Did, Why};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::immune::{Class, Did as Step, Dimension, Rule, Seen, Subject, Threshold, What};
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
 use everloop_core::reason::Reason;
@@ -27,6 +28,7 @@ const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
 const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
 const VERSION_3: &str = include_str!("fixtures/journal-v3.jsonl");
 const VERSION_4: &str = include_str!("fixtures/journal-v4.jsonl");
+const VERSION_5: &str = include_str!("fixtures/journal-v5.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -316,6 +318,36 @@ fn in_sessions() -> Vec<Event> {
     .into()
 }
 
+/// What version 5 added: steps of the immune system.
+fn immune_steps() -> Vec<Event> {
+    let subject = Subject::new(Dimension::Account, "default");
+    let what = What::Avoid { subject: subject.clone() };
+    let bound = What::Only { kind: text("docs"), subject: subject.clone() };
+    let reason = || Reason::new("immune.charge").with("subject", "account:default").until(AT);
+    let seen = Seen { subjects: vec![subject.clone()], class: Class::Unserved, reset_at: Some(AT) };
+    let rule = |what| Rule { id: 3, what, by: text("ann"), why: text("renewed"), since: AT, until: AT };
+    let (threshold, permille) = (Threshold::Margin, 1500);
+    [
+        Step::Seen { turn: turn(), seen },
+        Step::Charged { subject: subject.clone(), reason: reason() },
+        Step::Soft { subject: subject.clone(), until: AT, reason: reason() },
+        Step::Out { subject: subject.clone(), until: AT, level: 2, reason: reason() },
+        Step::Trial { subject: subject.clone(), turn: turn() },
+        Step::Untried { subject: subject.clone() },
+        Step::Eased { subject, reason: reason() },
+        Step::Suspected { reason: reason() },
+        Step::Trusted,
+        Step::Moved { threshold, permille, reason: reason() },
+        Step::Settled { threshold: Threshold::Out, permille, reason: reason() },
+        Step::Corrected { what: what.clone() },
+        Step::Ruled { rule: rule(what.clone()) },
+        Step::Ruled { rule: rule(bound) },
+        Step::Lifted { what, by: text("ann"), why: text("repaired") },
+    ]
+    .map(|step| Event::Immune { step: Box::new(step) })
+    .into()
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -346,11 +378,12 @@ fn kind(event: &Event) -> &'static str {
         Event::Ended { .. } => "ended",
         Event::Recovered { .. } => "recovered",
         Event::InSession { .. } => "in_session",
+        Event::Immune { .. } => "immune",
         Event::Note { .. } => "note",
     }
 }
 
-const KINDS: usize = 28;
+const KINDS: usize = 29;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -394,11 +427,25 @@ fn third() -> Vec<Event> {
     second().into_iter().chain(added_later()).collect()
 }
 
+fn fourth() -> Vec<Event> {
+    third().into_iter().chain(in_sessions()).collect()
+}
+
 #[test]
-fn every_event_of_version_4_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 4, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = third().into_iter().chain(in_sessions()).collect();
-    let lines: Vec<&str> = VERSION_4.lines().collect();
+fn every_event_of_version_4_is_read_as_it_was_meant() {
+    let (events, lines) = (fourth(), VERSION_4.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_5_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 5, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = fourth().into_iter().chain(immune_steps()).collect();
+    let lines: Vec<&str> = VERSION_5.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

@@ -23,11 +23,12 @@ const LOOK: usize = 200;
 /// Open tasks that are counted; a board with more of them has room for no agent's.
 const OPEN_LOOK: usize = 5_000;
 
-/// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over.
-pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, now: Time) -> Result<Option<TaskRow>, Failure> {
+/// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over; none of `kinds_out`.
+pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
     let states = vec![StateName::Queued, StateName::Leased];
     let mut rows = ledger.tasks(&TaskFilter { owner: Owner::Loop(owner.clone()), states, limit: LOOK })?;
-    rows.retain(|row| row.task.kind != "batch" && is_due(row, now));
+    let wanted = |kind: &str| kind != "batch" && !kinds_out.contains(&kind);
+    rows.retain(|row| wanted(&row.task.kind) && is_due(row, now));
     rows.sort_by_key(|row| (-row.task.priority, row.created_at, row.task.id.clone()));
     for row in rows {
         let mut ready = true;

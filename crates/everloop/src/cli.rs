@@ -44,6 +44,7 @@ mod pause;
 mod plugin;
 mod prompt;
 mod prompts;
+mod quarantine;
 mod replay;
 mod resume;
 mod run;
@@ -131,6 +132,8 @@ pub enum Verb {
     Pane(pane::Args),
     /// What the guard remembers; hold everything, release a hold
     Guard(guard::Args),
+    /// Who is quarantined because turns fail with it, and why; do not use somebody for a while
+    Quarantine(quarantine::Args),
     /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
     Hub(hub::Args),
     /// Make this machine a node of a mesh
@@ -333,6 +336,7 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Mcp(args) => mcp::mcp(args, session),
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
+        Verb::Quarantine(args) => quarantine::quarantine(args, session),
         Verb::Hub(args) => hub::hub(&args, session),
         Verb::Join(args) => join::join(&args, session),
         Verb::Leave(args) => leave::leave(&args, session),

@@ -19,6 +19,7 @@ mod error;
 mod hold;
 mod home;
 mod hook;
+mod immune;
 mod install;
 mod mailbox;
 mod mcp;

@@ -1,7 +1,7 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
 //! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`]: what people read
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`]: what people read
 //! - [`live`]: the view that stays in place while a loop runs
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
@@ -19,6 +19,7 @@ pub mod events;
 pub mod figures;
 pub mod live;
 pub mod paint;
+pub mod quarantine;
 #[cfg(test)]
 pub mod sample;
 pub mod status;

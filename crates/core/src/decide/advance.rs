@@ -40,6 +40,7 @@ impl Step<'_> {
 
     /// What comes next for a loop that has no turn under way.
     pub(super) fn advance(&mut self) {
+        self.close_alarms();
         if let Some(ending) = self.ending() {
             return self.end(ending);
         }
@@ -60,16 +61,12 @@ impl Step<'_> {
         }
         let state = self.state().clone();
         let next = self.next();
+        let crew = self.crew(&state, next.kind(), next.priority());
         let mut held: Option<Reason> = None;
-        let mut passed_over = false;
-        for agent in state.spec.agents() {
-            if !agent.tasks.include(next.kind(), next.priority()) {
-                passed_over = true;
-                continue;
-            }
+        for agent in &crew.asked {
             match self.ask(&state, agent, next.priority()) {
                 Answer::Go(permit) => {
-                    let why = held.unwrap_or_else(|| chosen(agent, &next, passed_over));
+                    let why = held.or_else(|| crew.passed_over(agent)).unwrap_or_else(|| chosen(&state, agent, &next));
                     return self.start(agent, permit, (next, why));
                 }
                 // Another agent or account may go on, if the operator listed one, and if it is not the loop that waits.
@@ -80,6 +77,7 @@ impl Step<'_> {
                 }
             }
         }
+        let held = crew.held().fold(held, |known, reason| Some(sooner(known, reason)));
         self.wait(held.unwrap_or_else(|| next.named("agent.none")));
     }
 
@@ -189,12 +187,14 @@ impl Step<'_> {
         }
         let chosen = Some(why).filter(|_| !self.state().spec.others.is_empty());
         let going_on = self.state().task.clone();
+        let kind = next.kind().to_owned();
         let (task, fence) = self.take(next);
         let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
         let number = self.state().started + 1;
         let take = Op::Take { task: task.clone(), fence, node: self.ctx.node.clone(), lease: self.ctx.lease };
         self.out.ops.push(take);
+        self.try_out(agent, &kind, &turn);
         let (agent, account) = (agent.name.clone(), agent.account.clone());
         let started = Event::TurnStarted {
             turn: turn.clone(),
@@ -295,7 +295,9 @@ impl Next {
 }
 
 /// Why an agent that nothing holds was chosen.
-fn chosen(agent: &AgentSpec, next: &Next, passed_over: bool) -> Reason {
+fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
+    let mut before = state.spec.agents().take_while(|a| *a != agent);
+    let passed_over = before.any(|a| !a.tasks.include(next.kind(), next.priority()));
     if passed_over || !agent.tasks.all() { next.named("agent.fits") } else { Reason::new("agent.preferred") }
 }
 

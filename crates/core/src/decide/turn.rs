@@ -177,6 +177,7 @@ impl Step<'_> {
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         self.close_task(turn, &outcome);
+        self.blame(turn, exit, &outcome);
         let spec = self.state().spec.guard.clone();
         let end = End {
             permit: &turn.permit,

@@ -75,6 +75,7 @@ impl LoopState {
             | Event::Recovered { .. }
             | Event::Note { .. }
             | Event::InSession { .. }
+            | Event::Immune { .. }
             | Event::Noticed { .. }
             | Event::Cooldown { .. }
             | Event::Backoff { .. }

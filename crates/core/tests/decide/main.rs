@@ -2,6 +2,7 @@
 
 mod ending;
 mod guard;
+mod immune;
 mod limits;
 mod pace;
 mod people;

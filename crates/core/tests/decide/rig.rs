@@ -8,6 +8,7 @@ use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCause};
 use everloop_core::guard::Guards;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::immune::Immune;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -16,6 +17,7 @@ use everloop_core::time::Time;
 pub struct Rig {
     pub state: LoopState,
     pub guards: Guards,
+    pub immune: Immune,
     pub now: Time,
     pub draining: bool,
     pub board_task: Option<Ready>,
@@ -80,6 +82,7 @@ impl Rig {
         Self {
             state: LoopState::new(LoopId::new("k"), "test".to_owned(), spec(3), now),
             guards: Guards::new(),
+            immune: Immune::default(),
             now,
             draining: false,
             board_task: None,
@@ -110,6 +113,7 @@ impl Rig {
             seed: self.decisions,
             node: &node,
             guards: &self.guards,
+            immune: (0, &self.immune),
             lease: secs(90),
             draining: self.draining,
             current_task: self.current_task(),
@@ -118,6 +122,7 @@ impl Rig {
         let decision = decide(&self.state, input, &ctx);
         self.state = decision.state.clone();
         self.guards = decision.guards.clone();
+        self.immune = decision.immune.clone();
         decision
     }
 

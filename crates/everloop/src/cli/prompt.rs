@@ -52,7 +52,8 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
             return Ok(row);
         }
     }
-    board::most_urgent(ledger, &state.id, now)
+    let (_, immune) = crate::immune::read(ledger)?;
+    board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)
 }
 
 /// The number and the task that the next turn will have.

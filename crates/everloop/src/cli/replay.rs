@@ -6,6 +6,7 @@ use everloop_core::decide::scopes_of;
 use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Guards};
 use everloop_core::ids::LoopId;
+use everloop_core::immune::Immune;
 use everloop_core::journal::Record;
 use everloop_core::state::LoopState;
 use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Session;
 use crate::error::{Code, Failure};
+use crate::immune;
 use crate::supervisor::read_state;
 use crate::ui::text::{clean, count};
 
@@ -75,6 +77,7 @@ pub fn replay(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 struct Fold {
     loops: BTreeMap<LoopId, LoopState>,
     guards: Guards,
+    immune: Immune,
     events: u64,
     /// Loops that have events but were never made.
     unborn: Vec<String>,
@@ -85,6 +88,9 @@ impl Fold {
         self.events = record.seq;
         for scope in scopes_of(&record.event, &self.guards) {
             self.guards.entry(scope.clone()).or_default().state.apply(&scope, &record.event, record.at);
+        }
+        if let Event::Immune { step } = &record.event {
+            self.immune.apply(step, record.at);
         }
         let Some(id) = &record.owner else { return };
         match (self.loops.get_mut(id), &record.event) {
@@ -103,6 +109,7 @@ impl Fold {
 struct Stored {
     loops: Vec<LoopRow>,
     guards: Guards,
+    immune: Immune,
 }
 
 /// States are only ever written together with events. So when no record came while the states were read, both belong
@@ -111,7 +118,7 @@ fn walk(ledger: &Sqlite) -> Result<(Fold, Stored), Failure> {
     let mut fold = Fold::default();
     store_replay::replay(ledger, |record| fold.take(&record)).map_err(damaged)?;
     for _ in 0..ROUNDS {
-        let stored = Stored { loops: ledger.loops()?, guards: ledger.guards()? };
+        let stored = Stored { loops: ledger.loops()?, guards: ledger.guards()?, immune: immune::read(ledger)?.1 };
         let new = ledger.journal(fold.events, None, CHUNK).map_err(damaged)?;
         if new.is_empty() {
             return Ok((fold, stored));
@@ -144,6 +151,7 @@ fn compare(fold: &Fold, stored: &Stored, only: Option<&LoopId>) -> Vec<String> {
     }
     if only.is_none() {
         compare_guards(&fold.guards, &stored.guards, &mut differences);
+        paths("quarantine", &value(&fold.immune), &value(&stored.immune), &mut differences);
     }
     differences
 }

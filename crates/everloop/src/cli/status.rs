@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use everloop_core::guard::{Freeze, Guards, Scope};
 use everloop_core::hook::{SESSION, Session as Record};
+use everloop_core::immune::Immune;
 use everloop_core::op::Ticket;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -18,6 +19,7 @@ use crate::notifiers;
 use crate::supervisor::{node_id, read_state};
 use crate::ui::board::score;
 use crate::ui::figures::{coarse, moment, relative};
+use crate::ui::quarantine;
 use crate::ui::status::{Look, status_table};
 use crate::ui::text::{clean, fit};
 
@@ -54,13 +56,14 @@ struct Seen {
     troubles: Vec<(String, String)>,
     /// Sessions that everloop did not start, by id.
     sessions: Vec<(String, Record)>,
+    immune: Immune,
     supervisor: Option<Owner>,
 }
 
 pub fn status(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let seen = look_around(args.id.as_deref(), session)?;
     let look = session.ui.look(session.now());
-    session.ui.answer(&lines(&seen, &look), &as_json(&seen))?;
+    session.ui.answer(&lines(&seen, &look), &as_json(&seen, look.now))?;
     let code = if args.exit_code { exit_code(&seen) } else { Code::Ok };
     Ok(code)
 }
@@ -92,7 +95,8 @@ fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
         }
     }
     let troubles = notifiers::troubles(&ledger, session.now())?;
-    Ok(Seen { loops, guards: ledger.guards()?, tickets, troubles, sessions, supervisor })
+    let (_, immune) = crate::immune::read(&ledger)?;
+    Ok(Seen { loops, guards: ledger.guards()?, tickets, troubles, sessions, immune, supervisor })
 }
 
 fn lines(seen: &Seen, look: &Look) -> Vec<String> {
@@ -101,6 +105,7 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
     } else {
         status_table(&seen.loops, &seen.guards, look)
     };
+    lines.extend(quarantine::lines(&seen.immune, look, |_| true));
     lines.extend(seen.sessions.iter().map(|(id, record)| session_line(id, record, look)));
     lines.extend(seen.loops.iter().filter_map(|state| waiting_line(state, look)));
     for ticket in &seen.tickets {
@@ -177,13 +182,14 @@ pub(super) fn supervisor_json(owner: Option<&Owner>) -> Value {
     owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
 }
 
-fn as_json(seen: &Seen) -> Value {
+fn as_json(seen: &Seen, now: Time) -> Value {
     let loops: Vec<Value> = seen.loops.iter().map(loop_json).collect();
     let hold = |(scope, freeze): (&Scope, &Freeze)| json!({ "scope": scope, "freeze": freeze });
     let frozen = seen.guards.iter().filter_map(|(scope, v)| v.state.freeze.as_ref().map(|f| (scope, f)));
     json!({
         "loops": loops,
         "holds": frozen.map(hold).collect::<Vec<_>>(),
+        "quarantine": quarantine::as_json(&seen.immune, now),
         "tickets": seen.tickets,
         "notifiers": seen.troubles.iter().map(|(name, text)| json!({ "name": name, "trouble": text })).collect::<Vec<_>>(),
         "sessions": seen.sessions.iter().map(|(id, record)| json!({ "id": id, "session": record })).collect::<Vec<_>>(),

@@ -43,6 +43,7 @@ enum What {
     /// List tasks, newest first
     List(list::Args),
     /// Show one task with its shelf
+    #[command(visible_alias = "inspect")]
     Show {
         /// Task id
         task: String,

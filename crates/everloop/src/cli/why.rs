@@ -1,5 +1,6 @@
 //! `everloop why`: why a loop is as it is, in one paragraph.
 
+use everloop_core::immune::{Dimension, Subject, subjects};
 use everloop_core::why::why as explain;
 use everloop_store::{Ledger, Tickets};
 use serde_json::json;
@@ -7,7 +8,9 @@ use serde_json::json;
 use super::Session;
 use super::status::{freeze_of, supervisor_json};
 use crate::error::{Code, Failure};
+use crate::supervisor::node_id;
 use crate::ui::figures::{moment, relative};
+use crate::ui::quarantine;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
@@ -45,6 +48,12 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         let said = format!("The guard holds {scope}{by} ({}): {}.", freeze.cause, freeze.audit.join("; "));
         lines.push(format!("{} `everloop guard release {scope} --reason TEXT` ends it.", clean(&said)));
     }
+    let (_, immune) = crate::immune::read(&ledger)?;
+    let crew: Vec<_> = state.spec.agents().flat_map(|agent| subjects(&node_id(), agent, None)).collect();
+    let concerned = |s: &Subject| s.dimension == Dimension::Kind || crew.contains(s);
+    if !state.is_over() {
+        lines.extend(quarantine::lines(&immune, &look, concerned));
+    }
     for ticket in &tickets {
         lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
     }
@@ -53,6 +62,7 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         "phase": state.phase,
         "why": paragraph,
         "freeze": freeze.map(|(scope, freeze)| json!({ "scope": scope, "freeze": freeze })),
+        "quarantine": quarantine::as_json(&immune, look.now),
         "tickets": tickets,
         "supervisor": supervisor_json(supervisor.as_ref()),
     });

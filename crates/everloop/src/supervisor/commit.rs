@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::{Supervisor, Watcher, read_state};
 use crate::board;
 use crate::error::Failure;
+use crate::immune;
 
 /// How long a task is held without renewal; renewed well before (see `life`).
 pub const LEASE: Duration = Duration::from_secs(90);
@@ -71,15 +72,17 @@ impl Supervisor {
     fn decide(&mut self, state: &LoopState, input: &Input, now: Time) -> Result<Decision, Failure> {
         self.decisions += 1;
         let guards = self.guards_for(state)?;
+        let (version, immune) = immune::read(&self.ledger)?;
         let ctx = Context {
             now,
             seed: mix(self.decisions, now.0.unsigned_abs() ^ u64::from(std::process::id())),
             node: &self.node,
             guards: &guards,
+            immune: (version, &immune),
             lease: LEASE,
             draining: self.draining,
             current_task: self.current_task(state)?,
-            board_task: self.board_task(state)?,
+            board_task: self.board_task(state, &immune.kinds_out(now))?,
         };
         Ok(decide(state, input, &ctx))
     }
@@ -106,8 +109,9 @@ impl Supervisor {
         Ok(free.then(|| Ready::from(&row)))
     }
 
-    fn board_task(&self, state: &LoopState) -> Result<Option<Ready>, Failure> {
-        let row = board::most_urgent(&self.ledger, &state.id, self.clock.now())?;
+    /// The most urgent task on the board; those of a quarantined kind stay there for now.
+    fn board_task(&self, state: &LoopState, kinds_out: &[&str]) -> Result<Option<Ready>, Failure> {
+        let row = board::most_urgent(&self.ledger, &state.id, kinds_out, self.clock.now())?;
         Ok(row.as_ref().map(Ready::from))
     }
 

@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::board::score;
 use super::figures::{Accuracy, clock, moment, money};
+use super::quarantine;
 use super::text::{clean, count};
 
 /// A longer line is cut; the journal has the whole.
@@ -86,6 +87,7 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::Ended { ending } => format!("ended: {}", ended(ending)),
         Event::Recovered { found } => format!("the supervisor came back and found the turn {found}"),
         Event::InSession { session, name, did } => format!("session {session} ({name}) {}", in_session(did, &until)),
+        Event::Immune { step } => quarantine::step(step, &until),
         Event::Note { text } => text.clone(),
     }
 }

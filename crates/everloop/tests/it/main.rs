@@ -23,6 +23,7 @@ mod pace;
 mod pane;
 mod plugin;
 mod prompts;
+mod quarantine;
 mod readme;
 mod replay;
 mod run;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use everloop_core::planted::{self, Bug};
 use everloop_testkit::sim::fault::{Fault, Plan};
 use everloop_testkit::sim::run::{Report, run};
-use everloop_testkit::sim::scenario::{Scenario, known, random, storm};
+use everloop_testkit::sim::scenario::{Scenario, bad_account, known, random, storm};
 
 const USAGE: &str =
     "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace]";
@@ -94,7 +94,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seeds" => options.seeds = seeds(&args.next().ok_or("--seeds needs a number or a range")?)?,
             "--scenario" => {
                 let name = args.next().ok_or("--scenario needs a name")?;
-                let all = known().into_iter().chain([storm()]);
+                let all = known().into_iter().chain([storm(), bad_account()]);
                 let names = known().iter().map(|s| s.name.clone()).collect::<Vec<_>>().join("`, `");
                 let found = all.into_iter().find(|s| s.name == name);
                 options.scenario = Some(found.ok_or(format!("no such scenario; there are `{names}` and `storm`"))?);

@@ -10,6 +10,7 @@ use everloop_core::decide::scopes_of;
 use everloop_core::event::{Ending, Event, Exit};
 use everloop_core::guard::{Freeze, GuardState, Guards, Scope};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::immune::Immune;
 use everloop_core::journal::Record;
 use everloop_core::state::LoopState;
 use everloop_core::stream::Quota;
@@ -19,6 +20,7 @@ use everloop_store::{Ledger as _, Recipients};
 use super::world::{Occurrence, Plans, Violation, World};
 
 mod facts;
+mod immune;
 mod journal;
 mod marks;
 mod starts;
@@ -77,6 +79,8 @@ pub struct Watch {
     pub(super) board_used: bool,
     seen: u64,
     guards: Guards,
+    /// The fold of the immune system's steps.
+    immune: Immune,
     frozen: BTreeMap<Scope, Freeze>,
     cooling: BTreeMap<Scope, Time>,
     /// Accounts that their vendor does not serve before.
@@ -170,7 +174,7 @@ impl World {
             self.observe_loop(id, &record.event, record.at)?;
         }
         self.watch.observe_guard(&record.event, record.at);
-        Ok(())
+        self.observe_step(&record.event, record.at)
     }
 
     fn is_over(&self) -> bool {
@@ -205,6 +209,7 @@ impl World {
                 );
             }
         }
+        self.check_immune()?;
         let empty = GuardState::default();
         for (scope, stored) in self.ledger.guards() {
             let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);

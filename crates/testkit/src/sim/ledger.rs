@@ -5,6 +5,7 @@
 //! While nothing was torn the model in memory *is* what the disk holds, so that opening is free ([`Ledger::reopen`]).
 
 use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::immune::{DOC, FLEET, Immune};
 use everloop_core::op::{Op, Reply};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
@@ -151,6 +152,14 @@ impl Ledger {
         self.model.guard(scope).expect("the model always answers")
     }
 
+    /// The immune system's document, with its version.
+    pub fn immune(&self) -> (u64, Immune) {
+        let row = self.model.doc(DOC, FLEET).expect("the model always answers");
+        row.map_or_else(Default::default, |row| {
+            (row.version, serde_json::from_str(&row.body).expect("a stored document can be read"))
+        })
+    }
+
     /// All guards.
     pub fn guards(&self) -> Guards {
         self.model.guards().expect("the model always answers")
@@ -201,7 +210,10 @@ fn same(a: &Model, b: &Model) -> bool {
         let journal = m.journal_raw(0, usize::MAX).ok();
         (m.loops().ok(), m.tasks(&all).ok(), m.guards().ok(), journal)
     };
-    let more = |m: &Model| (m.tickets(Tickets::Newest(usize::MAX)).ok(), m.messages(Recipients::All, usize::MAX).ok());
+    let more = |m: &Model| {
+        let tickets = m.tickets(Tickets::Newest(usize::MAX)).ok();
+        (tickets, m.messages(Recipients::All, usize::MAX).ok(), m.docs(DOC).ok())
+    };
     answers(a) == answers(b) && more(a) == more(b)
 }
 

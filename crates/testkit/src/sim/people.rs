@@ -191,6 +191,7 @@ impl World {
             for site in self.sites.values_mut() {
                 site.setup.script = Script::always(kind);
                 site.setup.flaky = None;
+                site.setup.bad_account = None;
             }
         }
         let held = |freeze: &Freeze| freeze.by.is_some();

@@ -49,10 +49,15 @@ impl World {
         let Some(owner) = self.owner_of(&task) else { return Ok(()) };
         self.say("shim: starts", turn.as_str());
         let started_at = self.wall();
+        let account = match self.stored(&owner).map(|s| s.phase) {
+            Some(Phase::Turn(held)) if held.id == *turn => Some(held.account),
+            _ => None,
+        };
         let site = self.sites.get_mut(&owner).expect("the owner was just found");
         let runs = site.runs.entry(task.clone()).or_default();
-        let kind = site.setup.script.kind(&task, *runs);
-        *runs += 1;
+        let bad = site.setup.bad_account.is_some_and(|bad| account.as_deref() == Some(bad));
+        let kind = if bad { Kind::Crasher } else { site.setup.script.kind(&task, *runs) };
+        *runs += u32::from(!bad);
         let shim = Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
         self.shims.insert(turn.clone(), shim);
         if self.stops.contains_key(turn) || kind == Kind::Missing {

@@ -14,7 +14,7 @@ use super::git::Tree;
 mod known;
 mod random;
 
-pub use known::{known, storm};
+pub use known::{bad_account, known, storm};
 pub use random::random;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -32,6 +32,8 @@ pub struct LoopSetup {
     pub script: Script,
     /// A check that holds is seen to fail once in so many runs.
     pub flaky: Option<u64>,
+    /// Under this account the agent always dies at once.
+    pub bad_account: Option<&'static str>,
 }
 
 /// Something that comes from outside.
@@ -133,6 +135,7 @@ impl LoopSetup {
             tree: Tree::default(),
             script: Script::always(Kind::Good),
             flaky: None,
+            bad_account: None,
         }
     }
 
@@ -151,6 +154,14 @@ impl LoopSetup {
     /// Whether its turns work in the folder itself.
     pub fn in_place(&self) -> bool {
         self.spec.workspace.mode == WorkspaceMode::InPlace
+    }
+}
+
+/// Three agents with an account each.
+fn three_agents(spec: &mut LoopSpec) {
+    for name in ["second", "third"] {
+        let other = AgentSpec { name: name.to_owned(), account: name.to_owned(), ..spec.agent.clone() };
+        spec.others.push(other);
     }
 }
 

@@ -141,15 +141,17 @@ impl World {
         let state = &held.state;
         let scopes = concerned(state, &self.node);
         let guards: Guards = scopes.into_iter().map(|s| (s.clone(), self.ledger.guard(&s))).collect();
+        let (version, immune) = self.ledger.immune();
         let ctx = Context {
             now,
             seed,
             node: &self.node,
             guards: &guards,
+            immune: (version, &immune),
             lease: LEASE,
             draining: supervisor.draining,
             current_task: self.current_task(state),
-            board_task: self.board_task(id, now),
+            board_task: self.board_task(id, &immune.kinds_out(now), now),
         };
         Some((decide(state, input, &ctx), held.version))
     }
@@ -159,13 +161,14 @@ impl World {
         matches!(row.state, TaskState::Queued | TaskState::Leased { .. }).then(|| Ready::from(&row))
     }
 
-    fn board_task(&self, id: &LoopId, now: Time) -> Option<Ready> {
+    fn board_task(&self, id: &LoopId, kinds_out: &[&str], now: Time) -> Option<Ready> {
         if !self.watch.board_used {
             return None;
         }
         let filter = TaskFilter { owner: Owner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
         let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
-        rows.retain(|r| r.task.kind != "batch" && r.task.ready_at <= now);
+        let wanted = |kind: &str| kind != "batch" && !kinds_out.contains(&kind);
+        rows.retain(|r| wanted(&r.task.kind) && r.task.ready_at <= now);
         rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
         rows.first().map(Ready::from)
     }

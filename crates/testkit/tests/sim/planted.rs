@@ -3,7 +3,7 @@
 use everloop_core::planted::{self, ALL, Bug};
 use everloop_testkit::sim::fault::{EVERY, Plan};
 use everloop_testkit::sim::run::run;
-use everloop_testkit::sim::scenario::{Scenario, known, storm};
+use everloop_testkit::sim::scenario::{Scenario, bad_account, known, storm};
 
 use super::must_be_clean;
 
@@ -57,6 +57,7 @@ const TABLE: &[Row] = &[
     ),
     (Bug::ProbesBeforeReset, "the account is limited", InCalm, "I6", "a known reset is not waited for"),
     (Bug::PaceIgnored, "paced", InCalm, "I6", "a paced loop uses its account's window up at once"),
+    (Bug::QuarantineIgnored, "one bad account", InCalm, "I8", "whoever is quarantined is asked all the same"),
     (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
 ];
 
@@ -77,7 +78,7 @@ impl Drop for Plant {
 }
 
 fn scenario(name: &str) -> Scenario {
-    let all = known().into_iter().chain([storm()]);
+    let all = known().into_iter().chain([storm(), bad_account()]);
     all.into_iter().find(|s| s.name == name).expect("the table names a scenario that there is")
 }
 
@@ -109,7 +110,7 @@ fn the_table_is_complete_and_without_a_mistake_all_is_clean() {
     for bug in ALL {
         assert!(TABLE.iter().any(|row| row.0 == *bug), "{bug:?} is in no row");
     }
-    for scenario in known().iter().chain([&storm()]) {
+    for scenario in known().iter().chain([&storm(), &bad_account()]) {
         must_be_clean(&scenario.name, &run(scenario, Plan::Calm, 0));
     }
 }

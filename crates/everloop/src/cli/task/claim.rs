@@ -95,7 +95,7 @@ fn claim_of_loop(
     session: &Session,
 ) -> Result<Option<TaskRow>, Failure> {
     for _ in 0..ATTEMPTS {
-        let Some(row) = board::most_urgent(ledger, owner, session.now())? else { return Ok(None) };
+        let Some(row) = board::most_urgent(ledger, owner, &[], session.now())? else { return Ok(None) };
         match take(ledger, &row, hold, session) {
             Ok(row) => return Ok(row),
             Err(Error::Refused(_)) => {}

@@ -25,6 +25,9 @@ pub struct Args {
     /// Tasks in every state
     #[arg(long, conflicts_with = "state")]
     all: bool,
+    /// Tasks that were given up: failed too often, or cancelled
+    #[arg(long, conflicts_with_all = ["state", "all"])]
+    dead: bool,
     /// How many at most
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     limit: usize,
@@ -66,6 +69,7 @@ pub fn list(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let owner = named_loop(session, &ledger, args.owner.as_deref())?.map_or(Owner::Any, Owner::Loop);
     let states = match args.state.as_slice() {
         [] if args.all => Vec::new(),
+        [] if args.dead => vec![StateName::Dead],
         [] => vec![StateName::Queued, StateName::Leased, StateName::Blocked],
         some => some.iter().map(|s| s.name()).collect(),
     };

@@ -183,6 +183,7 @@ impl World {
                     ward.is_some_and(|w| w.ended == Some(Ending::Reached))
                 }
                 Some(("stalled", id)) => self.watch.wards.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
+                None if ticket.key == "immune.observer" => !self.watch.is_suspicious(),
                 _ => false,
             };
             if healthy {

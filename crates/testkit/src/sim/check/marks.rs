@@ -1,6 +1,7 @@
 //! Marks: what a run met. A simulation that never meets a freeze proves nothing about freezes; the tests ask for all.
 
 use everloop_core::event::{Ending, Event, Pattern};
+use everloop_core::immune::Did;
 
 /// Everything that the random worlds together must have met.
 pub const MARKS: &[&str] = &[
@@ -83,6 +84,13 @@ pub(super) fn of(event: &Event) -> &'static str {
         Event::Ended { ending: Ending::Stopped { .. } } => "ended stopped",
         Event::Ended { ending: Ending::Failed { .. } } => "ended failed",
         Event::Recovered { .. } => "recovered",
+        Event::Immune { step } => match **step {
+            Did::Charged { .. } => "charged",
+            Did::Soft { .. } => "less work",
+            Did::Out { .. } => "quarantined",
+            Did::Trial { .. } => "tried again",
+            _ => "other",
+        },
         Event::LoopCreated { .. }
         | Event::SpecChanged { .. }
         | Event::Baselined { .. }

@@ -64,6 +64,7 @@ impl World {
         if running >= spec.slots as usize {
             return broken("I6", name(&format!("with {running} of {} slots taken", spec.slots)));
         }
+        self.check_quarantine(id, event, at)?;
         self.check_bucket(id, at)?;
         self.check_pace(id, event, at)?;
         if let Some(ward) = self.watch.wards.get_mut(id) {

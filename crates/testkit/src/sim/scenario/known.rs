@@ -64,6 +64,18 @@ pub fn known() -> Vec<Scenario> {
     all
 }
 
+/// The first of three agents has an account under which nothing works; the goal is far enough away for that to be noticed.
+/// Who takes which turn is chance, so a crash may change who does; therefore it is not among those above.
+pub fn bad_account() -> Scenario {
+    Scenario::new("one bad account", 2).with(|l| {
+        super::three_agents(&mut l.spec);
+        l.bad_account = Some("default");
+        l.spec.guard = l.spec.guard.clone().cheap();
+        l.spec.bounds.max_turns = Some(80);
+        l.script = Script { tasks: vec![(Kind::Busy, u32::MAX); 24], rest: (Kind::Good, 1) };
+    })
+}
+
 fn two_accounts() -> everloop_core::spec::LoopSpec {
     let mut spec = super::spec(1);
     super::second_account(&mut spec);

@@ -69,8 +69,13 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     if random.one_in(4) {
         spec.guard.turn_wall = Duration::from_secs(1200);
     }
-    if random.one_in(4) {
-        super::second_account(spec);
+    match random.below(8) {
+        0 | 1 => super::second_account(spec),
+        2 => {
+            super::three_agents(spec);
+            setup.bad_account = Some("default");
+        }
+        _ => {}
     }
     spec.guard.pace = random.one_in(3);
     spec.guard.slots = random.between(1, 2) as u32;

@@ -1,0 +1,161 @@
+//! What the immune system has to do with a loop: who is asked to take its next turn, and whom the end of one is charged to.
+
+use super::Step;
+use crate::event::{Event, Exit, Outcome};
+use crate::immune::choice::Use;
+use crate::immune::tier::untried;
+use crate::immune::{self, Class, Did, Seen, Subject, Threshold, observe, subjects};
+use crate::jitter::mix;
+use crate::op::Op;
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::spec::AgentSpec;
+use crate::state::{LoopState, Turn};
+
+/// The tickets of the fleet, kept by whichever loop noticed.
+const OBSERVER: &str = "immune.observer";
+const THRESHOLD: &str = "immune.threshold";
+/// How they are answered.
+const TRUSTED: &str = "not everybody looks bad any more";
+const SETTLED: &str = "the threshold was looked at again";
+
+/// The loop's agents for a task.
+pub(super) struct Crew<'s> {
+    /// Who is asked, in this order.
+    pub(super) asked: Vec<&'s AgentSpec>,
+    /// Who is not asked, or only after the others, and why.
+    skipped: Vec<(&'s AgentSpec, Use)>,
+    /// The operator's order.
+    order: Vec<&'s AgentSpec>,
+}
+
+impl Crew<'_> {
+    /// Why somebody whom the operator put before this one was not asked first.
+    pub(super) fn passed_over(&self, agent: &AgentSpec) -> Option<Reason> {
+        let mut before = self.order.iter().take_while(|a| **a != agent);
+        let found = before.find_map(|a| self.skipped.iter().find(|(s, _)| s == a));
+        found.and_then(|(_, how)| how.reason().cloned())
+    }
+
+    /// What keeps those away who are not asked at all.
+    pub(super) fn held(&self) -> impl Iterator<Item = Reason> {
+        let away = self.skipped.iter().filter(|(a, _)| !self.asked.contains(a));
+        away.filter_map(|(_, how)| how.reason().cloned())
+    }
+}
+
+impl Step<'_> {
+    /// Orders the loop's agents: as the operator did, without those who are out, unless there is nobody else.
+    pub(super) fn crew<'s>(&self, state: &'s LoopState, kind: &str, priority: i32) -> Crew<'s> {
+        let fits = |a: &&AgentSpec| a.tasks.include(kind, priority);
+        let order: Vec<&AgentSpec> = state.spec.agents().filter(fits).collect();
+        let (mut asked, mut skipped) = (Vec::new(), Vec::new());
+        for (n, agent) in order.iter().enumerate() {
+            let how = self.out.immune.may(&subjects(self.ctx.node, agent, Some(kind)), self.ctx.now);
+            // Less work is every other turn.
+            let turn_comes = mix(self.ctx.seed, 1000 + n as u64).is_multiple_of(2);
+            match how {
+                Use::Free | Use::Trial(_) => asked.push(*agent),
+                Use::Less(_) if turn_comes => asked.push(*agent),
+                Use::Out(_) if planted::is(Bug::QuarantineIgnored) => asked.push(*agent),
+                Use::Less(_) | Use::Out(_) | Use::Barred(_) => skipped.push((*agent, how)),
+            }
+        }
+        asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Use::Less(_))).map(|(a, _)| *a));
+        // A loop is never left without anybody: being out means that others are better, not that nobody works.
+        if asked.is_empty() {
+            asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Use::Out(_))).map(|(a, _)| *a));
+        }
+        Crew { asked, skipped, order }
+    }
+
+    /// A start may be the trial of somebody who was out.
+    pub(super) fn try_out(&mut self, agent: &AgentSpec, kind: &str, turn: &crate::ids::TurnId) {
+        for step in self.out.immune.trials(&subjects(self.ctx.node, agent, Some(kind)), turn, self.ctx.now) {
+            self.emit(Event::Immune { step: Box::new(step) });
+        }
+    }
+
+    /// Counts the end of a turn on everybody who took part in it.
+    pub(super) fn blame(&mut self, turn: &Turn, exit: &Exit, outcome: &Outcome) {
+        self.close_alarms();
+        let state = self.state();
+        let agent = state.spec.agents().find(|a| a.name == turn.agent && a.account == turn.account).cloned();
+        // The operator may have taken the agent off the list meanwhile; then its trial is over all the same.
+        let steps = match (Class::of(outcome), agent) {
+            (Some(class), Some(agent)) => {
+                let task = self.ctx.current_task.as_ref().filter(|t| t.id == turn.task);
+                let subjects = subjects(self.ctx.node, &agent, task.map(|t| t.kind.as_str()));
+                let seen = Seen { subjects, class, reset_at: exit.limit().and_then(|l| l.reset_at) };
+                let kind = task.map_or("", |t| t.kind.as_str());
+                let fit = state.spec.agents().filter(|a| a.tasks.include(kind, task.map_or(0, |t| t.priority)));
+                let crew: Vec<Vec<Subject>> = fit.map(|a| immune::subjects(self.ctx.node, a, Some(kind))).collect();
+                observe(&self.out.immune, &turn.id, &seen, &crew, self.ctx.now)
+            }
+            _ => untried(&self.out.immune, &turn.id),
+        };
+        for step in steps {
+            let (alarm, over) = (alarm(&step), all_clear(&step));
+            self.emit(Event::Immune { step: Box::new(step) });
+            if let Some((key, text)) = alarm {
+                self.ticket(key.to_owned(), text);
+            }
+            // The loop that opened the ticket may have ended meanwhile.
+            if let Some((key, answer)) = over.filter(|(key, _)| !self.state().tickets.iter().any(|k| k == key)) {
+                self.out.ops.push(Op::CloseTicket { key: key.to_owned(), answer: answer.to_owned() });
+            }
+        }
+        self.close_alarms();
+    }
+
+    /// What a loop has told a person about the fleet is over when it is, whoever noticed that.
+    pub(super) fn close_alarms(&mut self) {
+        if self.out.immune.suspicion.is_none() {
+            self.close_ticket(OBSERVER, TRUSTED);
+        }
+        if self.out.immune.moved.is_none() {
+            self.close_ticket(THRESHOLD, SETTLED);
+        }
+    }
+}
+
+/// The ticket that a step answers.
+fn all_clear(step: &Did) -> Option<(&'static str, &'static str)> {
+    match step {
+        Did::Trusted => Some((OBSERVER, TRUSTED)),
+        Did::Settled { .. } => Some((THRESHOLD, SETTLED)),
+        _ => None,
+    }
+}
+
+/// What a person has to know at once.
+fn alarm(step: &Did) -> Option<(&'static str, String)> {
+    match step {
+        Did::Suspected { reason } => {
+            let seen: Vec<String> = reason.inputs.iter().map(|(what, n)| format!("{what}: {n}")).collect();
+            let text = format!(
+                "everybody looks bad at once ({}); nobody is quarantined, because that is rather this machine, its network or \
+                 everloop itself",
+                seen.join(", ")
+            );
+            Some((OBSERVER, text))
+        }
+        Did::Moved { threshold, permille, reason } => {
+            let what = match threshold {
+                Threshold::Margin => "how much worse than others one must be to be charged",
+                Threshold::Out => "for how long one is quarantined",
+            };
+            let why = match reason.rule.as_str() {
+                "immune.many" => format!("{} are quarantined at once", reason.input("out")),
+                _ => format!("{} had to be quarantined again", reason.input("relapses")),
+            };
+            let text = format!(
+                "{why}; {what} is {}.{:03} times the built-in value now, and is looked at again in 50 minutes",
+                permille / 1000,
+                permille % 1000
+            );
+            Some((THRESHOLD, text))
+        }
+        _ => None,
+    }
+}

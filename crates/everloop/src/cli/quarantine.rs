@@ -1,0 +1,173 @@
+//! `everloop quarantine`: who gets less work or none, and why; a person's own rules.
+
+use std::time::Duration;
+
+use everloop_core::immune::rules::{Wish, add as wish_for, lift as lift_it};
+use everloop_core::immune::{Dimension, Immune, Rule, Subject, What};
+use everloop_core::time::parse_duration;
+use everloop_core::why::spared;
+use serde_json::json;
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::immune::{read, write};
+use crate::ui::figures::moment;
+use crate::ui::quarantine as view;
+
+const HELP: &str = "Examples:
+  everloop quarantine list
+  everloop quarantine add account:team --for 2h --why \"its key is being renewed\"
+  everloop quarantine add kind:docs --only agent:small --for 1d --why \"cheap enough\"
+  everloop quarantine lift account:team --why \"the key is there\"
+
+Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME`, `kind:NAME`.";
+
+/// Whoever fails more often than the others gets less work, then none but a trial now and then; here is who, and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    what: Verb,
+}
+
+/// What can be done about it.
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show who is quarantined, until when and why; exits with 5 when somebody is
+    List,
+    /// Do not use somebody for a while, or bind a kind of task to somebody
+    Add {
+        /// Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME` or `kind:NAME`
+        #[arg(value_parser = parse_subject)]
+        who: Subject,
+        /// Tasks of that kind only for this one
+        #[arg(long, value_name = "WHO", value_parser = parse_subject)]
+        only: Option<Subject>,
+        /// For how long
+        #[arg(long = "for", value_name = "TIME", default_value = "2h", value_parser = parse_duration)]
+        time: Duration,
+        /// Why, for the journal and whoever reads `why`
+        #[arg(long, value_name = "TEXT")]
+        why: String,
+    },
+    /// End a quarantine or a rule; what was charged before is forgotten
+    Lift {
+        /// Who, or the number of a rule
+        who: String,
+        /// What was done about the cause, for the journal
+        #[arg(long, value_name = "TEXT")]
+        why: String,
+    },
+}
+
+fn parse_subject(text: &str) -> Result<Subject, String> {
+    Subject::try_from(text.to_owned())
+}
+
+pub fn quarantine(args: Args, session: &mut Session) -> Result<Code, Failure> {
+    match args.what {
+        Verb::List => list(session),
+        Verb::Add { who, only, time, why } => add(&what(who, only)?, time, &why, session),
+        Verb::Lift { who, why } => lift(&who, &why, session),
+    }
+}
+
+fn list(session: &Session) -> Result<Code, Failure> {
+    let home = session.home()?;
+    let immune = match session.reader(&home)? {
+        Some(ledger) => read(&ledger)?.1,
+        None => Immune::default(),
+    };
+    let look = session.ui.look(session.now());
+    let (standings, rules) = view::held(&immune, look.now);
+    let somebody = !standings.is_empty() || !rules.is_empty();
+    session.ui.answer(&view::table(&immune, &look), &view::as_json(&immune, look.now))?;
+    Ok(if somebody { Code::Held } else { Code::Ok })
+}
+
+fn what(who: Subject, only: Option<Subject>) -> Result<What, Failure> {
+    match only {
+        None => Ok(What::Avoid { subject: who }),
+        Some(subject) if who.dimension == Dimension::Kind && subject.dimension != Dimension::Kind => {
+            Ok(What::Only { kind: who.name, subject })
+        }
+        Some(_) => Err(Failure::usage("`--only` binds a kind of task to somebody who works")
+            .hint("everloop quarantine add kind:docs --only agent:small --why TEXT")),
+    }
+}
+
+fn add(what: &What, time: Duration, why: &str, session: &Session) -> Result<Code, Failure> {
+    let (by, why) = (who_asks(session)?, reason_given(why)?);
+    if time.is_zero() {
+        return Err(Failure::usage("a quarantine needs an end that lies ahead").hint("--for 2h"));
+    }
+    let home = session.home()?;
+    let (mut ledger, now) = (session.writer(&home)?, session.now());
+    let wish = Wish { what: what.clone(), by: &by, why, time };
+    let refused = |cap: &str| {
+        Failure::failed(format!("{what} cannot be quarantined: {}", spared(cap)))
+            .hint("to stop everything: everloop guard hold --reason TEXT")
+    };
+    let immune = write(&mut ledger, now, |immune| wish_for(immune, &wish, now).map_err(|cap| refused(&cap.rule)))?;
+    home.knock();
+    let rule = immune.rules.iter().find(|r| r.what == *what);
+    let until = rule.map_or(now, |r| r.until);
+    let look = session.ui.look(now);
+    let said = match what {
+        What::Avoid { subject } => format!("{subject} is not used until {}", moment(until, now, &look.zone)),
+        only @ What::Only { .. } => format!("{only} until {}", moment(until, now, &look.zone)),
+    };
+    session.ui.answer(&[said], &json!({ "rule": rule }))?;
+    Ok(Code::Ok)
+}
+
+fn lift(word: &str, why: &str, session: &Session) -> Result<Code, Failure> {
+    let (by, why) = (who_asks(session)?, reason_given(why)?);
+    let home = session.home()?;
+    let (mut ledger, now) = (session.writer(&home)?, session.now());
+    let found = named(&read(&ledger)?.1, word)?;
+    write(&mut ledger, now, |immune| {
+        lift_it(immune, &found, &by, why).map(|did| vec![did]).ok_or_else(|| nobody(immune, word))
+    })?;
+    home.knock();
+    session.ui.answer(&[format!("lifted {found}")], &json!({ "lifted": found }))?;
+    Ok(Code::Ok)
+}
+
+/// What a word means: the number of a rule, or somebody.
+fn named(immune: &Immune, word: &str) -> Result<What, Failure> {
+    if let Ok(id) = word.parse::<u32>() {
+        let rule: Option<&Rule> = immune.rules.iter().find(|r| r.id == id);
+        return rule.map(|r| r.what.clone()).ok_or_else(|| nobody(immune, word));
+    }
+    let subject = parse_subject(word).map_err(Failure::usage)?;
+    let bound = immune.rules.iter().find(
+        |r| matches!(&r.what, What::Only { kind, .. } if subject.dimension == Dimension::Kind && *kind == subject.name),
+    );
+    let plain = What::Avoid { subject };
+    let known = immune.rules.iter().any(|r| r.what == plain);
+    Ok(bound.filter(|_| !known).map_or(plain, |r| r.what.clone()))
+}
+
+fn nobody(immune: &Immune, word: &str) -> Failure {
+    let rules = immune.rules.iter().map(|r| r.what.to_string());
+    let all: Vec<String> = immune.standings.keys().map(ToString::to_string).chain(rules).collect();
+    let failure = Failure::usage(format!("`{word}` is not quarantined"));
+    if all.is_empty() { failure.hint("nobody is") } else { failure.hint(format!("there are: {}", all.join(", "))) }
+}
+
+/// Whom agents work with is not theirs to say.
+fn who_asks(session: &Session) -> Result<String, Failure> {
+    if session.caller.is_person() {
+        return Ok(session.caller.name());
+    }
+    Err(Failure::usage("only a person can change who is quarantined").hint("ask one: everloop send person TEXT"))
+}
+
+fn reason_given(why: &str) -> Result<&str, Failure> {
+    match why.trim() {
+        "" => Err(Failure::usage("the reason is empty").hint("--why \"its key is being renewed\"")),
+        why => Ok(why),
+    }
+}

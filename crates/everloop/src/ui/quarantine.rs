@@ -1,0 +1,154 @@
+//! Who is quarantined and why, for `quarantine list`, `status`, `why` and the log.
+
+use everloop_core::immune::{Did, Immune, Rule, Standing, Subject, Threshold, Tier, What};
+use everloop_core::time::Time;
+use everloop_core::why::quarantined;
+use serde_json::{Value, json};
+
+use super::figures::{moment, relative};
+use super::status::Look;
+use super::table::Table;
+use super::text::{clean, fit};
+
+/// Everybody about whom something is done now, and the rules that hold.
+pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &Standing)>, Vec<&Rule>) {
+    let acts = |standing: &Standing| match standing.tier {
+        Tier::Watched => false,
+        Tier::Soft { until } => until > now,
+        Tier::Out { .. } => true,
+    };
+    (immune.standings.iter().filter(|(_, s)| acts(s)).collect(), immune.rules_at(now).collect())
+}
+
+/// The table of `quarantine list`, with the reasons below it.
+pub fn table(immune: &Immune, look: &Look) -> Vec<String> {
+    let (standings, rules) = held(immune, look.now);
+    let mut lines = Vec::new();
+    if standings.is_empty() && rules.is_empty() {
+        lines.push("nobody is quarantined".to_owned());
+    } else {
+        let mut table = Table::new(&["WHO", "STATE", "UNTIL", "BY"]);
+        for (subject, standing) in &standings {
+            table.row([clean(&subject.to_string()), state(standing, look), end(standing, look), "-".to_owned()]);
+        }
+        for rule in &rules {
+            let until = moment(rule.until, look.now, &look.zone);
+            table.row([clean(&rule.what.to_string()), label(rule, look), until, clean(&rule.by)]);
+        }
+        lines.extend(table.lines(look.width));
+    }
+    lines.extend(standings.iter().map(|(_, s)| clean(&quarantined(&s.reason))));
+    lines.extend(rules.iter().map(|rule| clean(&format!("rule {}: {} ({})", rule.id, rule.what, rule.why))));
+    lines.extend(doubts(immune, look));
+    lines
+}
+
+/// A line for each of those that one wants to know of in passing.
+pub fn lines(immune: &Immune, look: &Look, concerns: impl Fn(&Subject) -> bool) -> Vec<String> {
+    let (standings, rules) = held(immune, look.now);
+    let mut lines = Vec::new();
+    for (subject, standing) in standings.into_iter().filter(|(s, _)| concerns(s)) {
+        let said = format!("{subject} {} until {}", state(standing, look), end(standing, look));
+        lines.push(format!("{}: {}", look.paint.warn("quarantine"), clean(&said)));
+    }
+    let about = |rule: &&Rule| match &rule.what {
+        What::Avoid { subject } | What::Only { subject, .. } => concerns(subject),
+    };
+    for rule in rules.into_iter().filter(about) {
+        let until = moment(rule.until, look.now, &look.zone);
+        let what = match &rule.what {
+            What::Avoid { subject } => format!("{subject} is not used"),
+            only @ What::Only { .. } => only.to_string(),
+        };
+        let said = format!("{what} until {until}, by {}: {}", rule.by, rule.why);
+        lines.push(format!("{}: {}", look.paint.warn("quarantine"), clean(&said)));
+    }
+    lines.extend(doubts(immune, look));
+    lines.into_iter().map(|line| fit(&line, look.width)).collect()
+}
+
+fn doubts(immune: &Immune, look: &Look) -> Option<String> {
+    let seen = immune.suspicion.as_ref()?;
+    let seen: Vec<String> = seen.inputs.iter().map(|(what, n)| format!("{what} {n}")).collect();
+    Some(look.paint.warn(&format!("everybody looks bad at once ({}): nobody is quarantined for it", seen.join(", "))))
+}
+
+fn state(standing: &Standing, look: &Look) -> String {
+    match &standing.tier {
+        Tier::Watched => "watched".to_owned(),
+        Tier::Soft { .. } => look.paint.warn("gets half of its work"),
+        Tier::Out { trial: Some(turn), .. } => look.paint.warn(&format!("out, on trial in turn {turn}")),
+        Tier::Out { until, .. } if *until <= look.now => look.paint.warn("out, its next turn is a trial"),
+        Tier::Out { .. } => look.paint.bad("out"),
+    }
+}
+
+fn end(standing: &Standing, look: &Look) -> String {
+    standing
+        .tier
+        .until()
+        .map_or("-".to_owned(), |at| format!("{} ({})", moment(at, look.now, &look.zone), relative(at, look.now)))
+}
+
+fn label(rule: &Rule, look: &Look) -> String {
+    match rule.what {
+        What::Avoid { .. } => look.paint.bad("not used"),
+        What::Only { .. } => look.paint.warn("bound"),
+    }
+}
+
+/// The same for programs.
+pub fn as_json(immune: &Immune, now: Time) -> Value {
+    let (standings, rules) = held(immune, now);
+    let row = |(subject, standing): &(&Subject, &Standing)| {
+        json!({
+            "subject": subject,
+            "tier": standing.tier,
+            "level": standing.level,
+            "reason": standing.reason,
+            "why": quarantined(&standing.reason),
+        })
+    };
+    json!({
+        "quarantined": standings.iter().map(row).collect::<Vec<_>>(),
+        "rules": rules,
+        "suspicion": immune.suspicion,
+        "thresholds": immune.thresholds,
+    })
+}
+
+/// A step as a line of the log.
+pub(super) fn step(step: &Did, until: &dyn Fn(&Time) -> String) -> String {
+    match step {
+        Did::Seen { turn, seen } => {
+            let who: Vec<String> = seen.subjects.iter().map(ToString::to_string).collect();
+            let what = serde_json::to_value(seen.class).ok().and_then(|v| v.as_str().map(|s| s.replace('_', " ")));
+            format!("turn {turn} counts as {} on {}", what.unwrap_or_default(), who.join(", "))
+        }
+        Did::Charged { reason, .. } => format!("charged: {}", quarantined(reason)),
+        Did::Soft { until: end, reason, .. } | Did::Out { until: end, reason, .. } => {
+            format!("{}, until {}", quarantined(reason), until(end))
+        }
+        Did::Trial { subject, turn } => format!("turn {turn} is the trial of {subject}"),
+        Did::Untried { subject } => format!("the trial of {subject} said nothing"),
+        Did::Eased { reason, .. } => quarantined(reason),
+        Did::Suspected { .. } => "everybody looks bad at once: nobody is quarantined for it".to_owned(),
+        Did::Trusted => "not everybody looks bad any more".to_owned(),
+        Did::Moved { threshold, permille, .. } => format!("{} was moved to {permille} ‰", named(*threshold)),
+        Did::Settled { threshold, permille, reason } => {
+            format!("{} stands at {permille} ‰ (helped: {})", named(*threshold), reason.input("helped"))
+        }
+        Did::Corrected { what } => format!("corrected: {what}"),
+        Did::Ruled { rule } => {
+            format!("rule {} by {}: {}, until {} ({})", rule.id, rule.by, rule.what, until(&rule.until), rule.why)
+        }
+        Did::Lifted { what, by, why } => format!("{by} lifted {what}: {why}"),
+    }
+}
+
+fn named(threshold: Threshold) -> &'static str {
+    match threshold {
+        Threshold::Margin => "the margin for a charge",
+        Threshold::Out => "the time of a quarantine",
+    }
+}

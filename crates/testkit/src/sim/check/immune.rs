@@ -1,0 +1,86 @@
+//! I8: quarantine caps hold, every entry has an end, and nobody who is out works while others could. Told from the steps in
+//! the journal.
+
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::immune::{BEAT, Did, Dimension, Subject, Tier, subjects};
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+
+use super::{Watch, broken};
+use crate::sim::world::{Violation, World};
+
+/// The longest that the tiers hold anybody without a vendor's word, in beats.
+const OUT_MOST: u32 = 160;
+
+impl Watch {
+    /// Whether the observer is suspected.
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.immune.suspicion.is_some()
+    }
+}
+
+impl World {
+    /// A step, as it is journaled.
+    pub(super) fn observe_step(&mut self, event: &Event, at: Time) -> Result<(), Violation> {
+        let Event::Immune { step } = event else { return Ok(()) };
+        self.watch.immune.apply(step, at);
+        match &**step {
+            Did::Out { subject, until, .. } => {
+                if subject.dimension == Dimension::Node {
+                    return broken("I8", format!("{subject}, the only machine, is quarantined"));
+                }
+                let most = at + BEAT * OUT_MOST;
+                if *until > most && subject.dimension != Dimension::Account {
+                    return broken("I8", format!("{subject} is quarantined for longer than {OUT_MOST} beats"));
+                }
+                self.check_ways()
+            }
+            Did::Ruled { rule } if rule.until <= at => broken("I8", format!("rule {} has no end ahead", rule.id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of all who work here somebody must be left.
+    fn check_ways(&self) -> Result<(), Violation> {
+        let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
+        for dimension in [Dimension::Account, Dimension::Agent] {
+            let mut all = self.watch.wards.values().flat_map(|w| crew(&w.fold, &self.node)).flatten();
+            let all_out = |s: Subject| s.dimension != dimension || out(&s);
+            if all.all(all_out) {
+                return broken("I8", format!("every {} is quarantined", dimension.label()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A start with somebody who is out: only as a trial that is due, or because the loop has nobody else.
+    pub(super) fn check_quarantine(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
+        let Event::TurnStarted { turn, agent, account, .. } = event else { return Ok(()) };
+        let out = |s: &Subject| match self.watch.immune.standings.get(s).map(|s| &s.tier) {
+            Some(Tier::Out { until, trial }) => trial.as_ref() != Some(turn) || *until > at,
+            _ => false,
+        };
+        let ward = &self.watch.wards[id];
+        let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
+        let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
+        if crew(&ward.fold, &self.node).any(|who| !who.iter().any(out)) {
+            return broken("I8", format!("turn {turn} was given to {bad}, who is quarantined, and others are there"));
+        }
+        Ok(())
+    }
+
+    /// The stored document is the fold of the journal.
+    pub(super) fn check_immune(&self) -> Result<(), Violation> {
+        let (_, stored) = self.ledger.immune();
+        if stored != self.watch.immune {
+            return broken("replay", format!("quarantine: stored {stored:?}, replayed {:?}", self.watch.immune));
+        }
+        Ok(())
+    }
+}
+
+/// Who can take a loop's turns.
+fn crew<'a>(state: &'a LoopState, node: &'a everloop_core::ids::NodeId) -> impl Iterator<Item = Vec<Subject>> + 'a {
+    state.spec.agents().map(move |agent| subjects(node, agent, None))
+}
