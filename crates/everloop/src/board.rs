@@ -12,34 +12,29 @@ pub mod place;
 
 use everloop_core::entry;
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{NewTask, TaskRow, TaskState, Trust};
+use everloop_core::op::{NewTask, TaskRow, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
 
 use crate::error::Failure;
 
-/// Tasks that are looked at; a longer queue is looked at from its newest end.
-const LOOK: usize = 200;
+/// Ready tasks that are looked at first; more only where all of these are the loop's own.
+const LOOK: u32 = 16;
 /// Open tasks that are counted; a board with more of them has room for no agent's.
 const OPEN_LOOK: usize = 5_000;
 
 /// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over; none of `kinds_out`.
 pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
-    let states = vec![StateName::Queued, StateName::Leased];
-    let mut rows = ledger.tasks(&TaskFilter { owner: Owner::Loop(owner.clone()), states, limit: LOOK })?;
     let wanted = |kind: &str| kind != "batch" && !kinds_out.contains(&kind);
-    rows.retain(|row| wanted(&row.task.kind) && is_due(row, now));
-    rows.sort_by_key(|row| (-row.task.priority, row.created_at, row.task.id.clone()));
-    for row in rows {
-        let mut ready = true;
-        for dep in &row.task.deps {
-            ready &= ledger.task(dep)?.is_some_and(|d| d.state == TaskState::Done);
-        }
-        if ready {
-            return Ok(Some(row));
+    let mut look = LOOK;
+    loop {
+        let rows = ledger.ready(now, Some(owner), look)?;
+        let all = (rows.len() as u64) < u64::from(look);
+        match rows.into_iter().find(|row| wanted(&row.task.kind)) {
+            None if !all => look = look.saturating_mul(8),
+            found => return Ok(found),
         }
     }
-    Ok(None)
 }
 
 /// Refuses what an agent may not put onto the board.
@@ -69,10 +64,42 @@ impl<L: Ledger> entry::Board for Known<'_, L> {
     }
 }
 
-fn is_due(row: &TaskRow, now: Time) -> bool {
-    match &row.state {
-        TaskState::Queued => row.task.ready_at <= now,
-        TaskState::Leased { until, .. } => *until <= now,
-        TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+#[cfg(test)]
+mod tests {
+    use everloop_core::op::Op;
+
+    use super::*;
+
+    fn task(id: &str, kind: &str, priority: i32, deps: &[&str]) -> Op {
+        Op::Enqueue(NewTask {
+            id: TaskId::new(id),
+            owner: Some(LoopId::new("k")),
+            kind: kind.to_owned(),
+            title: id.to_owned(),
+            prompt: String::new(),
+            priority,
+            deps: deps.iter().copied().map(TaskId::new).collect(),
+            author: "me".to_owned(),
+            trust: Trust::Operator,
+            ready_at: Time(1),
+        })
+    }
+
+    #[test]
+    fn an_urgent_task_is_found_behind_any_number_of_newer_ones() {
+        let mut ledger = Sqlite::in_memory().expect("memory is enough");
+        let mut put = |at: i64, op: Op| drop(ledger.transact(Time(at), &[op]).expect("a task can be queued"));
+        put(1, task("old", "task", 5, &[]));
+        put(2, task("waits", "task", 9, &["old"]));
+        for n in 0..300 {
+            put(3, task(&format!("n{n}"), "task", 0, &[]));
+        }
+        // The loop's own tasks are not on the board, however many there are.
+        for n in 0..40 {
+            put(4, task(&format!("b{n}"), "batch", 7, &[]));
+        }
+        let found = most_urgent(&ledger, &LoopId::new("k"), &[], Time(5)).expect("it can be read");
+        assert_eq!(found.map(|row| row.task.id), Some(TaskId::new("old")));
+        assert!(most_urgent(&ledger, &LoopId::new("other"), &[], Time(5)).expect("it can be read").is_none());
     }
 }

@@ -61,6 +61,11 @@ impl Sqlite {
         Ok(Self { conn: open::in_memory()? })
     }
 
+    /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order in which claims take them.
+    pub fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
+        read::ready(&self.conn, now, owner, n)
+    }
+
     /// A number that changes when *another* connection has committed: a hint to look again, nothing more.
     pub fn data_version(&self) -> Result<u64, Error> {
         read::data_version(&self.conn)

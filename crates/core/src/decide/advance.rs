@@ -174,6 +174,7 @@ impl Step<'_> {
 
     fn end(&mut self, ending: Ending) {
         self.moved();
+        self.close_questions(|_| true, "the loop ended");
         self.emit(Event::Ended { ending });
         self.act(Action::Cleanup);
     }

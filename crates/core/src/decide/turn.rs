@@ -90,11 +90,15 @@ impl Step<'_> {
         if health != Health::Stuck {
             self.close_ticket(&stuck_together(id), "it shows signs of life again");
         }
+        if health == Health::Healthy {
+            // Also one that an earlier turn left behind: somebody has answered, or nobody needs to any more.
+            self.close_questions(|_| true, "the agent goes on");
+        }
         let cause = match health {
             Health::Healthy => return,
             Health::Asking => {
                 let text = format!("the agent of turn {} waits for a person's answer", turn.number);
-                return self.ticket(format!("agent.asks:{}", turn.id), text);
+                return self.ticket(asks(&turn.id), text);
             }
             Health::Stuck => match sample.company {
                 Company::Alone => StopCause::Stuck,
@@ -176,6 +180,9 @@ impl Step<'_> {
         };
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
+        // One that ended while it asked may still wait for its answer, in a pane for example; the turn after it will tell.
+        let asked = asks(&turn.id);
+        self.close_questions(|key| key != asked || exit.ok(), "a turn ended without asking");
         self.close_task(turn, &outcome);
         self.blame(turn, exit, &outcome);
         let spec = self.state().spec.guard.clone();
@@ -193,6 +200,15 @@ impl Step<'_> {
         }
         self.say_patterns(settled.progress);
         self.advance();
+    }
+
+    /// Closes those tickets of agents that asked a person.
+    pub(super) fn close_questions(&mut self, which: impl Fn(&str) -> bool, answer: &str) {
+        let asked = |key: &&String| key.starts_with(ASKS) && which(key);
+        let keys: Vec<String> = self.state().tickets.iter().filter(asked).cloned().collect();
+        for key in keys {
+            self.close_ticket(&key, answer);
+        }
     }
 
     /// The turn as the events of this very decision have left it.
@@ -236,6 +252,14 @@ impl Step<'_> {
             self.close_ticket(&key, &reason);
         }
     }
+}
+
+/// What the tickets of agents that ask a person begin with.
+const ASKS: &str = "agent.asks:";
+
+/// The ticket of a turn whose agent asks a person.
+fn asks(turn: &TurnId) -> String {
+    format!("{ASKS}{turn}")
 }
 
 /// The ticket of turns that look stuck together.

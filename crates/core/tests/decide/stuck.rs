@@ -1,10 +1,11 @@
 //! Turns that look stuck alone, together, or go on without changing anything.
 
-use everloop_core::action::Input;
+use everloop_core::action::{Command, Input};
 use everloop_core::crowd::Company;
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Judgement, Outcome, StopCause};
 use everloop_core::evidence::Sample;
+use everloop_core::op::Op;
 use everloop_core::phase::{Doing, Pulse};
 use everloop_core::spec::AgentKind;
 
@@ -40,6 +41,38 @@ fn when_half_of_all_turns_look_stuck_none_is_stopped_and_a_person_is_told_once()
     assert!(look(&mut rig, stuck(), together(false)).events.is_empty(), "another one tells it");
     assert!(look(&mut rig, stuck(), Company::Unclear).events.is_empty());
     assert_eq!(actions(&look(&mut rig, stuck(), Company::Alone)), ["stop"]);
+}
+
+#[test]
+fn an_agent_that_asked_and_goes_on_has_been_answered() {
+    let asks = Pulse { doing: Doing::Asking, ..Pulse::default() };
+    let works = Pulse { doing: Doing::Model, ..Pulse::default() };
+    let mut rig = rig();
+    assert_eq!(actions(&look(&mut rig, asks.clone(), Company::Alone)), ["tell"]);
+    assert!(look(&mut rig, asks.clone(), Company::Alone).events.is_empty(), "once");
+    let decision = look(&mut rig, works.clone(), Company::Alone);
+    assert!(matches!(&decision.events[..], [Event::TicketClosed { key }] if key.starts_with("agent.asks:")));
+    assert!(matches!(&decision.ops[..], [Op::CloseTicket { answer, .. }] if answer == "the agent goes on"));
+    // One that was stopped while it asked may still wait; that the next turn works answers it.
+    look(&mut rig, asks.clone(), Company::Alone);
+    rig.stopped(5, StopCause::Person);
+    assert_eq!(rig.state.tickets.len(), 1, "it still waits");
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    look(&mut rig, asks, Company::Alone);
+    assert_eq!(rig.state.tickets.len(), 2, "so does the next one");
+    look(&mut rig, works, Company::Alone);
+    assert!(rig.state.tickets.is_empty(), "{:?}", rig.state.tickets);
+}
+
+#[test]
+fn a_question_does_not_outlive_its_loop() {
+    let mut rig = rig();
+    look(&mut rig, Pulse { doing: Doing::Asking, ..Pulse::default() }, Company::Alone);
+    rig.ask(Command::Stop { now: true });
+    rig.stopped(5, StopCause::Person);
+    assert_eq!((rig.phase(), rig.state.tickets.len()), ("stopped", 0), "{:?}", rig.state.tickets);
 }
 
 #[test]

@@ -162,6 +162,8 @@ impl Errand {
             .with("EVERLOOP_TASK", task.as_str())
             .with("EVERLOOP_TURN", id.as_str())
             .with("EVERLOOP_PROMPT_FILE", &prompt_file)
+            // What it types, and the hooks of its CLI, mean the everloop that started it.
+            .with("EVERLOOP_STATE_DIR", self.home.root())
             .into_vars();
         let follow = Follow::new(dir.clone(), &agent, &turn, texts(&env));
         let running = job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))?;

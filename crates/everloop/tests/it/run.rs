@@ -171,7 +171,7 @@ fn the_environment_is_cleared_and_named_secrets_are_redacted() {
     args.extend(["--env", "MY_TOKEN"].map(str::to_owned));
     let out = env.run(&words(&args)).ok();
     let seen = env.read("seen");
-    assert!(seen.contains("MY_TOKEN=s3cr3t") && !seen.contains("OUTER_SECRET") && !seen.contains("EVERLOOP_STATE_DIR"));
+    assert!(seen.contains("MY_TOKEN=s3cr3t") && !seen.contains("OUTER_SECRET"), "{seen}");
     assert!(seen.contains("EVERLOOP_TASK=") && seen.contains("EVERLOOP_TURN="));
     let turn = env.the_loop()["tries"][0]["turn"].as_str().unwrap().to_owned();
     let shown = env.run(&["logs", "--turn", &turn]).ok().stdout;
@@ -180,6 +180,19 @@ fn the_environment_is_cleared_and_named_secrets_are_redacted() {
     let grep =
         std::process::Command::new("grep").args(["-ral", "s3cr3t-t0k3n-value"]).arg(env.state()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "the secret is in the state folder");
+}
+
+#[test]
+fn what_an_agent_types_reaches_the_everloop_that_started_it() {
+    let env = Env::new();
+    let other = env.project().join("../other-state").display().to_string();
+    let exe = env!("CARGO_BIN_EXE_everloop");
+    let agent = format!("{exe} send @reviewer 'from within' && touch done");
+    let run = ["--state-dir", &other, "run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"];
+    env.run(&run).ok();
+    let told = env.run(&["--state-dir", &other, "inbox", "@reviewer", "--json"]).ok().json()["messages"].clone();
+    assert_eq!((&told[0]["text"], &told[0]["trust"]), (&"from within".into(), &"agent".into()), "{told}");
+    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"], serde_json::json!([]));
 }
 
 #[test]
