@@ -143,6 +143,13 @@ pub enum Did {
         /// `compaction`, `end`.
         at: String,
     },
+    /// Its work gives a sign of being complete; the checks decide whether it is.
+    LooksComplete {
+        /// Which rule saw it.
+        rule: String,
+        /// What was seen.
+        text: String,
+    },
     /// It is over.
     Ended {
         /// What its CLI says about it.

@@ -13,6 +13,7 @@
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
+//! - [`completion`]: signs of being complete, as signals
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`crowd`]: several that look stuck at once, which is our own fault
@@ -27,6 +28,7 @@
 
 pub mod action;
 pub mod board;
+pub mod completion;
 pub mod crowd;
 pub mod decide;
 pub mod entry;

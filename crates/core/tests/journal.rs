@@ -486,3 +486,12 @@ fn who_says_it_and_until_when_is_written_only_where_it_matters() {
         assert_eq!(serde_json::from_str::<Event>(&line).expect("it was just written"), event);
     }
 }
+
+#[test]
+fn a_sign_of_being_complete_is_read_as_it_was_written() {
+    let did = Did::LooksComplete { rule: text("plan"), text: text("no open box") };
+    let event = Event::InSession { session: text("27832923"), name: text("main"), did };
+    let line = r#"{"event":"in_session","session":"27832923","name":"main","did":{"did":"looks_complete","rule":"plan","text":"no open box"}}"#;
+    assert_eq!(serde_json::to_string(&event).expect("events have a JSON form"), line);
+    assert_eq!(serde_json::from_str::<Event>(line).expect("an old line stays readable"), event);
+}

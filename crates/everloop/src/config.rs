@@ -4,17 +4,19 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`naming`]: names that nobody gave
+//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use everloop_core::completion::Rule;
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
 mod account;
 mod agent;
+mod completion;
 mod diagnostic;
 mod hook;
 mod hub;
@@ -70,6 +72,8 @@ pub struct Outside {
     pub mailbox: Vec<String>,
     /// Who hears what happens to tasks; empty for nobody.
     pub tracker: Vec<String>,
+    /// Signs of being complete.
+    pub completions: Vec<Rule>,
 }
 
 /// What resolving needs to know about the world.
@@ -199,6 +203,7 @@ impl Config {
             every: mailbox.every.map_or(EVERY, |every| every.0),
             mailbox: words(mailbox.command),
             tracker: words(tracker.command),
+            completions: self.completions()?,
         })
     }
 
@@ -242,6 +247,7 @@ impl Config {
     /// Resolves every loop of the file; all mistakes are returned at once.
     pub fn check(&self, moment: &Moment) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
+        diagnostics.extend(self.completions().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
         for name in self.project.loops.keys() {
             match self.resolve(name, moment) {

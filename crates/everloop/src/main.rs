@@ -5,7 +5,7 @@
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
 //! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
 //! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
-//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it
+//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it; `completion`: signs of being complete
 //! - `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
@@ -13,6 +13,7 @@ mod api;
 mod board;
 mod caller;
 mod cli;
+mod completion;
 mod config;
 mod detect;
 mod error;

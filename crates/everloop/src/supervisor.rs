@@ -43,6 +43,7 @@ mod outside;
 mod pane;
 mod perform;
 pub mod prompt;
+mod signs;
 mod stream;
 mod turn;
 
@@ -336,7 +337,9 @@ impl Supervisor {
         let over = slot.state.is_over();
         self.slots.insert(row.id.clone(), slot);
         if concerned && !over {
-            self.handle(&row.id, &Input::Recovered { found }, watcher).await?;
+            let input = Input::Recovered { found };
+            self.look_for_signs(&row.id, &input)?;
+            self.handle(&row.id, &input, watcher).await?;
         }
         Ok(())
     }
@@ -346,7 +349,11 @@ impl Supervisor {
             slot.errands = slot.errands.saturating_sub(1);
             slot.workspace = answer.workspace;
         }
+        let signs = self.look_for_signs(&answer.id, &answer.input)?;
         self.handle(&answer.id, &answer.input, watcher).await?;
+        if signs {
+            self.read_commands(watcher).await?;
+        }
         if self.until == Until::Told {
             self.slots.retain(|_, s| s.errands > 0 || !s.state.is_over());
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use everloop_agents::agent::limits::{self, Refusal};
 use everloop_agents::redact::{self, Secret};
+use everloop_core::action::Command;
 use everloop_core::event::Event;
 use everloop_core::hook::{Answer, Did, HANDOFF, Handoff, SESSION, SESSION_VERSION, Session as Record, Stop, Why};
 use everloop_core::op::{Message, Op, Refusal as No};
@@ -18,6 +19,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::{Session, check, handoff, up};
+use crate::completion::{self, Scene};
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::hook::guardian::Guardian;
@@ -240,12 +242,52 @@ impl Seat<'_> {
 
     fn used_a_tool(&mut self) -> Result<Code, Failure> {
         let restored = self.restore()?;
-        if restored.is_empty() {
-            return Ok(Code::Ok);
+        let signs = self.signs()?;
+        let code = if restored.is_empty() {
+            Code::Ok
+        } else {
+            let event = self.happened(restored.clone());
+            self.write(None, vec![event])?;
+            self.refuse(&told_of(&restored))
+        };
+        self.signal(signs);
+        Ok(code)
+    }
+
+    /// Signs of being complete that nobody was told yet, each as one batch.
+    fn signs(&self) -> Result<Vec<Vec<Op>>, Failure> {
+        let place = &self.place;
+        if place.hook.completions.is_empty() {
+            return Ok(Vec::new());
         }
-        let event = self.happened(restored.clone());
-        self.write(None, vec![event])?;
-        Ok(self.refuse(&told_of(&restored)))
+        let owner = place.id().map_or_else(|| format!("{} {}", place.root.display(), place.name), ToString::to_string);
+        let said = self.payload.last_words();
+        let by = format!("session {}", self.payload.session());
+        let scene = Scene { owner: &owner, name: &place.name, dir: Some(&place.dir), by: &by, said };
+        let (told, gone) = completion::look(self.ledger()?, &place.hook.completions, &scene, self.now)?;
+        let mut batches: Vec<Vec<Op>> = gone.into_iter().map(|op| vec![op]).collect();
+        let asleep = place.state.as_ref().filter(|state| !state.is_over());
+        for sign in told {
+            let wake = asleep.map(|state| {
+                let body = serde_json::to_string(&Command::Wake).expect("a command is plain data");
+                Op::Signal { to: state.id.to_string(), by: sign.waker(), body }
+            });
+            let event = self.happened([Did::LooksComplete { rule: sign.rule, text: sign.text }]);
+            batches.push([sign.remember, event].into_iter().chain(wake).collect());
+        }
+        Ok(batches)
+    }
+
+    /// Tells them. One that somebody else has told meanwhile is refused as a whole, and that is well.
+    fn signal(&mut self, batches: Vec<Vec<Op>>) {
+        for batch in batches {
+            let wakes = batch.iter().any(|op| matches!(op, Op::Signal { .. }));
+            match self.write(None, batch) {
+                Ok(()) if wakes => self.home.knock(),
+                Ok(()) => {}
+                Err(failure) => tracing::debug!("a sign was not told: {}", failure.render()),
+            }
+        }
     }
 
     fn restore(&self) -> Result<Vec<Did>, Failure> {
@@ -279,6 +321,7 @@ impl Seat<'_> {
                 }),
             };
         }
+        let signs = self.signs()?;
         let full = record.fills(self.context_percent(), &rules);
         let board = record.verdict.as_ref().map(|v| v.board.clone()).unwrap_or_default();
         let failing: Vec<String> = board.failing().map(|row| row.name.clone()).collect();
@@ -308,6 +351,7 @@ impl Seat<'_> {
             };
         ops.push(self.happened(did));
         self.write(Some((version, record)), ops)?;
+        self.signal(signs);
         Ok(code)
     }
 

@@ -1,12 +1,15 @@
 //! `everloop why`: why a loop is as it is, in one paragraph.
 
+use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
+use everloop_core::time::Time;
 use everloop_core::why::why as explain;
 use everloop_store::{Ledger, Tickets};
 use serde_json::json;
 
 use super::Session;
 use super::status::{freeze_of, supervisor_json};
+use crate::completion;
 use crate::error::{Code, Failure};
 use crate::supervisor::node_id;
 use crate::ui::figures::{moment, relative};
@@ -57,6 +60,8 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     for ticket in &tickets {
         lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
     }
+    let signs = completion::known(&ledger, &state.id)?;
+    lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
     let content = json!({
         "loop": state.id,
         "phase": state.phase,
@@ -64,8 +69,16 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         "freeze": freeze.map(|(scope, freeze)| json!({ "scope": scope, "freeze": freeze })),
         "quarantine": quarantine::as_json(&immune, look.now),
         "tickets": tickets,
+        "signs": signs.iter().map(|(rule, sign)| json!({ "rule": rule, "sign": sign })).collect::<Vec<_>>(),
         "supervisor": supervisor_json(supervisor.as_ref()),
     });
     session.ui.answer(&lines, &content)?;
     Ok(Code::Ok)
+}
+
+/// What a sign of being complete says, and what it does not.
+pub fn sign_line(rule: &str, sign: &Memory, now: Time) -> String {
+    let still = if sign.there { "" } else { ", and no longer does" };
+    let said = format!("`{rule}` looked complete to {} {}{still}: {}", sign.by, relative(sign.at, now), sign.text);
+    format!("Sign: {}. The checks decide.", clean(&said))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everloop_core::completion::Rule;
 use everloop_core::hook::{Rules, Shrink};
 
 use super::diagnostic::ConfigError;
@@ -32,6 +33,8 @@ pub struct Hook {
     pub guarded: Vec<String>,
     /// By how much they may.
     pub shrink: Shrink,
+    /// Signs of being complete.
+    pub completions: Vec<Rule>,
 }
 
 impl Config {
@@ -66,6 +69,7 @@ impl Config {
             window_tokens: hook.window.map_or(WINDOW_TOKENS, |n| n.0),
             guarded: guardian.files.map_or_else(Vec::new, |list| list.0),
             shrink,
+            completions: self.completions()?,
         })
     }
 }

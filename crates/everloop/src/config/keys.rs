@@ -46,6 +46,8 @@ pub struct File {
     hook: Option<HookKeys>,
     /// Files that may not shrink in such a session.
     guardian: Option<GuardianKeys>,
+    /// Signs of being complete, by name.
+    completion: Option<BTreeMap<String, CompletionKeys>>,
 }
 
 /// Where the hub's address is found. The address itself holds a password and never stands in this file.
@@ -122,6 +124,23 @@ pub struct GuardianKeys {
     pub files: Option<List>,
     /// Percent that one of them may lose at once. More is refused, or put back.
     pub shrink: Option<Count>,
+}
+
+/// A sign that somebody else's work gives of being complete. It is told as a signal: an event, and the loop looks again. Whether the
+/// goal is reached only the checks say.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompletionKeys {
+    /// A Markdown file with boxes: complete when none of them is open (`- [ ]`).
+    pub plan: Option<Text>,
+    /// A line that says exactly this: in what an agent says last, or in the file `within`.
+    pub marker: Option<Text>,
+    /// The file in which the marker is looked for.
+    pub within: Option<Text>,
+    /// A file: complete when it is there.
+    pub appears: Option<Text>,
+    /// Only for this loop. Without it: for all loops of this file.
+    pub r#loop: Option<Text>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.
@@ -430,6 +449,7 @@ mod tests {
         assert_eq!(names::<BoardKeys>(), ["file"]);
         assert_eq!(names::<MailboxKeys>(), ["command", "every"]);
         assert_eq!(names::<TrackerKeys>(), ["command"]);
+        assert_eq!(names::<CompletionKeys>(), ["plan", "marker", "within", "appears", "loop"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

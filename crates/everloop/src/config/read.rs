@@ -13,8 +13,8 @@ use toml::{Spanned, Table, Value};
 use super::agent;
 use super::diagnostic::{Diagnostic, Source};
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys, MailboxKeys,
-    NodeKeys, TrackerKeys, meaning, names,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
+    MailboxKeys, NodeKeys, TrackerKeys, meaning, names,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
@@ -64,6 +64,8 @@ pub struct Sections {
     pub hook: Layer,
     /// `[guardian]`.
     pub guardian: Layer,
+    /// `[completion.NAME]`.
+    pub completions: BTreeMap<String, Layer>,
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
@@ -179,6 +181,13 @@ impl Reader<'_> {
                 "guardian" if self.owner == Owner::Project => {
                     self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian);
                 }
+                "completion" if self.owner == Owner::Project => {
+                    for (name, _, table) in self.named("completion", value) {
+                        let mut layer = Layer::default();
+                        self.section::<CompletionKeys>(&Here::new(&format!("completion.{name}")), table, &mut layer);
+                        sections.completions.insert(name, layer);
+                    }
+                }
                 "loop" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();
                     self.report(&key.span(), "a loop stands in the file of the user", Some(hint));
@@ -203,7 +212,7 @@ impl Reader<'_> {
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
         let known = [
             "defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker", "notify", "hook",
-            "guardian",
+            "guardian", "completion",
         ];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
@@ -217,7 +226,7 @@ impl Reader<'_> {
             Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]` and `[guardian]`"
+            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

@@ -17,8 +17,8 @@ mod tests {
 
     use super::super::hook;
     use super::super::keys::{
-        AccountKeys, AgentKeys, BoardKeys, CheckKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
-        MailboxKeys, NodeKeys, TrackerKeys, names,
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys,
+        LoopKeys, MailboxKeys, NodeKeys, TrackerKeys, names,
     };
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::notify::NotifyKeys;
@@ -138,6 +138,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &table(&schema, "HookKeys", names::<HookKeys>(), &of(hook::built_in(), ""));
         text += "\n## `[guardian]`\n";
         text += &table(&schema, "GuardianKeys", names::<GuardianKeys>(), &of(hook::built_in_guardian(), ""));
+        text += "\n## `[completion.NAME]`\n";
+        text += &table(&schema, "CompletionKeys", names::<CompletionKeys>(), &|_| None);
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
         for (variable, key) in ENVIRONMENT {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
@@ -166,6 +168,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("NotifyKeys", names::<NotifyKeys>()),
             ("HookKeys", names::<HookKeys>()),
             ("GuardianKeys", names::<GuardianKeys>()),
+            ("CompletionKeys", names::<CompletionKeys>()),
         ] {
             let section = &schema["$defs"][section];
             assert_eq!(section["additionalProperties"], false);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use everloop_core::completion::Sign;
 use everloop_core::spec::{AgentKind, BucketSpec, Caps, GuardSpec, Integrate, Permission, Source, Variable};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
@@ -670,4 +671,34 @@ fn budgets_that_a_cli_reports_itself_are_not_warned_about() {
         GuardSpec::default(),
         "only all cheap ones are cheap"
     );
+}
+
+#[test]
+fn a_completion_says_one_thing_about_a_file_of_the_project() {
+    let rules = |toml: &str| Project::new(&format!("{GOOD}{toml}")).load().expect("it can be read").completions();
+    let good = rules(
+        "[completion.plan]\nplan = \"docs/PLAN.md\"\nloop = \"a\"\n[completion.said]\nmarker = \"ALL DONE\"\n\
+         [completion.log]\nmarker = \"END\"\nwithin = \"out.log\"\n[completion.report]\nappears = \"report.md\"\n",
+    );
+    let good: Vec<_> = good.expect("all of it is good").into_iter().map(|rule| rule.sign).collect();
+    let text = str::to_owned;
+    let expected = [
+        Sign::Line { marker: text("END"), file: text("out.log") },
+        Sign::Plan { file: text("docs/PLAN.md") },
+        Sign::Appears { file: text("report.md") },
+        Sign::Said { marker: text("ALL DONE") },
+    ];
+    assert_eq!(good, expected);
+    for (toml, said) in [
+        ("[completion.x]\nplan = \"P.md\"\nmarker = \"END\"\n", "needs one of"),
+        ("[completion.x]\nloop = \"a\"\n", "needs one of"),
+        ("[completion.x]\nplan = \"../P.md\"\n", "is no file of the project"),
+        ("[completion.x]\nappears = \"/etc/passwd\"\n", "is no file of the project"),
+        ("[completion.x]\nplan = \"P.md\"\nwithin = \"x\"\n", "`within` belongs to `marker`"),
+        ("[completion.x]\nplan = \"P.md\"\nloop = \"b\"\n", "there is no loop `b`"),
+    ] {
+        let wrong = rules(toml).expect_err(toml).to_string();
+        assert!(wrong.contains(said) && wrong.contains("hint: "), "{toml}: {wrong}");
+        assert!(Project::new(&format!("{GOOD}{toml}")).load().expect("it is TOML").check(&moment()).is_err());
+    }
 }

@@ -131,6 +131,12 @@ impl Payload {
         lists.flatten().filter(|item| !done(item)).take(PENDING_MAX).map(words).collect()
     }
 
+    /// What the agent said last, where the CLI tells its hook.
+    pub fn last_words(&self) -> &str {
+        let fields = ["last_assistant_message", "prompt_response"];
+        fields.iter().map(|field| self.text(field)).find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
     /// Tokens in the context, where the CLI says it.
     pub fn context_tokens(&self) -> Option<u64> {
         self.0.get("context_tokens")?.as_u64()

@@ -105,6 +105,7 @@ fn in_session(did: &Did, until: &dyn Fn(&Time) -> String) -> String {
         Did::Restored { path, left_bytes: Some(n) } => format!("cut {path} down to {n} bytes, and it was put back"),
         Did::Parked { text, until: Some(end) } => format!("is not served until {}: {text}", until(end)),
         Did::Parked { text, until: None } => format!("is not served: {text}"),
+        Did::LooksComplete { rule, text } => format!("looks complete (`{rule}`): {text}; the checks decide"),
         Did::HandedOff { at } => format!("handed off at its {at}"),
         Did::Ended { reason } => format!("is over ({reason})"),
     }

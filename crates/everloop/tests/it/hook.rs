@@ -290,3 +290,37 @@ fn a_vendor_that_does_not_serve_parks_the_session() {
     world.hook("Stop", &stop(false)).ok();
     assert_eq!(world.runs(), 0);
 }
+
+#[test]
+fn a_sign_of_being_complete_is_told_once_and_wakes_the_loop() {
+    let env = Env::new();
+    env.write(
+        "everloop.toml",
+        "[completion.plan]\nplan = \"PLAN.md\"\n[completion.said]\nmarker = \"ALL DONE\"\n\
+         [loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"test -f done\"]\nworkspace = \"in-place\"\n",
+    );
+    let up = env.spawn(&["run"]);
+    env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
+    env.run(&["pause", "--for", "1h"]).ok();
+    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it sleeps"));
+    let world = World { env, up: Some(up) };
+    let used = json!({ "tool_name": "Bash", "tool_input": { "command": "x" } });
+    world.env.write("PLAN.md", "- [ ] a\n");
+    world.hook("PostToolUse", &used).ok();
+    assert!(world.did().is_empty());
+    world.env.write("PLAN.md", "- [x] a\n");
+    for _ in 0..2 {
+        world.hook("PostToolUse", &used).ok();
+    }
+    let done = json!({ "stop_hook_active": false, "last_assistant_message": "so:\nALL DONE" });
+    for _ in 0..2 {
+        // The checks hold it, whatever it says.
+        world.hook("Stop", &done).exits(2);
+    }
+    let rules: Vec<Value> =
+        world.did().iter().filter(|d| d["did"] == "looks_complete").map(|d| d["rule"].clone()).collect();
+    assert_eq!(rules, ["plan", "said"]);
+    let resumed = || world.env.run(&["logs"]).stdout.contains("resumed by completion `plan`");
+    world.env.wait_for("the loop goes on", resumed);
+    world.env.run(&["replay"]).ok();
+}

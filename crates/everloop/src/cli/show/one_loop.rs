@@ -8,6 +8,8 @@ use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
 use serde_json::json;
 
 use crate::cli::Session;
+use crate::cli::why::sign_line;
+use crate::completion;
 use crate::error::{Code, Failure};
 use crate::ui::figures::{ceiling, moment};
 use crate::ui::status::Look;
@@ -39,8 +41,10 @@ pub fn show(state: &LoopState, ledger: &Sqlite, session: &Session) -> Result<Cod
             look.width,
         ));
     }
+    let signs = completion::known(ledger, &state.id)?;
+    lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
     lines.extend(failing(state));
-    session.ui.answer(&lines, &json!({ "loop": state, "tasks": tasks }))?;
+    session.ui.answer(&lines, &json!({ "loop": state, "tasks": tasks, "signs": signs }))?;
     Ok(Code::Ok)
 }
 

@@ -1,0 +1,247 @@
+//! Signs that somebody else's work gives of being complete: a plan without open boxes, a marker that was printed, a file that
+//! is there. A sign is a signal and never a proof: whether a goal is reached is for the checks to say. Owns what a sign is and
+//! when it is worth telling; reading files and output is the business of whoever asks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Time;
+
+/// The kind of document that remembers a sign.
+pub const SIGN: &str = "sign";
+/// Version of that document. A newer one is refused, never guessed at.
+pub const SIGN_VERSION: u32 = 1;
+/// A file is looked at up to here; a longer one has no plan in it.
+pub const FILE_MAX_BYTES: u64 = 256 << 10;
+
+/// What is looked for, under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// How people call it.
+    pub name: String,
+    /// Only for this loop, by name; `None` for all of the project.
+    pub of: Option<String>,
+    /// What is looked for.
+    pub sign: Sign,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A file with boxes (`- [x]`), none of them open.
+    Plan {
+        /// The file, from the folder of the loop.
+        file: String,
+    },
+    /// A line in a file that says exactly this.
+    Line {
+        /// The line.
+        marker: String,
+        /// The file.
+        file: String,
+    },
+    /// A line in an agent's own words that says exactly this.
+    Said {
+        /// The line.
+        marker: String,
+    },
+    /// A file that is there.
+    Appears {
+        /// Which.
+        file: String,
+    },
+}
+
+impl Sign {
+    /// The file to look at, if it is about one.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Sign::Plan { file } | Sign::Line { file, .. } | Sign::Appears { file } => Some(file),
+            Sign::Said { .. } => None,
+        }
+    }
+}
+
+/// What there is to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// Who is looked at: a turn or a session.
+    pub by: &'a str,
+    /// The end of what the agent said; data.
+    pub said: &'a str,
+    /// What is in the rule's file; `None` when it is not there.
+    pub file: Option<&'a str>,
+}
+
+/// What is remembered of a rule, so that a sign is told once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Format of this record.
+    pub sign_version: u32,
+    /// It was seen at the last look.
+    pub there: bool,
+    /// Which words they were, where it is about words.
+    pub mark: u32,
+    /// When it was last told.
+    pub at: Time,
+    /// Whose work gave it: a turn or a session.
+    pub by: String,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What a look means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing that was not known.
+    Same,
+    /// The sign is gone; the next time it is worth telling again.
+    Gone(Memory),
+    /// It is worth telling.
+    Seen(Memory),
+}
+
+impl Rule {
+    /// Looks once. A sign in a file is told when it comes up, one in words once per words.
+    pub fn look(&self, before: Option<&Memory>, evidence: &Evidence<'_>, now: Time) -> Look {
+        let known = before.filter(|memory| memory.there);
+        let mark = match &self.sign {
+            Sign::Said { .. } => crc32fast::hash([evidence.by, "\0", evidence.said].concat().as_bytes()),
+            Sign::Plan { .. } | Sign::Line { .. } | Sign::Appears { .. } => 0,
+        };
+        match (self.seen(evidence), known) {
+            (None, None) => Look::Same,
+            // Nobody takes back what he said.
+            (None, Some(_)) if matches!(self.sign, Sign::Said { .. }) => Look::Same,
+            (None, Some(memory)) => Look::Gone(Memory { there: false, ..memory.clone() }),
+            (Some(_), Some(memory)) if memory.mark == mark => Look::Same,
+            (Some(text), _) => {
+                let by = evidence.by.to_owned();
+                Look::Seen(Memory { sign_version: SIGN_VERSION, there: true, mark, at: now, by, text })
+            }
+        }
+    }
+
+    /// What gives the sign, in words.
+    fn seen(&self, evidence: &Evidence<'_>) -> Option<String> {
+        match &self.sign {
+            Sign::Plan { file } => {
+                let done = boxes(evidence.file?)?;
+                Some(format!("`{file}` has no open box ({done} done)"))
+            }
+            Sign::Line { marker, file } => {
+                has_line(evidence.file?, marker).then(|| format!("`{file}` says `{marker}`"))
+            }
+            Sign::Said { marker } => has_line(evidence.said, marker).then(|| format!("the agent says `{marker}`")),
+            Sign::Appears { file } => evidence.file.map(|_| format!("`{file}` is there")),
+        }
+    }
+}
+
+/// How many boxes are ticked; `None` when one is open or there is none. What stands in a block of code is no plan.
+fn boxes(text: &str) -> Option<u32> {
+    let (mut done, mut code) = (0, false);
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("```") || line.starts_with("~~~") {
+            code = !code;
+        }
+        let item = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['-', '*', '+', '.', ')']);
+        if code || item.len() == line.len() {
+            continue;
+        }
+        match item.trim_start().as_bytes() {
+            [b'[', b' ', b']', ..] => return None,
+            [b'[', b'x' | b'X', b']', ..] => done += 1,
+            _ => {}
+        }
+    }
+    (done > 0).then_some(done)
+}
+
+/// A line that says this and nothing else: what only quotes the marker, or talks about it, does not count.
+fn has_line(text: &str, marker: &str) -> bool {
+    let marker = marker.trim();
+    !marker.is_empty() && text.lines().any(|line| line.trim() == marker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(sign: Sign) -> Rule {
+        Rule { name: "r".to_owned(), of: None, sign }
+    }
+
+    fn plan() -> Rule {
+        rule(Sign::Plan { file: "PLAN.md".to_owned() })
+    }
+
+    fn file(text: Option<&str>) -> Evidence<'_> {
+        Evidence { by: "k-1.1", said: "", file: text }
+    }
+
+    fn memory(look: Look) -> Memory {
+        match look {
+            Look::Seen(memory) | Look::Gone(memory) => memory,
+            Look::Same => panic!("nothing new"),
+        }
+    }
+
+    #[test]
+    fn a_plan_is_finished_when_it_has_boxes_and_none_is_open() {
+        for (text, done) in [
+            ("# Plan\n- [x] a\n  * [X] b\n1. [x] c\n", Some(3)),
+            ("- [x] a\n- [ ] b\n", None),
+            ("- [x] a\n12) [ ] b\n", None),
+            ("nothing to tick", None),
+            ("[x] is no item of a list", None),
+            ("- [x] a\n```\n- [ ] an example\n```\n", Some(1)),
+            ("- [link](x)\n- [x] a", Some(1)),
+            ("", None),
+        ] {
+            assert_eq!(boxes(text), done, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_is_a_line_of_its_own() {
+        assert!(has_line("so\n  ALL DONE \n", "ALL DONE"));
+        for text in ["> ALL DONE", "I will say ALL DONE", "ALL DONE?", "", "all done"] {
+            assert!(!has_line(text, "ALL DONE"), "{text}");
+        }
+        assert!(!has_line("\n\n", " "), "an empty marker is everywhere and says nothing");
+    }
+
+    #[test]
+    fn a_sign_in_a_file_is_told_when_it_comes_up_and_again_after_it_was_gone() {
+        let seen = memory(plan().look(None, &file(Some("- [x] a")), Time(1)));
+        assert_eq!((seen.by.as_str(), seen.text.as_str()), ("k-1.1", "`PLAN.md` has no open box (1 done)"));
+        assert_eq!(plan().look(Some(&seen), &file(Some("- [x] a\n- [x] b")), Time(2)), Look::Same);
+        let gone = memory(plan().look(Some(&seen), &file(Some("- [ ] more")), Time(3)));
+        assert!(!gone.there && gone.at == Time(1), "it still says when it was last told");
+        assert_eq!(plan().look(Some(&gone), &file(None), Time(4)), Look::Same);
+        assert!(
+            matches!(plan().look(Some(&gone), &file(Some("- [x] more")), Time(5)), Look::Seen(m) if m.at == Time(5))
+        );
+    }
+
+    #[test]
+    fn the_same_words_are_told_once_and_the_next_turns_again() {
+        let rule = rule(Sign::Said { marker: "ALL DONE".to_owned() });
+        let said = |by, said| Evidence { by, said, file: None };
+        let first = memory(rule.look(None, &said("k-1.1", "ok\nALL DONE"), Time(1)));
+        assert_eq!(rule.look(Some(&first), &said("k-1.1", "ok\nALL DONE"), Time(2)), Look::Same);
+        assert_eq!(rule.look(Some(&first), &said("k-2.1", "not yet"), Time(3)), Look::Same);
+        assert!(matches!(rule.look(Some(&first), &said("k-2.1", "ok\nALL DONE"), Time(4)), Look::Seen(_)));
+    }
+
+    #[test]
+    fn a_file_is_there_or_not() {
+        let rule = rule(Sign::Appears { file: "out.txt".to_owned() });
+        assert_eq!(rule.look(None, &file(None), Time(1)), Look::Same);
+        assert!(matches!(rule.look(None, &file(Some("")), Time(1)), Look::Seen(_)));
+        let line = self::rule(Sign::Line { marker: "END".to_owned(), file: "log".to_owned() });
+        assert!(
+            matches!(line.look(None, &file(Some("a\nEND\n")), Time(1)), Look::Seen(m) if m.text == "`log` says `END`")
+        );
+    }
+}

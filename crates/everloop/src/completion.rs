@@ -1,0 +1,157 @@
+//! Looks for signs of being complete in a folder and in what an agent said, and remembers in the ledger which were told. What
+//! counts as a sign is decided in the core; what it leads to is the business of whoever looks.
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use everloop_core::completion::{Evidence, FILE_MAX_BYTES, Look, Memory, Rule, SIGN, SIGN_VERSION};
+use everloop_core::ids::LoopId;
+use everloop_core::op::Op;
+use everloop_core::time::Time;
+use everloop_store::Ledger;
+
+use crate::error::Failure;
+
+/// What there is to look at.
+pub struct Scene<'a> {
+    /// The loop, by id, or its place where the ledger does not know it.
+    pub owner: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The folder in which files are looked for; `None` where it is not known.
+    pub dir: Option<&'a Path>,
+    /// Whose work it is: a turn or a session.
+    pub by: &'a str,
+    /// The end of what the agent said.
+    pub said: &'a str,
+}
+
+/// A sign that is worth telling, and what remembers that it was.
+pub struct Told {
+    /// Which rule.
+    pub rule: String,
+    /// What was seen.
+    pub text: String,
+    /// To be written in the same transaction as what it leads to. Who comes second is refused: it was told already.
+    pub remember: Op,
+}
+
+impl Told {
+    /// Who wakes the loop.
+    pub fn waker(&self) -> String {
+        format!("completion `{}`: {}", self.rule, self.text)
+    }
+}
+
+/// Looks once. Signs that are gone are forgotten by the operations that come beside what is worth telling.
+pub fn look(
+    ledger: &impl Ledger,
+    rules: &[Rule],
+    scene: &Scene<'_>,
+    now: Time,
+) -> Result<(Vec<Told>, Vec<Op>), Failure> {
+    let (mut told, mut gone) = (Vec::new(), Vec::new());
+    for rule in rules.iter().filter(|rule| rule.of.as_deref().is_none_or(|name| name == scene.name)) {
+        let text = match (rule.sign.file(), scene.dir) {
+            (None, _) => None,
+            (Some(file), Some(dir)) => read(&dir.join(file)),
+            (Some(_), None) => continue,
+        };
+        let key = key(scene.owner, &rule.name);
+        let row = ledger.doc(SIGN, &key)?;
+        let before = row.as_ref().and_then(|row| memory(&row.body));
+        let evidence = Evidence { by: scene.by, said: scene.said, file: text.as_deref() };
+        let version = row.map_or(0, |row| row.version);
+        let save = |memory: &Memory| {
+            let body = serde_json::to_string(memory).expect("a memory is plain data and always has a JSON form");
+            Op::SaveDoc { kind: SIGN.to_owned(), key: key.clone(), version, body }
+        };
+        match rule.look(before.as_ref(), &evidence, now) {
+            Look::Same => {}
+            Look::Gone(memory) => gone.push(save(&memory)),
+            Look::Seen(memory) => {
+                told.push(Told { rule: rule.name.clone(), text: memory.text.clone(), remember: save(&memory) });
+            }
+        }
+    }
+    Ok((told, gone))
+}
+
+/// What was told about a loop, the newest first.
+pub fn known(ledger: &impl Ledger, owner: &LoopId) -> Result<Vec<(String, Memory)>, Failure> {
+    let begin = key(owner.as_str(), "");
+    let rows = ledger.docs(SIGN)?.into_iter();
+    let mut all: Vec<(String, Memory)> =
+        rows.filter_map(|row| Some((row.key.strip_prefix(&begin)?.to_owned(), memory(&row.body)?))).collect();
+    all.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.at));
+    Ok(all)
+}
+
+fn key(owner: &str, rule: &str) -> String {
+    format!("{owner}:{rule}")
+}
+
+/// One that cannot be read is as good as none: the sign is told once more.
+fn memory(body: &str) -> Option<Memory> {
+    serde_json::from_str(body).ok().filter(|memory: &Memory| memory.sign_version <= SIGN_VERSION)
+}
+
+/// What is in a plain file; a long one is there, but nothing is found in it. Whatever else may be there, nobody waits for it.
+fn read(path: &Path) -> Option<String> {
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()?;
+    let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    if meta.len() > FILE_MAX_BYTES {
+        return Some(String::new());
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::completion::Sign;
+    use everloop_store::Model;
+
+    use super::*;
+
+    fn plan() -> Vec<Rule> {
+        let sign = Sign::Plan { file: "PLAN.md".to_owned() };
+        vec![Rule { name: "plan".to_owned(), of: Some("main".to_owned()), sign }]
+    }
+
+    #[test]
+    fn a_sign_is_told_once_whoever_looks_and_again_when_it_came_back() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut ledger = Model::default();
+        let scene = |name| Scene { owner: "k3f9", name, dir: Some(dir.path()), by: "k3f9-1.1", said: "" };
+        let write = |text: &str| std::fs::write(dir.path().join("PLAN.md"), text).expect("a file");
+        write("- [x] a\n");
+        assert!(look(&ledger, &plan(), &scene("other"), Time(1)).expect("it can be read").0.is_empty());
+        let (first, _) = look(&ledger, &plan(), &scene("main"), Time(1)).expect("it can be read");
+        let (second, _) = look(&ledger, &plan(), &scene("main"), Time(1)).expect("it can be read");
+        assert_eq!(first[0].waker(), "completion `plan`: `PLAN.md` has no open box (1 done)");
+        ledger.transact(Time(1), &[first[0].remember.clone()]).expect("the first one tells it");
+        assert!(ledger.transact(Time(1), &[second[0].remember.clone()]).is_err(), "the second one comes too late");
+        assert_eq!(known(&ledger, &LoopId::new("k3f9")).expect("it can be read")[0].0, "plan");
+        assert!(look(&ledger, &plan(), &scene("main"), Time(2)).expect("it can be read").0.is_empty());
+        write("- [x] a\n- [ ] b\n");
+        let (none, gone) = look(&ledger, &plan(), &scene("main"), Time(3)).expect("it can be read");
+        assert!(none.is_empty() && gone.len() == 1);
+        ledger.transact(Time(3), &gone).expect("it can be written");
+        write("- [x] a\n- [x] b\n");
+        assert_eq!(look(&ledger, &plan(), &scene("main"), Time(4)).expect("it can be read").0.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_read_and_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        assert_eq!((read(&pipe), read(dir.path()), read(Path::new("/dev/zero"))), (None, None, None));
+        std::fs::write(dir.path().join("large"), "- [x] a\n".repeat(1 << 17)).expect("a file");
+        assert_eq!(read(&dir.path().join("large")).as_deref(), Some(""), "what is open may stand behind the end");
+    }
+}

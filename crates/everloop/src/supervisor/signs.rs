@@ -1,0 +1,68 @@
+//! Signs of being complete in a turn that has ended: its words and its files. Each wakes the loop once, with an event; whether
+//! the goal is reached only the checks say.
+
+use std::path::{Path, PathBuf};
+
+use everloop_agents::workspace::Workspace;
+use everloop_core::action::{Command, Found, Input};
+use everloop_core::event::Exit;
+use everloop_core::ids::LoopId;
+use everloop_core::op::Op;
+use everloop_core::state::Phase;
+use everloop_store::{Error, Ledger};
+
+use super::Supervisor;
+use crate::completion::{self, Scene};
+use crate::error::Failure;
+
+impl Supervisor {
+    /// Looks when a turn has ended; tells whether the loop has a message now. After a crash the same words are known already.
+    /// Without a rule of the project this costs nothing.
+    pub(super) fn look_for_signs(&mut self, id: &LoopId, input: &Input) -> Result<bool, Failure> {
+        let (Input::Exited { exit, .. } | Input::Recovered { found: Found::Exited(exit) }) = input else {
+            return Ok(false);
+        };
+        let Some(slot) = self.slots.get(id) else { return Ok(false) };
+        let Phase::Turn(turn) = &slot.state.phase else { return Ok(false) };
+        let (by, name) = (format!("turn {}", turn.id), slot.state.name.clone());
+        let dir: Option<PathBuf> = slot.workspace.as_ref().map(Workspace::turn_dir);
+        let rules = self.boards.find(Path::new(&slot.state.spec.workspace.dir)).completions;
+        if rules.is_empty() {
+            return Ok(false);
+        }
+        let scene = Scene { owner: id.as_str(), name: &name, dir: dir.as_deref(), by: &by, said: last_words(exit) };
+        let (told, gone) = completion::look(&self.ledger, &rules, &scene, self.clock.now())?;
+        let mut any = false;
+        for op in gone {
+            self.write_sign(&[op])?;
+        }
+        for sign in told {
+            let body = serde_json::to_string(&Command::Wake).expect("a command is plain data");
+            let wake = Op::Signal { to: id.to_string(), by: sign.waker(), body };
+            any |= self.write_sign(&[sign.remember, wake])?;
+        }
+        Ok(any)
+    }
+
+    /// Whether we were the first to tell it: a session in the same project may have seen it, too.
+    fn write_sign(&mut self, batch: &[Op]) -> Result<bool, Failure> {
+        match self.ledger.transact(self.clock.now(), batch) {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(refusal)) => {
+                tracing::debug!(%refusal, "a sign was told by somebody else");
+                Ok(false)
+            }
+            // No sign is worth a loop.
+            Err(e @ Error::Full { .. }) => {
+                tracing::warn!(error = %e, "a sign was not told");
+                Ok(false)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// What the agent said last: by its stream, or the end of its output.
+fn last_words(exit: &Exit) -> &str {
+    exit.report.as_ref().map(|report| report.last_text.as_str()).filter(|text| !text.is_empty()).unwrap_or(&exit.tail)
+}
