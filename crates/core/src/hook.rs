@@ -72,6 +72,12 @@ pub struct Session {
     pub handoff_asked: bool,
     /// Fingerprints of the loop's messages that it was told.
     pub told: Vec<u64>,
+    /// A fingerprint of what it was told when it was last held.
+    #[serde(default)]
+    pub reason: Option<u64>,
+    /// What was last decided about it, and when.
+    #[serde(default)]
+    pub last: Option<(Time, Did)>,
 }
 
 /// What the checks said about a tree.
@@ -264,6 +270,16 @@ impl Session {
         Answer::Hold
     }
 
+    /// It is held, and this is what it is told.
+    pub fn held_with(&mut self, reason: &str) {
+        self.reason = Some(words(reason));
+    }
+
+    /// Whether a prompt is only what it was told when it was held: Gemini tells its hooks of both in the same way.
+    pub fn echoes(&self, prompt: &str) -> bool {
+        self.reason == Some(words(prompt))
+    }
+
     /// A person said something: whatever was counted, begins anew.
     pub fn prompted(&mut self) {
         self.holds = 0;
@@ -289,6 +305,11 @@ impl Session {
         self.told = notes.iter().map(|n| fingerprint(n)).collect();
         new
     }
+}
+
+/// The same words are the same, however the lines are broken.
+fn words(text: &str) -> u64 {
+    fingerprint(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn fingerprint(text: &str) -> u64 {
@@ -403,6 +424,14 @@ mod tests {
         session.parked_until = Some(Time(NOW.0 + 1));
         assert!(matches!(session.wants_to_stop(&stop("t", false), &rules, NOW), Answer::LetGo(Why::Parked { .. })));
         assert_eq!(session.wants_to_stop(&stop("t", false), &rules, Time(NOW.0 + 1)), Answer::Ask);
+    }
+
+    #[test]
+    fn its_own_reason_is_no_word_of_a_person() {
+        let mut session = Session::default();
+        assert!(!session.echoes("") && !session.echoes("go on"));
+        session.held_with("everloop: not yet\n> it fails\n");
+        assert!(session.echoes("everloop: not yet\r\n> it fails") && !session.echoes("everloop: not yet"));
     }
 
     #[test]

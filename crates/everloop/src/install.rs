@@ -2,7 +2,7 @@
 //! MCP entries. Files of others are edited as texts, so that nothing of theirs changes.
 //!
 //! - [`json`]: members of a JSON file, put in and taken out by their place in the text
-//! - [`section`]: a part of a Markdown file between two marks
+//! - [`section`]: a part of a Markdown or TOML file between two marks
 //! - [`plan`]: which agent reads what; [`plugin`]: the same as a plugin of Claude Code
 //! - [`record`]: what files were before, so that they can be so again
 

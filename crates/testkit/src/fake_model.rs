@@ -318,5 +318,6 @@ fn record(request: &http::Request, now: SystemTime) -> Record {
         last_user: String::new(),
         has_tool_result: false,
         body_bytes: request.body.len(),
+        body: String::from_utf8_lossy(&request.body).into_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! `everloop handoff`: what one session leaves for the next. One per project folder; the latest counts.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use everloop_core::board::Board;
@@ -11,6 +11,7 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Session;
+use super::why::sessions;
 use crate::config;
 use crate::error::{Code, Failure};
 use crate::hook::text::cut;
@@ -19,6 +20,8 @@ use crate::ui::text::{clean, clean_lines};
 
 const HELP: &str = "Examples:
   everloop handoff show
+  everloop handoff show main       # of a loop
+  everloop handoff show 27832923   # what that session left
   printf 'done: parser\\nnext: the printer\\n' | everloop handoff write";
 
 /// A handoff is for reading, not an archive.
@@ -38,8 +41,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show the latest one
-    Show,
+    /// Show the latest one here, of a loop, or what a session left
+    Show {
+        /// Loop id or name, or the id of a session [default: this folder]
+        of: Option<String>,
+    },
     /// Write one; the text comes on stdin
     Write {
         /// The session that leaves it
@@ -50,24 +56,39 @@ enum What {
 
 pub fn handoff(args: &Args, session: &Session) -> Result<Code, Failure> {
     match &args.what {
-        What::Show => show(session),
+        What::Show { of } => show(of.as_deref(), session),
         What::Write { session: id } => write(id, session),
     }
 }
 
-fn show(session: &Session) -> Result<Code, Failure> {
+fn show(of: Option<&str>, session: &Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let left = match session.reader(&home)? {
-        Some(ledger) => read(&ledger, folder(session))?,
+        Some(ledger) => find(&ledger, of, session)?,
         None => None,
     };
     let Some(left) = left else {
-        return Err(Failure::failed("no session left a handoff here").hint("`everloop init` lets sessions leave one"));
+        let whose = of.map_or("here".to_owned(), |word| format!("under `{}`", clean(word)));
+        return Err(Failure::failed(format!("no session left a handoff {whose}"))
+            .hint("`everloop init` lets sessions leave one; `everloop status` names them"));
     };
     let mut lines = vec![format!("left {} by session {}:", figures::here(left.at), clean(&left.session))];
     lines.extend(clean_lines(&left.text, SHOWN_LINES));
     session.ui.answer(&lines, &json!({ "handoff": left }))?;
     Ok(Code::Ok)
+}
+
+/// What is meant: this folder's, a session's, or that of a loop's folder.
+fn find(ledger: &Sqlite, of: Option<&str>, session: &Session) -> Result<Option<Handoff>, Failure> {
+    let Some(word) = of else { return read(ledger, folder(session)) };
+    if let Some(left) = by_key(ledger, &of_session(word))? {
+        return Ok(Some(left));
+    }
+    if let Some((id, _)) = sessions::find(ledger, word)? {
+        return by_key(ledger, &of_session(&id));
+    }
+    let dir = PathBuf::from(session.find_loop(ledger, Some(word))?.1.spec.workspace.dir);
+    read(ledger, config::find(&dir).unwrap_or(&dir))
 }
 
 fn write(id: &str, session: &Session) -> Result<Code, Failure> {
@@ -81,10 +102,9 @@ fn write(id: &str, session: &Session) -> Result<Code, Failure> {
     }
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let dir = folder(session);
-    let row = ledger.doc(HANDOFF, &key(dir))?;
     let left = Handoff { handoff_version: 1, session: id.to_owned(), at: session.now(), text, by_agent: true };
-    ledger.transact(session.now(), &[save(&left, dir, row.map_or(0, |row| row.version))])?;
+    let ops = save(&ledger, &left, folder(session))?;
+    ledger.transact(session.now(), &ops)?;
     session.ui.said("the next session here starts with it", &json!({ "written": true }))?;
     Ok(Code::Ok)
 }
@@ -99,17 +119,32 @@ pub fn key(dir: &Path) -> String {
     dir.display().to_string()
 }
 
+/// Under which key that of a session is kept.
+fn of_session(id: &str) -> String {
+    format!("session:{id}")
+}
+
 /// The latest one of a folder.
 pub fn read(ledger: &Sqlite, dir: &Path) -> Result<Option<Handoff>, Failure> {
-    let Some(row) = ledger.doc(HANDOFF, &key(dir))? else { return Ok(None) };
+    by_key(ledger, &key(dir))
+}
+
+fn by_key(ledger: &Sqlite, key: &str) -> Result<Option<Handoff>, Failure> {
+    let Some(row) = ledger.doc(HANDOFF, key)? else { return Ok(None) };
     let left = serde_json::from_str(&row.body);
     Ok(Some(left.map_err(|e| Failure::failed("the handoff cannot be read").because(&e))?))
 }
 
-/// Keeps it in place of the one before.
-pub fn save(left: &Handoff, dir: &Path, version: u64) -> Op {
+/// Keeps it in place of the one before, in this folder and of its session.
+pub fn save(ledger: &Sqlite, left: &Handoff, dir: &Path) -> Result<Vec<Op>, Failure> {
     let body = serde_json::to_string(left).expect("a handoff is plain data and always has a JSON form");
-    Op::SaveDoc { kind: HANDOFF.to_owned(), key: key(dir), version, body }
+    let own = Some(of_session(&left.session)).filter(|_| !left.session.is_empty());
+    let mut ops = Vec::new();
+    for key in own.into_iter().chain([key(dir)]) {
+        let version = ledger.doc(HANDOFF, &key)?.map_or(0, |row| row.version);
+        ops.push(Op::SaveDoc { kind: HANDOFF.to_owned(), key, version, body: body.clone() });
+    }
+    Ok(ops)
 }
 
 /// From what can be seen: the last words, the scoreboard, what is not committed. Empty when there is nothing to tell.

@@ -41,6 +41,8 @@ const NO: Code = Code::Usage;
 const PROMPT_BYTES: usize = 4 << 10;
 /// Messages delivered at once; the rest comes with the next prompt.
 const MESSAGES: usize = 20;
+/// Notifications that call for a person; the last one is Gemini's.
+const CALLS: [&str; 3] = ["idle_prompt", "permission_prompt", "ToolPermission"];
 /// Another hook of the same session may write at the same time; more than twice is not chance.
 const TRIES: usize = 3;
 
@@ -198,10 +200,13 @@ impl Seat<'_> {
     }
 
     fn is_told(&mut self) -> Result<Code, Failure> {
+        let (version, mut record) = self.record()?;
+        if record.echoes(self.payload.text("prompt")) {
+            return Ok(Code::Ok);
+        }
         if let Some(guardian) = self.guardian() {
             guardian.accept()?;
         }
-        let (version, mut record) = self.record()?;
         record.prompted();
         let full = record.fills(self.context_percent(), &self.place.hook.rules);
         let (ids, messages) = self.messages(&mut record)?;
@@ -327,28 +332,32 @@ impl Seat<'_> {
         let failing: Vec<String> = board.failing().map(|row| row.name.clone()).collect();
         let mut did = restored.clone();
         let mut ops = Vec::new();
-        let code =
-            match answer {
-                Answer::Hold => {
-                    did.push(Did::Held { holds: record.holds, failing });
-                    self.refuse(&text::reason(&self.place, &board))
+        let hold = |record: &mut Record, failing: Vec<String>, reason: &str| {
+            record.held_with(reason);
+            Did::Held { holds: record.holds, failing }
+        };
+        let code = match answer {
+            Answer::Hold => {
+                let reason = text::reason(&self.place, &board);
+                did.push(hold(&mut record, failing, &reason));
+                self.refuse(&reason)
+            }
+            Answer::LetGo(Why::Passes | Why::Cap { .. }) if full => {
+                let reason = text::ask_for_handoff(record.context_percent.unwrap_or_default());
+                did.push(hold(&mut record, vec!["handoff".to_owned()], &reason));
+                self.refuse(&reason)
+            }
+            Answer::LetGo(why) => {
+                if let Why::Cap { holds } = &why {
+                    let says = format!("was held {holds} times and {} still fails", failing.join(", "));
+                    ops.push(self.ticket("stopped", &says));
                 }
-                Answer::LetGo(Why::Passes | Why::Cap { .. }) if full => {
-                    did.push(Did::Held { holds: record.holds, failing: vec!["handoff".to_owned()] });
-                    self.refuse(&text::ask_for_handoff(record.context_percent.unwrap_or_default()))
-                }
-                Answer::LetGo(why) => {
-                    if let Why::Cap { holds } = &why {
-                        ops.push(self.ticket(
-                            "stopped",
-                            &format!("was held {holds} times and {} still fails", failing.join(", ")),
-                        ));
-                    }
-                    did.push(Did::LetGo { why });
-                    Code::Ok
-                }
-                Answer::Ask => Code::Ok,
-            };
+                did.push(Did::LetGo { why });
+                Code::Ok
+            }
+            Answer::Ask => Code::Ok,
+        };
+        record.last = did.last().map(|did| (self.now, did.clone()));
         ops.push(self.happened(did));
         self.write(Some((version, record)), ops)?;
         self.signal(signs);
@@ -425,8 +434,9 @@ impl Seat<'_> {
             return Ok(Vec::new());
         }
         let left = Handoff { handoff_version: 1, session: session.to_owned(), at: self.now, text, by_agent: false };
-        let save = handoff::save(&left, &self.place.root, row.map_or(0, |row| row.version));
-        Ok(vec![save, self.happened([Did::HandedOff { at: at.to_owned() }])])
+        let mut ops = handoff::save(self.ledger()?, &left, &self.place.root)?;
+        ops.push(self.happened([Did::HandedOff { at: at.to_owned() }]));
+        Ok(ops)
     }
 
     fn calls_for_a_person(&mut self) -> Result<Code, Failure> {
@@ -434,7 +444,7 @@ impl Seat<'_> {
         let kind = self.payload.text("notification_type").to_owned();
         // Who has finished may wait for as long as it likes.
         let finished = record.verdict.as_ref().is_some_and(|v| v.board.all_pass());
-        if finished || !["idle_prompt", "permission_prompt"].contains(&kind.as_str()) {
+        if finished || !CALLS.contains(&kind.as_str()) {
             return Ok(Code::Ok);
         }
         let said = text::cut(self.without_secrets(self.payload.text("message")), 500);
@@ -452,9 +462,7 @@ impl Seat<'_> {
 
     fn ticket_keys(&self) -> impl Iterator<Item = String> {
         let session = self.payload.session().to_owned();
-        ["stopped", "limit", "idle_prompt", "permission_prompt"]
-            .into_iter()
-            .map(move |cause| format!("session:{session}:{cause}"))
+        ["stopped", "limit"].into_iter().chain(CALLS).map(move |cause| format!("session:{session}:{cause}"))
     }
 
     /// What it was not told yet: of the loop's messages, and of its own box (`everloop send @SESSION`), with the ids of those.

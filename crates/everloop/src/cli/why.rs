@@ -1,4 +1,4 @@
-//! `everloop why`: why a loop is as it is, in one paragraph.
+//! `everloop why`: why a loop, or a session that everloop did not start, is as it is.
 
 use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
@@ -6,6 +6,8 @@ use everloop_core::time::Time;
 use everloop_core::why::why as explain;
 use everloop_store::{Ledger, Tickets};
 use serde_json::json;
+
+pub mod sessions;
 
 use super::Session;
 use super::status::{freeze_of, supervisor_json};
@@ -18,20 +20,27 @@ use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
   everloop why
-  everloop why k3f9 --json";
+  everloop why k3f9 --json
+  everloop why 27832923-5f3c-4f0e-9a53-64f7a4f0f3a9    # a session of your own, as its CLI calls it";
 
 /// Names the rule that decided, what it looked at, and when it will change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Loop id or name [default: the one in this folder]
+    /// Loop id or name, or the id of a session [default: the loop in this folder]
     id: Option<String>,
 }
 
 pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
-    let (_, state) = session.find_loop(&ledger, args.id.as_deref())?;
+    let found = session.find_loop(&ledger, args.id.as_deref());
+    if let (Err(_), Some(word)) = (&found, &args.id)
+        && let Some((id, record)) = sessions::find(&ledger, word)?
+    {
+        return sessions::explain(&id, &record, session);
+    }
+    let (_, state) = found?;
     let (guards, supervisor) = (ledger.guards()?, home.owner());
     let mut tickets = ledger.tickets(Tickets::Open)?;
     tickets.retain(|t| t.owner.as_ref() == Some(&state.id));
@@ -60,6 +69,8 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     for ticket in &tickets {
         lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
     }
+    let at_work = sessions::of(&ledger, &state, &look)?;
+    lines.extend(at_work.iter().map(|(id, record)| sessions::line(id, record, &look)));
     let signs = completion::known(&ledger, &state.id)?;
     lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
     let content = json!({
@@ -69,6 +80,7 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         "freeze": freeze.map(|(scope, freeze)| json!({ "scope": scope, "freeze": freeze })),
         "quarantine": quarantine::as_json(&immune, look.now),
         "tickets": tickets,
+        "sessions": at_work.iter().map(|(id, record)| json!({ "id": id, "session": record })).collect::<Vec<_>>(),
         "signs": signs.iter().map(|(rule, sign)| json!({ "rule": rule, "sign": sign })).collect::<Vec<_>>(),
         "supervisor": supervisor_json(supervisor.as_ref()),
     });

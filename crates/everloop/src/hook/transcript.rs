@@ -26,24 +26,33 @@ pub fn ending(path: &Path) -> Ending {
     let mut found = Ending::default();
     for line in tail(path).unwrap_or_default().lines().rev() {
         let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
-        // A part of the session has a context of its own.
-        if record.get("type").and_then(Value::as_str) != Some("assistant")
-            || record.get("isSidechain").and_then(Value::as_bool) == Some(true)
-        {
-            continue;
-        }
-        let Some(message) = record.get("message") else { continue };
-        if found.context_tokens.is_none() {
-            found.context_tokens = message.get("usage").and_then(used);
-        }
+        let (words, tokens) = heard(&record);
+        found.context_tokens = found.context_tokens.or(tokens);
         if found.words.is_empty() {
-            found.words = said(message).chars().take(WORDS_MAX_CHARS).collect();
+            found.words = words.chars().take(WORDS_MAX_CHARS).collect();
         }
         if !found.words.is_empty() && found.context_tokens.is_some() {
             break;
         }
     }
     found
+}
+
+/// The words of the agent in a record, and the tokens of its context, as each CLI writes them.
+fn heard(record: &Value) -> (String, Option<u64>) {
+    let payload = &record["payload"];
+    match record["type"].as_str().unwrap_or_default() {
+        // A part of the session has a context of its own.
+        "assistant" if record["isSidechain"] != true => {
+            (said(&record["message"]), record["message"].get("usage").and_then(used))
+        }
+        "response_item" if payload["type"] == "message" && payload["role"] == "assistant" => (said(payload), None),
+        "event_msg" if payload["type"] == "token_count" => {
+            (String::new(), payload["info"]["last_token_usage"]["total_tokens"].as_u64())
+        }
+        "gemini" => (said(record), record["tokens"]["total"].as_u64()),
+        _ => (String::new(), None),
+    }
 }
 
 /// How full a window is.
@@ -98,5 +107,25 @@ mod tests {
         assert_eq!(found, Ending { words: "I did it".into(), context_tokens: Some(160_100) });
         assert_eq!(percent(160_100, 200_000), 80);
         assert_eq!(ending(&dir.path().join("none")), Ending::default());
+    }
+
+    #[test]
+    fn the_transcripts_of_codex_and_gemini_are_read_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        let codex = [
+            r#"{"type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"half done"}]}}"#,
+            r#"{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":999},"last_token_usage":{"total_tokens":118}}}}"#,
+            r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"go on"}]}}"#,
+        ];
+        let gemini = [
+            r#"{"type":"gemini","content":"half done","tokens":{"input":111,"output":7,"total":118}}"#,
+            r#"{"type":"user","content":[{"text":"go on"}]}"#,
+            r#"{"$set":{"lastUpdated":"x"}}"#,
+        ];
+        for lines in [codex, gemini] {
+            std::fs::write(&path, lines.join("\n")).unwrap();
+            assert_eq!(ending(&path), Ending { words: "half done".into(), context_tokens: Some(118) });
+        }
     }
 }

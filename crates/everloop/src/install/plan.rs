@@ -6,11 +6,12 @@ use std::path::Path;
 use everloop_core::spec::AgentKind;
 use serde_json::{Value, json};
 
+use super::Change;
 use super::json::{self, Piece};
-use super::{Change, section};
+use super::section::{MARKDOWN, TOML};
 
 /// The moments at which Claude Code asks everloop.
-pub const MOMENTS: [&str; 10] = [
+pub const CLAUDE: [&str; 10] = [
     "SessionStart",
     "UserPromptSubmit",
     "PreToolUse",
@@ -23,10 +24,31 @@ pub const MOMENTS: [&str; 10] = [
     "SessionEnd",
 ];
 
+/// The same moments, as far as Codex has them.
+const CODEX: [&str; 8] = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "SubagentStop",
+    "PreCompact",
+    "SessionEnd",
+];
+
+/// And as Gemini calls them. Its `PreCompress` comes before every answer of the model, compressed or not: too often to be asked.
+const GEMINI: [&str; 7] =
+    ["SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "Notification", "SessionEnd"];
+
 /// By this a hook is known to be ours.
 const OURS: &str = "everloop hook ";
 /// What our MCP server is called.
 const SERVER: &str = "everloop";
+
+/// Our MCP server, as codex reads it.
+const CODEX_SERVER: &str = "[mcp_servers.everloop]\ncommand = \"everloop\"\nargs = [\"mcp\"]";
+/// Where codex reads a project's MCP servers.
+const CODEX_CONFIG: &str = ".codex/config.toml";
 
 /// What an agent is told about everloop, for the file of instructions that its CLI reads.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
@@ -81,14 +103,28 @@ impl Cli {
         }
     }
 
-    /// What a person has to do, where a project's file is not read.
+    /// The JSON file of the project that names its hooks, and the moments that it has.
+    fn hooks(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Cli::Claude => Some((".claude/settings.json", &CLAUDE)),
+            Cli::Codex => Some((".codex/hooks.json", &CODEX)),
+            Cli::Gemini => Some((".gemini/settings.json", &GEMINI)),
+            Cli::Opencode => None,
+        }
+    }
+
+    /// What a person has to do or to know besides.
     pub fn by_hand(self) -> Option<&'static str> {
         match self {
             Cli::Codex => Some(
-                "codex reads hooks and MCP servers from its own folder only: `codex mcp add everloop -- everloop mcp`, and put the \
-                 hooks that `everloop plugin print` shows into $CODEX_HOME/hooks.json (codex asks you to trust them)",
+                "codex reads .codex/ of a project that you trust, and runs hooks that you trust: start `codex` here, say yes, and look at \
+                 `/hooks`",
             ),
-            Cli::Claude | Cli::Gemini | Cli::Opencode => None,
+            Cli::Gemini => Some("gemini reads .gemini/ of a folder that you trust: it asks you when you start it here"),
+            Cli::Opencode => Some(
+                "opencode has no hooks that run commands: it reads AGENTS.md and the MCP server, and nothing holds it when it stops",
+            ),
+            Cli::Claude => None,
         }
     }
 }
@@ -96,12 +132,16 @@ impl Cli {
 /// What is to be in a file; `None` when it is to go.
 type Edited = Result<Option<String>, Unplain>;
 
-/// A file is not JSON of the usual shape and is not touched.
+/// A file is not of the usual shape and is not touched.
 struct Unplain;
 
-/// A hook's entry. Who has no everloop is not disturbed.
-pub fn hook(moment: &str) -> Value {
-    let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{moment}");
+/// A hook's entry. Who has no everloop is not disturbed. Claude Code is known by what it says, the others say who they are.
+pub fn hook(cli: Cli, moment: &str) -> Value {
+    let who = match cli {
+        Cli::Claude => String::new(),
+        Cli::Codex | Cli::Gemini | Cli::Opencode => format!(" --for {}", cli.kind().label()),
+    };
+    let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{moment}{who}");
     json!({ "hooks": [{ "type": "command", "command": command }] })
 }
 
@@ -114,7 +154,7 @@ fn is_our_hook(value: &Value) -> bool {
 pub fn put(root: &Path, clis: &[Cli]) -> io::Result<Vec<Change>> {
     let mut changes: Vec<Change> = Vec::new();
     for cli in clis {
-        edit(&mut changes, root, cli.instructions(), |text| Ok(Some(section::put(text, INSTRUCTIONS))))?;
+        edit(&mut changes, root, cli.instructions(), |text| Ok(Some(MARKDOWN.put(text, INSTRUCTIONS))))?;
         if let Some((file, path, value)) = cli.servers() {
             let pieces = [Piece { path, key: Some(SERVER), value }];
             edit(&mut changes, root, file, |text| {
@@ -122,26 +162,42 @@ pub fn put(root: &Path, clis: &[Cli]) -> io::Result<Vec<Change>> {
                 if there { Ok(text.map(str::to_owned)) } else { add(text, &pieces) }
             })?;
         }
-        if *cli == Cli::Claude {
-            edit(&mut changes, root, ".claude/settings.json", put_hooks)?;
+        if *cli == Cli::Codex {
+            edit(&mut changes, root, CODEX_CONFIG, put_codex_server)?;
+        }
+        if let Some((file, moments)) = cli.hooks() {
+            edit(&mut changes, root, file, |text| put_hooks(text, *cli, moments))?;
         }
     }
     changes.retain(Change::is_real);
     Ok(changes)
 }
 
-fn put_hooks(text: Option<&str>) -> Edited {
+fn put_hooks(text: Option<&str>, cli: Cli, moments: &[&str]) -> Edited {
     let parsed: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let lacks = |moment: &&&str| {
         let there = parsed["hooks"][**moment].as_array().map(Vec::as_slice).unwrap_or_default();
         !there.iter().any(is_our_hook)
     };
-    let paths: Vec<[&str; 2]> = MOMENTS.iter().filter(lacks).map(|moment| ["hooks", *moment]).collect();
+    let paths: Vec<[&str; 2]> = moments.iter().filter(lacks).map(|moment| ["hooks", *moment]).collect();
     if paths.is_empty() {
         return Ok(text.map(str::to_owned));
     }
-    let pieces: Vec<Piece<'_>> = paths.iter().map(|path| Piece { path, key: None, value: hook(path[1]) }).collect();
+    let pieces: Vec<Piece<'_>> =
+        paths.iter().map(|path| Piece { path, key: None, value: hook(cli, path[1]) }).collect();
     add(text, &pieces)
+}
+
+/// A table at the end of a TOML file; one that somebody else wrote stays.
+fn put_codex_server(text: Option<&str>) -> Edited {
+    let parsed: toml::Table = text.unwrap_or_default().parse().map_err(|_| Unplain)?;
+    let there = parsed.get("mcp_servers").and_then(|servers| servers.get(SERVER)).is_some();
+    if there && !text.is_some_and(|text| TOML.are_in(text)) {
+        return Ok(text.map(str::to_owned));
+    }
+    let with = TOML.put(text, CODEX_SERVER);
+    // Where `mcp_servers` is written in another way, no table can be added to it.
+    if with.parse::<toml::Table>().is_ok() { Ok(Some(with)) } else { Err(Unplain) }
 }
 
 fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
@@ -156,7 +212,7 @@ fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
 pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Result<Vec<Change>> {
     let mut changes = Vec::new();
     for cli in Cli::ALL {
-        edit(&mut changes, root, cli.instructions(), |text| Ok(text.and_then(section::take)))?;
+        edit(&mut changes, root, cli.instructions(), |text| Ok(text.and_then(|text| MARKDOWN.take(text))))?;
         if let Some((file, path, _)) = cli.servers() {
             let before = original(&root.join(file));
             edit(&mut changes, root, file, |text| {
@@ -166,8 +222,11 @@ pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Resu
             })?;
         }
     }
-    let before = original(&root.join(".claude/settings.json"));
-    edit(&mut changes, root, ".claude/settings.json", |text| take_hooks(text, before.as_deref()))?;
+    edit(&mut changes, root, CODEX_CONFIG, |text| Ok(text.and_then(|text| TOML.take(text))))?;
+    for (file, _) in Cli::ALL.into_iter().filter_map(Cli::hooks) {
+        let before = original(&root.join(file));
+        edit(&mut changes, root, file, |text| take_hooks(text, before.as_deref()))?;
+    }
     changes.retain(Change::is_real);
     Ok(changes)
 }
@@ -219,7 +278,7 @@ fn edit(
     let edited = how(change.after.as_deref());
     change.after = edited.map_err(|Unplain| {
         io::Error::other(format!(
-            "`{file}` is not plain JSON of the usual shape (a comment?), so it is left alone; edit it by hand"
+            "`{file}` is not of the usual shape (JSON with a comment?), so it is left alone; edit it by hand"
         ))
     })?;
     changes.push(change);

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{MOMENTS, hook};
+use super::plan::{CLAUDE, Cli, hook};
 
 /// What the plugin and its marketplace are called.
 pub const NAME: &str = "everloop";
@@ -38,10 +38,10 @@ pub fn files() -> Vec<(String, String)> {
     files
 }
 
-/// All hooks, as Claude Code and Codex read them.
+/// All hooks, as Claude Code reads them.
 fn hooks() -> Value {
     let all: serde_json::Map<String, Value> =
-        MOMENTS.iter().map(|moment| ((*moment).to_owned(), json!([hook(moment)]))).collect();
+        CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([hook(Cli::Claude, moment)]))).collect();
     json!({ "hooks": all })
 }
 

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use super::board::score;
 use super::figures::{Accuracy, clock, moment, money};
 use super::quarantine;
-use super::text::{clean, count};
+use super::text::{clean, count, times};
 
 /// A longer line is cut; the journal has the whole.
 const LINE_MAX_CHARS: usize = 300;
@@ -92,7 +92,8 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
     }
 }
 
-fn in_session(did: &Did, until: &dyn Fn(&Time) -> String) -> String {
+/// What happened in a session, as a fragment.
+pub fn in_session(did: &Did, until: &dyn Fn(&Time) -> String) -> String {
     match did {
         Did::Began { agent, source, dir } => format!("of {agent} began in {dir} ({source})"),
         Did::Prompted { text } => format!("was told: {text}"),
@@ -120,10 +121,6 @@ fn let_go(why: &Why, until: &dyn Fn(&Time) -> String) -> String {
         Why::Unjudged { why } => format!("nobody can judge it, {why}"),
         Why::Cap { holds } => format!("it was held {} and a person has to look", times(*holds)),
     }
-}
-
-fn times(n: u32) -> String {
-    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 fn exited(exit: &Exit) -> String {

@@ -143,6 +143,11 @@ pub fn count(n: impl Into<u64>, one: &str) -> String {
     }
 }
 
+/// `once`, `3 times`.
+pub fn times(n: u32) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -324,3 +324,65 @@ fn a_sign_of_being_complete_is_told_once_and_wakes_the_loop() {
     world.env.wait_for("the loop goes on", resumed);
     world.env.run(&["replay"]).ok();
 }
+
+#[test]
+fn why_tells_what_was_decided_about_a_session() {
+    let world = World::new(COUNTED);
+    let unknown = world.env.run(&["why", "s1"]).exits(2);
+    assert!(unknown.stderr.contains("no loop"), "{}", unknown.stderr);
+    world.hook("SessionStart", &json!({ "source": "startup" })).ok();
+    assert!(world.env.run(&["why", "s1"]).ok().stdout.contains("was not asked to stop or to go on yet"));
+    world.hook("Stop", &stop(false)).exits(2);
+    let why = world.env.run(&["why", "s1"]).ok().stdout;
+    for words in
+        ["Session s1 of claude works in", "for the loop `main`", "was held (1 in a row)", "held once in all", "0 of 1"]
+    {
+        assert!(why.contains(words), "{words} is missing: {why}");
+    }
+    world.env.write("made.txt", "");
+    world.hook("Stop", &stop(true)).ok();
+    let why = world.env.run(&["why", "s1", "--json"]).ok().json();
+    assert_eq!(why["record"]["last"][1]["why"]["is"], "passes", "{why}");
+    // Another session with the same beginning.
+    world.hook("SessionStart", &json!({ "session_id": "s12", "source": "startup" })).ok();
+    assert!(world.env.run(&["why", "s"]).exits(2).stderr.contains("fits several sessions"));
+    assert!(world.env.run(&["why", "s12"]).ok().stdout.contains("Session s12"));
+}
+
+#[test]
+fn a_handoff_is_found_by_session_and_by_loop() {
+    let world = World::new("checks = [\"true\"]\n");
+    let write = |id: &str, text: &str| {
+        let mut child =
+            world.env.command(&["handoff", "write", "--session", id]).stdin(Stdio::piped()).spawn().expect("built");
+        child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+        assert!(child.wait().expect("our child").success());
+    };
+    write("s1", "the first one left this");
+    write("s2", "the second one left that");
+    world.hook("SessionStart", &json!({ "session_id": "s1-long", "source": "startup" })).ok();
+    let show = |of: &[&str]| world.env.run(&[&["handoff", "show"], of].concat());
+    assert!(show(&[]).ok().stdout.contains("the second one left that"));
+    assert!(show(&["s1"]).ok().stdout.contains("the first one left this"));
+    assert!(show(&["s1-l"]).exits(1).stderr.contains("no session left a handoff under `s1-l`"));
+    assert_eq!(show(&["nobody"]).code, 2);
+    world.env.run(&["run", "--detach"]).ok();
+    assert!(show(&["main"]).ok().stdout.contains("the second one left that"));
+}
+
+#[test]
+fn geminis_own_echo_of_our_reason_is_no_word_of_a_person() {
+    let world = World::new(&format!("{COUNTED}[hook]\nholds = 2\n"));
+    let mut holds = 0;
+    for round in 0..6 {
+        let out = world.hook("AfterAgent", &json!({ "timestamp": "x", "stop_hook_active": round > 0 }));
+        if out.code == 0 {
+            break;
+        }
+        holds += 1;
+        let echo = json!({ "timestamp": "x", "prompt": out.stderr.trim() });
+        assert_eq!(world.hook("BeforeAgent", &echo).ok().stdout, "");
+    }
+    assert_eq!(holds, 2, "the cap holds");
+    assert!(world.did().iter().all(|did| did["did"] != "prompted"));
+}

@@ -39,6 +39,16 @@ fn furnished() -> Env {
     );
     env.write(".mcp.json", "{\"mcpServers\":{\"other\":{\"command\":\"x\",\"n\":1.50}}}\n");
     env.write(".gemini/settings.json", "{\n   \"mcpServers\": {}\n}\n");
+    env.write(
+        ".codex/config.toml",
+        "# mine\nmodel = \"gpt-5.5\"\n\n[mcp_servers.other]\ncommand = \"x\" # no line end",
+    );
+    env.write(
+        ".codex/hooks.json",
+        "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"other\"}]}]}}",
+    );
+    env.write("opencode.json", "{\r\n    \"mcp\": { \"other\": { \"type\": \"local\" } }\r\n}\r\n");
+    env.write(".git-hooks/pre-commit", "#!/bin/sh\nexit 0\n");
     env
 }
 
@@ -47,7 +57,7 @@ fn init_and_uninstall_leave_no_trace() {
     for env in [furnished(), Env::new(), Env::new().git()] {
         let before = picture(&env);
         let said = env.run(&ALL).ok().stdout;
-        assert!(said.contains("+ ") && said.contains("codex mcp add everloop"), "what changes is shown: {said}");
+        assert!(said.contains("+ ") && said.contains("opencode has no hooks"), "what changes is shown: {said}");
         assert_ne!(picture(&env), before);
         let once = picture(&env);
         env.run(&ALL).ok();
@@ -74,6 +84,17 @@ fn others_keep_what_is_theirs() {
         (&"mcp".into(), &"x".into())
     );
     assert!(env.read(".mcp.json").contains("1.50"), "not written anew");
+    let codex: toml::Table = env.read(".codex/config.toml").parse().expect("it is TOML");
+    let command = |name: &str| codex["mcp_servers"][name]["command"].as_str().map(str::to_owned);
+    assert_eq!((command("everloop").as_deref(), command("other").as_deref()), (Some("everloop"), Some("x")));
+    for (file, moment, who) in
+        [(".codex/hooks.json", "Stop", "codex"), (".gemini/settings.json", "AfterAgent", "gemini")]
+    {
+        let hooks: Value = serde_json::from_str(&env.read(file)).expect("it is JSON");
+        let last = hooks["hooks"][moment].as_array().and_then(|all| all.last()).expect("ours comes last").clone();
+        let command = last["hooks"][0]["command"].as_str().expect("a command").to_owned();
+        assert!(command.ends_with(&format!("everloop hook {moment} --for {who}")), "{command}");
+    }
     assert!(
         env.read("AGENTS.md").starts_with("# Rules\r\n\r\nBe kind.\r\n")
             && env.read("AGENTS.md").contains("everloop check")
@@ -88,9 +109,18 @@ fn what_others_changed_since_stays_and_only_ours_goes() {
     env.write("AGENTS.md", &format!("{}# Later\n", env.read("AGENTS.md")));
     let edited = env.read(".claude/settings.json").replace("other stop", "another stop");
     env.write(".claude/settings.json", &edited);
+    env.write(".codex/config.toml", &format!("{}\n[later]\nx = 1\n", env.read(".codex/config.toml")));
+    env.write(".codex/hooks.json", &env.read(".codex/hooks.json").replace("\"other\"", "\"another\""));
     let said = env.run(&["uninstall", "--yes"]).ok().stdout;
     assert!(said.contains("kept") && env.read("everloop.toml").ends_with("# mine\n"), "{said}");
     assert_eq!(env.read("AGENTS.md"), "# Rules\r\n\r\nBe kind.\r\n# Later\n");
+    let codex = env.read(".codex/config.toml");
+    assert!(
+        codex.starts_with("# mine\n") && codex.ends_with("[later]\nx = 1\n") && !codex.contains("everloop"),
+        "{codex}"
+    );
+    let hooks = env.read(".codex/hooks.json");
+    assert_eq!(hooks, "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"another\"}]}]}}");
     let settings = env.read(".claude/settings.json");
     assert!(settings.contains("another stop") && !settings.contains("everloop"), "{settings}");
     assert!(settings.contains("\"PreToolUse\": []"), "an empty list of theirs stays: {settings}");
@@ -101,8 +131,11 @@ fn what_others_changed_since_stays_and_only_ours_goes() {
 fn a_file_that_cannot_be_edited_safely_is_left_alone() {
     let env = Env::new();
     env.write(".claude/settings.json", "{ // mine\n}\n");
+    env.write(".codex/config.toml", "mcp_servers = { other = { command = \"x\" } }\n");
     let before = picture(&env);
-    let out = env.run(&["init", "--yes", "--agent", "claude"]).exits(1);
-    assert!(out.stderr.contains("edit it by hand"), "{}", out.stderr);
-    assert_eq!(picture(&env), before, "and nothing else was written either");
+    for agent in ["claude", "codex"] {
+        let out = env.run(&["init", "--yes", "--agent", agent]).exits(1);
+        assert!(out.stderr.contains("edit it by hand"), "{}", out.stderr);
+        assert_eq!(picture(&env), before, "and nothing else was written either");
+    }
 }

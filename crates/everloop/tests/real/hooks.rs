@@ -1,7 +1,8 @@
-//! The real claude in a session of its own, with everloop's hooks: held while a check fails, let go when it passes, at the cap
-//! and when nobody supervises. Every call of the model is counted.
+//! The real claude, codex and gemini in sessions of their own, with what `everloop init` writes for them: held while a check
+//! fails, let go when it passes, at the cap and when nobody supervises. Every call of the model is counted.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use everloop_testkit::clis::Cli;
 use everloop_testkit::fake_model::FakeModel;
@@ -11,41 +12,63 @@ use serde_json::{Value, json};
 use super::env::{Background, Env};
 use super::world::tell;
 
-/// What `everloop init` writes for claude, with this very binary.
-fn settings(env: &Env) -> String {
-    let state = env.state().display().to_string();
-    let mut hooks = json!({});
-    for event in ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact", "SessionEnd"] {
-        let command = format!("{} --state-dir {state} hook {event}", env!("CARGO_BIN_EXE_everloop"));
-        hooks[event] = json!([{ "hooks": [{ "type": "command", "command": command }] }]);
-    }
-    json!({ "hooks": hooks }).to_string()
-}
-
 struct Played {
     env: Env,
     model: FakeModel,
     said: Vec<Value>,
 }
 
-/// One headless session of claude in a project whose check wants `made.txt`.
-fn play(script: &str, hook: &str, supervised: bool) -> Played {
+/// What a person does once: trusts the project, and so its hooks.
+fn trust(cli: Cli, env: &Env) {
+    let home = env.project().join("../home");
+    let project = env.project().canonicalize().expect("it is there").display().to_string();
+    let put = |file: &str, text: String| {
+        let path = home.join(file);
+        std::fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("the home is ours");
+        std::fs::write(path, text).expect("the home is ours");
+    };
+    cli.furnish(&home).expect("the home is ours");
+    match cli {
+        Cli::Codex => put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project))),
+        Cli::Gemini => put(".gemini/trustedFolders.json", json!({ project: "TRUST_FOLDER" }).to_string()),
+        Cli::Claude | Cli::ClaudeSubscription | Cli::Opencode => {}
+    }
+}
+
+/// The command of one headless session. Hooks find this very binary, and the state folder, as a person's would.
+fn session(cli: Cli, env: &Env, model: &FakeModel, prompt: &str) -> Command {
+    let mut words = cli.arguments(&model.base_url(), prompt);
+    match cli {
+        // Trust in each hook is given in its own screen only.
+        Cli::Codex => words.insert(1, "--dangerously-bypass-hook-trust".to_owned()),
+        // It would leave the project's settings aside.
+        Cli::Gemini => words.retain(|word| word != "--skip-trust"),
+        Cli::Claude | Cli::ClaudeSubscription | Cli::Opencode => {}
+    }
+    let ours = Path::new(env!("CARGO_BIN_EXE_everloop")).parent().expect("a program is in a folder").display();
+    let mut command = Command::new(cli.program());
+    command.args(words).current_dir(env.project()).env_clear().envs(cli.environment(&model.base_url()));
+    command.env("PATH", format!("{ours}:{}", std::env::var("PATH").unwrap_or_default()));
+    command.env("HOME", env.project().join("../home")).env("EVERLOOP_STATE_DIR", env.state());
+    command.stdin(Stdio::null());
+    command
+}
+
+/// One session of an agent in a project whose check wants `made.txt`.
+fn play(cli: Cli, script: &str, hook: &str, supervised: bool) -> Played {
     let model = FakeModel::start(script).expect("a free port on loopback");
     let env = Env::new().git();
     let toml =
         format!("[loop.main]\ngoal = \"make made.txt\"\nagent_cmd = \"true\"\nchecks = [\"test -f made.txt\"]\n{hook}");
     env.write("everloop.toml", &toml);
-    env.write(".claude/settings.json", &settings(&env));
+    env.run(&["init", "--yes", "--agent", cli.name()]).ok();
+    trust(cli, &env);
     let mut up: Option<Background> = None;
     if supervised {
         up = Some(env.spawn(&["-C", "../home", "up"]));
         env.wait_for("the supervisor", || env.state().join("bell").exists());
     }
-    let mut command = std::process::Command::new(Cli::Claude.program());
-    command.args(Cli::Claude.arguments(&model.base_url(), "make made.txt"));
-    command.current_dir(env.project()).env_clear().envs(Cli::Claude.environment(&model.base_url()));
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", env.project().join("../home"));
-    let out = command.stdin(Stdio::null()).output().expect("claude is there");
+    let out = session(cli, &env, &model, "make made.txt").output().expect("it is there");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
     drop(up);
@@ -67,7 +90,8 @@ impl Played {
 #[test]
 fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
     offline(|| {
-        let played = play("text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
+        let played =
+            play(Cli::Claude, "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
         assert!(played.env.read("made.txt").starts_with("hello"));
         assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
         assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
@@ -81,7 +105,7 @@ fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
 #[test]
 fn claude_at_the_cap_ends_and_a_person_is_told() {
     offline(|| {
-        let played = play("text:say=done", "[hook]\nholds = 3\n", true);
+        let played = play(Cli::Claude, "text:say=done", "[hook]\nholds = 3\n", true);
         assert_eq!(played.did("held").len(), 3);
         assert_eq!(played.model.main_calls(), 4, "the first word and one after each hold");
         assert_eq!(played.result()["result"], "done", "it was not cut off by its own cap");
@@ -93,7 +117,7 @@ fn claude_at_the_cap_ends_and_a_person_is_told() {
 #[test]
 fn claude_ends_normally_while_nobody_supervises() {
     offline(|| {
-        let played = play("text:say=done", "", false);
+        let played = play(Cli::Claude, "text:say=done", "", false);
         assert_eq!(played.model.main_calls(), 1);
         assert_eq!(played.result()["result"], "done");
     });
@@ -102,9 +126,104 @@ fn claude_ends_normally_while_nobody_supervises() {
 #[test]
 fn claude_is_refused_what_judges_its_work() {
     offline(|| {
-        let played = play("edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done", "", true);
+        let played =
+            play(Cli::Claude, "edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done", "", true);
         assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
         assert_eq!(played.did("refused").len(), 1);
         assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
+    });
+}
+
+/// Codex and gemini have no last word that looks the same; what happened is in the journal.
+fn is_held(cli: Cli) {
+    let played = play(cli, "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
+    assert!(played.env.read("made.txt").starts_with("hello"));
+    assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
+    assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
+    assert_eq!(played.model.main_calls(), 4, "done, done, the edit, and the last word");
+    assert_eq!((played.did("began").len(), played.did("prompted").len()), (1, 1), "our own reason is no prompt");
+    assert_eq!(played.did("began")[0]["agent"], cli.name());
+    let told = played.model.requests().first().map(|request| request.body.clone()).unwrap_or_default();
+    assert!(told.contains("This project is kept by everloop"), "the brief reaches the model: {told}");
+    tell(&format!("{}: held 2 times, {} calls", cli.name(), played.model.main_calls()));
+}
+
+fn ends_at_the_cap(cli: Cli) {
+    let played = play(cli, "text:say=done", "[hook]\nholds = 3\n", true);
+    assert_eq!((played.did("held").len(), played.model.main_calls()), (3, 4), "the first word and one after each hold");
+    let status = played.env.run(&["status", "--json"]).stdout;
+    assert!(status.contains(":stopped") && status.contains("was held 3 times"), "{status}");
+}
+
+#[test]
+fn codex_is_held_until_the_check_passes() {
+    offline(|| is_held(Cli::Codex));
+}
+
+#[test]
+fn codex_at_the_cap_ends_and_a_person_is_told() {
+    offline(|| ends_at_the_cap(Cli::Codex));
+}
+
+#[test]
+fn gemini_is_held_until_the_check_passes() {
+    offline(|| is_held(Cli::Gemini));
+}
+
+#[test]
+fn gemini_at_the_cap_ends_and_a_person_is_told() {
+    offline(|| ends_at_the_cap(Cli::Gemini));
+}
+
+#[test]
+fn codex_and_gemini_end_normally_while_nobody_supervises() {
+    offline(|| {
+        for cli in [Cli::Codex, Cli::Gemini] {
+            assert_eq!(play(cli, "text:say=done", "", false).model.main_calls(), 1, "{}", cli.name());
+        }
+    });
+}
+
+#[test]
+fn gemini_is_refused_what_judges_its_work() {
+    offline(|| {
+        let script = "edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done";
+        let played = play(Cli::Gemini, script, "", true);
+        assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
+        assert_eq!(played.did("refused").len(), 1);
+    });
+}
+
+#[test]
+fn an_agent_that_cuts_its_memory_has_it_back_within_one_hook() {
+    offline(|| {
+        for (cli, cut) in [(Cli::Claude, "tool:cmd=true > MEMORY.md"), (Cli::Codex, "tool:cmd=rm MEMORY.md")] {
+            let model = FakeModel::start(&format!("{cut},text:say=done")).expect("a free port on loopback");
+            let env = Env::new().git();
+            env.write("everloop.toml", "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n[guardian]\nfiles = [\"MEMORY.md\"]\n");
+            let memory = "what was learned\n".repeat(50);
+            env.write("MEMORY.md", &memory);
+            env.run(&["init", "--yes", "--agent", cli.name()]).ok();
+            trust(cli, &env);
+            let up = env.spawn(&["-C", "../home", "up"]);
+            env.wait_for("the supervisor", || env.state().join("bell").exists());
+            let out = session(cli, &env, &model, "go on").output().expect("it is there");
+            drop(up);
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            assert_eq!(env.read("MEMORY.md"), memory, "{}", cli.name());
+            let played = Played { env, model, said: Vec::new() };
+            assert_eq!(played.did("restored").len(), 1, "{}", cli.name());
+        }
+    });
+}
+
+#[test]
+fn long_opencode_has_instructions_and_tools_instead_of_hooks() {
+    offline(|| {
+        let played = play(Cli::Opencode, "text:say=done", "", true);
+        assert!(played.did("held").is_empty(), "nothing holds it");
+        let asked = played.model.requests().iter().map(|request| request.body.clone()).collect::<String>();
+        assert!(asked.contains("everloop check"), "AGENTS.md reaches the model");
+        assert!(asked.contains("everloop_next_task"), "so do the tools of the MCP server");
     });
 }

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// A loop that asks more often than this has run wild; what follows is counted, not kept.
 const MAX_KEPT: usize = 20_000;
 
+/// So many requests are kept whole.
+const MAX_WHOLE: usize = 16;
+
 /// What kind of request it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,6 +57,9 @@ pub struct Record {
     pub has_tool_result: bool,
     /// How large the request was.
     pub body_bytes: usize,
+    /// All of it, of the first requests only; not in the file.
+    #[serde(skip)]
+    pub body: String,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +83,7 @@ impl Log {
     }
 
     /// Adds a record before its answer is sent, so that a test that sees the answer finds the record.
-    pub fn add(&self, record: Record) -> io::Result<()> {
+    pub fn add(&self, mut record: Record) -> io::Result<()> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.main += usize::from(record.kind == Kind::Main);
         let written = match &mut kept.file {
@@ -87,6 +93,9 @@ impl Log {
                 .and_then(|line| file.write_all(format!("{line}\n").as_bytes())),
             None => Ok(()),
         };
+        if kept.records.len() >= MAX_WHOLE {
+            record.body = String::new();
+        }
         if kept.records.len() < MAX_KEPT {
             kept.records.push(record);
         }
