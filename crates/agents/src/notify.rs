@@ -10,7 +10,7 @@ use std::time::Duration;
 use everloop_core::notify::{Message, Severity, Undelivered};
 use tokio::sync::oneshot;
 
-use crate::tell::tell;
+use crate::tell::{Unheard, tell};
 
 mod base64;
 mod mail;
@@ -119,7 +119,11 @@ impl Notifier {
         let dir = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let dir = if dir.is_dir() { dir } else { Path::new("/").to_owned() };
         let told = tell(&argv, &dir, &input, COMMAND_WITHIN).await;
-        told.map_err(|why| Undelivered { why, retry_after: None, refused: false })
+        told.map_err(|unheard| {
+            let refused = matches!(unheard, Unheard::Refused(_));
+            let (Unheard::Away(why) | Unheard::Refused(why)) = unheard;
+            Undelivered { why, retry_after: None, refused }
+        })
     }
 
     /// The same, while this thread waits.

@@ -14,13 +14,29 @@ use tokio::time::timeout;
 
 use crate::environment::Environment;
 
+/// Why somebody was not told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// He is away, or cannot listen now.
+    Away(String),
+    /// He does not want this one.
+    Refused(String),
+}
+
+/// A program ends with this code when it does not want what it was told (`EX_DATAERR`).
+const REFUSES: i32 = 65;
+
 /// Runs `argv` in `dir` with `input`; it is killed with all it started when it takes longer than `within`.
-pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), String> {
-    let Some((program, args)) = argv.split_first() else { return Err("there is no command".to_owned()) };
+pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), Unheard> {
+    let away = |why: String| Err(Unheard::Away(why));
+    let Some((program, args)) = argv.split_first() else { return away("there is no command".to_owned()) };
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).env_clear().envs(Environment::from_ours(&[]).into_vars());
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|e| format!("`{program}` cannot be started: {e}"))?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => return away(format!("`{program}` cannot be started: {e}")),
+    };
     let group = child.id().map(|id| Pid::from_raw(id.cast_signed()));
     let pipe = child.stdin.take();
     let talk = async {
@@ -37,9 +53,12 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
     }
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("`{program}` failed: {status}")),
-        Ok(Err(e)) => Err(format!("`{program}`: {e}")),
-        Err(_) => Err(format!("`{program}` took longer than {}", human(within))),
+        Ok(Ok(status)) if status.code() == Some(REFUSES) => {
+            Err(Unheard::Refused(format!("`{program}` does not want it")))
+        }
+        Ok(Ok(status)) => away(format!("`{program}` failed: {status}")),
+        Ok(Err(e)) => away(format!("`{program}`: {e}")),
+        Err(_) => away(format!("`{program}` took longer than {}", human(within))),
     }
 }
 
@@ -47,7 +66,7 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
 mod tests {
     use super::*;
 
-    fn run(script: &str, dir: &Path, within: Duration) -> Result<(), String> {
+    fn run(script: &str, dir: &Path, within: Duration) -> Result<(), Unheard> {
         let argv = ["sh", "-c", script].map(str::to_owned);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(tell(&argv, dir, "hello\n", within))
@@ -59,7 +78,9 @@ mod tests {
         let minute = Duration::from_secs(60);
         assert_eq!(run("cat > heard", dir.path(), minute), Ok(()));
         assert_eq!(std::fs::read_to_string(dir.path().join("heard")).expect("it was written"), "hello\n");
-        assert!(run("exit 3", dir.path(), minute).expect_err("it failed").contains("exit status: 3"));
+        let failed = run("exit 3", dir.path(), minute);
+        assert!(matches!(failed, Err(Unheard::Away(why)) if why.contains("exit status: 3")));
+        assert!(matches!(run("exit 65", dir.path(), minute), Err(Unheard::Refused(_))));
         assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "it need not listen");
     }
 
@@ -67,6 +88,6 @@ mod tests {
     fn one_that_hangs_is_ended_with_its_children() {
         let dir = tempfile::tempdir().expect("a folder");
         let late = run("sleep 600 & sleep 600", dir.path(), Duration::from_millis(200));
-        assert!(late.expect_err("it hangs").contains("took longer"));
+        assert!(matches!(late, Err(Unheard::Away(why)) if why.contains("took longer")));
     }
 }

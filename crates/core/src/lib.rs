@@ -13,6 +13,7 @@
 //! - [`op`]: what a ledger can be asked to do atomically
 //! - [`board`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
+//! - [`tracker`]: what others are still to be told
 //! - [`completion`]: signs of being complete, as signals
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
@@ -55,4 +56,5 @@ pub mod state;
 pub mod stream;
 pub mod telemetry;
 pub mod time;
+pub mod tracker;
 pub mod why;

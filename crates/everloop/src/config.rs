@@ -4,13 +4,12 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`naming`]: names that nobody gave
+//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outside`]: who else hears of it; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everloop_core::completion::Rule;
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -24,6 +23,7 @@ mod keys;
 mod layer;
 mod naming;
 mod notify;
+mod outside;
 mod overrides;
 mod read;
 mod resolve;
@@ -40,6 +40,7 @@ pub use hook::Hook;
 pub use hub::HubSource;
 pub use keys::Workspace;
 pub use notify::Notify;
+pub use outside::{Outside, Sink};
 pub use overrides::{Flags, Overrides};
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
@@ -47,7 +48,7 @@ pub use show::{WithOrigin, render};
 pub use value::Listen;
 
 use diagnostic::Source;
-use keys::{BoardKeys, MailboxKeys, NodeKeys, TrackerKeys};
+use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{Owner, Sections, read};
 
@@ -57,24 +58,6 @@ pub const PROJECT_FILE: &str = "everloop.toml";
 pub const USER_FILE: &str = "config.toml";
 /// A larger file is not a configuration.
 const FILE_MAX_BYTES: u64 = 1 << 20;
-
-/// Turns between two statuses when nobody says how many.
-const EVERY: u32 = 5;
-
-/// What a project wants others to see and to hear.
-#[derive(Clone, Debug, Default)]
-pub struct Outside {
-    /// The file of the board.
-    pub board: Option<PathBuf>,
-    /// Turns between two statuses.
-    pub every: u32,
-    /// Who hears them; empty for nobody.
-    pub mailbox: Vec<String>,
-    /// Who hears what happens to tasks; empty for nobody.
-    pub tracker: Vec<String>,
-    /// Signs of being complete.
-    pub completions: Vec<Rule>,
-}
 
 /// What resolving needs to know about the world.
 #[derive(Clone, Debug)]
@@ -193,36 +176,6 @@ impl Config {
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
-    /// What the project wants others to see and to hear.
-    pub fn outside(&self) -> Result<Outside, ConfigError> {
-        let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
-        let tracker = self.project.tracker.typed::<TrackerKeys>()?;
-        let words = |command: Option<value::Command>| command.map(|command| command.0).unwrap_or_default();
-        Ok(Outside {
-            board: self.board_file()?.map(|file| self.dir.join(file)),
-            every: mailbox.every.map_or(EVERY, |every| every.0),
-            mailbox: words(mailbox.command),
-            tracker: words(tracker.command),
-            completions: self.completions()?,
-        })
-    }
-
-    /// Where the project wants its board to be written, relative to its file.
-    pub fn board_file(&self) -> Result<Option<PathBuf>, ConfigError> {
-        let Some(file) = self.project.board.typed::<BoardKeys>()?.file.map(|text| PathBuf::from(text.0)) else {
-            return Ok(None);
-        };
-        let inside = file.components().all(|part| matches!(part, Component::Normal(_)));
-        if !inside || file.extension().is_none_or(|e| e != "json") {
-            let wrong = Diagnostic::new(format!(
-                "`[board] file` has to be a `.json` file of the project, not `{}`",
-                file.display()
-            ));
-            return Err(wrong.hint("write it like `file = \"tasks/board.json\"`").into());
-        }
-        Ok(Some(file))
-    }
-
     /// One loop of the file, with everything that was said about it.
     pub fn resolve(&self, name: &str, moment: &Moment) -> Result<ResolvedLoop, ConfigError> {
         let Some((own, place)) = self.project.loops.get(name) else {
@@ -247,7 +200,7 @@ impl Config {
     /// Resolves every loop of the file; all mistakes are returned at once.
     pub fn check(&self, moment: &Moment) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
-        diagnostics.extend(self.completions().err().into_iter().flat_map(|error| error.diagnostics));
+        diagnostics.extend(self.outside().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
         for name in self.project.loops.keys() {
             match self.resolve(name, moment) {

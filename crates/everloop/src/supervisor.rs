@@ -228,6 +228,7 @@ impl Supervisor {
                 report = self.notify.report() => self.reported(report, watcher).await?,
                 () = bell.rung() => self.woken(watcher).await?,
                 () = doze(nap) => self.tick(watcher).await?,
+                Some(heard) = self.outside.heard.recv() => self.told(heard),
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
@@ -235,7 +236,7 @@ impl Supervisor {
             mesh.gone().await;
         }
         self.last_messages().await;
-        self.outside.finish().await;
+        self.last_words().await;
         Ok(self.ended_by)
     }
 

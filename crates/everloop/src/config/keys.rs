@@ -83,8 +83,14 @@ pub struct BoardKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct MailboxKeys {
     /// A command that gets a status as JSON on standard input every few turns and when a loop ends. It has 20 seconds; what it
-    /// answers is not read, and its failure disturbs nothing.
+    /// answers is not read, and its failure disturbs nothing: it is tried again later, with the status as it is then.
     pub command: Option<Command>,
+    /// A server that gets it by POST instead: `https://…`, or `http://` on this machine.
+    pub url: Option<Text>,
+    /// The variable of the supervisor's environment that holds the token for it (`Authorization: Bearer`).
+    pub token_env: Option<Name>,
+    /// The file whose first line is the token.
+    pub token_file: Option<Text>,
     /// After how many turns.
     pub every: Option<Count>,
 }
@@ -94,8 +100,16 @@ pub struct MailboxKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct TrackerKeys {
     /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id behind it, and gets the task as JSON on
-    /// standard input. As for the mailbox, nobody waits for it.
+    /// standard input. As for the mailbox, nobody waits for it. While it fails, what happens is kept and told later, in order; a
+    /// command that ends with 65 does not want this one.
     pub command: Option<Command>,
+    /// A server that gets it by POST instead: `https://…`, or `http://` on this machine. The header `Idempotency-Key` is the same
+    /// when something is told again.
+    pub url: Option<Text>,
+    /// The variable of the supervisor's environment that holds the token for it (`Authorization: Bearer`).
+    pub token_env: Option<Name>,
+    /// The file whose first line is the token.
+    pub token_file: Option<Text>,
 }
 
 /// How far a session is held that everloop did not start: a person's `claude`, `codex` or `gemini` in this project.
@@ -447,8 +461,8 @@ mod tests {
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(names::<NodeKeys>(), ["listen"]);
         assert_eq!(names::<BoardKeys>(), ["file"]);
-        assert_eq!(names::<MailboxKeys>(), ["command", "every"]);
-        assert_eq!(names::<TrackerKeys>(), ["command"]);
+        assert_eq!(names::<MailboxKeys>(), ["command", "url", "token_env", "token_file", "every"]);
+        assert_eq!(names::<TrackerKeys>(), ["command", "url", "token_env", "token_file"]);
         assert_eq!(names::<CompletionKeys>(), ["plan", "marker", "within", "appears", "loop"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }

@@ -121,7 +121,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += "\n## `[board]`\n";
         text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
         text += "\n## `[mailbox]`\n";
-        let every = |key: &str| (key == "every").then(|| super::super::EVERY.to_string());
+        let every = |key: &str| (key == "every").then(|| super::super::outside::EVERY.to_string());
         text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
         text += "\n## `[tracker]`\n";
         text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);

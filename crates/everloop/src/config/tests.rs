@@ -702,3 +702,24 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
         assert!(Project::new(&format!("{GOOD}{toml}")).load().expect("it is TOML").check(&moment()).is_err());
     }
 }
+
+#[test]
+fn who_else_hears_of_it_is_named_in_one_way_and_no_token_goes_out_in_the_open() {
+    let outside = |toml: &str| Project::new(&format!("{GOOD}{toml}")).load().expect("it can be read").outside();
+    let good =
+        outside("[tracker]\nurl = \"https://t.example/x\"\ntoken_env = \"TOKEN\"\n[mailbox]\ncommand = [\"x\"]\n");
+    let good = good.expect("all of it is good");
+    let token = Some(Source::Env("TOKEN".to_owned()));
+    assert_eq!(good.tracker, Some(Sink::Http { url: "https://t.example/x".to_owned(), token }));
+    assert_eq!(good.mailbox, Some(Sink::Command(vec!["x".to_owned()])));
+    for (toml, said) in [
+        ("[tracker]\nurl = \"http://t.example/x?key=k3y\"\n", "in the open"),
+        ("[tracker]\nurl = \"https://me:k3y@t.example/\"\n", "holds a password"),
+        ("[mailbox]\nurl = \"https://t.example/k3y\"\ncommand = [\"x\"]\n", "both `command` and `url`"),
+        ("[mailbox]\ncommand = [\"x\"]\ntoken_env = \"TOKEN\"\n", "a token without a `url`"),
+        ("[tracker]\nurl = \"https://t.example\"\ntoken_env = \"A\"\ntoken_file = \"b\"\n", "keep one of them"),
+    ] {
+        let wrong = outside(toml).expect_err(toml).to_string();
+        assert!(wrong.contains(said) && !wrong.contains("k3y"), "{toml}: {wrong}");
+    }
+}

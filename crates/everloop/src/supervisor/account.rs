@@ -51,7 +51,12 @@ fn holds_key(name: &str) -> bool {
 }
 
 fn value(variable: &Variable) -> Result<OsString, String> {
-    match &variable.source {
+    from(&variable.source)
+}
+
+/// What a source holds.
+pub(super) fn from(source: &Source) -> Result<OsString, String> {
+    match source {
         Source::Plain(text) => Ok(at_home(text).into()),
         Source::Env(name) => std::env::var_os(name)
             .filter(|v| !v.is_empty())

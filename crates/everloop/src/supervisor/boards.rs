@@ -9,8 +9,10 @@ use std::time::SystemTime;
 use everloop_agents::git::Git;
 use everloop_core::ids::LoopId;
 use everloop_store::Ledger;
+use tokio::time::Instant;
 
-use super::{Supervisor, Until};
+use super::outside::{Heard, LAST_WORDS};
+use super::{Supervisor, Until, read_state};
 use crate::board::{file, intents, place};
 use crate::config::{self, PROJECT_FILE};
 use crate::error::Failure;
@@ -44,16 +46,8 @@ impl Supervisor {
     }
 
     async fn try_boards(&mut self) -> Result<(), Failure> {
-        let dirs: BTreeSet<PathBuf> =
-            self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
-        let wanted: Vec<(PathBuf, config::Outside)> =
-            dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect();
+        let wanted = self.wanted();
         let files: BTreeSet<PathBuf> = wanted.iter().filter_map(|(_, outside)| outside.board.clone()).collect();
-        let trackers: Vec<(PathBuf, Vec<String>)> =
-            wanted.into_iter().map(|(dir, o)| (dir, o.tracker)).filter(|(_, argv)| !argv.is_empty()).collect();
-        if files.is_empty() && trackers.is_empty() {
-            return Ok(());
-        }
         for file in &files {
             let round = intents::take(&mut self.ledger, &place::inbox(file), self.clock.now())?;
             if round.rejected > 0 {
@@ -61,15 +55,14 @@ impl Supervisor {
             }
         }
         let seq = self.ledger.last_seq()?;
-        if self.boards.seq == Some(seq) {
+        let moved = self.boards.seq != Some(seq);
+        if moved || self.outside.waits() {
+            self.tell_outside(&wanted)?;
+        }
+        if !moved {
             return Ok(());
         }
-        if !trackers.is_empty() {
-            let slots = &self.slots;
-            let dir_of = |id: &LoopId| slots.get(id).map(|slot| PathBuf::from(&slot.state.spec.workspace.dir));
-            self.outside.tasks(&self.ledger, &trackers, dir_of)?;
-        }
-        let text = file::render(&file::tasks(&self.ledger)?);
+        let text = if files.is_empty() { String::new() } else { file::render(&file::tasks(&self.ledger)?) };
         for path in &files {
             // A change to a file that git tracks would keep every turn's work from landing in that checkout.
             if file::says(path, &text) || self.boards.is_tracked(path).await {
@@ -79,6 +72,76 @@ impl Supervisor {
         }
         self.boards.seq = Some(seq);
         Ok(())
+    }
+
+    /// What the projects of all loops want.
+    fn wanted(&mut self) -> Vec<(PathBuf, config::Outside)> {
+        let dirs: BTreeSet<PathBuf> =
+            self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
+        dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect()
+    }
+
+    /// Tells those outside what they do not know yet.
+    fn tell_outside(&mut self, wanted: &[(PathBuf, config::Outside)]) -> Result<(), Failure> {
+        for (dir, outside) in wanted {
+            let Some(sink) = &outside.tracker else { continue };
+            let slots = &self.slots;
+            // Whose loop it is that nobody looks after any more, everybody may hear.
+            let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
+            self.outside.tasks(&mut self.ledger, (dir.as_path(), sink), is_here, self.clock.now())?;
+        }
+        let mut ids = self.outside.mails();
+        if wanted.iter().any(|(_, outside)| outside.mailbox.is_some()) {
+            ids.extend(self.outside.look_back(&self.ledger)?);
+        }
+        for id in ids {
+            self.mail(&id);
+        }
+        Ok(())
+    }
+
+    /// Tells how a loop is doing, if its project wants somebody to hear it.
+    pub(super) fn mail(&mut self, id: &LoopId) {
+        if let Err(failure) = self.try_mail(id) {
+            self.boards.tell(&failure);
+        }
+    }
+
+    fn try_mail(&mut self, id: &LoopId) -> Result<(), Failure> {
+        if self.until == Until::Idle {
+            return Ok(());
+        }
+        let state = match self.slots.get(id) {
+            Some(slot) => slot.state.clone(),
+            None => match self.ledger.get_loop(id)? {
+                Some(row) => read_state(&row)?,
+                None => return Ok(()),
+            },
+        };
+        let wants = self.boards.find(Path::new(&state.spec.workspace.dir));
+        let Some(sink) = &wants.mailbox else { return Ok(()) };
+        self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
+    }
+
+    /// Somebody was told something, or was not.
+    pub(super) fn told(&mut self, heard: Heard) {
+        let now = self.clock.now();
+        let taken = self.outside.take(&mut self.ledger, heard, now).and_then(|()| {
+            let wanted = self.wanted();
+            self.tell_outside(&wanted)
+        });
+        if let Err(failure) = taken {
+            self.boards.tell(&failure);
+        }
+    }
+
+    /// The supervisor goes: what is due is told, if that is quick. The rest is told by the next one.
+    pub(super) async fn last_words(&mut self) {
+        let end = Instant::now() + LAST_WORDS;
+        self.keep_boards().await;
+        while let Some(heard) = self.outside.next(end).await {
+            self.told(heard);
+        }
     }
 }
 

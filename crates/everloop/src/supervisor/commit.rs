@@ -1,6 +1,5 @@
 //! Decide, commit, then perform: the one path that every input takes.
 
-use std::path::Path;
 use std::time::Duration;
 
 use everloop_core::action::Input;
@@ -156,8 +155,7 @@ impl Supervisor {
             self.api.figures().take(&decision.events);
             self.notify.see(&decision.events);
             watcher.committed(&slot.state, &decision.events, now);
-            let wants = self.boards.find(Path::new(&slot.state.spec.workspace.dir));
-            self.outside.status(&wants.mailbox, wants.every, &slot.state, (&decision.events, now));
+            self.mail(&id);
         }
         for action in decision.actions {
             self.perform(&id, action);

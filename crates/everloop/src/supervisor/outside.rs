@@ -1,56 +1,125 @@
-//! What others are told: a status every few turns (`[mailbox]`), and what happens to tasks (`[tracker]`). Nobody waits for it: the
-//! queue and the time are bounded, and a failure is a line in the log and nothing else.
+//! What others are told: a status every few turns (`[mailbox]`), and what happens to tasks (`[tracker]`). Nobody waits for it: it is
+//! told apart from the owner, for a bounded time. What is due is derived from what is there and from what was told last, which
+//! is in the ledger: so it is caught up on after a crash, and after they were away.
+//!
+//! A crash between the telling and the record of it tells the same again, under the same key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_agents::tell::tell;
-use everloop_core::event::Event;
+use everloop_agents::post::{Post, post};
+use everloop_agents::tell::{Unheard, tell};
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{TaskRow, TaskState};
+use everloop_core::op::{Op, TaskRow};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
+use everloop_core::tracker::{Known, MAILBOX, Mailed, TOLD_VERSION, TRACKER, Told, wait};
 use everloop_core::why::why;
 use everloop_store::Ledger;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
+use super::account;
 use crate::board::file;
+use crate::config::Sink;
 use crate::error::Failure;
 
-/// What waits to be told; when others are slower than we are, the rest is not told.
-const QUEUE: usize = 256;
-/// A command that takes longer is ended.
+/// What is told in one go; the rest comes after it.
+const BATCH: usize = 64;
+/// Answers that wait for the owner; whoever has one more waits himself.
+const ANSWERS: usize = 64;
+/// Who takes longer is away.
 const WITHIN: Duration = Duration::from_secs(20);
-
 /// What a supervisor that goes still waits for.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Somebody who is told something, and whether he listens.
+#[derive(Debug, Default)]
+struct Line {
+    /// He is being told something now.
+    busy: bool,
+    /// How often in a row he was away.
+    failures: u32,
+    /// He is left alone until then.
+    until: Time,
+}
+
+impl Line {
+    fn is_free(&self, now: Time) -> bool {
+        !self.busy && self.until <= now
+    }
+}
 
 /// Something to be told.
 struct Call {
-    argv: Vec<String>,
-    dir: PathBuf,
+    /// What a program gets behind its own words.
+    words: Vec<String>,
+    key: String,
     input: Value,
 }
 
-/// What was told so far.
-#[derive(Default)]
+/// What is known once it was told.
+enum Then {
+    Task(TaskId, Known),
+    Mail(Mailed),
+}
+
+/// How telling went.
+pub(super) struct Heard {
+    /// Who.
+    line: String,
+    /// What was told, or not wanted.
+    then: Vec<Then>,
+    /// Why the rest was not.
+    error: Option<String>,
+}
+
+/// Those who are told something.
 pub(super) struct Outside {
-    queue: Option<(mpsc::Sender<Call>, JoinHandle<()>)>,
-    /// Tasks as they were at the last look; nothing is told about the first one.
-    tasks: Option<BTreeMap<TaskId, TaskRow>>,
+    sender: mpsc::Sender<Heard>,
+    /// How it went.
+    pub(super) heard: mpsc::Receiver<Heard>,
+    lines: BTreeMap<String, Line>,
+    trackers: BTreeMap<String, (u64, Told)>,
+    mailed: BTreeMap<LoopId, (u64, Mailed)>,
+    /// Loops that ended while nobody could tell it.
+    looked_back: bool,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        let (sender, heard) = mpsc::channel(ANSWERS);
+        let (lines, trackers, mailed) = Default::default();
+        Self { sender, heard, lines, trackers, mailed, looked_back: false }
+    }
 }
 
 impl Outside {
-    /// Tells how a loop is doing, if a turn has ended and it is time to.
-    pub(super) fn status(&mut self, argv: &[String], every: u32, state: &LoopState, (events, now): (&[Event], Time)) {
-        let ended = events.iter().any(|event| matches!(event, Event::TurnEnded { .. } | Event::Ended { .. }));
-        if argv.is_empty() || !ended || !(state.is_over() || state.turns.is_multiple_of(every.max(1))) {
-            return;
+    /// Tells how a loop is doing, if that is due and somebody listens.
+    pub(super) fn status(
+        &mut self,
+        ledger: &mut impl Ledger,
+        (sink, every): (&Sink, u32),
+        state: &LoopState,
+        now: Time,
+    ) -> Result<(), Failure> {
+        if !self.mailed.contains_key(&state.id) {
+            let found = read(ledger, MAILBOX, state.id.as_str())?;
+            // From now on a supervisor that comes back knows that somebody wants to hear of this loop's end.
+            let first =
+                found.map_or_else(|| write(ledger, (MAILBOX, state.id.as_str()), 0, &Mailed::default(), now), Ok)?;
+            self.mailed.insert(state.id.clone(), first);
         }
+        let (_, told) = &self.mailed[&state.id];
+        let line = self.lines.entry(mail_line(&state.id)).or_default();
+        if !told.is_due(state, every) || !line.is_free(now) {
+            return Ok(());
+        }
+        line.busy = true;
         let input = json!({
             "schema_version": 1,
             "kind": "status",
@@ -61,73 +130,190 @@ impl Outside {
             "checks": { "passing": state.board.passing().len(), "total": state.board.0.len() },
             "text": why(state, now, &|at| at.0.to_string()),
         });
-        self.send(Call { argv: argv.to_vec(), dir: PathBuf::from(&state.spec.workspace.dir), input });
+        let key = format!("{}:status:{}:{}", state.id, state.turns, state.phase.label());
+        let call = Call { words: Vec::new(), key, input };
+        let dir = PathBuf::from(&state.spec.workspace.dir);
+        self.send((mail_line(&state.id), sink.clone(), dir), vec![(call, Then::Mail(Mailed::of(state)))]);
+        Ok(())
     }
 
-    /// Looks at the tasks; what changed since the last look is handed to those who want to know.
+    /// Ids of loops whose end nobody was told when a supervisor went; asked once.
+    pub(super) fn look_back(&mut self, ledger: &impl Ledger) -> Result<Vec<LoopId>, Failure> {
+        if std::mem::replace(&mut self.looked_back, true) {
+            return Ok(Vec::new());
+        }
+        let open = |body: &str| serde_json::from_str::<Mailed>(body).is_ok_and(|mailed| !mailed.over);
+        let rows = ledger.docs(MAILBOX)?.into_iter().filter(|row| open(&row.body));
+        Ok(rows.map(|row| LoopId::new(row.key)).collect())
+    }
+
+    /// Tells the tracker of a project what happened to its tasks and to those of nobody.
     pub(super) fn tasks(
         &mut self,
-        ledger: &impl Ledger,
-        trackers: &[(PathBuf, Vec<String>)],
-        dir_of: impl Fn(&LoopId) -> Option<PathBuf>,
+        ledger: &mut impl Ledger,
+        (dir, sink): (&Path, &Sink),
+        is_here: impl Fn(&LoopId) -> bool,
+        now: Time,
     ) -> Result<(), Failure> {
-        let now: BTreeMap<TaskId, TaskRow> =
-            file::rows(ledger)?.into_iter().map(|row| (row.task.id.clone(), row)).collect();
-        let Some(before) = self.tasks.replace(now.clone()) else { return Ok(()) };
-        for (id, row) in &now {
-            let Some(action) = change(before.get(id), row) else { continue };
-            let home = row.task.owner.as_ref().and_then(&dir_of);
-            for (dir, argv) in trackers.iter().filter(|(dir, _)| home.as_ref().is_none_or(|home| home == dir)) {
-                self.track(argv, dir, action, row);
+        let name = dir.display().to_string();
+        if !self.lines.entry(track_line(&name)).or_default().is_free(now) {
+            return Ok(());
+        }
+        let mut rows: Vec<TaskRow> = file::rows(ledger)?;
+        rows.retain(|row| row.task.owner.as_ref().is_none_or(&is_here));
+        if !self.trackers.contains_key(&name) {
+            let found = read(ledger, TRACKER, &name)?;
+            let first =
+                found.map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &Told::begin(&rows, now), now), Ok)?;
+            self.trackers.insert(name.clone(), first);
+        }
+        let Some((version, told)) = self.trackers.get_mut(&name) else { return Ok(()) };
+        let due = told.due(&rows, BATCH);
+        if due.is_empty() {
+            if told.settle(now) {
+                *version = write(ledger, (TRACKER, name.as_str()), *version, told, now)?.0;
+            }
+            return Ok(());
+        }
+        let calls = due.into_iter().map(|change| {
+            let (action, task) = (change.step.word(), file::as_json(change.row));
+            let input =
+                json!({ "schema_version": 1, "kind": "task", "action": action, "key": change.key(), "task": task });
+            let words = vec![action.to_owned(), change.row.task.id.to_string()];
+            let then = Then::Task(change.row.task.id.clone(), change.then.clone());
+            (Call { words, key: change.key(), input }, then)
+        });
+        let calls: Vec<(Call, Then)> = calls.collect();
+        self.lines.entry(track_line(&name)).or_default().busy = true;
+        self.send((track_line(&name), sink.clone(), dir.to_owned()), calls);
+        Ok(())
+    }
+
+    /// Writes down what was told.
+    pub(super) fn take(&mut self, ledger: &mut impl Ledger, heard: Heard, now: Time) -> Result<(), Failure> {
+        let line = self.lines.entry(heard.line.clone()).or_default();
+        line.busy = false;
+        match heard.error {
+            Some(error) => {
+                line.failures = line.failures.saturating_add(1);
+                line.until = now + wait(line.failures);
+                if line.failures == 1 {
+                    tracing::warn!(error, "somebody outside could not be told; the loops go on, and it is told later");
+                }
+            }
+            None => *line = Line::default(),
+        }
+        if let Some(name) = heard.line.strip_prefix(TRACK)
+            && let Some((version, told)) = self.trackers.get_mut(name)
+            && !heard.then.is_empty()
+        {
+            for then in heard.then {
+                if let Then::Task(task, known) = then {
+                    told.take(task, known);
+                }
+            }
+            *version = write(ledger, (TRACKER, name), *version, told, now)?.0;
+        } else if let Some(id) = heard.line.strip_prefix(MAIL)
+            && let Some((version, told)) = self.mailed.get_mut(&LoopId::new(id))
+            && let Some(Then::Mail(mailed)) = heard.then.into_iter().next()
+        {
+            *told = mailed;
+            *version = write(ledger, (MAILBOX, id), *version, told, now)?.0;
+            // What is over is not looked after any more; if it goes on, the ledger knows what was told.
+            if told.over {
+                self.mailed.remove(&LoopId::new(id));
+                self.lines.remove(&heard.line);
             }
         }
         Ok(())
     }
 
-    fn track(&mut self, argv: &[String], dir: &Path, action: &str, row: &TaskRow) {
-        let argv = [argv, &[action.to_owned(), row.task.id.to_string()]].concat();
-        let input = json!({ "schema_version": 1, "kind": "task", "action": action, "task": file::as_json(row) });
-        self.send(Call { argv, dir: dir.to_owned(), input });
-    }
-
-    /// The supervisor goes: what waits is told, if that is quick.
-    pub(super) async fn finish(&mut self) {
-        let Some((queue, telling)) = self.queue.take() else { return };
-        drop(queue);
-        if timeout(LAST_WORDS, telling).await.is_err() {
-            tracing::debug!("the last words to the outside were not heard");
+    /// The next answer of somebody who is being told something, as long as there is time.
+    pub(super) async fn next(&mut self, end: Instant) -> Option<Heard> {
+        if !self.lines.values().any(|line| line.busy) {
+            return None;
         }
+        timeout_at(end, self.heard.recv()).await.ok().flatten()
     }
 
-    fn send(&mut self, call: Call) {
-        let (queue, _) = self.queue.get_or_insert_with(|| {
-            let (queue, calls) = mpsc::channel(QUEUE);
-            (queue, tokio::spawn(tell_all(calls)))
+    /// Lines on which something waits for its time.
+    pub(super) fn waits(&self) -> bool {
+        self.lines.values().any(|line| line.failures > 0)
+    }
+
+    /// Loops that somebody wants to hear of, as far as they are known here.
+    pub(super) fn mails(&self) -> Vec<LoopId> {
+        self.mailed.keys().cloned().collect()
+    }
+
+    /// One after the other, so that things are heard in their order; who is away is not told the rest.
+    fn send(&self, (line, sink, dir): (String, Sink, PathBuf), calls: Vec<(Call, Then)>) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let (mut done, mut error) = (Vec::new(), None);
+            for (call, then) in calls {
+                match say(&sink, &dir, call).await {
+                    Ok(()) => done.push(then),
+                    Err(Unheard::Refused(why)) => {
+                        tracing::warn!(why, "somebody outside did not want to be told something");
+                        done.push(then);
+                    }
+                    Err(Unheard::Away(why)) => {
+                        error = Some(why);
+                        break;
+                    }
+                }
+            }
+            // Nobody listens only when the supervisor is gone; then it is told again.
+            let _gone = sender.send(Heard { line, then: done, error }).await;
         });
-        if queue.try_send(call).is_err() {
-            tracing::warn!("the outside is slower than the loops; something was not told");
+    }
+}
+
+async fn say(sink: &Sink, dir: &Path, call: Call) -> Result<(), Unheard> {
+    let text = format!("{}\n", call.input);
+    match sink {
+        Sink::Command(argv) => tell(&[argv.as_slice(), &call.words].concat(), dir, &text, WITHIN).await,
+        Sink::Http { url, token } => {
+            let token = token.as_ref().map(account::from).transpose().map_err(Unheard::Away)?;
+            let token = token.map(|token| token.to_string_lossy().into_owned());
+            post(Post { url: url.clone(), token, key: call.key, body: text }, WITHIN).await
         }
     }
 }
 
-/// What happened to a task, in the words of a tracker.
-fn change(before: Option<&TaskRow>, now: &TaskRow) -> Option<&'static str> {
-    match (before.map(|row| (&row.state, row.fence)), &now.state) {
-        (None, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked) => Some("create"),
-        (Some((TaskState::Done, _)), TaskState::Done) | (None, TaskState::Dead | TaskState::Done) => None,
-        (Some(_), TaskState::Done) => Some("complete"),
-        (Some((TaskState::Leased { .. }, fence)), TaskState::Leased { .. }) if fence == now.fence => None,
-        (Some(_), TaskState::Leased { .. }) => Some("claim"),
-        (Some((before, _)), after) if before.label() != after.label() => Some("comment"),
-        (Some(_), _) => None,
-    }
+const TRACK: &str = "tracker ";
+const MAIL: &str = "mailbox ";
+
+fn track_line(name: &str) -> String {
+    format!("{TRACK}{name}")
 }
 
-/// One after the other, so that a tracker sees things in their order.
-async fn tell_all(mut calls: mpsc::Receiver<Call>) {
-    while let Some(call) = calls.recv().await {
-        if let Err(error) = tell(&call.argv, &call.dir, &format!("{}\n", call.input), WITHIN).await {
-            tracing::warn!(error, "somebody outside could not be told; the loops go on");
-        }
+fn mail_line(id: &LoopId) -> String {
+    format!("{MAIL}{id}")
+}
+
+/// A record that cannot be read, or that a newer everloop wrote, is a mistake and not a reason to tell everything again.
+fn read<T: DeserializeOwned>(ledger: &impl Ledger, kind: &str, key: &str) -> Result<Option<(u64, T)>, Failure> {
+    let Some(row) = ledger.doc(kind, key)? else { return Ok(None) };
+    let broken = |why: String| Failure::failed(format!("what the {kind} was told cannot be read: {why}"));
+    let value: Value = serde_json::from_str(&row.body).map_err(|e| broken(e.to_string()))?;
+    if value["told_version"].as_u64().is_none_or(|version| version > u64::from(TOLD_VERSION)) {
+        return Err(broken("a newer everloop wrote it".to_owned()));
     }
+    Ok(Some((row.version, serde_json::from_value(value).map_err(|e| broken(e.to_string()))?)))
+}
+
+fn write<T: Serialize + Clone>(
+    ledger: &mut impl Ledger,
+    (kind, key): (&str, &str),
+    version: u64,
+    told: &T,
+    now: Time,
+) -> Result<(u64, T), Failure> {
+    let body = serde_json::to_string(told).expect("what was told is plain data and always has a JSON form");
+    let save = Op::SaveDoc { kind: kind.to_owned(), key: key.to_owned(), version, body };
+    let replies = ledger.transact(now, &[save])?;
+    let saved = replies.first().and_then(everloop_core::op::Reply::version).unwrap_or(version + 1);
+    Ok((saved, told.clone()))
 }

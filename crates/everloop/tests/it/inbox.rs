@@ -1,8 +1,169 @@
 //! What others are told: `[mailbox]` and `[tracker]`.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::env::Env;
+
+/// A tracker behind a port: what it heard, and how it answers.
+struct Server {
+    address: SocketAddr,
+    status: Arc<AtomicU16>,
+    heard: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Server {
+    fn new(status: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let server = Self {
+            address: listener.local_addr().expect("it is bound"),
+            status: Arc::new(AtomicU16::new(status)),
+            heard: Arc::default(),
+        };
+        let (status, heard) = (Arc::clone(&server.status), Arc::clone(&server.heard));
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let status = status.load(Ordering::SeqCst);
+                let Some((head, body)) = hear(stream, status) else { continue };
+                if status < 300 {
+                    heard.lock().expect("nobody panics with it").push((head, body));
+                }
+            }
+        });
+        server
+    }
+
+    /// What it took: what happened, to which task, in its order.
+    fn took(&self) -> Vec<String> {
+        let heard = self.heard.lock().expect("nobody panics with it");
+        let tasks = heard.iter().filter(|(_, body)| body["kind"] == "task");
+        tasks.map(|(_, body)| format!("{} {}", body["action"], body["task"]["title"]).replace('"', "")).collect()
+    }
+
+    fn all(&self) -> Vec<(String, Value)> {
+        self.heard.lock().expect("nobody panics with it").clone()
+    }
+}
+
+fn hear(mut stream: TcpStream, status: u16) -> Option<(String, Value)> {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n")
+            && let Ok(body) = serde_json::from_str::<Value>(body)
+        {
+            stream.write_all(format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n").as_bytes()).ok()?;
+            return Some((head.to_ascii_lowercase(), body));
+        }
+        match stream.read(&mut part).ok()? {
+            0 => return None,
+            n => bytes.extend_from_slice(&part[..n]),
+        }
+    }
+}
+
+/// A loop whose tracker and mailbox are a server; it has nothing to do until `go` is there.
+fn served(server: &Server) -> Env {
+    let env = Env::new().var("TRACKER_TOKEN", "s3cret-t0ken");
+    let (url, address) = (format!("http://{}/everloop", server.address), server.address);
+    let toml = format!(
+        "[tracker]\nurl = \"{url}\"\ntoken_env = \"TRACKER_TOKEN\"\n[mailbox]\nevery = 1\nurl = \"http://{address}/status\"\n{}",
+        PROJECT.split_once("[loop.x]").map(|(_, rest)| format!("[loop.x]{rest}")).expect("there is a loop")
+    );
+    env.write("everloop.toml", &toml.replace("gap = \"100ms\"", "gap = \"1h\""));
+    env.run(&["config", "check"]).ok();
+    env
+}
+
+fn add(env: &Env, title: &str) -> String {
+    let task = env.run(&["task", "add", title, "--json"]).ok().json()["task"].clone();
+    task.as_str().expect("`add` prints the id").to_owned()
+}
+
+fn finish(env: &Env, id: &str) {
+    env.run(&["task", "claim", id]).ok();
+    env.run(&["task", "done", id, "--fence", "1"]).ok();
+}
+
+#[test]
+fn a_server_hears_it_too_with_its_token_and_a_key_for_each() {
+    let server = Server::new(204);
+    let env = served(&server);
+    let run = env.spawn(&["run"]);
+    env.wait_for("a turn was told of", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
+    let id = add(&env, "port it");
+    env.wait_for("the task was told of", || server.took() == ["create port it"]);
+    finish(&env, &id);
+    env.run(&["wake"]).ok();
+    env.wait_for("and its end", || server.took().last().is_some_and(|last| last == "complete port it"));
+    let heard = server.all();
+    let (head, body) = heard.iter().find(|(_, body)| body["action"] == "create").expect("it was just there");
+    assert!(
+        head.starts_with("post /everloop http/1.1") && head.contains("authorization: bearer s3cret-t0ken"),
+        "{head}"
+    );
+    assert!(head.contains(&format!("idempotency-key: {id}:create:0")), "{head}");
+    assert_eq!((&body["key"], &body["task"]["id"]), (&json!(format!("{id}:create:0")), &json!(id)));
+    let status = heard.iter().find(|(_, body)| body["kind"] == "status").expect("it was just there");
+    assert!(!status.0.contains("authorization"), "a token is for whom it was named: {}", status.0);
+    drop(run);
+    let grep =
+        std::process::Command::new("grep").args(["-ral", "s3cret-t0ken"]).arg(env.state()).output().expect("grep");
+    assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "the token is in the state folder");
+}
+
+#[test]
+fn what_happened_while_nobody_listened_is_told_once_and_in_order() {
+    let server = Server::new(503);
+    let env = served(&server);
+    let run = env.spawn(&["run"]);
+    env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
+    let first = add(&env, "first");
+    add(&env, "second");
+    finish(&env, &first);
+    env.run(&["why"]).ok();
+    server.status.store(200, Ordering::SeqCst);
+    env.wait_for("they listen again", || {
+        env.run(&["wake"]).ok();
+        server.took().len() == 3
+    });
+    assert_eq!(server.took(), ["create first", "create second", "complete first"]);
+    drop(run);
+}
+
+#[test]
+fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
+    let server = Server::new(200);
+    let env = served(&server);
+    let run = env.spawn(&["run"]);
+    env.wait_for("a turn was told of", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
+    let first = add(&env, "first");
+    env.wait_for("the task was told of", || server.took() == ["create first"]);
+    // Killed like this it writes nothing more down.
+    drop(run);
+    finish(&env, &first);
+    let second = add(&env, "second");
+    add(&env, "third");
+    finish(&env, &second);
+    let run = env.spawn(&["run"]);
+    let all = ["create first", "complete first", "create second", "create third", "complete second"];
+    env.wait_for("all of it was told", || server.took().len() >= all.len());
+    assert_eq!(server.took(), all);
+    // The end is told, too, and nothing of it again by the next one.
+    env.run(&["stop"]).ok();
+    run.wait().exits(3);
+    let ended = |(_, body): &&(String, Value)| body["kind"] == "status" && body["phase"] == "stopped";
+    assert_eq!(server.all().iter().filter(ended).count(), 1);
+    env.run(&["resume", "-n", "2"]).ok();
+    assert_eq!(server.took(), all);
+}
 
 const PROJECT: &str = r#"
 [mailbox]

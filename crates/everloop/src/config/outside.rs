@@ -1,0 +1,124 @@
+//! `[board]`, `[mailbox]` and `[tracker]`: what a project wants others to see and to hear.
+
+use std::path::{Component, PathBuf};
+
+use everloop_agents::post;
+use everloop_core::completion::Rule;
+use everloop_core::spec::Source;
+
+use super::Config;
+use super::diagnostic::{ConfigError, Diagnostic};
+use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
+use super::layer::Layer;
+use super::value::{Command, Name, Text};
+
+/// Turns between two statuses when nobody says how many.
+pub(super) const EVERY: u32 = 5;
+
+/// What a project wants others to see and to hear.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// The file of the board.
+    pub board: Option<PathBuf>,
+    /// Turns between two statuses.
+    pub every: u32,
+    /// Who hears them.
+    pub mailbox: Option<Sink>,
+    /// Who hears what happens to tasks.
+    pub tracker: Option<Sink>,
+    /// Signs of being complete.
+    pub completions: Vec<Rule>,
+}
+
+/// Who hears something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// A program.
+    Command(Vec<String>),
+    /// A server.
+    Http {
+        /// Where to.
+        url: String,
+        /// Where the token is found that opens the door there.
+        token: Option<Source>,
+    },
+}
+
+/// The keys that say who hears something.
+struct Said {
+    command: Option<Command>,
+    url: Option<Text>,
+    token_env: Option<Name>,
+    token_file: Option<Text>,
+}
+
+impl Config {
+    /// What the project wants others to see and to hear.
+    pub fn outside(&self) -> Result<Outside, ConfigError> {
+        let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
+        let tracker = self.project.tracker.typed::<TrackerKeys>()?;
+        let MailboxKeys { command, url, token_env, token_file, every } = mailbox;
+        let mail = Said { command, url, token_env, token_file };
+        let TrackerKeys { command, url, token_env, token_file } = tracker;
+        let track = Said { command, url, token_env, token_file };
+        Ok(Outside {
+            board: self.board_file()?.map(|file| self.dir.join(file)),
+            every: every.map_or(EVERY, |every| every.0),
+            mailbox: self.sink("mailbox", mail, &self.project.mailbox)?,
+            tracker: self.sink("tracker", track, &self.project.tracker)?,
+            completions: self.completions()?,
+        })
+    }
+
+    fn sink(&self, section: &str, said: Said, layer: &Layer) -> Result<Option<Sink>, Diagnostic> {
+        let blame = |key: &str, what: String| {
+            let mut wrong = layer.origin(key).blame(format!("`[{section}]`: {what}"));
+            // An address may hold a secret.
+            wrong.place.as_mut().into_iter().for_each(|place| place.hide_value());
+            wrong
+        };
+        let file = |path: String| match path.starts_with("~/") {
+            true => path,
+            false => self.dir.join(path).display().to_string(),
+        };
+        let token = match (said.token_env, said.token_file) {
+            (Some(_), Some(_)) => {
+                let wrong = blame("token_file", "it has both `token_env` and `token_file`".to_owned());
+                return Err(wrong.hint("keep one of them"));
+            }
+            (Some(name), None) => Some(Source::Env(name.0)),
+            (None, path) => path.map(|path| Source::File(file(path.0))),
+        };
+        match (said.command, said.url) {
+            (Some(_), Some(_)) => {
+                Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"))
+            }
+            (None, Some(url)) => match post::check(&url.0) {
+                Ok(()) => Ok(Some(Sink::Http { url: url.0, token })),
+                Err(why) => Err(blame("url", format!("the address {why}"))
+                    .hint("write it like `url = \"https://example.org/everloop\"`")),
+            },
+            (_, None) if token.is_some() => {
+                let key = if layer.0.contains_key("token_env") { "token_env" } else { "token_file" };
+                Err(blame(key, "a token without a `url`".to_owned()).hint("add `url = \"https://…\"`"))
+            }
+            (command, None) => Ok(command.map(|command| Sink::Command(command.0))),
+        }
+    }
+
+    /// Where the project wants its board to be written, relative to its file.
+    pub fn board_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let Some(file) = self.project.board.typed::<BoardKeys>()?.file.map(|text| PathBuf::from(text.0)) else {
+            return Ok(None);
+        };
+        let inside = file.components().all(|part| matches!(part, Component::Normal(_)));
+        if !inside || file.extension().is_none_or(|e| e != "json") {
+            let wrong = Diagnostic::new(format!(
+                "`[board] file` has to be a `.json` file of the project, not `{}`",
+                file.display()
+            ));
+            return Err(wrong.hint("write it like `file = \"tasks/board.json\"`").into());
+        }
+        Ok(Some(file))
+    }
+}
