@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the real agent programs that the tests drive: crates/testkit/agent-clis.sh [NAME…]
+# Installs the real agent programs that the tests drive, and the SDK of MCP: crates/testkit/agent-clis.sh [NAME…]
 #
 # They go into a cache outside of the repository, ${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop-test}, each
 # into a folder of its own version, complete or not at all. npm's own configuration says where packages come from. Each
@@ -21,6 +21,7 @@ claude @anthropic-ai/claude-code@2.1.325 @anthropic-ai/claude-code-linux-$cpu/cl
 codex @openai/codex@0.166.0 @openai/codex-linux-$cpu/vendor/$triple/bin/codex
 gemini @google/gemini-cli@0.61.0 @google/gemini-cli/bundle/gemini.js
 opencode opencode-ai@1.18.33 opencode-linux-$cpu/bin/opencode
+mcp-sdk @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/sdk/package.json
 "
 
 for name in "$@"; do
@@ -66,7 +67,13 @@ install() {
     --no-update-notifier --loglevel=error "$package" </dev/null >"$scratch/log" 2>&1 9>&- \
     || fail "\`npm install $package\` failed"
   [[ -e "$scratch/tree/node_modules/$program" ]] || fail "\`$package\` came without \`$program\`"
-  if [[ $program == *.js ]]; then
+  if [[ $program == *.json ]]; then
+    # A library: its program is Node, which finds it.
+    printf '%s\n' '#!/bin/sh' 'modules="$(dirname -- "$(readlink -f -- "$0")")/../node_modules"' \
+      "[ \"\$1\" = --version ] && exec node -p \"require('\$modules/$program').version\"" \
+      'NODE_PATH="$modules" exec node "$@"' >"$scratch/tree/bin/$name"
+    chmod +x -- "$scratch/tree/bin/$name"
+  elif [[ $program == *.js ]]; then
     printf '#!/bin/sh\nexec node "$(dirname -- "$(readlink -f -- "$0")")/../node_modules/%s" "$@"\n' "$program" \
       >"$scratch/tree/bin/$name"
     chmod +x -- "$scratch/tree/bin/$name"

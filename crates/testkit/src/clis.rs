@@ -31,6 +31,15 @@ pub enum Cli {
     Opencode,
 }
 
+/// What `agent-clis.sh` installed under this name. A missing one is an error, never a skipped test.
+pub fn installed(name: &str) -> PathBuf {
+    let hint = "hint: export EVERLOOP_TEST_CLIS=<the folder that crates/testkit/agent-clis.sh prints last>";
+    let folder = std::env::var_os(FOLDER).unwrap_or_else(|| panic!("`{FOLDER}` is not set\n{hint}"));
+    let program = Path::new(&folder).join(name);
+    assert!(program.exists(), "`{}` is not there\n{hint}", program.display());
+    program
+}
+
 impl Cli {
     /// The name of the program.
     pub fn name(self) -> &'static str {
@@ -42,13 +51,9 @@ impl Cli {
         }
     }
 
-    /// The program. A missing one is an error, never a skipped test.
+    /// The program.
     pub fn program(self) -> PathBuf {
-        let hint = "hint: export EVERLOOP_TEST_CLIS=<the folder that crates/testkit/agent-clis.sh prints last>";
-        let folder = std::env::var_os(FOLDER).unwrap_or_else(|| panic!("`{FOLDER}` is not set\n{hint}"));
-        let program = Path::new(&folder).join(self.name());
-        assert!(program.exists(), "`{}` is not there\n{hint}", program.display());
-        program
+        installed(self.name())
     }
 
     /// All that has to stand in the environment besides `PATH` and `HOME`.

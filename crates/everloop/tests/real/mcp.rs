@@ -1,9 +1,12 @@
-//! The real programs as clients of `everloop mcp`.
+//! The real programs, and the official SDK, as clients of `everloop mcp`.
 
-use everloop_testkit::clis::Cli;
+use std::path::Path;
+
+use everloop_testkit::clis::{Cli, installed};
 use everloop_testkit::offline::offline;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::env::Env;
 use super::world::World;
 
 /// Every tool, with arguments that fit. What a call is answered is seen in the ledger.
@@ -78,5 +81,66 @@ fn codex_calls_every_tool() {
             [set("command", json!(everloop)), set("args", json!(["--state-dir", state, "mcp"]))].concat()
         });
         every_tool_is_called(&world);
+    });
+}
+
+/// What a client made with the SDK says; it ends with an error when a good call fails or a bad one does not.
+fn sdk(env: &Env, how: &[&str]) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/sdk-client.cjs");
+    let mut command = std::process::Command::new(installed("mcp-sdk"));
+    command.arg(script).args(how).current_dir(env.project()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", env.project().join("../home"));
+    let out = command.env("EVERLOOP_STATE_DIR", env.state()).output().expect("the SDK is installed");
+    let (said, wrong) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{said}{wrong}");
+    serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+}
+
+/// A loop that waits for its next turn, and a supervisor that looks after it.
+fn at_work() -> (Env, super::env::Background) {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "1h", "--detach"]).ok();
+    env.run(&["down"]).ok();
+    let up = env.spawn(&["up", "--listen", "127.0.0.1:0"]);
+    env.port();
+    (env, up)
+}
+
+fn every_tool_answers(env: &Env, said: &Value, who: &str) {
+    let names: Vec<&str> = CALLS.iter().map(|(name, _)| *name).collect();
+    for name in &names {
+        assert!(said["good"][name].is_object(), "{name} was not called: {said}");
+        let bad = said["bad"][name].as_str().unwrap_or_default();
+        assert!(bad.contains("there is no argument `nonsense`") && bad.contains("hint: "), "{name}: {bad}");
+    }
+    assert_eq!(said["tools"].as_array().map(Vec::len), Some(names.len()));
+    assert!(said["unknown"].as_str().is_some_and(|text| text.contains("there is no tool `rm`")), "{said}");
+    let task = said["good"]["next_task"]["task"]["id"].as_str().expect("a task was taken");
+    let row = env.run(&["task", "show", task, "--json"]).ok().json()["task"].clone();
+    assert_eq!((&row["state"]["is"], &row["result"]), (&json!("done"), &json!("done by the SDK")), "{row}");
+    assert_eq!((&row["trust"], &row["author"]), (&json!("agent"), &json!(who)), "{row}");
+    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["by"], who);
+    env.run(&["replay"]).ok();
+}
+
+#[test]
+fn the_official_sdk_calls_every_tool_over_standard_input_and_output() {
+    offline(|| {
+        let (env, up) = at_work();
+        let said = sdk(&env, &["stdio", env!("CARGO_BIN_EXE_everloop"), "mcp"]);
+        every_tool_answers(&env, &said, "agent sdk");
+        drop(up);
+    });
+}
+
+#[test]
+fn the_official_sdk_calls_every_tool_over_http() {
+    offline(|| {
+        let (env, up) = at_work();
+        let token = std::fs::read_to_string(env.state().join("token")).expect("the supervisor drew one");
+        let said = sdk(&env, &["http", &format!("http://{}/mcp", env.port()), token.trim()]);
+        // Every request stands for itself, so nobody has a name there.
+        every_tool_answers(&env, &said, "an agent");
+        drop(up);
     });
 }
