@@ -25,12 +25,13 @@ const WORST: Duration = Duration::from_millis(60);
 const TOML: &str =
     "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n\n[guardian]\nfiles = [\"MEMORY.md\"]\n";
 
-const MOMENTS: [(&str, &str); 9] = [
+const MOMENTS: [(&str, &str); 10] = [
     ("SessionStart", r#""source":"startup""#),
     ("UserPromptSubmit", r#""prompt":"go on""#),
     ("PreToolUse", r#""tool_name":"Write","tool_input":{"file_path":"src.rs","content":"x"}"#),
     ("PostToolUse", r#""tool_name":"Bash","tool_input":{"command":"ls"}"#),
     ("Stop", r#""stop_hook_active":false"#),
+    ("SubagentStop", r#""stop_hook_active":false"#),
     ("StopFailure", r#""error":"rate_limit","last_assistant_message":"limit""#),
     ("PreCompact", r#""trigger":"auto""#),
     ("Notification", r#""notification_type":"idle_prompt","message":"waits""#),
@@ -48,7 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
     let daemon = Daemon::start(&scene)?;
     fill(&scene, options)?;
     let samples = options.effort.pick(200, 50);
-    let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?.median();
+    let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?;
     for (moment, fields) in MOMENTS {
         let payload = scene.path("payload.json");
         let cwd = project.display();
@@ -63,7 +64,11 @@ pub fn run(options: &Options) -> Result<()> {
         let took = times(&payload, samples, || scene.everloop(&["hook", moment]))?;
         let met = took.median() <= TYPICAL && took.p99() <= WORST;
         Row::new(moment, format!("{} p99 {}", ms(took.median()), ms(took.p99())))
-            .floor("/bin/true", &ms(floor), ratio(took.median(), floor))
+            .floor(
+                "/bin/true",
+                &format!("{} p99 {}", ms(floor.median()), ms(floor.p99())),
+                ratio(took.median(), floor.median()),
+            )
             .goal("<= 20 ms, p99 <= 60 ms", met)
             .print();
     }
