@@ -228,9 +228,12 @@ impl Seat<'_> {
     }
 
     fn reaches_for_a_tool(&mut self) -> Result<Code, Failure> {
-        let Some(path) = self.payload.target() else { return Ok(Code::Ok) };
-        let shown = path.strip_prefix(&self.place.dir).unwrap_or(&path).display().to_string();
-        let why = if self.place.protects(&path) {
+        let targets = self.payload.targets();
+        let Some(first) = targets.first() else { return Ok(Code::Ok) };
+        let judges = targets.iter().find(|path| self.place.protects(path));
+        let path = judges.unwrap_or(first);
+        let shown = path.strip_prefix(&self.place.dir).unwrap_or(path).display().to_string();
+        let why = if judges.is_some() {
             Some(format!(
                 "`{shown}` is protected: it judges the work, so work that changes it does not count. Change the work itself; new \
                  files beside it are welcome."

@@ -11,6 +11,8 @@ const MAX_BYTES: u64 = 4 << 20;
 const PENDING_MAX: usize = 20;
 /// Each of them is cut here.
 const PENDING_MAX_CHARS: usize = 120;
+/// Files of one patch that are looked at.
+const PATCHED_MAX: usize = 100;
 
 /// Which hook it is. Codex has the names of Claude Code; Gemini has its own for the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +123,19 @@ impl Payload {
         Some(self.cwd()?.join(path))
     }
 
+    /// All files that the tool would change: also those of a patch, as Codex hands it to its tool or to the shell.
+    pub fn targets(&self) -> Vec<PathBuf> {
+        if let Some(path) = self.target() {
+            return vec![path];
+        }
+        let text = ["command", "input", "patch"].iter().find_map(|f| self.input(f)?.as_str()).unwrap_or_default();
+        let (Some((_, patch)), Some(cwd)) = (text.split_once("*** Begin Patch"), self.cwd()) else { return Vec::new() };
+        let names = ["*** Update File: ", "*** Delete File: ", "*** Add File: ", "*** Move to: "];
+        let named =
+            |line: &str| names.iter().find_map(|name| line.strip_prefix(name)).map(|path| cwd.join(path.trim()));
+        patch.lines().filter_map(named).take(PATCHED_MAX).collect()
+    }
+
     /// What the session still waits for: its background tasks and timers, in words.
     pub fn pending(&self) -> Vec<String> {
         let done = |item: &Value| {
@@ -177,6 +192,16 @@ mod tests {
         }
         let large = format!("{{\"session_id\":\"a\",\"x\":\"{}\"}}", "x".repeat(MAX_BYTES as usize));
         assert!(payload(&large).is_none());
+    }
+
+    #[test]
+    fn the_files_of_a_patch_are_known() {
+        let text = r#"{"session_id":"a","cwd":"/p","tool_name":"Bash","tool_input":{"command":"apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.rs\n*** Move to: b.rs\n@@\n-x\n+*** Delete File: no\n*** Add File: /q/c.rs\n*** End Patch\nEOF"}}"#;
+        let paths: Vec<String> = payload(text).unwrap().targets().iter().map(|p| p.display().to_string()).collect();
+        assert_eq!(paths, ["/p/a.rs", "/p/b.rs", "/q/c.rs"]);
+        let plain =
+            r#"{"session_id":"a","cwd":"/p","tool_name":"Bash","tool_input":{"command":"echo *** Update File: a.rs"}}"#;
+        assert!(payload(plain).unwrap().targets().is_empty());
     }
 
     #[test]

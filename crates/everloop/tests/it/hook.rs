@@ -189,6 +189,9 @@ fn what_judges_the_work_is_not_to_be_changed() {
     for path in ["tests/new.rs", "src.rs", "/etc/hosts"] {
         world.hook("PreToolUse", &write(path)).ok();
     }
+    let patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: new.rs\n+x\n*** Update File: check.sh\n@@\n-exit 1\n+exit 0\n*** End Patch\nEOF";
+    let out = world.hook("PreToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": patch } })).exits(2);
+    assert!(out.stderr.contains("`check.sh` is protected"), "{}", out.stderr);
     let read = json!({ "tool_name": "Read", "tool_input": { "file_path": "check.sh" } });
     world.hook("PreToolUse", &read).ok();
 }

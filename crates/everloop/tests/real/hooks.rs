@@ -195,6 +195,18 @@ fn gemini_is_refused_what_judges_its_work() {
 }
 
 #[test]
+fn codex_is_refused_what_judges_its_work() {
+    offline(|| {
+        let patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: everloop.toml\n@@\n-[loop.main]\n+[loop.other]\n*** End Patch\nEOF";
+        let call = json!({ "cmd": patch }).to_string();
+        let script = format!("tool:name=exec_command:json={call},edit:path=made.txt:text=hello,text:say=done");
+        let played = play(Cli::Codex, &script, "", true);
+        assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
+        assert_eq!(played.did("refused").len(), 1);
+    });
+}
+
+#[test]
 fn an_agent_that_cuts_its_memory_has_it_back_within_one_hook() {
     offline(|| {
         for (cli, cut) in [(Cli::Claude, "tool:cmd=true > MEMORY.md"), (Cli::Codex, "tool:cmd=rm MEMORY.md")] {
