@@ -215,7 +215,9 @@ mod tests {
         let due = told.due(rows, most);
         let words = due.iter().map(|c| format!("{} {}", c.step.word(), c.row.task.id)).collect();
         let heard: Vec<(TaskId, Known)> = due.iter().map(|c| (c.row.task.id.clone(), c.then.clone())).collect();
-        heard.into_iter().for_each(|(task, known)| told.take(task, known));
+        for (task, known) in heard {
+            told.take(task, known);
+        }
         words
     }
 

@@ -48,13 +48,13 @@ fn an_agent_that_asked_and_goes_on_has_been_answered() {
     let asks = Pulse { doing: Doing::Asking, ..Pulse::default() };
     let works = Pulse { doing: Doing::Model, ..Pulse::default() };
     let mut rig = rig();
-    assert_eq!(actions(&look(&mut rig, asks.clone(), Company::Alone)), ["tell"]);
-    assert!(look(&mut rig, asks.clone(), Company::Alone).events.is_empty(), "once");
-    let decision = look(&mut rig, works.clone(), Company::Alone);
+    assert_eq!(actions(&look(&mut rig, asks, Company::Alone)), ["tell"]);
+    assert!(look(&mut rig, asks, Company::Alone).events.is_empty(), "once");
+    let decision = look(&mut rig, works, Company::Alone);
     assert!(matches!(&decision.events[..], [Event::TicketClosed { key }] if key.starts_with("agent.asks:")));
     assert!(matches!(&decision.ops[..], [Op::CloseTicket { answer, .. }] if answer == "the agent goes on"));
     // One that was stopped while it asked may still wait; that the next turn works answers it.
-    look(&mut rig, asks.clone(), Company::Alone);
+    look(&mut rig, asks, Company::Alone);
     rig.stopped(5, StopCause::Person);
     assert_eq!(rig.state.tickets.len(), 1, "it still waits");
     while rig.phase() == "waiting" {

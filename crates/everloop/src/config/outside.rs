@@ -77,9 +77,8 @@ impl Config {
             wrong.place.as_mut().into_iter().for_each(|place| place.hide_value());
             wrong
         };
-        let file = |path: String| match path.starts_with("~/") {
-            true => path,
-            false => self.dir.join(path).display().to_string(),
+        let file = |path: String| {
+            if path.starts_with("~/") { path } else { self.dir.join(path).display().to_string() }
         };
         let token = match (said.token_env, said.token_file) {
             (Some(_), Some(_)) => {
