@@ -196,6 +196,17 @@ impl Session {
         Home::open(self.state_dir.as_deref())
     }
 
+    /// Refuses what only a person decides: whatever an agent was talked into, it does not change its own limits, its checks, or what
+    /// others hold. What it does with another state folder than the one that it works for is its own affair.
+    pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
+        let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
+        if self.caller.is_person() || self.state_dir != theirs {
+            return Ok(());
+        }
+        let hint = "tell a person what you need: everloop send person \"TEXT\"";
+        Err(Failure::usage(format!("{what} is for a person, and you are {}", self.caller.name())).hint(hint))
+    }
+
     /// The time.
     #[expect(clippy::unused_self, reason = "verbs take everything from the outside world through the session")]
     pub fn now(&self) -> Time {

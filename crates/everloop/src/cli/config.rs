@@ -56,7 +56,10 @@ pub fn config(args: Args, session: &mut Session) -> Result<Code, Failure> {
             Ok(Code::Ok)
         }
         What::Check => check(session),
-        What::Apply => super::run::apply(session),
+        What::Apply => {
+            session.for_a_person("to change a running loop")?;
+            super::run::apply(session)
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub struct Args {
 const LOOK: Duration = Duration::from_millis(20);
 
 pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    session.for_a_person("to stop the supervisor")?;
     let home = session.home()?;
     let Some(owner) = home.owner() else {
         return Err(Failure::away("no supervisor is running").hint("`everloop status` shows the loops"));

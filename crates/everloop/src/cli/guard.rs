@@ -69,8 +69,14 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
 pub fn guard(args: Args, session: &mut Session) -> Result<Code, Failure> {
     match args.what {
         What::Status => view::status(session),
-        What::Hold { scope, reason, time } => hold(scope, &reason, time, session),
-        What::Release { scope, reason } => release(scope, &reason, session),
+        What::Hold { scope, reason, time } => {
+            session.for_a_person("to hold the guard")?;
+            hold(scope, &reason, time, session)
+        }
+        What::Release { scope, reason } => {
+            session.for_a_person("to release the guard")?;
+            release(scope, &reason, session)
+        }
     }
 }
 

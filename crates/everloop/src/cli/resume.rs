@@ -23,6 +23,7 @@ pub struct Args {
 }
 
 pub fn resume(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    session.for_a_person("to resume a loop")?;
     let home = session.home()?;
     let ledger = session.writer(&home)?;
     let (row, state) = session.find_loop(&ledger, args.id.as_deref())?;

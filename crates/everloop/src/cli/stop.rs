@@ -16,6 +16,7 @@ pub struct Args {
 }
 
 pub fn stop(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    session.for_a_person("to stop a loop")?;
     let (state, taker) = send::send(session, args.id.as_deref(), &Command::Stop { now: args.now })?;
     let what = if args.now { "stops now" } else { "stops after the running turn, if any" };
     send::tell(session, &state.id, what, taker)?;

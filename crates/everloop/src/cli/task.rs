@@ -5,7 +5,7 @@
 
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Op, Refusal, Reply};
+use everloop_core::op::{Op, Refusal, Reply, TaskRow, TaskState};
 use everloop_store::{Error, Ledger, Sqlite};
 
 use super::Session;
@@ -120,6 +120,17 @@ pub(super) fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>)
     match word {
         None => Ok(None),
         Some(word) => Ok(Some(session.find_loop(ledger, Some(word))?.0.id)),
+    }
+}
+
+/// Refuses an agent that would end what it did not take: a fence stands on the board for everybody to read.
+fn held_by_caller(row: &TaskRow, session: &Session) -> Result<(), Failure> {
+    match &row.state {
+        TaskState::Leased { node, .. } if !session.caller.is_person() && node.as_str() != session.caller.name() => {
+            let said = format!("task `{}` is held by {node}, and you are {}", row.task.id, session.caller.name());
+            Err(Failure::usage(said).hint("take one of your own: everloop task next"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ mod hostile;
 mod hub;
 mod inbox;
 mod init;
+mod injection;
 mod kill;
 mod logs;
 mod mcp;

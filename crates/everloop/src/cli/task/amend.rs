@@ -6,7 +6,7 @@ use everloop_core::op::{Amendment, Op, Refusal};
 use everloop_store::{Error, Ledger};
 use serde_json::json;
 
-use super::{Change, Session, no_task, note};
+use super::{Change, Session, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Changes a task, whoever holds it; a holder's result goes on the shelf.
@@ -61,6 +61,12 @@ fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
+    match deed.held {
+        Some(_) => held_by_caller(&row, session)?,
+        // What it put on the board itself it may take back.
+        None if row.task.author == session.caller.name() => {}
+        None => session.for_a_person(&format!("that a task of {} is {}", row.task.author, deed.verb))?,
+    }
     let why = if args.reason.is_empty() { String::new() } else { format!(": {}", args.reason) };
     let give_back = |fence| Op::Release { task: id.clone(), fence, ready_at: session.now(), failed: false };
     let mut ops: Vec<Op> = deed.held.map(give_back).into_iter().collect();

@@ -30,8 +30,12 @@ struct Hold {
 }
 
 impl Hold {
-    fn node(&self) -> NodeId {
-        self.node.as_ref().map_or_else(node_id, NodeId::new)
+    /// An agent holds a task in its own name, so that nobody else's is its to end.
+    fn node(&self, session: &Session) -> NodeId {
+        if session.caller.is_person() {
+            return self.node.as_ref().map_or_else(node_id, NodeId::new);
+        }
+        NodeId::new(session.caller.name())
     }
 }
 
@@ -73,7 +77,7 @@ pub fn next(args: &NextArgs, session: &mut Session) -> Result<Code, Failure> {
 
 /// Tasks without a loop: the ledger itself chooses.
 fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Failure> {
-    let claim = Op::Claim { node: hold.node(), n: 1, owner: None, lease: hold.lease };
+    let claim = Op::Claim { node: hold.node(session), n: 1, owner: None, lease: hold.lease };
     let replies = ledger.transact(session.now(), &[claim])?;
     let taken = replies.into_iter().find_map(|reply| match reply {
         Reply::Claimed(rows) => rows.into_iter().next(),
@@ -108,7 +112,7 @@ fn claim_of_loop(
 fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Error> {
     let id = row.task.id.clone();
     let fence = row.fence.next();
-    let take = Op::Take { task: id.clone(), fence, node: hold.node(), lease: hold.lease };
+    let take = Op::Take { task: id.clone(), fence, node: hold.node(session), lease: hold.lease };
     let events = [claimed(&id, fence, hold, session)];
     Change { owner: row.task.owner.as_ref(), ops: &[take], events: &events }.commit(ledger, session)?;
     ledger.task(&id)

@@ -10,7 +10,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
-use super::{Change, Session, no_task, note};
+use super::{Change, Session, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Ends a task that you hold.
@@ -49,6 +49,7 @@ pub fn done(args: DoneArgs, session: &mut Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
+    held_by_caller(&row, session)?;
     let finish = Op::Finish { task: id.clone(), fence, state: TaskEnd::Done, result: args.result.clone() };
     let said = format!("task {id} was done by {}{}", session.caller.name(), colon(&args.result));
     let change = Change { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
@@ -63,6 +64,7 @@ pub fn fail(args: FailArgs, session: &mut Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
+    held_by_caller(&row, session)?;
     let result = format!("failed{}", colon(&args.reason));
     let failures = row.failures + 1;
     let poisoned = failures >= POISON;
