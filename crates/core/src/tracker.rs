@@ -97,10 +97,11 @@ impl Change<'_> {
 
 impl Told {
     /// Of somebody new: what is there already is none of his.
-    pub fn begin(rows: &[TaskRow], now: Time) -> Self {
-        let open = rows.iter().filter(|row| row.state != TaskState::Done);
-        let tasks = open.map(|row| (row.task.id.clone(), Known::of(row))).collect();
-        Self { told_version: TOLD_VERSION, since: now, tasks }
+    pub fn begin(rows: &[TaskRow]) -> Self {
+        let since = newest(rows).unwrap_or_default();
+        let kept = rows.iter().filter(|row| row.state != TaskState::Done || row.created_at >= since);
+        let tasks = kept.map(|row| (row.task.id.clone(), Known::of(row))).collect();
+        Self { told_version: TOLD_VERSION, since, tasks }
     }
 
     /// The first `most` things to tell, in the order in which they happened.
@@ -124,8 +125,8 @@ impl Told {
         let known = self.tasks.get(&row.task.id);
         let (mut steps, before) = match known {
             Some(known) => (Vec::new(), (known.state.as_str(), known.fence)),
-            // Told as done long ago.
-            None if row.created_at < self.since => return Vec::new(),
+            // Told as done long ago. What is open was never told, whatever its clock said.
+            None if row.created_at < self.since && row.state == TaskState::Done => return Vec::new(),
             None => (vec![Step::Create], ("queued", Fence(0))),
         };
         match &row.state {
@@ -142,16 +143,21 @@ impl Told {
         self.tasks.insert(task, known);
     }
 
-    /// Nothing was due when the tasks were read: what is done need not be remembered. False when nothing changes.
-    pub fn settle(&mut self, read_at: Time) -> bool {
-        let before = self.tasks.len();
-        self.tasks.retain(|_, known| known.state != "done" || known.created_at >= read_at);
+    /// Nothing of these was due: what is done need not be remembered. False when nothing changes.
+    pub fn settle(&mut self, rows: &[TaskRow]) -> bool {
+        let (before, since) = (self.tasks.len(), newest(rows).unwrap_or_default().max(self.since));
+        // Of the same millisecond there may be another one that nobody has seen yet.
+        self.tasks.retain(|_, known| known.state != "done" || known.created_at >= since);
         let forgot = self.tasks.len() != before;
         if forgot {
-            self.since = read_at;
+            self.since = since;
         }
         forgot
     }
+}
+
+fn newest(rows: &[TaskRow]) -> Option<Time> {
+    rows.iter().map(|row| row.created_at).max()
 }
 
 /// What a mailbox was told about a loop.
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_happened_while_nobody_listened_is_told_once_and_in_order() {
-        let mut told = Told::begin(&[row("old", 1, TaskState::Queued, 0), row("over", 2, TaskState::Done, 1)], Time(5));
+        let mut told = Told::begin(&[row("old", 1, TaskState::Queued, 0), row("over", 2, TaskState::Done, 1)]);
         let rows = [
             row("new", 20, leased(), 1),
             row("old", 1, TaskState::Done, 1),
@@ -234,15 +240,18 @@ mod tests {
         assert_eq!(tell(&mut told, &rows, 2), expected[..2], "bounded");
         assert_eq!(tell(&mut told, &rows, 100), expected[2..]);
         assert_eq!(tell(&mut told, &rows, 100), [""; 0], "once");
-        assert!(told.settle(Time(100)), "what is done is not remembered");
-        assert_eq!(told.tasks.keys().map(TaskId::as_str).collect::<Vec<_>>(), ["new"]);
+        assert!(told.settle(&rows), "what is done is not remembered");
+        assert_eq!(told.tasks.keys().map(TaskId::as_str).collect::<Vec<_>>(), ["new", "quick"], "but for the newest");
         assert_eq!(tell(&mut told, &rows, 100), [""; 0], "and not told again either");
-        assert!(!told.settle(Time(200)));
+        assert!(!told.settle(&rows));
+        // Made in the same millisecond, and by a clock that was set back.
+        let late = [rows[3].clone(), row("twin", 30, TaskState::Done, 1), row("past", 3, TaskState::Queued, 0)];
+        assert_eq!(tell(&mut told, &late, 100), ["create past", "create twin", "complete twin"]);
     }
 
     #[test]
     fn every_change_has_a_word_and_a_key_of_its_own() {
-        let mut told = Told::begin(&[], Time(0));
+        let mut told = Told::begin(&[]);
         let mut say = |state, fence| tell(&mut told, &[row("t", 1, state, fence)], 9);
         assert_eq!(say(TaskState::Queued, 0), ["create t"]);
         assert_eq!(say(leased(), 1), ["claim t"]);
@@ -255,7 +264,7 @@ mod tests {
         assert_eq!(say(TaskState::Done, 4), ["complete t"]);
         let done = [row("t", 1, TaskState::Done, 4)];
         assert_eq!(
-            Told::begin(&[], Time(0)).due(&done, 9).iter().map(Change::key).collect::<Vec<_>>(),
+            Told::begin(&[]).due(&done, 9).iter().map(Change::key).collect::<Vec<_>>(),
             ["t:create:0", "t:complete:4"]
         );
     }

@@ -19,6 +19,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::{Session, check, handoff, up};
+use crate::caller;
 use crate::completion::{self, Scene};
 use crate::error::{Code, Failure};
 use crate::home::Home;
@@ -265,7 +266,8 @@ impl Seat<'_> {
     /// Signs of being complete that nobody was told yet, each as one batch.
     fn signs(&self) -> Result<Vec<Vec<Op>>, Failure> {
         let place = &self.place;
-        if place.hook.completions.is_empty() {
+        // At the end of a turn its supervisor looks for them.
+        if place.hook.completions.is_empty() || in_turn() {
             return Ok(Vec::new());
         }
         let owner = place.id().map_or_else(|| format!("{} {}", place.root.display(), place.name), ToString::to_string);
@@ -306,8 +308,8 @@ impl Seat<'_> {
     }
 
     fn wants_to_stop(&mut self) -> Result<Code, Failure> {
-        // A turn of everloop's own is judged after it, in a checkout of its own.
-        if std::env::var("EVERLOOP_TURN").is_ok_and(|turn| !turn.is_empty()) {
+        // It is judged after it, in a checkout of its own.
+        if in_turn() {
             return Ok(Code::Ok);
         }
         let restored = self.restore()?;
@@ -397,7 +399,9 @@ impl Seat<'_> {
         let until = limit.as_ref().and_then(|limit| limit.reset_at);
         record.parked_until = until;
         let text = text::cut(self.without_secrets(&format!("{error} {said}")), 500);
-        let mut ops = vec![self.happened([Did::Parked { text: text.trim().to_owned(), until }])];
+        let parked = Did::Parked { text: text.trim().to_owned(), until };
+        record.last = Some((self.now, parked.clone()));
+        let mut ops = vec![self.happened([parked])];
         if limit.is_some() && until.is_none() {
             ops.push(self.ticket("limit", &format!("is not served and nobody says until when: {text}")));
         }
@@ -495,6 +499,11 @@ impl Seat<'_> {
             .collect();
         String::from_utf8_lossy(&redact::redact(&secrets, text.as_bytes())).into_owned()
     }
+}
+
+/// Whether this is a turn that everloop itself started.
+fn in_turn() -> bool {
+    std::env::var(caller::TURN).is_ok_and(|turn| !turn.is_empty())
 }
 
 /// A record as it is stored; a newer everloop's is not guessed at.

@@ -164,13 +164,13 @@ impl Outside {
         if !self.trackers.contains_key(&name) {
             let found = read(ledger, TRACKER, &name)?;
             let first =
-                found.map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &Told::begin(&rows, now), now), Ok)?;
+                found.map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &Told::begin(&rows), now), Ok)?;
             self.trackers.insert(name.clone(), first);
         }
         let Some((version, told)) = self.trackers.get_mut(&name) else { return Ok(()) };
         let due = told.due(&rows, BATCH);
         if due.is_empty() {
-            if told.settle(now) {
+            if told.settle(&rows) {
                 *version = write(ledger, (TRACKER, name.as_str()), *version, told, now)?.0;
             }
             return Ok(());
