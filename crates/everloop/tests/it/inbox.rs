@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use everloop_store::{Ledger, Mode, Sqlite};
 use serde_json::{Value, json};
 
 use crate::env::Env;
@@ -146,7 +147,12 @@ fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
     env.wait_for("a turn was told of", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
     let first = add(&env, "first");
     env.wait_for("the task was told of", || server.took() == ["create first"]);
-    // Killed like this it writes nothing more down.
+    // Killed before that was written down, it would be told again, under the same key.
+    let written = || {
+        let ledger = Sqlite::open(&env.state().join("ledger.db"), Mode::ReadOnly).expect("there is one");
+        ledger.docs("tracker").expect("it can be read").iter().any(|row| row.body.contains(&first))
+    };
+    env.wait_for("that is known", written);
     drop(run);
     finish(&env, &first);
     let second = add(&env, "second");
