@@ -5,6 +5,7 @@ use std::path::Path;
 
 use everloop_core::spec::AgentKind;
 use serde_json::{Value, json};
+use toml::de::DeTable;
 
 use super::Change;
 use super::json::{self, Piece};
@@ -190,14 +191,20 @@ fn put_hooks(text: Option<&str>, cli: Cli, moments: &[&str]) -> Edited {
 
 /// A table at the end of a TOML file; one that somebody else wrote stays.
 fn put_codex_server(text: Option<&str>) -> Edited {
-    let parsed: toml::Table = text.unwrap_or_default().parse().map_err(|_| Unplain)?;
-    let there = parsed.get("mcp_servers").and_then(|servers| servers.get(SERVER)).is_some();
+    // The same parser as for everloop.toml: another one would be another hundred kilobytes.
+    let (parsed, wrong) = DeTable::parse_recoverable(text.unwrap_or_default());
+    if !wrong.is_empty() {
+        return Err(Unplain);
+    }
+    let servers = parsed.get_ref().get("mcp_servers").and_then(|servers| servers.get_ref().as_table());
+    let there = servers.is_some_and(|servers| servers.contains_key(SERVER));
     if there && !text.is_some_and(|text| TOML.are_in(text)) {
         return Ok(text.map(str::to_owned));
     }
     let with = TOML.put(text, CODEX_SERVER);
     // Where `mcp_servers` is written in another way, no table can be added to it.
-    if with.parse::<toml::Table>().is_ok() { Ok(Some(with)) } else { Err(Unplain) }
+    let good = DeTable::parse_recoverable(&with).1.is_empty();
+    if good { Ok(Some(with)) } else { Err(Unplain) }
 }
 
 fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
