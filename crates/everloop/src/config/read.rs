@@ -211,8 +211,19 @@ impl Reader<'_> {
 
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
         let known = [
-            "defaults", "agent", "account", "loop", "node", "hub", "board", "mailbox", "tracker", "notify", "hook",
-            "guardian", "completion",
+            "defaults",
+            "agent",
+            "account",
+            "loop",
+            "node",
+            "hub",
+            "board",
+            "mailbox",
+            "tracker",
+            "notify",
+            "hook",
+            "guardian",
+            "completion",
         ];
         if value.as_table().is_none() {
             let hint = if names::<LoopKeys>().contains(&name) {
