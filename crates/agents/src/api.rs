@@ -3,12 +3,14 @@
 //! - [`Options`]: what it is told; [`run`]: one turn, with [`Said`](everloop_core::stream::Said) as JSON lines on a writer
 //! - `conversation`: ask, do what the model wants, ask again; `session`: what is kept of it for the next turn
 //! - `messages`, `responses`: the two wires; `reply`: what both answer; `sse`, `http`: how the bytes get here
+//! - [`get`]: one GET without any of it, for monitors
 //! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do here; `voice`: what is said
 //!
 //! It waits for nothing but one answer or one tool, and it tries again only what was never heard: the durable waiting is
 //! the supervisor's.
 
 mod conversation;
+mod get;
 pub(crate) mod http;
 mod limit;
 mod messages;
@@ -25,6 +27,7 @@ use std::io::Write;
 use everloop_core::stream::{Limit, LimitClass, Said};
 use nix::sys::prctl;
 
+pub use get::{Got, get};
 pub use options::{Options, Prices, Timeouts, Wire};
 
 use conversation::Conversation;

@@ -7,6 +7,7 @@
 //! - [`tmux`]: interactive agents in panes
 //! - [`workspace`]: where turns work and how their work reaches the operator; [`git`]: how git is called
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
+//! - [`monitor`]: whether something that a loop watches has changed
 //! - [`notify`]: a message reaches a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a command
 //! - [`tell`]: another program hears something, for a bounded time; [`post`]: a server does
 //! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
@@ -19,6 +20,7 @@ pub mod environment;
 pub mod git;
 pub mod job;
 pub mod memory;
+pub mod monitor;
 pub mod notify;
 pub mod post;
 pub mod process;

@@ -8,6 +8,7 @@ use crate::ids::{TaskId, TurnId};
 use crate::op::Trust;
 use crate::spec::Bounds;
 use crate::time::Time;
+use crate::watch::Look;
 
 /// Something the shell is to do. Every action may be asked twice (after a crash) and must bear it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,8 @@ pub enum Action {
         /// What to say.
         text: String,
     },
+    /// Look at all monitors soon. Answer: [`Input::Beat`].
+    Look,
     /// The loop ended: remove what it no longer needs (worktrees, never refs).
     Cleanup,
 }
@@ -107,6 +110,13 @@ pub enum Input {
         turn: TurnId,
         /// How it went.
         result: Integration,
+    },
+    /// Monitors were looked at.
+    Beat {
+        /// What was seen.
+        looks: Vec<Look>,
+        /// Beats in a row that brought nothing, this one included.
+        empty: u32,
     },
     /// A person's or another program's wish.
     Command {

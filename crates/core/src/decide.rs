@@ -20,6 +20,7 @@ mod command;
 mod immune;
 mod stalled;
 mod turn;
+mod watch;
 
 /// What a decision may look at besides the loop's state.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Context<'a> {
     pub current_task: Option<Ready>,
     /// The most urgent queued task that somebody else made for this loop.
     pub board_task: Option<Ready>,
+    /// The keepalive that counts, as long as it is open.
+    pub keepalive: Option<Ready>,
 }
 
 /// A task that can be taken.
@@ -117,13 +120,17 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
     let mut step = Step::new(state, ctx);
     match input {
         Input::Tick => step.tick(),
-        Input::Recovered { found } => step.recovered(found),
+        Input::Recovered { found } => {
+            step.recovering = true;
+            step.recovered(found);
+        }
         Input::Baselined { result } => step.baselined(result),
         Input::Exited { turn, exit } => step.exited(turn, exit),
         Input::Vanished { turn } => step.vanished(turn),
         Input::Evidence { turn, sample } => step.evidence(turn, sample),
         Input::Judged { turn, judgement } => step.judged(turn, judgement),
         Input::Integrated { turn, result } => step.integrated(turn, result),
+        Input::Beat { looks, empty } => step.beat(looks, *empty),
         Input::Command { by, command } => step.command(by, command),
         Input::Shutdown => step.shutdown(),
     }
@@ -134,6 +141,14 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
 struct Step<'a> {
     ctx: &'a Context<'a>,
     out: Decision,
+    /// The first task about a change that was seen in this very decision.
+    signalled: Option<Ready>,
+    /// Why the keepalive ends and the next one begins.
+    renew: Option<String>,
+    /// Beats in a row that brought nothing, when they are enough to park.
+    in_vain: Option<u32>,
+    /// The supervisor just came back.
+    recovering: bool,
 }
 
 impl<'a> Step<'a> {
@@ -149,10 +164,11 @@ impl<'a> Step<'a> {
             touched: BTreeMap::new(),
             stepped: None,
         };
-        Self { ctx, out }
+        Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false }
     }
 
     fn done(mut self) -> Decision {
+        self.keep_alive();
         // Whatever was decided, a loop that waits has a timer: derived from the state, so that no path can forget it.
         self.out.wake_at = self.wake_time();
         self.out
@@ -249,6 +265,8 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::Recovered { .. }
         | Event::InSession { .. }
         | Event::Immune { .. }
+        | Event::Signalled { .. }
+        | Event::Keepalive { .. }
         | Event::Note { .. } => Vec::new(),
     }
 }

@@ -247,6 +247,24 @@ pub enum Event {
         /// What was done.
         step: Box<immune::Did>,
     },
+    /// A monitor saw something that was not known.
+    Signalled {
+        /// Which monitor.
+        monitor: String,
+        /// What is known from here on.
+        cursor: String,
+        /// The task that is about it; `None` for the first look.
+        task: Option<TaskId>,
+        /// What changed, in one line; data.
+        what: String,
+    },
+    /// The next keepalive is the one that counts.
+    Keepalive {
+        /// Which.
+        number: u32,
+        /// What ended the one before.
+        after: String,
+    },
     /// Something worth a line that changes no state.
     Note {
         /// The line.

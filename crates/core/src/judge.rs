@@ -34,7 +34,10 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         return unproven(Outcome::Refused { paths: found.violations.clone() });
     }
     let board = &found.board;
-    if board.all_pass() {
+    // Who watches with all checks passing has proved nothing by changing nothing: whether the agent worked at all is what is
+    // left to ask.
+    let idle = state.board.all_pass() && state.landed.all_pass() && !found.changed;
+    if board.all_pass() && !idle {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
     }
     if board.improves_on(&state.board) {
@@ -81,6 +84,10 @@ const SAID_FROM: u32 = 3;
 /// Patterns that the latest turn completes; each is reported when it is first seen and then as it doubles.
 pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
     let mut found = Vec::new();
+    // Nothing is missing that there could be progress towards.
+    if state.board.all_pass() && state.landed.all_pass() {
+        return found;
+    }
     let mut say = |pattern, turns: u32, from: u32| {
         if turns >= from && (turns / from).is_power_of_two() && turns.is_multiple_of(from) {
             found.push((pattern, turns));

@@ -24,6 +24,7 @@
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
 //! - [`prompt`]: what the next turn must be told
+//! - [`watch`]: what a loop watches, and when
 //! - [`why`]: any state in one paragraph
 //! - [`journal`]: records with checksums
 
@@ -57,4 +58,5 @@ pub mod stream;
 pub mod telemetry;
 pub mod time;
 pub mod tracker;
+pub mod watch;
 pub mod why;

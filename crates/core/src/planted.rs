@@ -45,6 +45,11 @@ pub enum Bug {
     RuleNeverExpires,
     HalfLifeIgnored,
     CapsLeaveNobody,
+    KeepaliveInTwoWrites,
+    RecoveryDropsKeepalive,
+    RecoveryDoublesKeepalive,
+    SignalInTwoWrites,
+    SignalKeepsCursor,
 }
 
 /// Those about many machines.
@@ -86,6 +91,11 @@ pub const ALL: &[Bug] = &[
     Bug::ProbesBeforeReset,
     Bug::PaceIgnored,
     Bug::QuarantineIgnored,
+    Bug::KeepaliveInTwoWrites,
+    Bug::RecoveryDropsKeepalive,
+    Bug::RecoveryDoublesKeepalive,
+    Bug::SignalInTwoWrites,
+    Bug::SignalKeepsCursor,
 ];
 
 /// Those of the immune system: found by fleets, not by a world of one machine.

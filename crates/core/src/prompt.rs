@@ -8,6 +8,7 @@ use crate::op::{TaskRow, Trust};
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::state::{LoopState, Note, Phase, Try};
 use crate::time::{Time, human};
+use crate::watch::SIGNAL;
 
 /// Turns of which the prompt tells.
 const TRIES_TOLD: usize = 6;
@@ -65,6 +66,10 @@ pub struct Assignment {
     pub text: String,
     /// Written by an agent: data, not instructions of the operator.
     pub untrusted: bool,
+    /// The monitor that saw what the text says; empty for a task that somebody wrote.
+    pub monitor: String,
+    /// What the operator wants done about it.
+    pub wish: String,
 }
 
 /// A check as the agent sees it.
@@ -85,11 +90,7 @@ pub struct CheckLine {
 /// The prompt of the turn that would start now.
 pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
     let checks: Vec<CheckLine> = state.board.0.iter().map(|r| check_line(&state.spec, r)).collect();
-    let assignment = task.filter(|t| t.task.kind != "batch").map(|t| Assignment {
-        title: t.task.title.clone(),
-        text: t.task.prompt.clone(),
-        untrusted: t.task.trust == Trust::Agent,
-    });
+    let assignment = task.filter(|t| t.task.kind != "batch").map(|t| assignment(&state.spec, t));
     let resumed = matches!(&state.phase, Phase::Turn(turn) if turn.resume.is_some());
     Prompt {
         resumed,
@@ -107,6 +108,18 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
+    }
+}
+
+fn assignment(spec: &LoopSpec, row: &TaskRow) -> Assignment {
+    let task = &row.task;
+    let monitor = task.author.strip_prefix("monitor ").filter(|_| task.kind == SIGNAL).unwrap_or_default();
+    Assignment {
+        title: task.title.clone(),
+        text: task.prompt.clone(),
+        untrusted: task.trust == Trust::Agent,
+        monitor: monitor.to_owned(),
+        wish: spec.watch.get(monitor).map_or_else(String::new, |m| m.prompt.clone()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::time::{millis, opt_millis};
+use crate::watch::WatchSpec;
 
 /// A loop as the operator wants it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct LoopSpec {
     pub bounds: Bounds,
     /// When a turn may start.
     pub guard: GuardSpec,
+    /// What is watched besides the checks.
+    #[serde(default, skip_serializing_if = "WatchSpec::is_empty")]
+    pub watch: WatchSpec,
 }
 
 impl LoopSpec {

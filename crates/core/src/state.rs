@@ -13,6 +13,7 @@ use crate::spec::LoopSpec;
 use crate::stream::Usage;
 use crate::telemetry::Source;
 use crate::time::{Time, millis};
+use crate::watch::{self, Watch};
 
 mod apply;
 
@@ -119,6 +120,9 @@ pub struct LoopState {
     /// The most that one turn used so far; what the next one sets aside.
     #[serde(default)]
     pub dearest: Spend,
+    /// What its monitors saw.
+    #[serde(default, skip_serializing_if = "Watch::is_empty")]
+    pub watch: Watch,
 }
 
 /// What had been used when there was progress last.
@@ -200,7 +204,11 @@ impl Phase {
         match self {
             Phase::New => "baseline",
             Phase::Ready => "ready",
-            Phase::Waiting { .. } => "waiting",
+            Phase::Waiting { reason, .. } => match reason.rule.as_str() {
+                watch::WATCHING => "watching",
+                watch::PARKED => "parked",
+                _ => "waiting",
+            },
             Phase::Turn(turn) => match turn.stage {
                 Stage::Running => "running",
                 Stage::Judging => "judging",

@@ -4,15 +4,22 @@ use crate::event::{Ending, StopCause};
 use crate::reason::Reason;
 use crate::state::{LoopState, Phase, Stage, Turn};
 use crate::time::{Time, human};
+use crate::watch::{PARKED, WATCHING};
 
 /// Why the loop is as it is. `clock` prints a point in time for the reader's time zone.
 pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let subject = format!("Loop {} ({})", state.id, state.name);
     let passing = format!("{} of {} checks pass", state.board.passing().len(), state.board.0.len());
     match &state.phase {
+        Phase::New if state.baseline.is_some() => {
+            format!("{subject} runs its checks again, because something changed or somebody woke it.")
+        }
         Phase::New => format!("{subject} is taking its baseline: the checks run once before the first turn."),
         Phase::Ready => {
             format!("{subject} is between turns and starts the next one as soon as a supervisor runs; {passing}.")
+        }
+        Phase::Waiting { reason, .. } if [WATCHING, PARKED].contains(&reason.rule.as_str()) => {
+            format!("{subject} {}; {passing}.", watches(state, reason))
         }
         Phase::Waiting { reason, .. } => format!("{subject} waits: {} {passing}.", waiting(reason, now, clock)),
         Phase::Turn(turn) => format!("{subject} {} {passing} on the work so far.", at_work(turn, now, clock)),
@@ -43,6 +50,19 @@ fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
         }
         Stage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
         Stage::Integrating => format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id),
+    }
+}
+
+fn watches(state: &LoopState, reason: &Reason) -> String {
+    let names: Vec<&str> = state.spec.watch.monitors.iter().map(|m| m.name.as_str()).collect();
+    let wakes = "a change, a message, a task or `everloop wake` starts a turn";
+    let names = names.join(", ");
+    match reason.rule.as_str() {
+        PARKED => format!(
+            "is parked: its monitors ({names}) had nothing new in {} beats, so they are looked at more rarely; {wakes} [{PARKED}]",
+            reason.input("beats")
+        ),
+        _ => format!("has nothing to do and watches ({names}) without using any tokens; {wakes} [{WATCHING}]"),
     }
 }
 
@@ -125,6 +145,12 @@ pub fn spared(cap: &str) -> &'static str {
 /// A sentence for every rule, with its inputs.
 pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let input = |name| reason.input(name);
+    if reason.rule == WATCHING {
+        return format!("there is nothing to do; {} monitors are watched [{WATCHING}].", input("monitors"));
+    }
+    if reason.rule == PARKED {
+        return format!("nothing new in {} beats; it is parked and watches more rarely [{PARKED}].", input("beats"));
+    }
     let said = match reason.rule.as_str() {
         "paused" if input("reason").is_empty() => format!("it was paused by {}", input("by")),
         "paused" => format!("it was paused by {} ({})", input("by"), input("reason")),

@@ -23,6 +23,7 @@ use everloop_core::spec::{
 };
 use everloop_core::stream::{Limit, LimitClass, Quota, Report, Said, Usage};
 use everloop_core::time::Time;
+use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 const VERSION_1: &str = include_str!("fixtures/journal-v1.jsonl");
 const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
@@ -70,6 +71,7 @@ fn spec() -> Box<LoopSpec> {
         },
         bounds: bounds(),
         guard: GuardSpec { bucket, ..GuardSpec::default() },
+        watch: WatchSpec::default(),
     })
 }
 
@@ -348,6 +350,36 @@ fn immune_steps() -> Vec<Event> {
     .into()
 }
 
+/// What version 5 added: monitors and the keepalive.
+fn watching() -> Vec<Event> {
+    let monitor = |name: &str, target| MonitorSpec {
+        name: text(name),
+        target,
+        every: Duration::from_secs(60),
+        timeout: Duration::from_secs(20),
+        title: text("look"),
+        prompt: text("mend it"),
+    };
+    let mut spec = spec();
+    spec.watch = WatchSpec {
+        monitors: vec![
+            monitor("files", Target::File(text("in/*.txt"))),
+            monitor("command", Target::Command(text("git ls-remote"))),
+            monitor("stream", Target::Stream(text("app.log"))),
+            monitor("box", Target::Mailbox(text("@me"))),
+            monitor("page", Target::Http(text("https://example.org/"))),
+        ],
+        park_after: 3,
+    };
+    let signalled = |task, what| Event::Signalled { monitor: text("stream"), cursor: text("12"), task, what };
+    vec![
+        Event::SpecChanged { spec },
+        signalled(None, String::new()),
+        signalled(Some(TaskId::new("k3f9-signal-1")), text("3 new lines")),
+        Event::Keepalive { number: 2, after: text("signal of stream") },
+    ]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -379,11 +411,13 @@ fn kind(event: &Event) -> &'static str {
         Event::Recovered { .. } => "recovered",
         Event::InSession { .. } => "in_session",
         Event::Immune { .. } => "immune",
+        Event::Signalled { .. } => "signalled",
+        Event::Keepalive { .. } => "keepalive",
         Event::Note { .. } => "note",
     }
 }
 
-const KINDS: usize = 29;
+const KINDS: usize = 31;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -444,7 +478,7 @@ fn every_event_of_version_4_is_read_as_it_was_meant() {
 #[test]
 fn every_event_of_version_5_is_read_as_it_was_meant_and_written_as_it_was_written() {
     assert_eq!(EVENT_VERSION, 5, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = fourth().into_iter().chain(immune_steps()).collect();
+    let events: Vec<Event> = fourth().into_iter().chain(immune_steps()).chain(watching()).collect();
     let lines: Vec<&str> = VERSION_5.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {

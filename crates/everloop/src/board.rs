@@ -14,9 +14,14 @@ use everloop_core::entry;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{NewTask, TaskRow, Trust};
 use everloop_core::time::Time;
+use everloop_core::watch;
 use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
 
 use crate::error::Failure;
+
+/// Kinds of tasks that everloop makes and works on itself: nobody else makes or claims them, and they are no part of the board as
+/// a file (a loop that watches that file would see its own signals there).
+pub const OWN_KINDS: [&str; 4] = ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL];
 
 /// Ready tasks that are looked at first; more only where all of these are the loop's own.
 const LOOK: u32 = 16;
@@ -25,7 +30,7 @@ const OPEN_LOOK: usize = 5_000;
 
 /// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over; none of `kinds_out`.
 pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
-    let wanted = |kind: &str| kind != "batch" && !kinds_out.contains(&kind);
+    let wanted = |kind: &str| kind != "batch" && kind != watch::KEEPALIVE && !kinds_out.contains(&kind);
     let mut look = LOOK;
     loop {
         let rows = ledger.ready(now, Some(owner), look)?;

@@ -4,7 +4,7 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outside`]: who else hears of it; [`naming`]: names that nobody gave
+//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outside`]: who else hears of it; [`watch`]: monitors; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod value;
+mod watch;
 
 pub use agent::{BUILT_IN, built_in};
 pub use diagnostic::{ConfigError, Diagnostic};

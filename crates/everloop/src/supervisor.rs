@@ -16,6 +16,7 @@ use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::Op;
 use everloop_core::state::{LoopState, Phase, STATE_VERSION, Stage};
 use everloop_core::time::Time;
+use everloop_core::watch::at_birth;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -46,6 +47,7 @@ pub mod prompt;
 mod signs;
 mod stream;
 mod turn;
+mod watch;
 
 pub use inbox::{Notice, SUPERVISOR};
 
@@ -124,6 +126,8 @@ struct Slot {
     errands: u32,
     /// At home between errands; an errand takes it along.
     workspace: Option<Workspace>,
+    /// Looks at its monitors.
+    rounds: watch::Rounds,
 }
 
 impl Slot {
@@ -133,7 +137,7 @@ impl Slot {
     }
 }
 
-/// What an errand brings back.
+/// What an errand brings back, or somebody who looked at monitors.
 struct Answer {
     id: LoopId,
     input: Input,
@@ -259,7 +263,10 @@ impl Supervisor {
         let pulse = self.slots.values().filter_map(|s| s.life.as_ref()).map(|l| l.next_look().since(now));
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
         let tell = self.notify.wake_at().map(|at| at.since(now));
-        let next = timers.chain(pulse).chain(tell).map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
+        let beats = self.slots.values().filter_map(|s| s.rounds.next(&s.state, now)).map(|at| at.since(now));
+        let beats = beats.filter(|_| !self.draining);
+        let all = timers.chain(pulse).chain(tell).chain(beats);
+        let next = all.map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
     }
 
@@ -332,7 +339,8 @@ impl Supervisor {
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let state = read_state(row)?;
         let found = self.find_turn(&state);
-        let slot = Slot { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None };
+        let rounds = watch::Rounds::default();
+        let slot = Slot { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None, rounds };
         // Who only delivers a message leaves everything else to the next supervisor, except a turn that he may stop.
         let concerned = self.until != Until::Idle || slot.goes_on();
         let over = slot.state.is_over();
@@ -346,14 +354,19 @@ impl Supervisor {
     }
 
     async fn answered(&mut self, answer: Answer, watcher: &mut impl Watcher) -> Result<(), Failure> {
-        if let Some(slot) = self.slots.get_mut(&answer.id) {
-            slot.errands = slot.errands.saturating_sub(1);
-            slot.workspace = answer.workspace;
-        }
-        let signs = self.look_for_signs(&answer.id, &answer.input)?;
-        self.handle(&answer.id, &answer.input, watcher).await?;
-        if signs {
-            self.read_commands(watcher).await?;
+        if let Input::Beat { looks, .. } = answer.input {
+            // No errand: whoever looked had no workspace with him.
+            self.take_looks(&answer.id, looks, watcher).await?;
+        } else {
+            if let Some(slot) = self.slots.get_mut(&answer.id) {
+                slot.errands = slot.errands.saturating_sub(1);
+                slot.workspace = answer.workspace;
+            }
+            let signs = self.look_for_signs(&answer.id, &answer.input)?;
+            self.handle(&answer.id, &answer.input, watcher).await?;
+            if signs {
+                self.read_commands(watcher).await?;
+            }
         }
         if self.until == Until::Told {
             self.slots.retain(|_, s| s.errands > 0 || !s.state.is_over());
@@ -375,6 +388,7 @@ impl Supervisor {
             self.handle(&id, &Input::Tick, watcher).await?;
         }
         self.look_at_turns(watcher).await?;
+        self.beat(watcher).await?;
         // The bell is a hint; a client that died between its commit and the bell must not wait for the next one.
         if now.since(self.looked_around) >= NAP {
             self.look_around(watcher).await?;
@@ -433,7 +447,9 @@ pub fn store_new(ledger: &mut Sqlite, state: &LoopState, now: Time) -> Result<()
         phase: state.phase.label().to_owned(),
         state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
     };
-    ledger.transact(now, &[Op::Append { owner: Some(state.id.clone()), events: vec![created] }, save])?;
+    let mut ops = vec![Op::Append { owner: Some(state.id.clone()), events: vec![created] }, save];
+    ops.extend(at_birth(state));
+    ledger.transact(now, &ops)?;
     Ok(())
 }
 

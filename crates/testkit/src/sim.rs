@@ -4,7 +4,7 @@
 //! - [`fault`]: what goes wrong at which step
 //! - [`run`](mod@run): runs a scenario under a plan of faults and reports
 //! - [`world`]: virtual time, the heap of things to come, crashes
-//! - `shell`, `perform`: the supervisor, step by step as the real one does it
+//! - `shell`, `perform`, `watch`: the supervisor, step by step as the real one does it
 //! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own commits
 //! - [`disk`], [`ledger`], [`git`], [`agent`]: the models
 //! - [`mesh`]: many machines around one hub
@@ -26,4 +26,5 @@ pub mod run;
 pub mod scenario;
 mod shell;
 pub mod trace;
+mod watch;
 pub mod world;

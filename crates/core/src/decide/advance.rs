@@ -59,6 +59,9 @@ impl Step<'_> {
             }
             None => {}
         }
+        if let Some(reason) = self.idle() {
+            return self.wait(reason);
+        }
         let state = self.state().clone();
         let next = self.next();
         let crew = self.crew(&state, next.kind(), next.priority());
@@ -123,7 +126,8 @@ impl Step<'_> {
         let exhausted = |bound: &str| Some(Ending::Exhausted { bound: bound.to_owned() });
         // Work that passes but could not be landed (the target moved too often) is not reached yet.
         let landed = state.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
-        if state.board.all_pass() && landed {
+        let reached = state.board.all_pass() && landed;
+        if reached && !self.watches() {
             return Some(Ending::Reached);
         }
         if let Some(stop) = &state.stop
@@ -131,11 +135,13 @@ impl Step<'_> {
         {
             return Some(Ending::Stopped { by: stop.by.clone() });
         }
+        // Whoever watches with all checks passing has not run out of anything when its time is over.
+        let over = |bound: &str| if reached && !state.retry { Some(Ending::Reached) } else { exhausted(bound) };
         if bounds.max_turns.is_some_and(|n| state.turns >= n) {
-            return exhausted("turns");
+            return over("turns");
         }
         match self.time_limit() {
-            Some((at, bound)) if at <= now => exhausted(bound),
+            Some((at, bound)) if at <= now => over(bound),
             _ => None,
         }
     }
@@ -228,7 +234,7 @@ impl Step<'_> {
     /// to its end first, however urgent the board is: the loop's own task would not be found there again.
     fn next(&self) -> Next {
         let again = self.ctx.current_task.clone().filter(|_| self.state().retry);
-        match (again, &self.ctx.board_task) {
+        match (again, self.ctx.board_task.as_ref().or(self.signalled.as_ref())) {
             (Some(task), _) => Next::Again(task),
             (None, Some(task)) => Next::Board(task.clone()),
             (None, None) => Next::Own,
@@ -248,11 +254,15 @@ impl Step<'_> {
         let state = self.state();
         let id = TaskId::of_loop(&state.id, state.task_number + 1);
         let unmet: Vec<&str> = state.board.failing().map(|r| r.name.as_str()).collect();
+        let title = match unmet.as_slice() {
+            [] => "see to the messages".to_owned(),
+            unmet => format!("make these checks pass: {}", unmet.join(", ")),
+        };
         let task = NewTask {
             id: id.clone(),
             owner: Some(state.id.clone()),
             kind: OWN.to_owned(),
-            title: format!("make these checks pass: {}", unmet.join(", ")),
+            title,
             prompt: String::new(),
             priority: 0,
             deps: Vec::new(),

@@ -44,7 +44,12 @@ impl Step<'_> {
             Command::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
                 self.emit(Event::Resumed { by, bounds: None });
             }
-            Command::Wake => self.emit(Event::Woken { by }),
+            Command::Wake => {
+                let before = self.state().phase.label();
+                self.emit(Event::Woken { by });
+                self.check_again_since(before);
+                self.look_now();
+            }
         }
         self.tick();
     }

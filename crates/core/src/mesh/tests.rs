@@ -47,6 +47,7 @@ fn state() -> MeshLoop {
         },
         bounds: Bounds::default(),
         guard: GuardSpec::default(),
+        watch: crate::watch::WatchSpec::default(),
     };
     let spec = MeshSpec {
         wanted,

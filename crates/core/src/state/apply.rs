@@ -12,15 +12,17 @@ use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Trust;
 use crate::planted::{self, Bug};
-use crate::spec::LoopSpec;
+use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::stream::LimitClass;
 use crate::telemetry::{Source, settle};
 use crate::time::Time;
+use crate::watch::{PARKED, Seen, WATCHING, Watch};
 
 impl LoopState {
     /// The state after [`Event::LoopCreated`].
     pub fn new(id: LoopId, name: String, spec: LoopSpec, at: Time) -> Self {
         let board = board::unknown(&spec.checks);
+        let watch = Watch { keepalive: u32::from(!spec.watch.is_empty()), ..Watch::default() };
         Self {
             state_version: STATE_VERSION,
             id,
@@ -62,6 +64,7 @@ impl LoopState {
             handoff: String::new(),
             worker: String::new(),
             dearest: Spend::default(),
+            watch,
         }
     }
 
@@ -82,8 +85,8 @@ impl LoopState {
             | Event::Frozen { .. }
             | Event::Limited { .. }
             | Event::AgentSwitched { .. }
-            | Event::Released { .. }
-            | Event::Woken { .. } => {}
+            | Event::Released { .. } => {}
+            Event::Woken { .. } => self.check_again(at),
             Event::SpecChanged { spec } => self.change_spec(spec),
             Event::Baselined { board, work } => self.set_baseline(board, work.as_ref(), at),
             Event::Waiting { reason } => {
@@ -123,6 +126,8 @@ impl LoopState {
             Event::TicketOpened { key, .. } if self.tickets.contains(key) => {}
             Event::TicketOpened { key, .. } => self.tickets.push(key.clone()),
             Event::TicketClosed { key } => self.tickets.retain(|k| k != key),
+            Event::Signalled { monitor, cursor, task, .. } => self.see(monitor, cursor, task.as_ref(), at),
+            Event::Keepalive { number, .. } => self.watch.keepalive = *number,
             Event::Ended { ending } => {
                 self.leave_waiting(at);
                 self.stop = None;
@@ -140,6 +145,7 @@ impl LoopState {
 
     fn change_spec(&mut self, spec: &LoopSpec) {
         let checks_changed = spec.checks != self.spec.checks;
+        self.watch.change_spec(&self.spec.watch, &spec.watch);
         self.spec = spec.clone();
         if self.then.is_none() {
             self.begin_streak();
@@ -154,12 +160,39 @@ impl LoopState {
         }
     }
 
+    fn see(&mut self, monitor: &str, cursor: &str, task: Option<&TaskId>, at: Time) {
+        if task.is_some() {
+            self.watch.signals += 1;
+            self.check_again(at);
+        }
+        let known = self.watch.seen.remove(monitor);
+        let kept = known.as_ref().filter(|_| planted::is(Bug::SignalKeepsCursor)).map(|seen| seen.cursor.clone());
+        let task = task.cloned().or_else(|| known.and_then(|seen| seen.task));
+        let cursor = kept.unwrap_or_else(|| cursor.to_owned());
+        self.watch.seen.insert(monitor.to_owned(), Seen { cursor, at, task });
+    }
+
+    /// What made a loop content may not hold any more: its checks are run again where the operator's branch stands now, and only
+    /// then it is known what there is to do. Work that was left aside for the operator is not forgotten for that.
+    fn check_again(&mut self, at: Time) {
+        let Phase::Waiting { reason, .. } = &self.phase else { return };
+        if ![WATCHING, PARKED].contains(&reason.rule.as_str()) {
+            return;
+        }
+        self.leave_waiting(at);
+        let aside = matches!(self.kept.last().map(|k| &k.integrated), Some(Some(Integrated::Aside { .. })));
+        self.work = self.work.take().filter(|_| aside);
+        self.phase = Phase::New;
+    }
+
     fn set_baseline(&mut self, board: &Board, work: Option<&String>, at: Time) {
-        self.baseline.get_or_insert_with(|| board.clone());
+        if self.baseline.is_none() {
+            self.baseline = Some(board.clone());
+            self.clock_from = at;
+        }
         self.board = board.clone();
         self.landed = board.clone();
         self.work = work.cloned();
-        self.clock_from = at;
         self.phase = Phase::Ready;
     }
 
@@ -297,6 +330,12 @@ impl LoopState {
         }
         if integrated.is_some() {
             self.landed = judgement.board.clone();
+        }
+        // What was not believed is in the folder all the same: whoever was content there cannot be sure of it any more.
+        let content = self.board.all_pass() && self.landed.all_pass() && !self.spec.watch.is_empty();
+        if content && integrated.is_none() && self.spec.workspace.mode == WorkspaceMode::InPlace {
+            self.board = board::unknown(&self.spec.checks);
+            self.landed = self.board.clone();
         }
         if judgement.changed && (work.is_some() || in_place) {
             self.kept_count += 1;

@@ -12,3 +12,4 @@ mod stalled;
 mod stuck;
 mod triage;
 mod turn;
+mod watch;

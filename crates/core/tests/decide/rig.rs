@@ -12,6 +12,7 @@ use everloop_core::immune::Immune;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
+use everloop_core::watch::{KEEPALIVE, WatchSpec, keepalive_of};
 
 /// A loop on a bench.
 pub struct Rig {
@@ -21,6 +22,7 @@ pub struct Rig {
     pub now: Time,
     pub draining: bool,
     pub board_task: Option<Ready>,
+    pub keepalive_gone: bool,
     decisions: u64,
 }
 
@@ -59,6 +61,7 @@ fn spec(checks: usize) -> LoopSpec {
         },
         bounds: Bounds::default(),
         guard: GuardSpec::default(),
+        watch: WatchSpec::default(),
     }
 }
 
@@ -86,6 +89,7 @@ impl Rig {
             now,
             draining: false,
             board_task: None,
+            keepalive_gone: false,
             decisions: 0,
         }
     }
@@ -118,12 +122,19 @@ impl Rig {
             draining: self.draining,
             current_task: self.current_task(),
             board_task: self.board_task.clone(),
+            keepalive: self.keepalive(),
         };
         let decision = decide(&self.state, input, &ctx);
         self.state = decision.state.clone();
         self.guards = decision.guards.clone();
         self.immune = decision.immune.clone();
         decision
+    }
+
+    /// The keepalive that counts is open unless somebody took it away.
+    fn keepalive(&self) -> Option<Ready> {
+        let id = keepalive_of(&self.state).filter(|_| !self.keepalive_gone)?;
+        Some(Ready { id, fence: Fence(0), kind: KEEPALIVE.to_owned(), priority: 0 })
     }
 
     /// The loop's task as it stands in the ledger.
@@ -260,6 +271,7 @@ pub fn actions(decision: &Decision) -> Vec<&'static str> {
         Action::Judge { .. } => "judge",
         Action::Integrate { .. } => "integrate",
         Action::Tell { .. } => "tell",
+        Action::Look => "look",
         Action::Cleanup => "cleanup",
     };
     decision.actions.iter().map(name).collect()

@@ -9,14 +9,13 @@ use everloop_core::op::{TaskRow, TaskState};
 use everloop_store::{Ledger, Owner, TaskFilter};
 use serde_json::{Map, Value, json};
 
+use super::OWN_KINDS;
 use crate::error::Failure;
 
 /// Version of the file.
 pub const FORMAT: u64 = 1;
 /// More tasks than this are no board but an archive; the newest are shown.
 const TASKS_MOST: usize = 20_000;
-/// Kinds that everloop makes for itself.
-const OWN_KINDS: [&str; 2] = ["batch", super::intents::KIND];
 
 /// The tasks that stand on the board, as they stand there.
 pub fn tasks(ledger: &impl Ledger) -> Result<Vec<Value>, Failure> {

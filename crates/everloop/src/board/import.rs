@@ -109,7 +109,7 @@ impl Import {
         let wrong = |why: String| format!("task `{id}`: {why}");
         let (title, prompt) = texts(fields).map_err(wrong)?;
         let kind = fields.get("kind").and_then(Value::as_str).filter(|k| !k.is_empty()).unwrap_or("task");
-        if kind == "batch" || kind == super::intents::KIND {
+        if super::OWN_KINDS.contains(&kind) {
             return Err(wrong(format!("`{kind}` cannot be a task's kind")));
         }
         let status = status(fields).map_err(wrong)?;

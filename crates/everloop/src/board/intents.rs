@@ -19,6 +19,7 @@ use everloop_store::{Error, Ledger};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::OWN_KINDS;
 use super::admit;
 use crate::caller::Caller;
 use crate::error::Failure;
@@ -295,7 +296,7 @@ fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<W
     if one_line.is_empty() {
         return Err(never("the title is empty"));
     }
-    if kind.trim().is_empty() || ["batch", KIND].contains(&kind.as_str()) {
+    if kind.trim().is_empty() || OWN_KINDS.contains(&kind.as_str()) {
         return Err(never(&format!("`{kind}` cannot be a task's kind")));
     }
     // The loop is that of the task it came from; a stranger cannot hand work to another loop's agent.
@@ -316,7 +317,7 @@ fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<W
 
 fn known(ledger: &impl Ledger, id: &str) -> Result<TaskRow, Not> {
     let row = ledger.task(&TaskId::new(id)).map_err(|e| later(&e))?;
-    let row = row.filter(|row| !["batch", KIND].contains(&row.task.kind.as_str()));
+    let row = row.filter(|row| !OWN_KINDS.contains(&row.task.kind.as_str()));
     row.ok_or_else(|| Not::Ever(format!("error: there is no task `{}`", id.chars().take(80).collect::<String>())))
 }
 

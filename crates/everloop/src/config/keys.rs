@@ -209,6 +209,10 @@ pub struct LoopKeys {
     pub max_tokens: Option<Limit>,
     /// Starts of an agent that the loop may use in all, also failed ones.
     pub max_calls: Option<Limit>,
+    /// What is watched besides the checks. A loop with monitors does not end when its checks pass: it watches.
+    pub monitor: Option<Vec<MonitorKeys>>,
+    /// Beats without news after which a loop that has nothing to do is parked: then it looks ten times as rarely. `"none"`: never.
+    pub park_after: Option<Limit>,
     /// When a turn may start.
     pub guard: Option<GuardKeys>,
 }
@@ -226,6 +230,32 @@ pub struct CheckKeys {
     pub timeout: Option<Span>,
     /// How much it counts in the score.
     pub weight: Option<Count>,
+}
+
+/// One thing that is watched: exactly one of `file`, `command`, `stream`, `mailbox` and `http`.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MonitorKeys {
+    /// How it is called; unique. Without it, its kind.
+    pub name: Option<Text>,
+    /// Files that match this glob, from the loop's folder: one appeared, changed or went.
+    pub file: Option<Text>,
+    /// A shell command, run in the loop's folder: its exit code or its output changed.
+    pub command: Option<Text>,
+    /// A file to which lines are added: there are new ones.
+    pub stream: Option<Text>,
+    /// A box of messages like `@reviewer`: there are new ones (`everloop send @reviewer`).
+    pub mailbox: Option<Text>,
+    /// An address: its status, its etag or else its body changed.
+    pub http: Option<Text>,
+    /// How often it is looked at; at least a second lies between two looks.
+    pub every: Option<Span>,
+    /// A look that takes longer has failed; at most ten minutes. After three in a row you are told.
+    pub timeout: Option<Span>,
+    /// What the task is called that a change makes.
+    pub title: Option<Text>,
+    /// What you want done about a change. What the monitor saw is quoted below it, as data.
+    pub prompt: Option<Text>,
 }
 
 /// An agent that can take a turn: a command, or a CLI that everloop knows.

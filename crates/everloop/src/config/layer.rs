@@ -173,6 +173,7 @@ pub fn built_in() -> Layer {
         layer.set(key, value, Origin::BuiltIn);
     }
     layer.set("include_dirty", false, Origin::BuiltIn);
+    layer.set("park_after", i64::from(everloop_core::watch::PARK_AFTER), Origin::BuiltIn);
     layer
 }
 

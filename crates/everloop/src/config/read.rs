@@ -14,7 +14,7 @@ use super::agent;
 use super::diagnostic::{Diagnostic, Source};
 use super::keys::{
     AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
-    MailboxKeys, NodeKeys, TrackerKeys, meaning, names,
+    MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, meaning, names,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
@@ -327,25 +327,33 @@ impl Reader<'_> {
                         self.section::<GuardKeys>(&Here { place: &place, prefix: "guard." }, table, layer);
                     }
                 }
-                "check" => self.checks(here.place, value, layer),
+                "check" => self.tables::<CheckKeys>((here.place, "check", Some("run")), value, layer),
+                "monitor" => self.tables::<MonitorKeys>((here.place, "monitor", None), value, layer),
                 _ => self.key::<T>(here, (key, value), layer),
             }
         }
     }
 
-    fn checks(&mut self, place: &str, value: &Spanned<DeValue<'_>>, layer: &mut Layer) {
-        let place = format!("[{place}.check]");
+    /// A section that may be there several times, with two brackets, and the key that each of them must have.
+    fn tables<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        (place, name, needed): (&str, &str, Option<&str>),
+        value: &Spanned<DeValue<'_>>,
+        layer: &mut Layer,
+    ) {
+        let place = format!("[{place}.{name}]");
         let Some(items) = value.get_ref().as_array() else {
             let hint = format!("write it as `[{place}]`, with two brackets and the keys below");
-            return self.report(&value.span(), "`check` must be a list of sections", Some(hint));
+            return self.report(&value.span(), format!("`{name}` must be a list of sections"), Some(hint));
         };
         for item in items {
             let Some(table) = self.table(&place, item) else { continue };
-            let mut check = Layer::default();
-            self.section::<CheckKeys>(&Here::new(&place), table, &mut check);
-            self.need((&place, &item.span()), table, "run");
+            self.section::<T>(&Here::new(&place), table, &mut Layer::default());
+            if let Some(key) = needed {
+                self.need((&place, &item.span()), table, key);
+            }
         }
-        layer.set("check", plain(value), self.origin(value.span()));
+        layer.set(name, plain(value), self.origin(value.span()));
     }
 
     fn notifiers(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Layer, Origin)> {
@@ -399,13 +407,21 @@ impl Reader<'_> {
 
     fn unknown_key(&mut self, here: &Here<'_>, name: &str, span: &Range<usize>, known: &[&str]) {
         let home = || {
-            let outer = here.place.trim_matches(['[', ']']).trim_end_matches(".guard").trim_end_matches(".check");
+            let outer = here
+                .place
+                .trim_matches(['[', ']'])
+                .trim_end_matches(".guard")
+                .trim_end_matches(".check")
+                .trim_end_matches(".monitor");
             let apart = outer.starts_with("agent.") || outer.starts_with("account.");
             let section = if apart { "loop.NAME" } else { outer };
             match () {
                 () if names::<GuardKeys>().contains(&name) => Some(format!("it belongs into `[{section}.guard]`")),
                 () if names::<AgentKeys>().contains(&name) => Some("it belongs into `[agent.NAME]`".to_owned()),
                 () if names::<CheckKeys>().contains(&name) => Some(format!("it belongs into `[[{section}.check]]`")),
+                () if names::<MonitorKeys>().contains(&name) => {
+                    Some(format!("it belongs into `[[{section}.monitor]]`"))
+                }
                 () if names::<LoopKeys>().contains(&name) => Some(format!("it belongs into `[{section}]`")),
                 () if names::<AccountKeys>().contains(&name) => Some("it belongs into `[account.NAME]`".to_owned()),
                 () if names::<NodeKeys>().contains(&name) => Some("it belongs into `[node]`".to_owned()),

@@ -7,6 +7,7 @@ use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, FrostySpec, GuardSpec, Integrate, LoopSpec, WillySpec,
     WorkspaceMode, WorkspaceSpec,
 };
+use everloop_core::watch::WatchSpec;
 
 use super::agent::{self, Choice};
 use super::diagnostic::{ConfigError, Diagnostic};
@@ -15,6 +16,7 @@ use super::layer::{Layer, Origin, guard_layer};
 use super::naming;
 use super::show::{self, Effective};
 use super::value::{Count, Limit, Span};
+use super::watch;
 use super::{Config, Moment};
 
 /// A check that takes longer hangs more often than it works.
@@ -59,6 +61,8 @@ pub struct ResolvedLoop {
     pub bounds: Bounds,
     /// When a turn may start.
     pub guard: GuardSpec,
+    /// What is watched besides the checks.
+    pub watch: WatchSpec,
     /// What is allowed but perhaps not meant; lower-case fragments.
     pub warnings: Vec<String>,
     /// Every value and where it comes from.
@@ -114,6 +118,7 @@ impl ResolvedLoop {
             },
             bounds: self.bounds.clone(),
             guard: self.guard.clone(),
+            watch: self.watch.clone(),
         }
     }
 }
@@ -155,6 +160,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         wrong.push(diagnostic.hint("give a later one, or remove it"));
     }
     let guard = guard(&keys, &values, &mut wrong);
+    let watch = watch::watch(&keys, &values, &mut wrong);
     ConfigError::unless_empty(wrong)?;
 
     let bounds = Bounds {
@@ -176,7 +182,19 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         }
     });
     let (name, workspace) = (name.to_owned(), workspace(&keys, dir));
-    Ok(ResolvedLoop { name, goal, checks, agent, others, workspace, bounds, guard, warnings, values: values_shown })
+    Ok(ResolvedLoop {
+        name,
+        goal,
+        checks,
+        agent,
+        others,
+        workspace,
+        bounds,
+        guard,
+        watch,
+        warnings,
+        values: values_shown,
+    })
 }
 
 /// Turns that cost nothing need neither gap nor caps; what somebody set stays.

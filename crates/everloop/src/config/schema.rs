@@ -18,7 +18,7 @@ mod tests {
     use super::super::hook;
     use super::super::keys::{
         AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys,
-        LoopKeys, MailboxKeys, NodeKeys, TrackerKeys, names,
+        LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, names,
     };
     use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::notify::NotifyKeys;
@@ -100,11 +100,18 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             "weight" => Some("1".to_owned()),
             _ => None,
         };
+        let monitor = |key: &str| match key {
+            "every" => Some("\"1m\"".to_owned()),
+            "timeout" => Some("\"20s\"".to_owned()),
+            _ => None,
+        };
         let mut text = INTRO.to_owned();
         text += "\n## `[loop.NAME]` and `[defaults]`\n";
         text += &table(&schema, "LoopKeys", names::<LoopKeys>(), &of(built_in(), ""));
         text += "\n## `[[loop.NAME.check]]`\n";
         text += &table(&schema, "CheckKeys", names::<CheckKeys>(), &check);
+        text += "\n## `[[loop.NAME.monitor]]`\n";
+        text += &table(&schema, "MonitorKeys", names::<MonitorKeys>(), &monitor);
         text += "\n## `[agent.NAME]`\n";
         text += &table(&schema, "AgentKeys", names::<AgentKeys>(), &of(built_in_agent(), ""));
         text += "\n## `[account.NAME]`\n";
@@ -157,6 +164,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         for (section, keys) in [
             ("LoopKeys", names::<LoopKeys>()),
             ("CheckKeys", names::<CheckKeys>()),
+            ("MonitorKeys", names::<MonitorKeys>()),
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),

@@ -278,7 +278,7 @@ fn each_mistake_is_refused_at_its_place() {
 }
 
 /// More of the same, each added to a loop that is good without it.
-const ADDED: [(&str, &str); 6] = [
+const ADDED: [(&str, &str); 15] = [
     ("deadline = \"2020-01-01T00:00\"", "the deadline is in the past"),
     ("[loop.a.guard]\nbucket_burst = 3", "`bucket_burst` needs `bucket_every`"),
     ("[loop.a.guard]\nbackoff_cap = \"1s\"", "`backoff_cap` is shorter than `backoff_first`"),
@@ -288,7 +288,37 @@ const ADDED: [(&str, &str); 6] = [
         "two checks of `a` are called `x`",
     ),
     ("[loop.b]\ngoal = \"h\"", "loop `b` has no check"),
+    ("[[loop.a.monitor]]\nname = \"m\"", "a monitor watches nothing"),
+    ("[[loop.a.monitor]]\nfile = \"a\"\nhttp = \"https://x\"", "has both `file` and `http`"),
+    ("[[loop.a.monitor]]\nmailbox = \"ops\"", "`ops` is no box"),
+    ("[[loop.a.monitor]]\nhttp = \"ftp://x\"", "`ftp://x` is no address"),
+    ("[[loop.a.monitor]]\nhttp = \"https://me:pw@x/\"", "an address holds a password"),
+    ("[[loop.a.monitor]]\nfile = \"a[\"", "`a[` is not a glob"),
+    ("[[loop.a.monitor]]\nfile = \"a\"\nevery = \"100ms\"", "is looked at too often"),
+    ("[[loop.a.monitor]]\nfile = \"a\"\ntimeout = \"1h\"", "may take too long"),
+    (
+        "[[loop.a.monitor]]\nfile = \"a\"\nname = \"x\"\n[[loop.a.monitor]]\nfile = \"b\"\nname = \"x\"",
+        "two monitors are called `x`",
+    ),
 ];
+
+#[test]
+fn monitors_are_read_with_their_defaults() {
+    let toml = format!(
+        "{GOOD}park_after = \"none\"\n[[loop.a.monitor]]\nstream = \"x.log\"\nprompt = \"mend it\"\n\
+         [[loop.a.monitor]]\nstream = \"y.log\"\nevery = \"5m\"\n"
+    );
+    let watch = Project::new(&toml).good().watch;
+    let names: Vec<&str> = watch.monitors.iter().map(|m| m.name.as_str()).collect();
+    assert_eq!((names, watch.park_after), (vec!["stream", "stream-2"], 0));
+    let [first, second] = &watch.monitors[..] else { panic!("two") };
+    assert_eq!(
+        (first.every, first.timeout, first.prompt.as_str()),
+        (Duration::from_secs(60), Duration::from_secs(20), "mend it")
+    );
+    assert_eq!(second.every, Duration::from_secs(300));
+    assert!(Project::new(GOOD).good().watch.is_empty());
+}
 
 #[test]
 fn rules_over_several_values_hold() {
@@ -442,11 +472,14 @@ fn files_that_cannot_be_read_are_errors_and_never_defaults() {
 
 #[test]
 fn what_is_shown_can_be_read_again() {
-    let toml = format!("{GOOD}max_turns = 3\n[[loop.a.check]]\nname = \"n\"\nrun = \"r\"\ntimeout = \"90s\"\n");
+    let toml = format!(
+        "{GOOD}max_turns = 3\n[[loop.a.check]]\nname = \"n\"\nrun = \"r\"\ntimeout = \"90s\"\n[[loop.a.monitor]]\nfile = \"in\"\n"
+    );
     let first = Project::new(&toml).good();
     let shown = render(&first.values, WithOrigin::Yes);
     let second = Project::new(&shown).good();
     assert_eq!((&first.checks, &first.bounds, &first.guard), (&second.checks, &second.bounds, &second.guard));
+    assert_eq!((first.watch.monitors.len(), &first.watch), (1, &second.watch));
     // The guard's numbers are the core's business.
     let mine: Vec<&str> = shown.lines().filter(|line| !line.starts_with("guard.")).collect();
     insta::assert_snapshot!(mine.join("\n"));

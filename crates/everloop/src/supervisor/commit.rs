@@ -82,6 +82,7 @@ impl Supervisor {
             draining: self.draining,
             current_task: self.current_task(state)?,
             board_task: self.board_task(state, &immune.kinds_out(now))?,
+            keepalive: self.keepalive(state)?,
         };
         Ok(decide(state, input, &ctx))
     }

@@ -38,7 +38,7 @@ impl Errand {
             Action::Integrate { turn, task, commit } => self.integrate(&turn, &task, &commit).await,
             Action::Cleanup => self.clean_up().await,
             // Done by the owner itself.
-            Action::Stop { .. } | Action::Tell { .. } => Input::Tick,
+            Action::Stop { .. } | Action::Tell { .. } | Action::Look => Input::Tick,
         };
         (input, self.workspace)
     }

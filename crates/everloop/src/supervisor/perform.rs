@@ -21,6 +21,7 @@ impl Supervisor {
             Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
             // The ticket is in the ledger; whoever watches is shown the event.
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
+            Action::Look => self.look_soon(id),
             Action::Spawn { .. } | Action::Adopt { .. } => self.send_out(id, action),
             Action::Baseline | Action::Judge { .. } | Action::Integrate { .. } | Action::Cleanup => {
                 self.send_out(id, action);

@@ -63,6 +63,12 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::TurnEnded { turn, outcome, settled, integrated, .. } => {
             format!("turn {turn} ended: {}{}{}", amounts_to(outcome), reached_you(integrated.as_ref()), cost(settled))
         }
+        Event::Signalled { monitor, task: None, .. } => format!("monitor `{monitor}` looked for the first time"),
+        Event::Signalled { monitor, task: Some(task), what, .. } => {
+            format!("monitor `{monitor}`: {what} (task {task})")
+        }
+        Event::Keepalive { number, after } if after.is_empty() => format!("watches (keepalive {number})"),
+        Event::Keepalive { number, after } => format!("goes on watching (keepalive {number}): {after}"),
         Event::Woken { by } => format!("woken by {by}"),
         Event::Paused { by, reason, until: end } => {
             let end = end.map_or(String::new(), |end| format!(" until {}", until(&end)));

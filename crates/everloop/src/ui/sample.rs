@@ -10,6 +10,7 @@ use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, Integrate, LoopSpec, Wor
 use everloop_core::state::{LoopState, Phase, Stage, Try, Turn};
 use everloop_core::telemetry::Source;
 use everloop_core::time::Time;
+use everloop_core::watch::WatchSpec;
 
 /// A point in time for tests: 2026-11-15 21:00:00 UTC.
 pub const START: Time = Time(1_794_776_400_000);
@@ -65,6 +66,7 @@ pub fn spec() -> LoopSpec {
         },
         bounds: Bounds { max_turns: Some(10), ..Bounds::default() },
         guard: GuardSpec::default(),
+        watch: WatchSpec::default(),
     }
 }
 

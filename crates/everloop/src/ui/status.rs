@@ -48,7 +48,7 @@ fn label(state: &LoopState, paint: Paint) -> String {
     match word {
         "reached" => paint.good(word),
         "failed" => paint.bad(word),
-        "waiting" | "paused" | "exhausted" | "stopped" => paint.warn(word),
+        "waiting" | "parked" | "paused" | "exhausted" | "stopped" => paint.warn(word),
         _ => word.to_owned(),
     }
 }
@@ -64,6 +64,7 @@ fn spent(state: &LoopState) -> String {
 fn next(state: &LoopState, look: &Look) -> String {
     match &state.phase {
         Phase::Turn(turn) => format!("turn {} for {}", turn.number, coarse(look.now.since(turn.started_at))),
+        Phase::Waiting { .. } if ["watching", "parked"].contains(&state.phase.label()) => "at a change".to_owned(),
         Phase::Waiting { reason, .. } => reason.until.map_or("when told".to_owned(), |at| relative(at, look.now)),
         Phase::Ended { at, .. } => relative(*at, look.now),
         Phase::New | Phase::Ready => "now".to_owned(),

@@ -11,9 +11,14 @@ use serde_json::{Value, json};
 
 use crate::env::{Env, Output};
 use crate::mcp::Client;
+use crate::watch::seen;
 
 /// By default; one cycle of an agent is three operations.
 const OPS: usize = 360;
+
+/// A loop that watches the board as a file.
+const WATCHES: &str = "[loop.main]\ngoal = \"keep the board\"\nchecks = [\"true\"]\nworkspace = \"in-place\"\nagent_cmd = \"true\"\n\
+    guard = { gap = \"0\" }\n[[loop.main.monitor]]\nname = \"board\"\nfile = \"tasks/board.json\"\nevery = \"1s\"\n";
 
 /// What everybody knows to have done.
 #[derive(Default)]
@@ -135,6 +140,9 @@ fn board(text: &str) -> Vec<Value> {
 fn eight_agents_and_two_people_lose_and_double_nothing() {
     let wanted = std::env::var("EVERLOOP_CROWD_OPS").ok().and_then(|n| n.parse().ok()).unwrap_or(OPS);
     let (env, book) = (Env::new().git(), Book::default());
+    env.write("everloop.toml", WATCHES);
+    let up = env.spawn(&["up"]);
+    env.wait_for("it watches", || seen(&env)["board"].is_object());
     let cycles = wanted.div_ceil(30);
     thread::scope(|scope| {
         let (env, book) = (&env, &book);
@@ -147,6 +155,10 @@ fn eight_agents_and_two_people_lose_and_double_nothing() {
             scope.spawn(move || by_a_person(env, book, me, cycles));
         }
     });
+    env.wait_for("it saw the board change", || seen(&env)["board"]["task"].is_string());
+    env.run(&["down"]).ok();
+    up.wait();
+    one_keepalive(&env);
     env.run(&["board", "write"]).ok();
     let tasks = board(&env.read("tasks/board.json"));
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
@@ -168,6 +180,16 @@ fn eight_agents_and_two_people_lose_and_double_nothing() {
     assert!(*book.ops.lock().expect("all are done") * 10 >= wanted * 9, "too little happened");
     env.run(&["replay"]).ok();
     two_branches_become_one(&env, tasks.len());
+}
+
+/// The loop saw the board change all the time and worked on it; of its keepalives one is open.
+fn one_keepalive(env: &Env) {
+    let all = env.run(&["task", "list", "--all", "--json", "-n", "100000"]).ok().json();
+    let kept: Vec<&Value> =
+        all["tasks"].as_array().expect("a list").iter().filter(|t| t["kind"] == "keepalive").collect();
+    let open: Vec<&&Value> = kept.iter().filter(|t| t["state"]["is"] != "done").collect();
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert!(kept.len() > 1, "nothing was seen");
 }
 
 /// Each branch goes on with half of the board and adds tasks of its own.

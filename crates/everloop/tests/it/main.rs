@@ -41,3 +41,4 @@ mod triage;
 mod uninstall;
 mod untouched;
 mod usage;
+mod watch;

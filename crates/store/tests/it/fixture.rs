@@ -14,6 +14,7 @@ use everloop_core::spec::{
     AgentSpec, Bounds, Budget, Caps, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::time::Time;
+use everloop_core::watch::WatchSpec;
 use everloop_store::{Ledger, Mode, Model, Sqlite};
 
 use crate::postgres::hub;
@@ -54,6 +55,7 @@ fn spec() -> LoopSpec {
             budget: Budget { calls: Some(5), tokens: None, microusd: None },
             ..GuardSpec::default()
         },
+        watch: WatchSpec::default(),
     }
 }
 

@@ -24,6 +24,7 @@ mod immune;
 mod journal;
 mod marks;
 mod starts;
+mod watch;
 
 pub use marks::MARKS;
 
@@ -56,6 +57,8 @@ pub struct Ward {
     not_before: Option<(Time, &'static str)>,
     backoff: Option<Time>,
     moved_ms: u64,
+    /// How much of what is there for its monitor it has heard of.
+    heard: Option<u64>,
 }
 
 /// A turn under way.
@@ -78,6 +81,8 @@ pub struct Watch {
     pub(super) amended: BTreeSet<TaskId>,
     pub(super) board_used: bool,
     seen: u64,
+    /// The journal's end when the keepalives were last counted.
+    kept: Option<u64>,
     guards: Guards,
     /// The fold of the immune system's steps.
     immune: Immune,
@@ -142,6 +147,7 @@ impl World {
             }
             self.follow_journal()?;
         }
+        self.check_keepalive_again()?;
         self.check_processes()?;
         self.check_timers()?;
         let deep = self.occurrences.is_multiple_of(DEEP_ONE_IN);

@@ -1,5 +1,7 @@
 //! What comes from outside: people with commands, the operator's own commits, clocks, sleep. And what occurs on the heap.
 
+use std::time::Duration;
+
 use everloop_core::action::Command;
 use everloop_core::event::{Ending, Event};
 use everloop_core::guard::{Freeze, Scope};
@@ -7,6 +9,7 @@ use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
+use everloop_core::watch::at_birth;
 use everloop_store::Ledger as _;
 
 use super::agent::{Kind, Script};
@@ -16,6 +19,8 @@ use super::world::{Flow, Occurrence, World, violated};
 const PERSON: &str = "person";
 /// Turns that a person grants when everything is well again.
 const FRESH_TURNS: u32 = 60;
+/// A loop that watches would never end by itself.
+const WATCH_ON: Duration = Duration::from_secs(48 * 3600);
 
 impl World {
     /// Makes the loops, as `everloop run` does.
@@ -32,7 +37,9 @@ impl World {
                 phase: state.phase.label().to_owned(),
                 state: serde_json::to_string(&state).expect("a state is plain data"),
             };
-            self.outside(&[Op::Append { owner: Some(setup.id), events: vec![created] }, save]);
+            let mut ops = vec![Op::Append { owner: Some(setup.id), events: vec![created] }, save];
+            ops.extend(at_birth(&state));
+            self.outside(&ops);
         }
     }
 
@@ -49,6 +56,7 @@ impl World {
             Occurrence::Inbox => self.read_box(),
             Occurrence::Work(id, job) => self.work(&id, job),
             Occurrence::Look(id, turn) => self.look(&id, &turn),
+            Occurrence::Beat(id, beats) => self.beat(&id, beats),
             Occurrence::Deliver(turn) => self.deliver(&turn),
             Occurrence::Leave => self.leave(),
             Occurrence::ShimStarts(turn) => self.shim_starts(&turn),
@@ -84,6 +92,11 @@ impl World {
             Happening::OperatorCommits(id) => {
                 if let Some(site) = self.sites.get_mut(&id) {
                     site.git.operator_commits();
+                }
+            }
+            Happening::News(id) => {
+                if let Some(site) = self.sites.get_mut(&id) {
+                    site.news += 1;
                 }
             }
             Happening::Meddles => self.meddling = true,
@@ -205,7 +218,9 @@ impl World {
             let reached = matches!(&state.phase, Phase::Ended { ending: Ending::Reached, .. });
             // Also when it is running: an earlier wish to stop may still be in the box.
             if !reached {
-                let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), ..Bounds::default() };
+                let watches = !state.spec.watch.is_empty();
+                let deadline = watches.then(|| self.wall() + WATCH_ON);
+                let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), deadline, ..Bounds::default() };
                 self.ask(&id, &Command::Resume { bounds: Some(bounds) });
             }
         }

@@ -39,6 +39,7 @@ impl World {
             Action::Judge { turn, task } => Job::Collect(turn, task),
             Action::Integrate { turn, task, commit } => Job::LookUp(turn, task, commit),
             Action::Tell { key, .. } => Job::Tell(key),
+            Action::Look => return self.look_soon(id),
             Action::Cleanup => Job::Cleanup,
         };
         self.later(id, job);

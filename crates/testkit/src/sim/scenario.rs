@@ -7,6 +7,7 @@ use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Amendment;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 use super::agent::{Kind, Script};
 use super::git::Tree;
@@ -51,6 +52,8 @@ pub enum Happening {
     Enqueue(LoopId),
     /// The operator commits on the target himself.
     OperatorCommits(LoopId),
+    /// Something is there for the monitor of a loop to see.
+    News(LoopId),
     /// A person releases everything between a decision and its commit.
     Meddles,
     /// The wall clock jumps by this many milliseconds.
@@ -170,6 +173,19 @@ fn second_account(spec: &mut LoopSpec) {
     spec.others.push(AgentSpec { account: "own".to_owned(), ..spec.agent.clone() });
 }
 
+/// The loop watches something, every so many seconds.
+fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
+    let monitor = MonitorSpec {
+        name: "news".to_owned(),
+        target: Target::Stream("news".to_owned()),
+        every: Duration::from_secs(every),
+        timeout: Duration::from_secs(20),
+        title: String::new(),
+        prompt: String::new(),
+    };
+    spec.watch = WatchSpec { monitors: vec![monitor], park_after };
+}
+
 /// The spec of a simulated loop.
 pub fn spec(checks: u32) -> LoopSpec {
     let check = |n: u32| CheckSpec {
@@ -202,5 +218,6 @@ pub fn spec(checks: u32) -> LoopSpec {
         },
         bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
         guard: GuardSpec::default(),
+        watch: WatchSpec::default(),
     }
 }

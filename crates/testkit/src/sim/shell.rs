@@ -14,10 +14,12 @@ use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
 use everloop_core::state::{LoopState, Phase, Stage};
 use everloop_core::time::Time;
+use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Error, Ledger as _, Owner, Recipients, StateName, TaskFilter};
 
 use super::disk::Errno;
 use super::ledger::{Ledger, Prepared};
+use super::watch::{Rounds, torn_off};
 use super::world::{Flow, Halt, Occurrence, World, violated};
 
 /// How long a task is held without renewal.
@@ -42,6 +44,8 @@ pub(super) struct Held {
     pub(super) slept_ms: u64,
     /// The turn whose signs of life are looked for.
     watched: Option<TurnId>,
+    /// Its monitors.
+    pub(super) rounds: Rounds,
 }
 
 /// The supervisor's process.
@@ -98,11 +102,16 @@ impl World {
             }
             _ => Found::Idle,
         };
-        let held = Held { state, version, timer: None, timers: 0, slept_ms: 0, watched: None };
+        let rounds = Rounds::default();
+        let held = Held { state, version, timer: None, timers: 0, slept_ms: 0, watched: None, rounds };
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.held.insert(id.clone(), held);
         }
-        if ended { Ok(()) } else { self.handle(&id, &Input::Recovered { found }, &[]) }
+        if ended {
+            return Ok(());
+        }
+        self.handle(&id, &Input::Recovered { found }, &[])?;
+        self.must_be_alive()
     }
 
     /// What an input means for a loop, with operations that belong into the same transaction.
@@ -118,8 +127,10 @@ impl World {
             if !decision.events.is_empty() {
                 self.meddle();
             }
+            let later = torn_off(&mut batch);
             match self.commit(now, batch)? {
                 Ok(saved) => {
+                    self.commit(now, later)?.ok();
                     self.take_effect(decision, saved.unwrap_or(version));
                     return Ok(());
                 }
@@ -152,6 +163,7 @@ impl World {
             draining: supervisor.draining,
             current_task: self.current_task(state),
             board_task: self.board_task(id, &immune.kinds_out(now), now),
+            keepalive: self.keepalive(state),
         };
         Some((decide(state, input, &ctx), held.version))
     }
@@ -162,12 +174,13 @@ impl World {
     }
 
     fn board_task(&self, id: &LoopId, kinds_out: &[&str], now: Time) -> Option<Ready> {
-        if !self.watch.board_used {
+        let watches = self.sites.get(id).is_some_and(|site| !site.setup.spec.watch.is_empty());
+        if !self.watch.board_used && !watches {
             return None;
         }
         let filter = TaskFilter { owner: Owner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
         let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
-        let wanted = |kind: &str| kind != "batch" && !kinds_out.contains(&kind);
+        let wanted = |kind: &str| kind != "batch" && kind != KEEPALIVE && !kinds_out.contains(&kind);
         rows.retain(|r| wanted(&r.task.kind) && r.task.ready_at <= now);
         rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
         rows.first().map(Ready::from)
@@ -189,6 +202,7 @@ impl World {
             };
             if self.store(&prepared)? {
                 let replies = self.ledger.confirm(prepared);
+                self.must_be_alive()?;
                 return Ok(Ok(replies.iter().rev().find_map(Reply::version)));
             }
         }
@@ -260,6 +274,7 @@ impl World {
         for action in decision.actions {
             self.perform(&id, action);
         }
+        self.plan_beat(&id);
     }
 
     /// A timer rang.

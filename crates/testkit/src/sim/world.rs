@@ -65,6 +65,7 @@ pub(super) enum Occurrence {
     Inbox,
     Work(LoopId, Job),
     Look(LoopId, TurnId),
+    Beat(LoopId, u64),
     Deliver(TurnId),
     Leave,
     ShimStarts(TurnId),
@@ -120,6 +121,8 @@ pub struct Site {
     pub(super) was_flaky: bool,
     /// What the folder held when a turn began.
     pub(super) began: BTreeMap<TurnId, Tree>,
+    /// Lines that were added to what its monitor watches.
+    pub(super) news: u64,
     /// How often the agent took up a task.
     pub(super) runs: BTreeMap<TaskId, u32>,
 }
@@ -177,6 +180,7 @@ impl World {
             was_flaky: setup.flaky.is_some(),
             setup: setup.clone(),
             began: BTreeMap::new(),
+            news: 0,
             runs: BTreeMap::new(),
         };
         let mut world = Self {

@@ -58,6 +58,11 @@ const TABLE: &[Row] = &[
     (Bug::ProbesBeforeReset, "the account is limited", InCalm, "I6", "a known reset is not waited for"),
     (Bug::PaceIgnored, "paced", InCalm, "I6", "a paced loop uses its account's window up at once"),
     (Bug::QuarantineIgnored, "one bad account", InCalm, "I8", "whoever is quarantined is asked all the same"),
+    (Bug::KeepaliveInTwoWrites, "watches", InCalm, "keepalive", "the next keepalive is made in a second write"),
+    (Bug::RecoveryDropsKeepalive, "watches", InCrashes, "keepalive", "a restart ends the keepalive and makes none"),
+    (Bug::RecoveryDoublesKeepalive, "watches", InCalm, "keepalive", "a restart does not look whether there is one"),
+    (Bug::SignalInTwoWrites, "watches and works", InCrashes, "signal", "a change is known before its task is there"),
+    (Bug::SignalKeepsCursor, "watches", InCalm, "signal", "a change is told of again and again"),
     (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
 ];
 

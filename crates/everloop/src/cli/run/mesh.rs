@@ -73,6 +73,10 @@ async fn plan(args: &Args, wanted: &ResolvedLoop, id: &LoopId, session: &Session
     if !target.starts_with("refs/heads/") {
         return Err(Failure::usage("no branch is checked out here").hint("check out the branch that work shall move"));
     }
+    if !wanted.watch.is_empty() {
+        return Err(Failure::usage("a loop of the mesh has no monitors: every machine would see the same")
+            .hint("give them to a loop of one machine"));
+    }
     let name = args.remote.as_deref().unwrap_or("origin");
     let remote = address_of(dir, name).await.map_err(cannot)?;
     let branch = target.clone();

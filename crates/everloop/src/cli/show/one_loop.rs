@@ -3,6 +3,7 @@
 use everloop_core::spec::{AgentSpec, LoopSpec, Tasks, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
+use everloop_core::watch::MonitorSpec;
 use everloop_core::why::why;
 use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
 use serde_json::json;
@@ -58,6 +59,7 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     let caps = [guard.caps.per_minute, guard.caps.per_hour, guard.caps.per_day].map(cap).join("/");
     let paced = if guard.pace { ", paced" } else { "" };
     let mut lines: Vec<String> = spec.agents().map(agent).collect();
+    lines.extend(spec.watch.monitors.iter().map(monitor));
     lines.push(format!("Where     {}", clean(&place)));
     lines.push(format!(
         "Limits    {}; gap {}, starts per minute/hour/day {caps}{paced}",
@@ -65,6 +67,12 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
         human(guard.gap)
     ));
     lines
+}
+
+/// What is watched, and how often.
+fn monitor(monitor: &MonitorSpec) -> String {
+    let (kind, of) = (monitor.target.kind(), monitor.target.of());
+    clean(&format!("Watches   {} ({kind} {of}), every {}", monitor.name, human(monitor.every)))
 }
 
 /// Who works on it, how, and on which tasks.

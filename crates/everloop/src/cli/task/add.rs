@@ -98,9 +98,9 @@ fn checked(args: Args, session: &Session) -> Result<(NewTask, Option<String>), F
         return Err(Failure::usage(format!("the title is longer than {TITLE_MAX_CHARS} characters"))
             .hint("put the details into --prompt"));
     }
-    if args.kind == "batch" || args.kind.trim().is_empty() {
+    if board::OWN_KINDS.contains(&args.kind.as_str()) || args.kind.trim().is_empty() {
         return Err(Failure::usage(format!("`{}` cannot be a task's kind", args.kind))
-            .hint("`batch` is what loops call the tasks they make for themselves; take another word"));
+            .hint("so everloop calls the tasks that it makes for itself; take another word"));
     }
     let from_stdin = args.prompt == "-" && session.caller.has_stdin();
     let prompt = if from_stdin { read_prompt()? } else { args.prompt };

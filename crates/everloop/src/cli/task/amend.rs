@@ -3,6 +3,7 @@
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, TaskId};
 use everloop_core::op::{Amendment, Op, Refusal};
+use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Error, Ledger};
 use serde_json::json;
 
@@ -61,6 +62,11 @@ fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
+    if row.task.kind == KEEPALIVE {
+        return Err(Failure::usage(format!("task `{id}` keeps its loop watching and is the loop's own")).hint(
+            "`everloop pause` or `everloop stop` ends the watch, and so does an everloop.toml without monitors",
+        ));
+    }
     match deed.held {
         Some(_) => held_by_caller(&row, session)?,
         // What it put on the board itself it may take back.

@@ -127,7 +127,7 @@ pub fn claim(args: &ClaimArgs, session: &mut Session) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
-    if row.task.kind == "batch" {
+    if board::OWN_KINDS.contains(&row.task.kind.as_str()) {
         return Err(
             Failure::usage(format!("task `{id}` is its loop's own")).hint("claim one that `everloop task add` made")
         );

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use everloop_core::op::{TaskRow, TaskState};
+use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Ledger, Owner, StateName, TaskFilter};
 use serde_json::json;
 
@@ -102,6 +103,7 @@ fn lines(rows: &[TaskRow], look: &Look) -> Vec<String> {
 pub(in crate::cli) fn state(row: &TaskRow, look: &Look) -> String {
     let failures = if row.failures == 0 { String::new() } else { format!(", failed {}×", row.failures) };
     match &row.state {
+        TaskState::Queued if row.task.kind == KEEPALIVE => "watching".to_owned(),
         TaskState::Queued if row.task.ready_at > look.now => {
             format!("queued, ready {}{failures}", relative(row.task.ready_at, look.now))
         }

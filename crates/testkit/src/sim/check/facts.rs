@@ -7,6 +7,7 @@ use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::TaskState;
 use everloop_core::state::{Phase, Stage};
+use everloop_core::watch::{PARKED, WATCHING};
 use everloop_store::{Ledger as _, Owner, TaskFilter, Tickets};
 
 use super::{Ward, broken};
@@ -62,6 +63,9 @@ impl World {
             Phase::Ended { .. } => Ok(()),
             Phase::Ready => broken("I5", format!("loop {id} is ready and nothing will start it")),
             Phase::Waiting { reason, .. } => {
+                if [WATCHING, PARKED].contains(&reason.rule.as_str()) && !held.rounds.goes_on() {
+                    return broken("I5", format!("loop {id} watches and nobody will look"));
+                }
                 let person = reason.until.is_none();
                 if held.timer.is_some() || person {
                     return Ok(());
@@ -101,7 +105,7 @@ impl World {
         Ok(())
     }
 
-    fn all_tasks(&self) -> Vec<everloop_core::op::TaskRow> {
+    pub(super) fn all_tasks(&self) -> Vec<everloop_core::op::TaskRow> {
         let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
         self.ledger.model().tasks(&all).expect("the model always answers")
     }
@@ -127,6 +131,7 @@ impl World {
             self.check_repository(id)?;
         }
         self.check_tasks_at_end()?;
+        self.check_heard()?;
         self.check_tickets()
     }
 

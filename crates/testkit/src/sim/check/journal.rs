@@ -31,6 +31,7 @@ impl Ward {
             not_before: None,
             backoff: None,
             moved_ms: now_ms,
+            heard: None,
         }
     }
 
@@ -60,6 +61,9 @@ impl World {
         if let Event::TurnEnded { turn, outcome, work, .. } = event {
             self.check_turn_end(id, turn, outcome, work.as_deref())?;
         }
+        if let Event::Signalled { cursor, task, .. } = event {
+            self.check_signal(id, cursor, task.as_ref())?;
+        }
         if let Event::Ended { ending: Ending::Reached } = event {
             self.check_reached(id)?;
         }
@@ -67,7 +71,8 @@ impl World {
         let Some(ward) = self.watch.wards.get_mut(id) else {
             return broken("journal", format!("loop {id} has events before it was made"));
         };
-        if ward.ended.is_none() && !ward.paused {
+        // Who watches is free to write nothing.
+        if ward.ended.is_none() && !ward.paused && !["watching", "parked"].contains(&ward.fold.phase.label()) {
             self.watch.longest_stall_ms = self.watch.longest_stall_ms.max(now_ms - ward.moved_ms);
         }
         ward.moved_ms = now_ms;

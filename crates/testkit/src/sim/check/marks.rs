@@ -2,10 +2,16 @@
 
 use everloop_core::event::{Ending, Event, Pattern};
 use everloop_core::immune::Did;
+use everloop_core::watch::{PARKED, WATCHING};
 
 /// Everything that the random worlds together must have met.
 pub const MARKS: &[&str] = &[
     "waiting",
+    "watching",
+    "parked",
+    "first look",
+    "signalled",
+    "keepalive",
     "paced",
     "started",
     "started as a trial",
@@ -57,7 +63,12 @@ pub const MARKS: &[&str] = &[
 pub(super) fn of(event: &Event) -> &'static str {
     match event {
         Event::Waiting { reason } if reason.rule == "guard.pace" => "paced",
+        Event::Waiting { reason } if reason.rule == WATCHING => "watching",
+        Event::Waiting { reason } if reason.rule == PARKED => "parked",
         Event::Waiting { .. } => "waiting",
+        Event::Signalled { task: None, .. } => "first look",
+        Event::Signalled { .. } => "signalled",
+        Event::Keepalive { .. } => "keepalive",
         Event::TurnStarted { permit, .. } if permit.canary.is_some() => "started as a trial",
         Event::TurnStarted { .. } => "started",
         Event::TurnReturned { .. } => "returned",

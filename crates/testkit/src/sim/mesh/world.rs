@@ -10,6 +10,7 @@ use everloop_core::mesh::{KIND, MeshLoop, MeshSpec};
 use everloop_core::op::Op;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
+use everloop_core::watch::WatchSpec;
 use everloop_store::{DocRow, Ledger, Model};
 
 use super::facts::Facts;
@@ -328,6 +329,7 @@ fn new_loop(setup: &Setup, width: u32) -> MeshLoop {
         },
         bounds: Bounds::default(),
         guard: GuardSpec::default(),
+        watch: WatchSpec::default(),
     };
     let spec = MeshSpec {
         wanted,

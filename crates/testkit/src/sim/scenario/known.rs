@@ -61,6 +61,8 @@ pub fn known() -> Vec<Scenario> {
     ];
     all.push(target_moves());
     all.push(people());
+    all.push(watches());
+    all.push(watches_and_works());
     all
 }
 
@@ -117,6 +119,41 @@ fn people() -> Scenario {
         .at(350, Happening::Amend(id(), Amendment::Retry))
         .ask(380, Command::Stop { now: false })
         .ask(600, Command::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
+}
+
+/// All checks pass; something happens three times, then nothing for so long that it is parked, then a person wakes it.
+fn watches() -> Scenario {
+    let news = || Happening::News(LoopId::new("a"));
+    Scenario::new("watches", 1)
+        .with(|l| {
+            l.tree.fixed = 1;
+            l.script = Script::always(Kind::Liar);
+            super::watchful(&mut l.spec, 120, 4);
+        })
+        .at(100, news())
+        .at(1_500, news())
+        .at(1_501, news())
+        .ask(5_000, Command::Wake)
+        .at(6_000, news())
+        .ask(9_000, Command::Stop { now: false })
+        .ends("stopped")
+}
+
+/// Checks to work on, an agent that dies, a message, and things that happen meanwhile; its time ends it.
+fn watches_and_works() -> Scenario {
+    let news = || Happening::News(LoopId::new("a"));
+    Scenario::new("watches and works", 2)
+        .with(|l| {
+            l.spec.workspace.mode = WorkspaceMode::InPlace;
+            l.spec.bounds.max_time = Some(Duration::from_secs(2 * 3600));
+            l.script = Script::first(&[Kind::Good, Kind::Crasher, Kind::Good]);
+            super::watchful(&mut l.spec, 180, 0);
+        })
+        .at(90, news())
+        .at(400, Happening::Restarts)
+        .at(700, news())
+        .ask(3_000, Command::Steer { message: "look around".to_owned(), trust: Trust::Operator })
+        .at(4_000, news())
 }
 
 /// An agent that exits 1 at once, for a day; then a person repairs and releases it.

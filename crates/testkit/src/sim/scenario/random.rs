@@ -80,13 +80,16 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     spec.guard.pace = random.one_in(3);
     spec.guard.slots = random.between(1, 2) as u32;
     spec.guard.stagnation_turns = random.between(2, 10) as u32;
+    if random.one_in(4) {
+        super::watchful(spec, 600, random.pick(&[0, 3, 20]));
+    }
     setup
 }
 
 fn happening(random: &mut Random, loops: u64) -> Happening {
     let id = LoopId::new(if random.below(loops) == 0 { "a" } else { "b" });
     let scope = random.pick(&[Scope::All, Scope::Loop(id.clone()), Scope::Account("default".to_owned())]);
-    match random.below(16) {
+    match random.below(18) {
         0 => Happening::Ask(id, Command::Pause { reason: "a look".to_owned(), until: None }),
         1 | 2 => Happening::Ask(id, Command::Resume { bounds: None }),
         3 => Happening::Ask(id, Command::Stop { now: false }),
@@ -104,6 +107,7 @@ fn happening(random: &mut Random, loops: u64) -> Happening {
         12 => Happening::ClockJumps(random.pick(&[3_600_000, -3_600_000, 1_000, -1_000, -600_000])),
         13 => Happening::Sleeps(random.pick(&[60_000, 8 * HOUR_MS])),
         14 => Happening::Meddles,
+        15 | 16 => Happening::News(id),
         _ => Happening::Restarts,
     }
 }

@@ -1,0 +1,82 @@
+//! Looks at what a loop watches. One look is bounded in time and in what it reads, changes nothing, and says what is different
+//! from the cursor that was known. What is read is data: nobody here takes it for an instruction.
+//!
+//! - `file`: files that match a glob; `stream`: lines added to a file; `command`: what a command says; HTTP is `api::get`
+//!
+//! A box of messages is in the ledger, so the supervisor looks there itself.
+
+mod command;
+mod file;
+mod stream;
+
+use std::path::Path;
+
+use everloop_core::time::Time;
+use everloop_core::watch::{Found, MonitorSpec, Seen, Target};
+use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::api;
+
+/// What is kept of the body of an answer or of a command's output.
+const KEPT_CHARS: usize = 4_000;
+
+/// Looks once, in `dir`; `seen` is what was there the last time.
+pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&Seen>) -> Result<Found, String> {
+    let (dir, seen, within) = (dir.to_owned(), seen.cloned(), monitor.timeout);
+    let of = monitor.target.of().to_owned();
+    let slow = || format!("it took longer than {}", everloop_core::time::human(within));
+    match &monitor.target {
+        Target::Command(run) => command::look(run, &dir, within).await,
+        Target::File(_) => {
+            let walk = spawn_blocking(move || file::look(&of, &dir, seen.as_ref(), within));
+            walk.await.map_err(|e| e.to_string())?
+        }
+        // A file on a server that is away, or a pipe, may hold up whoever opens it: nobody waits for that.
+        Target::Stream(_) => {
+            let read = spawn_blocking(move || stream::look(&dir.join(of), seen.as_ref()));
+            timeout(within, read).await.map_err(|_| slow())?.map_err(|e| e.to_string())?
+        }
+        Target::Http(_) => {
+            let got = spawn_blocking(move || api::get(&of, within)).await.map_err(|e| e.to_string())??;
+            let mark = if got.etag.is_empty() { hash(&got.body) } else { hash(got.etag.as_bytes()) };
+            let body = head(&String::from_utf8_lossy(&got.body));
+            let summary = format!("status {}", got.status);
+            let text = format!("{of} answers with status {}:\n{body}", got.status, of = monitor.target.of());
+            Ok(Found { cursor: format!("{}:{mark}", got.status), summary, text })
+        }
+        Target::Mailbox(_) => Err("a box is looked into by the supervisor".to_owned()),
+    }
+}
+
+/// Short and the same for the same bytes.
+fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// The beginning of a text.
+fn head(text: &str) -> String {
+    let mut kept: String = text.chars().take(KEPT_CHARS).collect();
+    if kept.len() < text.len() {
+        kept.push_str("\n… (there is more)");
+    }
+    kept
+}
+
+/// The end of a text.
+fn tail(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= KEPT_CHARS {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().skip(count - KEPT_CHARS).collect();
+    format!("(there is more) …{kept}")
+}
+
+/// When a file was last written, in the time of the core.
+fn written(meta: &std::fs::Metadata) -> Option<Time> {
+    let since = meta.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(Time(i64::try_from(since.as_millis()).ok()?))
+}

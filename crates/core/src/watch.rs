@@ -1,0 +1,308 @@
+//! Monitors: what a loop watches, which of them are to be looked at, and what is remembered of each.
+//!
+//! A beat is a look at the monitors that are due. It is the shell's own errand: a beat that finds nothing starts no turn and
+//! writes nothing. That a loop watches at all stands in the ledger as its keepalive, a task of which exactly one is open
+//! while there are monitors (see `decide/watch.rs`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{LoopId, TaskId};
+use crate::op::{NewTask, Op, Trust};
+use crate::state::{LoopState, Phase};
+use crate::time::{Time, millis};
+
+/// The kind of the task that keeps a watching loop alive.
+pub const KEEPALIVE: &str = "keepalive";
+/// The kind of the tasks that monitors make.
+pub const SIGNAL: &str = "signal";
+
+/// The rule of a loop that has nothing to do and watches.
+pub const WATCHING: &str = "watch";
+/// The rule of one that has watched in vain for long.
+pub const PARKED: &str = "watch.parked";
+
+/// A monitor is not looked at more often than this; a look costs a process or a request.
+pub const LEAST_EVERY: Duration = Duration::from_secs(1);
+/// Every minute is soon enough for what people and builds do.
+pub const EVERY: Duration = Duration::from_secs(60);
+/// A look that takes longer has failed.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest that a look may take: it holds up the looks at the loop's other monitors.
+pub const MOST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Beats without news after which a loop that has nothing to do is parked.
+pub const PARK_AFTER: u32 = 30;
+/// A parked loop looks so many times as rarely…
+const PARKED_STRETCH: u32 = 10;
+/// …but at least this often, unless the operator himself wants it rarer.
+const PARKED_EVERY: Duration = Duration::from_secs(3600);
+/// Monitors of one loop.
+pub const MOST_MONITORS: usize = 20;
+/// What a turn is told of a change.
+pub const CHANGE_MAX_CHARS: usize = 8_000;
+/// What the journal is told of it.
+pub const SUMMARY_MAX_CHARS: usize = 200;
+/// Looks that fail in a row before a person is told.
+pub const BLIND: u32 = 3;
+
+/// What a loop watches besides its checks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchSpec {
+    /// In the operator's order.
+    pub monitors: Vec<MonitorSpec>,
+    /// Beats without news after which it is parked; 0 for never.
+    pub park_after: u32,
+}
+
+impl Default for WatchSpec {
+    fn default() -> Self {
+        Self { monitors: Vec::new(), park_after: PARK_AFTER }
+    }
+}
+
+impl WatchSpec {
+    /// There is nothing to watch.
+    pub fn is_empty(&self) -> bool {
+        self.monitors.is_empty()
+    }
+
+    /// A monitor by its name.
+    pub fn get(&self, name: &str) -> Option<&MonitorSpec> {
+        self.monitors.iter().find(|monitor| monitor.name == name)
+    }
+}
+
+/// One thing that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitorSpec {
+    /// Unique within the loop.
+    pub name: String,
+    /// What is looked at.
+    pub target: Target,
+    /// How often.
+    #[serde(with = "millis")]
+    pub every: Duration,
+    /// How long a look may take.
+    #[serde(with = "millis")]
+    pub timeout: Duration,
+    /// What the task is called that a change makes; empty for a title that names the monitor.
+    pub title: String,
+    /// What the operator wants done about a change; empty for nothing in particular.
+    pub prompt: String,
+}
+
+impl MonitorSpec {
+    /// What a task about a change is called.
+    pub fn title(&self) -> String {
+        if self.title.is_empty() { format!("see to what monitor `{}` saw", self.name) } else { self.title.clone() }
+    }
+}
+
+/// What a monitor looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "of", rename_all = "snake_case")]
+pub enum Target {
+    /// Files that match a glob: one appeared, changed or went.
+    File(String),
+    /// A shell command: its exit code or its output changed.
+    Command(String),
+    /// A file to which lines are added: there are new ones.
+    Stream(String),
+    /// A box of messages: there are new ones.
+    Mailbox(String),
+    /// An address: its status, etag or body changed.
+    Http(String),
+}
+
+impl Target {
+    /// One word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::File(_) => "file",
+            Target::Command(_) => "command",
+            Target::Stream(_) => "stream",
+            Target::Mailbox(_) => "mailbox",
+            Target::Http(_) => "http",
+        }
+    }
+
+    /// What exactly.
+    pub fn of(&self) -> &str {
+        match self {
+            Target::File(of) | Target::Command(of) | Target::Stream(of) | Target::Mailbox(of) | Target::Http(of) => of,
+        }
+    }
+}
+
+/// What a loop remembers of its watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// The number of the keepalive that counts; 0 before the first.
+    pub keepalive: u32,
+    /// Changes seen so far.
+    pub signals: u32,
+    /// What was seen last, by monitor.
+    pub seen: BTreeMap<String, Seen>,
+}
+
+impl Watch {
+    /// Nothing was ever watched.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What was seen of monitors that are now other ones is forgotten.
+    pub(crate) fn change_spec(&mut self, old: &WatchSpec, new: &WatchSpec) {
+        let target = |spec: &WatchSpec, name: &str| spec.get(name).map(|m| m.target.clone());
+        self.seen.retain(|name, _| target(new, name).is_some() && target(old, name) == target(new, name));
+    }
+}
+
+/// What was seen last of a monitor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// As the monitor itself names it: a position, a hash. Short.
+    pub cursor: String,
+    /// When it was first seen like that.
+    pub at: Time,
+    /// The latest task that a change made.
+    pub task: Option<TaskId>,
+}
+
+/// What a look brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// Which monitor.
+    pub monitor: String,
+    /// The cursor that it was compared with; `None` for the first look.
+    pub from: Option<String>,
+    /// What was found, or why nothing could be seen.
+    pub found: Result<Found, Blind>,
+}
+
+/// What is there now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The cursor from here on.
+    pub cursor: String,
+    /// What is different, in one line; data.
+    pub summary: String,
+    /// The same at length; data.
+    pub text: String,
+}
+
+/// A look that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blind {
+    /// Why.
+    pub why: String,
+    /// The how manieth in a row.
+    pub times: u32,
+}
+
+impl Look {
+    /// Whether there is something that was not known.
+    pub fn is_news(&self) -> bool {
+        self.found.as_ref().is_ok_and(|found| self.from.as_ref() != Some(&found.cursor))
+    }
+}
+
+/// The id of a loop's keepalive.
+pub fn keepalive_id(owner: &LoopId, number: u32) -> TaskId {
+    TaskId::new(format!("{owner}-keepalive-{number}"))
+}
+
+/// The keepalive that counts, if there ever was one.
+pub fn keepalive_of(state: &LoopState) -> Option<TaskId> {
+    (state.watch.keepalive > 0).then(|| keepalive_id(&state.id, state.watch.keepalive))
+}
+
+/// Puts the keepalive of this number on the board. Nobody takes it from there: it has no time at which it is due.
+pub fn keepalive(state: &LoopState, number: u32) -> Op {
+    let names: Vec<&str> = state.spec.watch.monitors.iter().map(|m| m.name.as_str()).collect();
+    Op::Enqueue(NewTask {
+        id: keepalive_id(&state.id, number),
+        owner: Some(state.id.clone()),
+        kind: KEEPALIVE.to_owned(),
+        title: format!("watch {}", names.join(", ")),
+        prompt: String::new(),
+        priority: 0,
+        deps: Vec::new(),
+        author: "everloop".to_owned(),
+        trust: Trust::Operator,
+        ready_at: NEVER,
+    })
+}
+
+/// Later than anything: the year 9999, which every ledger can hold.
+const NEVER: Time = Time(253_402_300_799_000);
+
+/// What belongs into the transaction that makes a loop: a loop with monitors is never without its keepalive.
+pub fn at_birth(state: &LoopState) -> Option<Op> {
+    (state.watch.keepalive > 0).then(|| keepalive(state, state.watch.keepalive))
+}
+
+/// Whether monitors are looked at.
+fn is_watching(state: &LoopState) -> bool {
+    let over = matches!(state.phase, Phase::Ended { .. });
+    !state.spec.watch.is_empty() && !over && state.paused.is_none()
+}
+
+/// How often a monitor is looked at now.
+fn every(state: &LoopState, monitor: &MonitorSpec) -> Duration {
+    let every = monitor.every.max(LEAST_EVERY);
+    if is_parked(state) { (every * PARKED_STRETCH).min(PARKED_EVERY).max(every) } else { every }
+}
+
+/// Whether the loop has watched in vain for long.
+pub fn is_parked(state: &LoopState) -> bool {
+    matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == PARKED)
+}
+
+/// The monitors whose time has come.
+pub fn due<'a>(state: &'a LoopState, looked: &BTreeMap<String, Time>, now: Time) -> Vec<&'a MonitorSpec> {
+    let is_due = |m: &&MonitorSpec| looked.get(&m.name).is_none_or(|at| *at + every(state, m) <= now);
+    state.spec.watch.monitors.iter().filter(|_| is_watching(state)).filter(is_due).collect()
+}
+
+/// The task about the last change of a monitor. As long as it is queued the monitor is left alone: a second change becomes
+/// part of a later look, so that a cause has one task and a flood has few.
+pub fn latest_task<'a>(state: &'a LoopState, monitor: &MonitorSpec) -> Option<&'a TaskId> {
+    state.watch.seen.get(&monitor.name)?.task.as_ref()
+}
+
+/// When the next monitor is due.
+pub fn next(state: &LoopState, looked: &BTreeMap<String, Time>, now: Time) -> Option<Time> {
+    let at = |m: &MonitorSpec| looked.get(&m.name).map_or(now, |at| *at + every(state, m));
+    state.spec.watch.monitors.iter().filter(|_| is_watching(state)).map(at).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_targets_are_seen_anew_and_others_are_remembered() {
+        let monitor = |name: &str, target| MonitorSpec {
+            name: name.to_owned(),
+            target,
+            every: EVERY,
+            timeout: TIMEOUT,
+            title: String::new(),
+            prompt: String::new(),
+        };
+        let spec = |monitors| WatchSpec { monitors, park_after: 1 };
+        let seen = Seen { cursor: "1".to_owned(), at: Time(0), task: None };
+        let mut watch = Watch::default();
+        for name in ["same", "other", "gone"] {
+            watch.seen.insert(name.to_owned(), seen.clone());
+        }
+        let file = |glob: &str| Target::File(glob.to_owned());
+        let old = spec(vec![monitor("same", file("a")), monitor("other", file("b")), monitor("gone", file("c"))]);
+        let new = spec(vec![monitor("same", file("a")), monitor("other", Target::Stream("b".to_owned()))]);
+        watch.change_spec(&old, &new);
+        assert_eq!(watch.seen.keys().collect::<Vec<_>>(), ["same"]);
+    }
+}

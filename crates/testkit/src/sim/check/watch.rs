@@ -1,0 +1,81 @@
+//! The keepalive, and what monitors saw: of the first exactly one, of the second everything exactly once.
+
+use everloop_core::event::Ending;
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::TaskState;
+use everloop_core::state::LoopState;
+use everloop_core::watch::{KEEPALIVE, keepalive_of};
+use everloop_store::Ledger as _;
+
+use super::broken;
+use crate::sim::world::{Flow, Halt, Violation, World};
+
+impl World {
+    /// The same, in the middle of an occurrence.
+    pub(in crate::sim) fn must_be_alive(&self) -> Flow {
+        self.check_keepalive().map_err(Halt::Violated)
+    }
+
+    /// After an occurrence, if it changed anything: every change to a keepalive is one of the journal, too.
+    pub(super) fn check_keepalive_again(&mut self) -> Result<(), Violation> {
+        let seq = Some(self.ledger.last_seq()).filter(|_| !self.doubt && self.ledger.is_settled());
+        if seq.is_none() || self.watch.kept == seq {
+            return Ok(());
+        }
+        self.watch.kept = seq;
+        self.check_keepalive()
+    }
+
+    /// Exactly one keepalive is open while there are monitors and the loop is not over, and none otherwise.
+    pub(in crate::sim) fn check_keepalive(&self) -> Result<(), Violation> {
+        if self.doubt || !self.ledger.is_settled() {
+            return Ok(());
+        }
+        let watched = self.sites.iter().filter(|(_, site)| !site.setup.spec.watch.is_empty());
+        let states: Vec<LoopState> = watched.filter_map(|(id, _)| self.stored(id)).collect();
+        if states.is_empty() {
+            return Ok(());
+        }
+        let tasks = self.all_tasks();
+        for state in states {
+            let (id, over) = (&state.id, state.is_over());
+            let is_open = |s: &TaskState| matches!(s, TaskState::Queued | TaskState::Leased { .. });
+            let mine = tasks.iter().filter(|r| r.task.kind == KEEPALIVE && r.task.owner.as_ref() == Some(id));
+            let open: Vec<&TaskId> = mine.filter(|r| is_open(&r.state)).map(|r| &r.task.id).collect();
+            match open[..] {
+                [] if over => {}
+                [one] if !over && Some(one) == keepalive_of(&state).as_ref() => {}
+                _ => return broken("keepalive", format!("loop {id} ({}) has {open:?}", state.phase.label())),
+            }
+        }
+        Ok(())
+    }
+
+    /// A signal, before it is applied: it tells of something new, and its task is there.
+    pub(super) fn check_signal(&mut self, id: &LoopId, cursor: &str, task: Option<&TaskId>) -> Result<(), Violation> {
+        let news = cursor.parse::<u64>().ok();
+        let there = task.is_none_or(|t| self.ledger.model().task(t).is_ok_and(|row| row.is_some()));
+        let Some(ward) = self.watch.wards.get_mut(id) else { return Ok(()) };
+        if ward.heard.is_some() != task.is_some() || news <= ward.heard {
+            return broken(
+                "signal",
+                format!("loop {id} had heard {:?} and is told {cursor} with {task:?}", ward.heard),
+            );
+        }
+        ward.heard = news;
+        if there { Ok(()) } else { broken("signal", format!("loop {id}: the task {task:?} is lost")) }
+    }
+
+    /// What there was to see was seen by a loop that had the time for it.
+    pub(super) fn check_heard(&self) -> Result<(), Violation> {
+        for (id, ward) in &self.watch.wards {
+            let watches = !ward.fold.spec.watch.is_empty();
+            let had_time = matches!(ward.ended, Some(Ending::Reached | Ending::Stopped { .. }));
+            let news = self.sites[id].news;
+            if watches && had_time && ward.heard != Some(news) {
+                return broken("signal", format!("loop {id} has heard {:?} of {news}", ward.heard));
+            }
+        }
+        Ok(())
+    }
+}
