@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use everloop_testkit::fake_model::log::{self, Kind};
+use everloop_testkit::fake_model::log::{self, Kind, Record};
 use everloop_testkit::fake_model::script::Script;
 use everloop_testkit::fake_model::{FakeModel, Options};
 
@@ -80,6 +80,8 @@ fn the_log_can_be_read_while_it_grows() {
     let model = FakeModel::with(Options { script, port: 0, log: Some(path.clone()) }).expect("it starts");
     let call = answer(model.port(), "/v1/messages", MAIN).expect("it is answered");
     assert!(call.contains("echo a,text"), "{call}");
-    assert_eq!(log::read(&path).expect("the log is there"), model.requests());
+    // Bodies are for whoever holds the server in his hand, not for the log.
+    let said = model.requests().into_iter().map(|record| Record { body: String::new(), ..record });
+    assert_eq!(log::read(&path).expect("the log is there"), said.collect::<Vec<_>>());
     assert_eq!(model.requests()[0].step.as_deref(), Some("tool:cmd=echo a,text"));
 }
