@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use everloop_core::planted::{self, Bug};
 use everloop_testkit::sim::fault::{Fault, Plan};
+use everloop_testkit::sim::mesh;
 use everloop_testkit::sim::run::{Report, run};
 use everloop_testkit::sim::scenario::{Scenario, bad_account, known, random, storm};
 
-const USAGE: &str =
-    "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace]";
+const USAGE: &str = "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace] | --mesh [--seeds …]";
 
 struct Options {
     seeds: Range<u64>,
@@ -19,6 +19,7 @@ struct Options {
     every_step: bool,
     bug: Option<Bug>,
     trace: bool,
+    mesh: bool,
 }
 
 #[derive(Default)]
@@ -44,6 +45,9 @@ fn main() -> ExitCode {
         }
     };
     planted::plant(options.bug);
+    if options.mesh {
+        return meshes(options.seeds);
+    }
     let began = Instant::now();
     let mut sum = Sum::default();
     for (what, report) in reports(&options) {
@@ -62,6 +66,38 @@ fn main() -> ExitCode {
     }
     println!("{}", sum.describe(began.elapsed()));
     ExitCode::from(u8::from(sum.violations > 0))
+}
+
+/// Many machines around one hub, on this thread alone.
+#[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
+fn meshes(seeds: Range<u64>) -> ExitCode {
+    let began = Instant::now();
+    let (mut time, mut nodes, mut faults, mut stall, mut hash) = (0.0, 0.0, 0, Duration::ZERO, 0u64);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
+        let setup = mesh::random(seed);
+        let report = mesh::run(&setup, seed);
+        if let Some(violation) = &report.violation {
+            println!("{}", report.tail.join("\n"));
+            println!("VIOLATION seed {seed} {setup:?}: {}: {}", violation.invariant, violation.text);
+            return ExitCode::FAILURE;
+        }
+        time += report.time.as_secs_f64();
+        nodes += report.time.as_secs_f64() * setup.nodes as f64;
+        faults += report.faults;
+        stall = stall.max(report.longest_stall);
+        hash = hash.rotate_left(1) ^ report.trace_hash;
+    }
+    let (took, year) = (began.elapsed().as_secs_f64().max(0.001), 365.25 * 86_400.0);
+    println!(
+        "{count} meshes in {took:.1} s: {:.2} years simulated, {:.2} node-years, {faults} faults, longest stall {:.1} s, \
+         trace {hash:016x}, 0 violations; {:.0} node-years per CPU-hour",
+        time / year,
+        nodes / year,
+        stall.as_secs_f64(),
+        nodes / year / took * 3600.0
+    );
+    ExitCode::SUCCESS
 }
 
 fn reports(options: &Options) -> Box<dyn Iterator<Item = (String, Report)> + '_> {
@@ -86,11 +122,13 @@ fn run_seed(seed: u64) -> Report {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { seeds: 0..100, scenario: None, every_step: false, bug: None, trace: false };
+    let mut options =
+        Options { seeds: 0..100, scenario: None, every_step: false, bug: None, trace: false, mesh: false };
     while let Some(flag) = args.next() {
         match flag.as_str() {
             "--every-step" => options.every_step = true,
             "--trace" => options.trace = true,
+            "--mesh" => options.mesh = true,
             "--seeds" => options.seeds = seeds(&args.next().ok_or("--seeds needs a number or a range")?)?,
             "--scenario" => {
                 let name = args.next().ok_or("--scenario needs a name")?;
@@ -101,7 +139,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             "--bug" => {
                 let name = args.next().ok_or("--bug needs a name")?;
-                let found = planted::ALL.iter().find(|bug| format!("{bug:?}") == name);
+                let found = planted::ALL.iter().chain(planted::MESH).find(|bug| format!("{bug:?}") == name);
                 options.bug = Some(*found.ok_or(format!("no such bug; there are {:?}", planted::ALL))?);
             }
             other => return Err(format!("unknown argument `{other}`")),

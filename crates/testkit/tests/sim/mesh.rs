@@ -9,7 +9,7 @@ use everloop_testkit::sim::mesh::{Report, Setup, random, run, violent};
 use super::in_parallel;
 
 /// Random meshes in a test run.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 1_500;
 /// Seeds within which a planted mistake has to show.
 const BUG_SEEDS: u64 = 400;
 

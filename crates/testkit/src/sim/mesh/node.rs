@@ -111,14 +111,15 @@ impl World {
         Time(i64::try_from(self.now * self.nodes[n].rate / 1000).unwrap_or(i64::MAX))
     }
 
-    /// A call to the hub. `None`: what became of it is unknown, and sometimes it happened.
+    /// A call to the hub. `None`: what became of it is unknown. Now and then a call is lost on its way there, or its answer
+    /// on the way back.
     fn at_hub<T>(&mut self, n: usize, call: impl FnOnce(&mut Model) -> Result<T, Error>) -> Option<Result<T, Error>> {
-        if !self.hub_up || self.nodes[n].cut {
+        let fate = if self.setup.fault_every.is_some() { self.dice.below(800) } else { 1 };
+        if !self.hub_up || self.nodes[n].cut || fate == 0 {
             return None;
         }
-        let lost = self.setup.fault_every.is_some() && self.dice.one_in(2_000);
         let answer = call(&mut self.hub);
-        if lost { None } else { Some(answer) }
+        (fate != 799).then_some(answer)
     }
 
     pub(super) fn step(&mut self, n: usize) {

@@ -24,8 +24,8 @@ use crate::sim::trace::Trace;
 pub(super) const LOOP: &str = "k3f9";
 /// After everything was mended, the loop has so long to end: leases, amnesties and many attempts fit in.
 const LIVENESS: Duration = Duration::from_secs(24 * 3600);
-/// A node that ended is looked at so long after the loop ended, for what it still has to tell.
-const LAST_WORDS: Duration = Duration::from_secs(1800);
+/// So long after the loop ended every node is back, whatever was wrong with it, and has told what it still had to tell.
+const LAST_WORDS: Duration = Duration::from_secs(5400);
 
 /// Something to come.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
