@@ -324,6 +324,8 @@ impl Supervisor {
         if self.until != Until::Told || self.draining {
             return;
         }
+        // One that could not begin, or broke, is begun again.
+        self.mesh = self.mesh.take().filter(mesh::Mesh::is_there);
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
             (Ok(Some(membership)), None) => self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership),

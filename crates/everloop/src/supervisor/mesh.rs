@@ -61,6 +61,11 @@ impl Mesh {
             .ok()
     }
 
+    /// Whether its thread still runs.
+    pub fn is_there(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     /// Somebody changed something.
     pub fn wake(&self) {
         // A node that is gone has nothing to look at.

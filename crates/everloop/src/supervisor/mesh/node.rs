@@ -29,6 +29,8 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// After a call that the hub did not answer, before the next one: a call may take seconds to fail.
+const CALL_AGAIN: Duration = Duration::from_secs(1);
 /// After the hub was away, before it is listened to again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 /// When the office is free, nodes ask for it within this time, not all at once.
@@ -128,6 +130,8 @@ pub(super) struct Node {
     news: mpsc::Sender<News>,
     going: bool,
     was_away: bool,
+    /// A hub that is away is asked again then, and not with every wish.
+    call_at: Time,
 }
 
 impl Node {
@@ -159,6 +163,7 @@ impl Node {
             news,
             going: false,
             was_away: false,
+            call_at: Time::default(),
         })
     }
 
@@ -248,6 +253,9 @@ impl Node {
         doing: &str,
         work: impl FnOnce(&mut Postgres) -> Result<T, Error>,
     ) -> Option<Result<T, Error>> {
+        if self.was_away && self.pace.wall() < self.call_at {
+            return None;
+        }
         if self.hub.is_none() {
             match self.membership.open() {
                 Ok(hub) => self.hub = Some(hub),
@@ -275,6 +283,7 @@ impl Node {
             tracing::warn!(error, "the hub is away (could not {doing}); what is under way goes on");
         }
         self.was_away = true;
+        self.call_at = self.pace.wall() + CALL_AGAIN;
     }
 
     fn beat(&mut self) {
