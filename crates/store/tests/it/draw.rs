@@ -58,8 +58,14 @@ impl Drawer<'_> {
             18..=19 => self.amend(),
             20 => Op::Heartbeat { node: self.node(), info: self.text("info") },
             21 => Op::Elect { node: self.node(), lease: self.lease() },
-            33 => Op::Lead { node: self.node(), epoch: self.epoch() },
-            34 => Op::Resign { node: self.node(), epoch: self.epoch() },
+            33 => {
+                let (node, epoch) = self.office();
+                Op::Lead { node, epoch }
+            }
+            34 => {
+                let (node, epoch) = self.office();
+                Op::Resign { node, epoch }
+            }
             22..=23 => self.save_guard(),
             24..=25 => self.save_loop(),
             31..=32 => self.save_doc(),
@@ -73,10 +79,14 @@ impl Drawer<'_> {
         }
     }
 
-    /// Mostly the one there is.
-    fn epoch(&mut self) -> u64 {
-        let epoch = self.ledger.leader().unwrap().map_or(0, |leader| leader.epoch);
-        epoch.saturating_sub(u64::from(self.dice.one_in(8)))
+    /// Mostly the supervisor there is; sometimes somebody else, or an epoch that is over.
+    fn office(&mut self) -> (NodeId, u64) {
+        let leader = self.ledger.leader().unwrap();
+        let epoch = leader.as_ref().map_or(0, |leader| leader.epoch);
+        match leader {
+            Some(leader) if !self.dice.one_in(4) => (leader.node, epoch),
+            _ => (self.node(), epoch.saturating_sub(u64::from(self.dice.one_in(2)))),
+        }
     }
 
     fn new_task(&mut self) -> NewTask {
