@@ -11,7 +11,7 @@
 
 mod conversation;
 mod get;
-pub(crate) mod http;
+mod http;
 mod limit;
 mod messages;
 mod options;
@@ -92,7 +92,7 @@ fn turn(options: &Options, key: Option<&str>, prompt: &str, voice: &mut Voice<'_
 }
 
 /// An id from outside, short enough for a message.
-fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 

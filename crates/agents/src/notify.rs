@@ -1,7 +1,7 @@
 //! Brings a message to a person. One attempt with a deadline; when to try again is decided elsewhere (`core::notify`).
 //!
 //! - `secret`: tokens, looked up when they are needed and kept out of every text
-//! - `web`: one request over HTTP; `telegram` (also answers), `post` (Slack, ntfy, SMS, webhook)
+//! - `telegram` (also answers), `post` (Slack, ntfy, SMS, webhook)
 //! - `mail`: what a mail looks like; `smtp`: how it is handed over; `base64`: for both
 
 use std::path::{Path, PathBuf};
@@ -18,13 +18,12 @@ mod post;
 mod secret;
 mod smtp;
 pub mod telegram;
-mod web;
 
+pub use crate::web::check_address;
 pub use mail::{Mail, Via, is_address};
 pub use post::{Auth, Form};
 pub use secret::Secret;
 pub use smtp::{Encryption, Server};
-pub use web::check_address;
 
 /// A program that takes longer is ended.
 const COMMAND_WITHIN: Duration = Duration::from_secs(20);

@@ -126,7 +126,7 @@ impl Error {
 pub struct Options {
     /// Whose it is.
     pub owner: LoopId,
-    /// A folder for this loop alone, outside of the repository (`<state>/work/<loop>`); made if missing.
+    /// A folder for this loop alone, outside of the repository (`work` in the state folder); made if missing.
     pub root: PathBuf,
     /// What the operator wants.
     pub spec: WorkspaceSpec,

@@ -105,12 +105,7 @@ impl Decision {
             ops.push(Op::SaveDoc { kind: DOC.to_owned(), key: FLEET.to_owned(), version, body });
         }
         ops.push(Op::Append { owner: Some(self.state.id.clone()), events: self.events.clone() });
-        ops.push(Op::SaveLoop {
-            id: self.state.id.clone(),
-            version,
-            phase: self.state.phase.label().to_owned(),
-            state: serde_json::to_string(&self.state).expect("a state is plain data and always has a JSON form"),
-        });
+        ops.push(self.state.save(version));
         ops
     }
 }

@@ -14,12 +14,14 @@ pub mod seat;
 pub mod work;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
+use crate::event::Event;
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
-use crate::op::NewTask;
+use crate::op::{NewTask, Op};
 use crate::spec::LoopSpec;
 use crate::time::Time;
 
@@ -151,6 +153,28 @@ pub struct Report {
     pub why: String,
 }
 
+impl Report {
+    /// One without work.
+    pub fn nothing(node: &NodeId, why: &str) -> Self {
+        let (node, why) = (node.clone(), why.to_owned());
+        Self { node, reached: false, commit: None, reference: None, turns: 0, microusd: 0, why }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a report is plain data and always has a JSON form")
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Reached => f.write_str("every check passes on the branch"),
+            End::Stopped => f.write_str("it was stopped"),
+            End::GivenUp { checks } => write!(f, "no task could make these checks pass: {}", checks.join(", ")),
+        }
+    }
+}
+
 impl MeshLoop {
     /// A new one.
     pub fn new(id: LoopId, name: String, spec: MeshSpec, now: Time) -> Self {
@@ -170,6 +194,26 @@ impl MeshLoop {
             landed_count: 0,
             ended: None,
         }
+    }
+
+    /// Reads a document, refusing what a newer everloop wrote.
+    pub fn read(body: &str) -> Result<Self, String> {
+        let value: serde_json::Value = serde_json::from_str(body).map_err(|e| e.to_string())?;
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if version > u64::from(VERSION) {
+            return Err(format!("format {version} is newer than this everloop understands ({VERSION})"));
+        }
+        serde_json::from_value(value).map_err(|e| e.to_string())
+    }
+
+    /// The operations that keep it, if nobody else wrote since `version`, and say in the journal why it changed.
+    pub fn save(&self, version: u64, notes: &[String]) -> [Op; 2] {
+        let body = serde_json::to_string(self).expect("a loop is plain data and always has a JSON form");
+        let events = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
+        [
+            Op::SaveDoc { kind: KIND.to_owned(), key: self.id.to_string(), version, body },
+            Op::Append { owner: Some(self.id.clone()), events },
+        ]
     }
 
     /// The check that a task is for, while it is open.

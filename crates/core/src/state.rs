@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
-use crate::event::{Ending, Exit, Integrated, Judgement, Outcome, StopCause};
+use crate::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, StopCause};
 use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
+use crate::op::Op;
 use crate::reason::Reason;
 use crate::spec::LoopSpec;
 use crate::stream::Usage;
@@ -154,6 +155,24 @@ pub struct Session {
 pub const OVER: [&str; 4] = ["reached", "exhausted", "stopped", "failed"];
 
 impl LoopState {
+    /// The operation that keeps it, if nobody else wrote since `version`.
+    pub fn save(&self, version: u64) -> Op {
+        Op::SaveLoop {
+            id: self.id.clone(),
+            version,
+            phase: self.phase.label().to_owned(),
+            state: serde_json::to_string(self).expect("a state is plain data and always has a JSON form"),
+        }
+    }
+
+    /// The operations with which a new one begins.
+    pub fn birth(&self) -> Vec<Op> {
+        let created = Event::LoopCreated { name: self.name.clone(), spec: Box::new(self.spec.clone()) };
+        let mut ops = vec![Op::Append { owner: Some(self.id.clone()), events: vec![created] }, self.save(0)];
+        ops.extend(watch::at_birth(self));
+        ops
+    }
+
     /// Time in turns and money since the last progress.
     pub fn since_then(&self) -> (Duration, Spend) {
         let then = self.then.as_deref().cloned().unwrap_or_default();

@@ -3,7 +3,6 @@
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
 
@@ -21,16 +20,7 @@ pub fn record(ledger: &impl Ledger, owner: Option<&LoopId>, events: &[Event], no
         for event in events {
             state.apply(event, now);
         }
-        ops.push(save(version, &state));
+        ops.push(state.save(version));
     }
     Ok(ops)
-}
-
-fn save(version: u64, state: &LoopState) -> Op {
-    Op::SaveLoop {
-        id: state.id.clone(),
-        version,
-        phase: state.phase.label().to_owned(),
-        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
-    }
 }

@@ -13,10 +13,8 @@ use everloop_core::crowd::Crowd;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::op::Op;
 use everloop_core::state::{LoopState, Phase, STATE_VERSION, Stage};
 use everloop_core::time::Time;
-use everloop_core::watch::at_birth;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -438,21 +436,6 @@ pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
     }
     serde_json::from_value(value)
         .map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
-}
-
-/// Puts a new loop into the ledger.
-pub fn store_new(ledger: &mut Sqlite, state: &LoopState, now: Time) -> Result<(), everloop_store::Error> {
-    let created = Event::LoopCreated { name: state.name.clone(), spec: Box::new(state.spec.clone()) };
-    let save = Op::SaveLoop {
-        id: state.id.clone(),
-        version: 0,
-        phase: state.phase.label().to_owned(),
-        state: serde_json::to_string(state).expect("a state is plain data and always has a JSON form"),
-    };
-    let mut ops = vec![Op::Append { owner: Some(state.id.clone()), events: vec![created] }, save];
-    ops.extend(at_birth(state));
-    ledger.transact(now, &ops)?;
-    Ok(())
 }
 
 /// This machine's name.

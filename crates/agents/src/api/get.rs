@@ -3,10 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use ureq::Agent;
 use ureq::http::Uri;
 
-use super::http::tls;
+use crate::web::{quiet, tls};
 
 /// More of a body is not read.
 const BODY: u64 = 1 << 20;
@@ -28,12 +27,7 @@ pub fn get(url: &str, within: Duration) -> Result<Got, String> {
     if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
         return Err(bad("must name a host and no password"));
     }
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .user_agent(concat!("everloop/", env!("CARGO_PKG_VERSION")))
-        .timeout_global(Some(within));
+    let config = quiet().max_redirects_will_error(false).timeout_global(Some(within));
     let config = match uri.scheme_str() {
         Some("https") => config.tls_config(tls(None)?),
         Some("http") => config,

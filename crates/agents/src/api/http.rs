@@ -1,21 +1,16 @@
-//! One request and the beginning of its answer. Owns addresses, TLS, timeouts and which failures are tried once more; knows
+//! One request and the beginning of its answer. Owns addresses, timeouts and which failures are tried once more; knows
 //! nothing of what is asked.
 
 use std::io::{self, Read};
-use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::stream::LimitClass;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use ureq::http::{HeaderMap, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, BodyReader};
 
 use super::options::{Options, Wire};
 use super::reply::Refusal;
+use crate::web::{is_loopback, quiet, tls};
 
 /// A request is at most some megabytes; a line that takes longer is no line.
 const SEND_WITHIN: Duration = Duration::from_secs(120);
@@ -61,11 +56,7 @@ impl Client {
     pub(super) fn new(options: &Options, key: Option<&str>) -> Result<Self, Refusal> {
         let (url, scheme) = address(&options.base, options.wire)?;
         let times = options.timeouts;
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // A redirect would take the key to somebody whom nobody named.
-            .max_redirects(0)
-            .user_agent(concat!("everloop/", env!("CARGO_PKG_VERSION")))
+        let config = quiet()
             .timeout_resolve(Some(times.connect))
             .timeout_connect(Some(times.connect))
             .timeout_send_request(Some(SEND_WITHIN))
@@ -144,49 +135,6 @@ fn address(base: &str, wire: Wire) -> Result<(String, Scheme), Refusal> {
     let version = if path.ends_with("/v1") { "" } else { "/v1" };
     let name = uri.scheme_str().unwrap_or("https");
     Ok((format!("{name}://{authority}{path}{version}/{}", wire.path()), scheme))
-}
-
-pub(crate) fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// With a provider that is named: rustls would panic over two.
-pub(crate) fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
-    let trusted = trusted(ca_file)?;
-    let roots: Vec<Certificate<'static>> = trusted.iter().map(|c| Certificate::from_der(c).to_owned()).collect();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .unversioned_rustls_crypto_provider(provider)
-        .build())
-}
-
-/// The operator's own trust store and what is trusted besides.
-pub(crate) fn trusted(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
-    let mut trusted = rustls_native_certs::load_native_certs().certs;
-    if let Some(path) = ca_file {
-        trusted.extend(read_certificates(path)?);
-    }
-    if trusted.is_empty() {
-        let text = "this machine has no root certificates; hint: install `ca-certificates` or set SSL_CERT_FILE";
-        return Err(text.to_owned());
-    }
-    Ok(trusted)
-}
-
-/// A file that says nothing is a mistake: whoever named it wants it to count.
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let bad = |why: &str| {
-        let path = super::clip(&path.display().to_string());
-        format!("`ca_file` `{path}` {why}; hint: it has to be a PEM file with certificates")
-    };
-    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match certificates {
-        Ok(certificates) if certificates.is_empty() => Err(bad("holds no certificate")),
-        Ok(certificates) => Ok(certificates),
-        Err(e) => Err(bad(&format!("cannot be read: {e}"))),
-    }
 }
 
 fn failed(error: ureq::Error) -> Failed {

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::base64::encode;
 use super::secret::without;
-use super::web::{Request, header, post};
 use super::{Place, Secret};
+use crate::web::{Request, header, post};
 
 /// Two SMS; gateways bill the third too.
 const SMS_CHARS: usize = 300;

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use super::base64::encode;
 use super::mail::Mail;
 use super::secret::{Secret, without};
-use crate::api::http::{is_loopback, trusted};
+use crate::web::{is_loopback, trusted};
 
 /// All of it; a server that is slower is tried again later.
 const WITHIN: Duration = Duration::from_secs(60);

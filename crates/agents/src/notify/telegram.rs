@@ -10,8 +10,8 @@ use everloop_core::notify::{Deed, Message, Undelivered, pressed, replied};
 use serde_json::{Value, json};
 
 use super::secret::without;
-use super::web::{Answer, Request, Web};
 use super::{Notifier, Secret, Way};
+use crate::web::{Answer, Request, WITHIN, Web};
 
 /// Where the bot API is.
 pub const BASE: &str = "https://api.telegram.org";
@@ -83,7 +83,7 @@ pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Message) -> Result<()
             message.buttons.iter().map(|b| json!({ "text": b.label, "callback_data": b.data })).collect();
         body["reply_markup"] = json!({ "inline_keyboard": [row] });
     }
-    let web = Web::new(&bot.base, ca, Duration::ZERO)?;
+    let web = Web::new(&bot.base, ca, WITHIN)?;
     call(&web, (bot, &token, "sendMessage"), &body).map(drop)
 }
 
@@ -96,7 +96,7 @@ impl Listener {
         }
         let make = || {
             let token = bot.token.value()?;
-            Ok(Self { web: Web::new(&bot.base, notifier.ca_file.as_deref(), POLL)?, bot: bot.clone(), token })
+            Ok(Self { web: Web::new(&bot.base, notifier.ca_file.as_deref(), WITHIN + POLL)?, bot: bot.clone(), token })
         };
         Some(make())
     }

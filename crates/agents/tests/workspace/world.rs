@@ -36,7 +36,7 @@ impl World {
     pub fn plain() -> Self {
         let temp = tempfile::tempdir().expect("there is room for a folder");
         let base = temp.path().canonicalize().expect("it was just made");
-        let (dir, root) = (base.join("user"), base.join("state/work/k3f9"));
+        let (dir, root) = (base.join("user"), base.join("state").join("k3f9"));
         fs::create_dir(&dir).expect("the folder above is ours");
         Self { _temp: temp, dir, root, owner: LoopId::new("k3f9") }
     }

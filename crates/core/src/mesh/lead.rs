@@ -1,14 +1,19 @@
 //! What the supervisor of the mesh does next for a loop. Asked again after a crash it says the same, so it needs no memory
 //! besides the document and the tasks.
 
+use std::time::Duration;
+
 use super::{End, MeshLoop, Report};
-use crate::ids::{Fence, TaskId};
-use crate::op::{NewTask, TaskRow, TaskState, Trust};
+use crate::ids::{Fence, NodeId, TaskId};
+use crate::op::{Amendment, NewTask, Op, TaskRow, TaskState, Trust};
 use crate::planted::{self, Bug};
 use crate::time::Time;
 
 /// What a task is told about its check at most.
 const OUTPUT_CHARS: usize = 4_000;
+
+/// The lease under which a task is taken back; it is given away in the same breath.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +45,78 @@ pub enum Step {
     },
     /// The loop is over.
     End(End),
+}
+
+/// What a supervisor writes and sends out for a loop.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What changes besides the loop itself.
+    pub ops: Vec<Op>,
+    /// Why, for the journal; empty: the loop is as it was.
+    pub notes: Vec<String>,
+    /// What takes time: [`Step::Judge`] or [`Step::Integrate`].
+    pub errand: Option<Step>,
+}
+
+/// Takes the next steps for a loop.
+pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Plan {
+    let mut plan = Plan::default();
+    for step in next(state, rows, busy, now) {
+        match step {
+            Step::Judge | Step::Integrate { .. } => plan.errand = Some(step),
+            Step::Open { task, check } => {
+                state.opened(&task, &check);
+                plan.notes.push(format!("task {} is to make `{check}` pass", task.id));
+                plan.ops.push(Op::Enqueue(*task));
+            }
+            Step::Refuse { task, why } => {
+                plan.notes.push(format!("task {task} came to nothing: {why}"));
+                state.refuse(&task, &why);
+            }
+            Step::End(end) => {
+                plan.notes.push(format!("ended: {end}"));
+                plan.ops.extend(rows.iter().filter_map(cancel));
+                if let End::GivenUp { .. } = &end {
+                    let key = format!("mesh:{}", state.id);
+                    let text = format!("loop {} of the mesh ended: {end}", state.id);
+                    plan.ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
+                }
+                state.ended = Some(end);
+            }
+        }
+    }
+    plan
+}
+
+/// Nobody shall go on with a task of a loop that is over.
+fn cancel(row: &TaskRow) -> Option<Op> {
+    let goes_on = matches!(row.state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked);
+    goes_on.then(|| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel })
+}
+
+/// Who supervises, and under which epoch: nothing is written for a loop without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Office {
+    /// Who.
+    pub node: NodeId,
+    /// Under which epoch.
+    pub epoch: u64,
+}
+
+impl Office {
+    /// A batch that counts only while the office lasts.
+    pub fn batch(&self, ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
+        let lead = Op::Lead { node: self.node.clone(), epoch: self.epoch };
+        let lead = Some(lead).filter(|_| !planted::is(Bug::WritesWithoutEpoch));
+        lead.into_iter().chain(ops).collect()
+    }
+
+    /// Takes a task from a silent node and gives it to whoever wants it. Refused while its lease, by the hub's clock, is not over.
+    pub fn take_back(&self, task: &TaskId, fence: Fence) -> Vec<Op> {
+        let (task, fence, node) = (task.clone(), fence.next(), self.node.clone());
+        let take = Op::Take { task: task.clone(), fence, node, lease: A_MOMENT };
+        self.batch([take, Op::Release { task, fence, ready_at: Time::default(), failed: false }])
+    }
 }
 
 /// What to do next, in order. `busy`: the checks are being asked already.

@@ -7,7 +7,7 @@ use super::seat::{ACT, AMNESTY, Seat};
 use super::work::{self, Held, Local, Stage, Standing};
 use super::*;
 use crate::board::{CheckResult, Verdict};
-use crate::op::{TaskRow, TaskState, Trust};
+use crate::op::{Amendment, TaskEnd, TaskRow, TaskState, Trust};
 use crate::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, WorkspaceMode, WorkspaceSpec};
 
 const NOW: Time = Time(1_000);
@@ -85,20 +85,10 @@ fn said(commit: Option<&str>) -> Report {
     }
 }
 
-/// Does the steps that need nobody else; gives the tasks it made.
+/// Takes the steps that need nobody else; gives the tasks it made.
 fn perform(state: &mut MeshLoop, rows: &[TaskRow]) -> Vec<NewTask> {
-    let mut made = Vec::new();
-    for step in lead::next(state, rows, false, NOW) {
-        match step {
-            Step::Open { task, check } => {
-                state.opened(&task, &check);
-                made.push(*task);
-            }
-            Step::Refuse { task, why } => state.refuse(&task, &why),
-            Step::Judge | Step::Integrate { .. } | Step::End(_) => {}
-        }
-    }
-    made
+    let made = |op| if let Op::Enqueue(task) = op { Some(task) } else { None };
+    lead::plan(state, rows, false, NOW).ops.into_iter().filter_map(made).collect()
 }
 
 #[test]
@@ -149,6 +139,32 @@ fn one_result_at_a_time_is_merged_and_what_came_to_nothing_is_told_to_the_next()
 }
 
 #[test]
+fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
+    let mut state = state();
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let leased = TaskState::Leased { node: NodeId::new("n2"), until: Time(0) };
+    let rows = [row(&tasks[0], leased, None), row(&tasks[1], TaskState::Done, Some(&said(Some("c1"))))];
+    state.stop = true;
+    let plan = lead::plan(&mut state, &rows, false, NOW);
+    assert_eq!(plan.ops, [Op::Amend { task: tasks[0].id.clone(), change: Amendment::Cancel }], "what is done is done");
+    assert_eq!((plan.notes, plan.errand), (vec!["ended: it was stopped".to_owned()], None));
+    let office = lead::Office { node: NodeId::new("n1"), epoch: 7 };
+    let batch = office.batch(state.save(3, &[]));
+    assert!(matches!(&batch[..], [Op::Lead { epoch: 7, .. }, Op::SaveDoc { version: 3, .. }, Op::Append { .. }]));
+    let [Op::Lead { .. }, Op::Take { fence: Fence(5), .. }, Op::Release { fence: Fence(5), failed: false, .. }] =
+        &office.take_back(&tasks[0].id, Fence(4))[..]
+    else {
+        panic!("taken and given away in one batch")
+    };
+    let Op::SaveDoc { body, .. } = &batch[1] else { unreachable!("it was just seen") };
+    assert_eq!(MeshLoop::read(body), Ok(state));
+    assert!(
+        MeshLoop::read(&body.replacen("\"version\":1", "\"version\":2", 1)).is_err_and(|why| why.contains("newer"))
+    );
+}
+
+#[test]
 fn only_work_that_helps_and_breaks_nothing_is_accepted() {
     assert_eq!(accept(&board(&["b"]), &board(&["a", "b"]), "a"), Ok(()));
     assert!(accept(&board(&["b"]), &board(&["a"]), "a").is_err_and(|why| why.ends_with("before: b")));
@@ -181,21 +197,26 @@ fn what_a_node_does_depends_on_what_the_hub_says() {
     let pushed =
         |reached| Held { stage: Stage::Pushed { report: Report { reached, ..said(Some("c1")) } }, ..held.clone() };
     let reached = Local::Over { reached: true };
-    let next = |held: &Held, standing, local: &Local| work::next(held, standing, local, 0);
+    let next = |held: &Held, standing, local: &Local| work::next(held, standing, local, 0, NOW);
     assert_eq!(next(&held, Standing::Mine, &Local::Missing), work::Step::Begin);
     assert_eq!(next(&held, Standing::Unknown, &Local::Missing), work::Step::Wait, "nothing begins on a guess");
     assert_eq!(next(&held, Standing::Unknown, &Local::Running), work::Step::Wait, "a turn is not stopped on a guess");
     assert_eq!(next(&held, Standing::Lost, &Local::Running), work::Step::Stop);
     assert_eq!(next(&held, Standing::Lost, &Local::Missing), work::Step::Forget);
     assert_eq!(next(&held, Standing::Lost, &reached), work::Step::Push { reached: true }, "work is never thrown away");
-    assert!(matches!(next(&pushed(true), Standing::Mine, &reached), work::Step::Finish(_)));
-    assert!(matches!(next(&pushed(true), Standing::Lost, &reached), work::Step::Shelve(_)));
+    let told = |held: &Held, standing, failures| match work::next(held, standing, &reached, failures, NOW) {
+        work::Step::Tell(ops) => ops,
+        other => panic!("{other:?}"),
+    };
+    let [Op::Finish { state: TaskEnd::Done, .. }] = told(&pushed(true), Standing::Mine, 0)[..] else {
+        panic!("it counts")
+    };
+    let [Op::Shelve { .. }] = told(&pushed(true), Standing::Lost, 0)[..] else { panic!("it does not count") };
     assert_eq!(next(&pushed(true), Standing::Unknown, &reached), work::Step::Wait);
-    let dead = |failures| {
-        matches!(
-            work::next(&pushed(false), Standing::Mine, &reached, failures),
-            work::Step::GiveBack { dead: true, .. }
-        )
+    let dead = |failures| match &told(&pushed(false), Standing::Mine, failures)[..] {
+        [Op::Shelve { .. }, Op::Release { failed: true, ready_at: NOW, .. }] => false,
+        [Op::Shelve { .. }, Op::Finish { state: TaskEnd::Dead, .. }, Op::OpenTicket { .. }] => true,
+        other => panic!("{other:?}"),
     };
     assert_eq!([0, 1, 2, 3].map(dead), [false, false, true, true]);
     let node = NodeId::new("n1");

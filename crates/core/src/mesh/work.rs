@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{MeshLoop, Report};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::jitter::mix;
-use crate::op::{TaskRow, TaskState};
+use crate::op::{Op, TaskEnd, TaskRow, TaskState};
 use crate::planted::{self, Bug};
 use crate::spec::{Bounds, LoopSpec};
 use crate::time::Time;
@@ -21,6 +21,8 @@ pub const KIND: &str = "held";
 pub const LEASE: Duration = Duration::from_secs(90);
 /// Between two words.
 pub const RENEW: Duration = Duration::from_secs(20);
+/// Before a task that came to nothing is tried again.
+pub const AGAIN: Duration = Duration::from_secs(10);
 /// Attempts of a task that came to nothing, after which a person has to look at it.
 pub const POISON: u32 = 3;
 
@@ -65,6 +67,31 @@ impl Held {
     pub fn reference(&self) -> String {
         format!("refs/everloop/{}/{}/{}", self.owner, self.task, self.fence)
     }
+
+    /// Takes the task.
+    pub fn take(&self, node: &NodeId, lease: Duration) -> Op {
+        Op::Take { task: self.task.clone(), fence: self.fence, node: node.clone(), lease }
+    }
+
+    /// Holds on to it.
+    pub fn renew(&self, lease: Duration) -> Op {
+        Op::Renew { task: self.task.clone(), fence: self.fence, lease }
+    }
+
+    /// Lets somebody else have it, at the earliest then.
+    pub fn give_back(&self, ready_at: Time, failed: bool) -> Op {
+        Op::Release { task: self.task.clone(), fence: self.fence, ready_at, failed }
+    }
+
+    /// Ends it.
+    pub fn finish(&self, state: TaskEnd, report: &Report) -> Op {
+        Op::Finish { task: self.task.clone(), fence: self.fence, state, result: report.to_json() }
+    }
+
+    /// Keeps what came of it, which does not count.
+    pub fn shelve(&self, report: &Report) -> Op {
+        Op::Shelve { task: self.task.clone(), fence: self.fence, result: report.to_json() }
+    }
 }
 
 /// How the node's own loop for a task is doing.
@@ -95,7 +122,7 @@ pub enum Standing {
 }
 
 /// Something to do about a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Nothing.
     Wait,
@@ -108,17 +135,8 @@ pub enum Step {
         /// Whether it passed.
         reached: bool,
     },
-    /// Tell the hub; it counts.
-    Finish(Report),
-    /// Tell the hub that it came to nothing; `dead`: too often.
-    GiveBack {
-        /// What is to be said.
-        report: Report,
-        /// Nobody shall try again before a person has looked.
-        dead: bool,
-    },
-    /// Tell the hub what came of it; it does not count any more.
-    Shelve(Report),
+    /// Tell the hub what came of it, in one transaction; then nothing is left to do.
+    Tell(Vec<Op>),
     /// Nothing is left to do.
     Forget,
 }
@@ -137,8 +155,8 @@ fn is_told(held: &Held, row: &TaskRow) -> bool {
     matches!(&held.stage, Stage::Pushed { report } if super::lead::report(row).as_ref() == Some(report))
 }
 
-/// What to do next. `failures`: attempts of this task that came to nothing before.
-pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> Step {
+/// What to do next. `failures`: attempts of this task that came to nothing before; one more is tried again at `again_at`.
+pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32, again_at: Time) -> Step {
     match (&held.stage, local, standing) {
         (Stage::Working, Local::Missing, Standing::Mine) => Step::Begin,
         (Stage::Working, Local::Running, Standing::Lost) => Step::Stop,
@@ -147,11 +165,19 @@ pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32) -> St
         (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
             Step::Wait
         }
-        (Stage::Pushed { report }, _, Standing::Mine) if report.reached => Step::Finish(report.clone()),
-        (Stage::Pushed { report }, _, Standing::Mine) => {
-            Step::GiveBack { report: report.clone(), dead: failures + 1 >= POISON }
+        (Stage::Pushed { report }, _, Standing::Mine) if report.reached => {
+            Step::Tell(vec![held.finish(TaskEnd::Done, report)])
         }
-        (Stage::Pushed { report }, _, Standing::Lost) => Step::Shelve(report.clone()),
+        (Stage::Pushed { report }, _, Standing::Mine) if failures + 1 >= POISON => {
+            let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
+            let key = format!("dead:{}", held.task);
+            let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
+            Step::Tell(vec![held.shelve(report), held.finish(TaskEnd::Dead, report), ticket])
+        }
+        (Stage::Pushed { report }, _, Standing::Mine) => {
+            Step::Tell(vec![held.shelve(report), held.give_back(again_at, true)])
+        }
+        (Stage::Pushed { report }, _, Standing::Lost) => Step::Tell(vec![held.shelve(report)]),
     }
 }
 

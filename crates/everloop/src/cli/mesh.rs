@@ -1,19 +1,20 @@
 //! `everloop mesh`: the loops that many machines work on.
 
-use everloop_core::event::Event;
 use everloop_core::mesh::{End, KIND, MeshLoop};
-use everloop_core::op::{Op, TaskRow, TaskState};
-use everloop_store::{Ledger, Postgres};
+use everloop_core::op::{Refusal, TaskRow, TaskState};
+use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
 use super::{Session, node};
 use crate::error::{Code, Failure};
-use crate::supervisor::mesh::{read, words};
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
 const HELP: &str =
     "A loop of the mesh is made with `everloop run … --mesh` and looked after by the nodes (`everloop up`).";
+
+/// Somebody else may write at the same time; so often it is tried again.
+const ATTEMPTS: u32 = 8;
 
 /// The loops of the mesh that this machine belongs to.
 #[derive(Debug, clap::Args)]
@@ -57,7 +58,8 @@ fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
     let Some(doc) = hub.doc(KIND, id)? else {
         return Err(Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them"));
     };
-    let state = read(&doc).map_err(|why| Failure::failed(format!("loop `{id}` of the mesh cannot be read: {why}")))?;
+    let state = MeshLoop::read(&doc.body)
+        .map_err(|why| Failure::failed(format!("loop `{id}` of the mesh cannot be read: {why}")))?;
     Ok((doc.version, state))
 }
 
@@ -65,7 +67,7 @@ fn list(hub: &Postgres, session: &Session) -> Result<Code, Failure> {
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
     let mut all = Vec::new();
     for doc in hub.docs(KIND)? {
-        let Ok(state) = read(&doc) else { continue };
+        let Ok(state) = MeshLoop::read(&doc.body) else { continue };
         let (passing, total) = checks(&state);
         table.row([
             state.id.to_string(),
@@ -117,11 +119,7 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Fai
     let mut lines = vec![
         format!("Loop      {} ({})", state.id, clean(&state.name)),
         format!("Goal      {}", clean(&state.spec.wanted.goal)),
-        format!(
-            "State     {}{}",
-            label(state),
-            state.ended.as_ref().map_or(String::new(), |end| format!(": {}", words(end)))
-        ),
+        format!("State     {}{}", label(state), state.ended.as_ref().map_or(String::new(), |end| format!(": {end}"))),
         format!("Work      {} on {}", clean(&state.spec.branch), clean(&state.spec.remote)),
         format!("Checks    {passing} of {total} pass on the branch"),
     ];
@@ -152,15 +150,22 @@ fn holder(row: &TaskRow) -> String {
 }
 
 fn stop(hub: &mut Postgres, id: &str, session: &Session) -> Result<Code, Failure> {
-    let (version, mut state) = find(hub, id)?;
-    if state.ended.is_some() {
-        return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
+    // The supervisor writes it all the time; then it is read again.
+    for _ in 0..ATTEMPTS {
+        let (version, mut state) = find(hub, id)?;
+        if state.ended.is_some() {
+            return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
+        }
+        state.stop = true;
+        let note = format!("{} wants it to stop", super::send::person());
+        match hub.transact(session.now(), &state.save(version, &[note])) {
+            Err(Error::Refused(Refusal::Conflict { .. })) => {}
+            other => {
+                other?;
+                session.ui.said(&format!("loop `{id}` stops"), &json!({ "id": id, "stop": true }))?;
+                return Ok(Code::Ok);
+            }
+        }
     }
-    state.stop = true;
-    let body = serde_json::to_string(&state).expect("a loop is plain data and always has a JSON form");
-    let note = Event::Note { text: format!("{} wants it to stop", super::send::person()) };
-    let save = Op::SaveDoc { kind: KIND.to_owned(), key: id.to_owned(), version, body };
-    hub.transact(session.now(), &[save, Op::Append { owner: Some(state.id), events: vec![note] }])?;
-    session.ui.said(&format!("loop `{id}` stops"), &json!({ "id": id, "stop": true }))?;
-    Ok(Code::Ok)
+    Err(Failure::failed(format!("loop `{id}` is written by somebody else all the time")).hint("try it again"))
 }

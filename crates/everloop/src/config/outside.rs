@@ -2,7 +2,7 @@
 
 use std::path::{Component, PathBuf};
 
-use everloop_agents::post;
+use everloop_agents::notify::check_address;
 use everloop_core::completion::Rule;
 use everloop_core::spec::Source;
 
@@ -92,10 +92,9 @@ impl Config {
             (Some(_), Some(_)) => {
                 Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"))
             }
-            (None, Some(url)) => match post::check(&url.0) {
+            (None, Some(url)) => match check_address(&url.0) {
                 Ok(()) => Ok(Some(Sink::Http { url: url.0, token })),
-                Err(why) => Err(blame("url", format!("the address {why}"))
-                    .hint("write it like `url = \"https://example.org/everloop\"`")),
+                Err(why) => Err(blame("url", why).hint("write it like `url = \"https://example.org/everloop\"`")),
             },
             (_, None) if token.is_some() => {
                 let key = if layer.0.contains_key("token_env") { "token_env" } else { "token_file" };

@@ -14,7 +14,6 @@ mod node;
 mod pace;
 mod work;
 
-pub use lead::{read, words};
 pub use node::{NODE, Wish};
 
 use std::sync::mpsc;

@@ -250,7 +250,7 @@ fn mistakes_are_told_with_their_place_and_without_secrets() {
             "means nothing for a notifier of the kind `slack`",
         ),
         ("kind = \"telegram\"\nchat = \"1\"\ntoken_env = \"123:canary\"\n", "no name of a variable"),
-        ("kind = \"webhook\"\nurl = \"http://example.com/canary\"\n", "unencrypted"),
+        ("kind = \"webhook\"\nurl = \"http://example.com/canary\"\n", "in the open"),
         ("kind = \"mail\"\nto = [\"a@b\\nBcc: c@d\"]\nfrom = \"x@y\"\nsmtp = \"smtp://h\"\n", "no plain address"),
         ("kind = \"desktop\"\nquiet = \"22-7\"\n", "no span of a day"),
         ("kind = \"pigeon\"\n", "one of"),

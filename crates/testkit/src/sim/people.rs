@@ -9,7 +9,6 @@ use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
-use everloop_core::watch::at_birth;
 use everloop_store::Ledger as _;
 
 use super::agent::{Kind, Script};
@@ -29,17 +28,8 @@ impl World {
         let setups: Vec<_> = self.sites.values().map(|s| s.setup.clone()).collect();
         for setup in setups {
             let name = format!("loop {}", setup.id);
-            let created = Event::LoopCreated { name: name.clone(), spec: Box::new(setup.spec.clone()) };
-            let state = LoopState::new(setup.id.clone(), name, setup.spec, now);
-            let save = Op::SaveLoop {
-                id: setup.id.clone(),
-                version: 0,
-                phase: state.phase.label().to_owned(),
-                state: serde_json::to_string(&state).expect("a state is plain data"),
-            };
-            let mut ops = vec![Op::Append { owner: Some(setup.id), events: vec![created] }, save];
-            ops.extend(at_birth(&state));
-            self.outside(&ops);
+            let state = LoopState::new(setup.id, name, setup.spec, now);
+            self.outside(&state.birth());
         }
     }
 

@@ -130,7 +130,7 @@ mod tests {
 
     fn place() -> Place {
         let home = tempfile::tempdir().unwrap();
-        let dir = home.path().join("work");
+        let dir = home.path().join("inside");
         fs::create_dir_all(dir.join("sub")).unwrap();
         fs::create_dir_all(dir.join(".git")).unwrap();
         fs::write(dir.join(".git/config"), "git").unwrap();
@@ -170,7 +170,7 @@ mod tests {
             "sub/../../outside",
             "escape",
             "up/outside",
-            "up/work/../outside",
+            "up/inside/../outside",
             passwd,
             outside,
             "..",

@@ -15,7 +15,7 @@ use crate::cli::{Session, up};
 use crate::config::{self, ConfigError, Moment, Overrides, ResolvedLoop, Workspace};
 use crate::error::{Code, Failure};
 use crate::home::Home;
-use crate::supervisor::{read_state, store_new};
+use crate::supervisor::read_state;
 use crate::ui::Ui;
 
 /// Where the loop came from.
@@ -137,7 +137,7 @@ pub(super) fn create(
     let spec = up::block_on(complete(wanted, &id, home, &session.ui))??;
     let now = session.now();
     let state = LoopState::new(id, wanted.name.clone(), spec, now);
-    store_new(ledger, &state, now)?;
+    ledger.transact(now, &state.birth())?;
     Ok(state)
 }
 

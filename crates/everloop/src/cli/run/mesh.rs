@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use everloop_agents::git::Git;
 use everloop_agents::workspace::{self, Place, address_of, remote_branch};
-use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
-use everloop_core::op::Op;
 use everloop_core::spec::{LoopSpec, WorkspaceMode};
 use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
@@ -17,7 +15,6 @@ use super::{Args, create};
 use crate::cli::{Session, node, up};
 use crate::config::ResolvedLoop;
 use crate::error::{Code, Failure};
-use crate::supervisor::mesh::{read, words};
 use crate::ui;
 
 /// Between two looks at a loop that is watched.
@@ -34,10 +31,8 @@ pub fn run(args: &Args, wanted: &ResolvedLoop, session: &Session) -> Result<Code
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
     let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now(session.now())?);
-    let body = serde_json::to_string(&state).expect("a loop is plain data and always has a JSON form");
-    let made = Event::Note { text: format!("made: {}", state.spec.wanted.goal) };
-    let save = Op::SaveDoc { kind: KIND.to_owned(), key: id.to_string(), version: 0, body };
-    hub.transact(session.now(), &[save, Op::Append { owner: Some(id.clone()), events: vec![made] }])?;
+    let made = format!("made: {}", state.spec.wanted.goal);
+    hub.transact(session.now(), &state.save(0, &[made]))?;
     session.home()?.knock();
     session.ui.talk(&format!(
         "starting loop {id} ({}) in the mesh: {}",
@@ -135,9 +130,10 @@ fn watch(hub: &Postgres, id: &LoopId, session: &Session) -> Result<Code, Failure
             seen = record.seq;
             session.ui.talk(&ui::event_line(&record, &zone));
         }
-        let state = read(&doc).map_err(|why| Failure::failed(format!("loop `{id}` cannot be read: {why}")))?;
+        let state =
+            MeshLoop::read(&doc.body).map_err(|why| Failure::failed(format!("loop `{id}` cannot be read: {why}")))?;
         if let Some(end) = &state.ended {
-            session.ui.said(&format!("{id}: {}", words(end)), &json!({ "loop": state }))?;
+            session.ui.said(&format!("{id}: {end}"), &json!({ "loop": state }))?;
             return Ok(match end {
                 End::Reached => Code::Ok,
                 End::Stopped | End::GivenUp { .. } => Code::NotReached,

@@ -8,16 +8,15 @@ use std::sync::{Arc, Mutex};
 use everloop_agents::job::Shim;
 use everloop_agents::workspace::{Effort, Joining, Pushed, Remote, result_ref};
 use everloop_core::board::Board;
-use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, TaskId};
-use everloop_core::mesh::lead::{self, Step};
+use everloop_core::mesh::lead::{self, Office, Step};
 use everloop_core::mesh::seat::Seat;
-use everloop_core::mesh::{End, Judged, KIND, Landed, MeshLoop, Report, VERSION, accept};
-use everloop_core::op::{Amendment, Op, Refusal, TaskRow, TaskState};
+use everloop_core::mesh::{Judged, KIND, Landed, MeshLoop, Report, accept};
+use everloop_core::op::{Op, Refusal, TaskRow};
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::{DocRow, Error, Ledger};
+use everloop_store::{Error, Ledger};
 use tokio::sync::watch;
 
 use super::node::{Hint, Merged, Node, Outcome};
@@ -27,15 +26,13 @@ use crate::supervisor::errand::{Errand, full_text};
 
 /// After an errand that failed for reasons of its own, before it is tried again.
 const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
-/// The lease with which the supervisor takes a task from a silent node; it gives it back in the same breath.
-const A_MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Node {
     /// Looks after all loops of the mesh.
     pub(super) fn lead(&mut self, epoch: u64) {
         let Some(Ok(docs)) = self.at_hub("look at loops", |hub| hub.docs(KIND)) else { return };
         for doc in docs {
-            match read(&doc) {
+            match MeshLoop::read(&doc.body) {
                 Ok(state) if state.ended.is_none() => self.lead_one(state, doc.version, epoch),
                 Ok(_) => {}
                 Err(error) => tracing::warn!(key = doc.key, error, "a loop of the mesh cannot be read"),
@@ -47,35 +44,14 @@ impl Node {
         let Some(rows) = self.rows_of(&state) else { return };
         self.reclaim(&rows, epoch);
         let busy = self.judging.contains(&state.id);
-        let now = self.hub_now();
-        let (mut ops, mut notes) = (Vec::new(), Vec::new());
-        for step in lead::next(&state, &rows, busy, now) {
-            match step {
-                Step::Judge => self.judge(&state),
-                Step::Integrate { task, fence, report } => self.integrate(&state, task, fence, report),
-                Step::Open { task, check } => {
-                    state.opened(&task, &check);
-                    notes.push(format!("task {} is to make `{check}` pass", task.id));
-                    ops.push(Op::Enqueue(*task));
-                }
-                Step::Refuse { task, why } => {
-                    notes.push(format!("task {task} came to nothing: {why}"));
-                    state.refuse(&task, &why);
-                }
-                Step::End(end) => {
-                    notes.push(format!("ended: {}", words(&end)));
-                    ops.extend(cancel_all(&rows));
-                    if let End::GivenUp { .. } = &end {
-                        let key = format!("mesh:{}", state.id);
-                        let text = format!("loop {} of the mesh ended: {}", state.id, words(&end));
-                        ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
-                    }
-                    state.ended = Some(end);
-                }
-            }
+        let plan = lead::plan(&mut state, &rows, busy, self.hub_now());
+        match plan.errand {
+            Some(Step::Judge) => self.judge(&state),
+            Some(Step::Integrate { task, fence, report }) => self.integrate(&state, task, fence, report),
+            _ => {}
         }
-        if !notes.is_empty() {
-            self.write(&state, version, epoch, (ops, &notes));
+        if !plan.notes.is_empty() {
+            self.write(&state, version, epoch, (plan.ops, &plan.notes));
         }
     }
 
@@ -90,13 +66,8 @@ impl Node {
 
     /// Writes a loop, if this node is still the supervisor and nobody else wrote.
     fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, (ops, notes): (Vec<Op>, &[String])) {
-        let (id, node) = (state.id.clone(), self.membership.node.clone());
-        let body = serde_json::to_string(state).expect("a loop is plain data and always has a JSON form");
-        let events = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
-        let mut batch = vec![Op::Lead { node, epoch }];
-        batch.extend(ops);
-        batch.push(Op::SaveDoc { kind: KIND.to_owned(), key: id.to_string(), version, body });
-        batch.push(Op::Append { owner: Some(id.clone()), events });
+        let id = &state.id;
+        let batch = self.office(epoch).batch(ops.into_iter().chain(state.save(version, notes)));
         match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {
             Some(Ok(_)) => {
                 for note in notes {
@@ -122,17 +93,15 @@ impl Node {
             return;
         }
         for (task, fence) in lead::overdue(rows, self.hub_now()) {
-            let (node, fence, ready_at) = (self.membership.node.clone(), fence.next(), Time::default());
-            let batch = [
-                Op::Lead { node: node.clone(), epoch },
-                // By the hub's clock: refused when the lease is not over.
-                Op::Take { task: task.clone(), fence, node, lease: A_MOMENT },
-                Op::Release { task: task.clone(), fence, ready_at, failed: false },
-            ];
+            let batch = self.office(epoch).take_back(&task, fence);
             if let Some(Ok(_)) = self.at_hub("take a task from a silent node", |hub| hub.transact(now, &batch)) {
                 tracing::info!(%task, "the node that held a task is silent; it is free again");
             }
         }
+    }
+
+    fn office(&self, epoch: u64) -> Office {
+        Office { node: self.membership.node.clone(), epoch }
     }
 
     fn judge(&mut self, state: &MeshLoop) {
@@ -214,7 +183,7 @@ impl Node {
         let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
         let Some(epoch) = epoch else { return };
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, id.as_str())) else { return };
-        let Ok(mut state) = read(&doc) else { return };
+        let Ok(mut state) = MeshLoop::read(&doc.body) else { return };
         change(&mut state);
         self.write(&state, doc.version, epoch, (Vec::new(), &[note]));
     }
@@ -310,31 +279,5 @@ impl Shop {
             now,
         };
         errand.board_of(commit, before).await
-    }
-}
-
-/// Reads a loop, refusing what a newer everloop wrote.
-pub fn read(doc: &DocRow) -> Result<MeshLoop, String> {
-    let value: serde_json::Value = serde_json::from_str(&doc.body).map_err(|e| e.to_string())?;
-    let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if version > u64::from(VERSION) {
-        return Err(format!("format {version} is newer than this everloop understands ({VERSION})"));
-    }
-    serde_json::from_value(value).map_err(|e| e.to_string())
-}
-
-/// Nobody shall go on with tasks of a loop that is over.
-fn cancel_all(rows: &[TaskRow]) -> Vec<Op> {
-    let goes_on =
-        |row: &&TaskRow| matches!(row.state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked);
-    rows.iter().filter(goes_on).map(|row| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel }).collect()
-}
-
-/// How a loop ended, for people.
-pub fn words(end: &End) -> String {
-    match end {
-        End::Reached => "every check passes on the branch".to_owned(),
-        End::Stopped => "it was stopped".to_owned(),
-        End::GivenUp { checks } => format!("no task could make these checks pass: {}", checks.join(", ")),
     }
 }

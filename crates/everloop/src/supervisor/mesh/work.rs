@@ -3,7 +3,7 @@
 use everloop_agents::workspace::{Remote, result_ref};
 use everloop_core::action::Command;
 use everloop_core::event::Ending;
-use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::ids::LoopId;
 use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
 use everloop_core::mesh::{KIND, MeshLoop, Report};
 use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow};
@@ -14,14 +14,12 @@ use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 
 use super::node::{Hint, Node, Outcome};
 use crate::supervisor::errand::full_text;
-use crate::supervisor::{read_state, store_new};
+use crate::supervisor::read_state;
 
 /// Free tasks that are looked at: among more, somebody else takes those that are not seen.
 const SEEN: usize = 200;
 /// The file that says where a clone came from: beside the clone, because agents work inside of it.
 const ADDRESS: &str = "remote";
-/// Before a task that came to nothing is tried again.
-const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Node {
     /// Does what there is to do about every task that this node holds.
@@ -37,7 +35,8 @@ impl Node {
         let local = self.local_of(held);
         let (standing, row) = self.stand(held, &local);
         let failures = row.as_ref().map_or(0, |row| row.failures);
-        match work::next(held, standing, &local, failures) {
+        let again_at = self.again_at();
+        match work::next(held, standing, &local, failures, again_at) {
             Step::Wait => {}
             Step::Begin => self.begin(held, row),
             Step::Stop => {
@@ -46,24 +45,14 @@ impl Node {
                 self.stop_local(&held.local());
             }
             Step::Push { reached } => self.push(held, reached),
-            Step::Finish(report) => {
-                let finish = finish(held, TaskEnd::Done, &report);
-                self.tell(held, &[finish]);
-            }
-            Step::GiveBack { report, dead: true } => {
-                let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
-                let key = format!("dead:{}", held.task);
-                let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
-                self.tell(held, &[shelve(held, &report), finish(held, TaskEnd::Dead, &report), ticket]);
-            }
-            Step::GiveBack { report, dead: false } => {
-                let ready_at = self.hub_now() + self.pace.real(AGAIN_AFTER);
-                let (task, fence) = (held.task.clone(), held.fence);
-                self.tell(held, &[shelve(held, &report), Op::Release { task, fence, ready_at, failed: true }]);
-            }
-            Step::Shelve(report) => self.tell(held, &[shelve(held, &report)]),
+            Step::Tell(ops) => self.tell(held, &ops),
             Step::Forget => self.forget(held),
         }
+    }
+
+    /// When a task that came to nothing may be tried again, by the hub's clock.
+    fn again_at(&self) -> Time {
+        self.hub_now() + self.pace.real(work::AGAIN)
     }
 
     fn local_of(&self, held: &Held) -> Local {
@@ -92,7 +81,7 @@ impl Node {
     fn renew(&mut self, held: &Held) -> Standing {
         // From before it is sent: the hub's time for it begins later.
         let now = self.pace.now();
-        let op = Op::Renew { task: held.task.clone(), fence: held.fence, lease: self.pace.real(work::LEASE) };
+        let op = held.renew(self.pace.real(work::LEASE));
         match self.at_hub("hold on to a task", |hub| hub.transact(now, &[op])) {
             Some(Ok(_)) => {
                 self.renewed.insert(held.key(), now);
@@ -122,10 +111,10 @@ impl Node {
         let (owner, task) = (held.owner.to_string(), held.task.clone());
         let Some(row) = row else { return };
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return };
-        let Ok(state) = serde_json::from_str::<MeshLoop>(&doc.body) else { return };
+        let Ok(state) = MeshLoop::read(&doc.body) else { return };
         if state.check_of(&task).is_none() {
-            let why = "the loop does not know this task any more".to_owned();
-            return self.tell(held, &[finish(held, TaskEnd::Dead, &nothing(&self.membership.node, why))]);
+            let nothing = Report::nothing(&self.membership.node, "the loop does not know this task any more");
+            return self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);
         }
         // The checks are being asked about the branch: what must not break is known in a moment.
         let Some(spec) = work::local_spec(&state, &row) else { return };
@@ -142,7 +131,7 @@ impl Node {
                 let id = held.local();
                 if ledger.get_loop(&id).map_err(|e| full_text(&e))?.is_none() {
                     let new = LoopState::new(id, title, spec, now);
-                    store_new(&mut ledger, &new, now).map_err(|e| full_text(&e))?;
+                    ledger.transact(now, &new.birth()).map_err(|e| full_text(&e))?;
                 }
                 home.knock();
                 Ok(())
@@ -182,7 +171,7 @@ impl Node {
                 why: ending(&state),
             });
             if pushed.is_err() {
-                tokio::time::sleep(AGAIN_AFTER).await;
+                tokio::time::sleep(work::AGAIN).await;
             }
             Outcome::Pushed { held, pushed }
         });
@@ -208,9 +197,7 @@ impl Node {
 
     /// Gives a task back untouched.
     fn release(&mut self, held: &Held) {
-        let (task, fence, now) = (held.task.clone(), held.fence, self.pace.now());
-        let ready_at = self.hub_now() + self.pace.real(AGAIN_AFTER);
-        let op = Op::Release { task, fence, ready_at, failed: false };
+        let (now, op) = (self.pace.now(), held.give_back(self.again_at(), false));
         if self.at_hub("give a task back", |hub| hub.transact(now, &[op])).is_some() {
             self.stop_local(&held.local());
             self.forget(held);
@@ -261,7 +248,7 @@ impl Node {
                 return;
             }
             let sent = self.pace.now();
-            let take = Op::Take { task, fence, node: node.clone(), lease: self.pace.real(work::LEASE) };
+            let take = held.take(&node, self.pace.real(work::LEASE));
             match self.at_hub("take a task", |hub| hub.transact(sent, &[take])) {
                 Some(Ok(_)) => drop(self.renewed.insert(held.key(), sent)),
                 Some(Err(_)) => self.shelf.remove(&held),
@@ -317,21 +304,4 @@ fn ending(state: &LoopState) -> String {
         Phase::Ended { ending: Ending::Failed { why }, .. } => why.clone(),
         other => other.label().to_owned(),
     }
-}
-
-/// A report without work.
-fn nothing(node: &NodeId, why: String) -> Report {
-    Report { node: node.clone(), reached: false, commit: None, reference: None, turns: 0, microusd: 0, why }
-}
-
-fn finish(held: &Held, state: TaskEnd, report: &Report) -> Op {
-    Op::Finish { task: held.task.clone(), fence: held.fence, state, result: to_json(report) }
-}
-
-fn shelve(held: &Held, report: &Report) -> Op {
-    Op::Shelve { task: held.task.clone(), fence: held.fence, result: to_json(report) }
-}
-
-fn to_json(report: &Report) -> String {
-    serde_json::to_string(report).expect("a report is plain data and always has a JSON form")
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
-use everloop_core::mesh::lead::{self, Step as LeadStep};
+use everloop_core::mesh::lead::{self, Office, Step as LeadStep};
 use everloop_core::mesh::seat::{self, Seat};
 use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
 use everloop_core::mesh::{KIND, Landed, MeshLoop, Report, accept};
-use everloop_core::op::{Amendment, Op, Refusal, Reply, TaskEnd, TaskRow, TaskState};
+use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskRow, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Model, Owner, StateName, TaskFilter};
@@ -178,8 +178,8 @@ impl World {
             Some(Local1 { over: Some(reached), .. }) => Local::Over { reached: *reached },
         };
         let (standing, row) = self.stand(n, held, &local);
-        let at = self.time();
-        match work::next(held, standing, &local, row.as_ref().map_or(0, |row| row.failures)) {
+        let (failures, again_at) = (row.as_ref().map_or(0, |row| row.failures), self.time() + work::AGAIN);
+        match work::next(held, standing, &local, failures, again_at) {
             Step::Wait => {}
             Step::Begin => self.begin(n, held),
             Step::Stop => {
@@ -190,19 +190,7 @@ impl World {
                 }
             }
             Step::Push { .. } => self.send(n, held, Errand::Push(held.key()), 1_000),
-            Step::Finish(report) => {
-                let finish = finish(held, TaskEnd::Done, &report);
-                self.tell(n, held, &[finish]);
-            }
-            Step::GiveBack { report, dead: true } => {
-                self.tell(n, held, &[shelve(held, &report), finish(held, TaskEnd::Dead, &report)]);
-            }
-            Step::GiveBack { report, dead: false } => {
-                let (task, fence) = (held.task.clone(), held.fence);
-                let ready_at = at + Duration::from_secs(10);
-                self.tell(n, held, &[shelve(held, &report), Op::Release { task, fence, ready_at, failed: true }]);
-            }
-            Step::Shelve(report) => self.tell(n, held, &[shelve(held, &report)]),
+            Step::Tell(ops) => self.tell(n, held, &ops),
             Step::Forget => self.forget(n, held),
         }
     }
@@ -214,7 +202,7 @@ impl World {
             if !due {
                 return (Standing::Unknown, None);
             }
-            let renew = Op::Renew { task: held.task.clone(), fence: held.fence, lease: work::LEASE };
+            let renew = held.renew(work::LEASE);
             let at = self.time();
             let standing = match self.at_hub(n, |hub| hub.transact(at, &[renew])) {
                 Some(Ok(_)) => {
@@ -262,9 +250,8 @@ impl World {
         let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
         let state = self.parsed(&doc);
         if state.check_of(&held.task).is_none() {
-            let report = self.report(n, None, false);
-            let dead = finish(held, TaskEnd::Dead, &report);
-            return self.tell(n, held, &[dead]);
+            let nothing = Report::nothing(&self.nodes[n].id, "unknown");
+            return self.tell(n, held, &[held.finish(TaskEnd::Dead, &nothing)]);
         }
         if state.judged.is_some() {
             let now = self.clock(n);
@@ -358,7 +345,7 @@ impl World {
             let held = Held { task: task.clone(), fence, owner, stage: Stage::Working };
             self.nodes[n].held.insert(held.key(), held.clone());
             let before = self.hub.task(&task).expect("the model answers").map(|row| row.state);
-            let take = Op::Take { task: task.clone(), fence, node: node.clone(), lease: work::LEASE };
+            let take = held.take(&node, work::LEASE);
             if matches!(before, Some(TaskState::Leased { until, .. }) if until <= at) {
                 self.taken_from(&task);
             }
@@ -386,44 +373,26 @@ impl World {
         let Some(Ok(rows)) = found else { return };
         let rows: Vec<TaskRow> = rows.into_iter().flatten().collect();
         self.reclaim(n, &rows, epoch);
-        let mut ops = Vec::new();
-        let mut changed = false;
-        for step in lead::next(&state, &rows, self.nodes[n].judging, self.time()) {
-            match step {
-                LeadStep::Judge => self.judge(n),
-                LeadStep::Integrate { task, fence, report } => self.integrate(n, task, fence, &report),
-                LeadStep::Open { task, check } => {
-                    state.opened(&task, &check);
-                    ops.push(Op::Enqueue(*task));
-                    changed = true;
-                }
-                LeadStep::Refuse { task, why } => {
-                    state.refuse(&task, &why);
-                    changed = true;
-                }
-                LeadStep::End(end) => {
-                    let goes_on = |row: &&TaskRow| !matches!(row.state, TaskState::Done | TaskState::Dead);
-                    let cancel = |row: &TaskRow| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel };
-                    ops.extend(rows.iter().filter(goes_on).map(cancel));
-                    self.trace.say(self.now, "ends", &format!("{end:?}"));
-                    state.ended = Some(end);
-                    changed = true;
-                }
-            }
+        let plan = lead::plan(&mut state, &rows, self.nodes[n].judging, self.time());
+        match plan.errand {
+            Some(LeadStep::Judge) => self.judge(n),
+            Some(LeadStep::Integrate { task, fence, report }) => self.integrate(n, task, fence, &report),
+            _ => {}
         }
-        if changed {
-            self.write(n, &state, (doc.version, epoch), ops);
+        for note in &plan.notes {
+            self.trace.say(self.now, "writes", note);
+        }
+        if !plan.notes.is_empty() {
+            self.write(n, &state, (doc.version, epoch), plan.ops);
         }
     }
 
+    fn office(&self, n: usize, epoch: u64) -> Office {
+        Office { node: self.nodes[n].id.clone(), epoch }
+    }
+
     fn write(&mut self, n: usize, state: &MeshLoop, (version, epoch): (u64, u64), ops: Vec<Op>) {
-        let mut batch = vec![Op::Lead { node: self.nodes[n].id.clone(), epoch }];
-        if planted::is(Bug::WritesWithoutEpoch) {
-            batch.clear();
-        }
-        batch.extend(ops);
-        let body = serde_json::to_string(state).expect("plain data");
-        batch.push(Op::SaveDoc { kind: KIND.to_owned(), key: LOOP.to_owned(), version, body });
+        let batch = self.office(n, epoch).batch(ops.into_iter().chain(state.save(version, &[])));
         let at = self.time();
         match self.at_hub(n, |hub| hub.transact(at, &batch)) {
             Some(Ok(_)) => self.wrote(n, epoch, state),
@@ -440,12 +409,7 @@ impl World {
             return;
         }
         for (task, fence) in lead::overdue(rows, self.time()) {
-            let (node, fence, at) = (self.nodes[n].id.clone(), fence.next(), self.time());
-            let batch = [
-                Op::Lead { node: node.clone(), epoch },
-                Op::Take { task: task.clone(), fence, node, lease: LOOK },
-                Op::Release { task: task.clone(), fence, ready_at: Time::default(), failed: false },
-            ];
+            let (batch, at) = (self.office(n, epoch).take_back(&task, fence), self.time());
             self.taken_from(&task);
             if let Some(Ok(_)) = self.at_hub(n, |hub| hub.transact(at, &batch)) {
                 self.trace.say(self.now, "reclaims", &format!("{task} {fence}"));
@@ -500,16 +464,4 @@ impl World {
         change(&mut state);
         self.write(n, &state, (doc.version, epoch), Vec::new());
     }
-}
-
-fn finish(held: &Held, state: TaskEnd, report: &Report) -> Op {
-    Op::Finish { task: held.task.clone(), fence: held.fence, state, result: to_json(report) }
-}
-
-fn shelve(held: &Held, report: &Report) -> Op {
-    Op::Shelve { task: held.task.clone(), fence: held.fence, result: to_json(report) }
-}
-
-fn to_json(report: &Report) -> String {
-    serde_json::to_string(report).expect("plain data")
 }

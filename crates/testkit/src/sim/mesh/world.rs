@@ -7,7 +7,6 @@ use std::time::Duration;
 use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec};
-use everloop_core::op::Op;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
@@ -96,9 +95,7 @@ impl World {
             heap: BinaryHeap::new(),
             sequence: 0,
         };
-        let body = serde_json::to_string(&state).expect("plain data");
-        let save = Op::SaveDoc { kind: KIND.to_owned(), key: LOOP.to_owned(), version: 0, body };
-        world.hub.transact(Time(0), &[save]).expect("an empty model takes everything");
+        world.hub.transact(Time(0), &state.save(0, &[])).expect("an empty model takes everything");
         for node in 0..world.nodes.len() {
             let delay = world.dice.below(5_000);
             world.later(delay, Event::Step(node, 0));
@@ -285,7 +282,7 @@ impl World {
 
     pub fn parsed(&mut self, doc: &DocRow) -> MeshLoop {
         if self.read.0 != doc.version {
-            self.read = (doc.version, serde_json::from_str(&doc.body).expect("it was written by us"));
+            self.read = (doc.version, MeshLoop::read(&doc.body).expect("it was written by us"));
         }
         self.read.1.clone()
     }

@@ -1,17 +1,23 @@
-//! One request over HTTP and its answer, with a deadline. Addresses may hold secrets, so no text shows one.
+//! What all who talk HTTP share: whom one may talk to, whom one trusts, and one POST with its answer, with a deadline. Addresses
+//! may hold secrets, so no text shows one.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::notify::Undelivered;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use ureq::Agent;
+use ureq::config::ConfigBuilder;
 use ureq::http::Uri;
-
-use crate::api::http::{is_loopback, tls};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
 
 /// Everything about one request that is answered at once.
-const WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 /// The connection itself.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Answers say what they have to say in less.
@@ -20,7 +26,7 @@ const ANSWER_CAP: u64 = 1 << 20;
 const SHOWN_CHARS: usize = 200;
 
 /// What is asked.
-pub(super) struct Request<'a> {
+pub(crate) struct Request<'a> {
     pub url: &'a str,
     pub headers: Vec<(&'static str, String)>,
     pub body: &'a [u8],
@@ -28,7 +34,7 @@ pub(super) struct Request<'a> {
 
 /// What was answered.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: String,
@@ -53,6 +59,14 @@ impl Answer {
     }
 }
 
+/// How everloop talks: every status is an answer, and nobody is followed to where no one pointed with what opens a door.
+pub(crate) fn quiet() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .user_agent(concat!("everloop/", env!("CARGO_PKG_VERSION")))
+}
+
 /// Whether something may be sent to this address: encrypted, or to this machine.
 pub fn check_address(url: &str) -> Result<(), String> {
     let uri: Uri = url.trim().parse().map_err(|_| "the address cannot be read".to_owned())?;
@@ -63,27 +77,25 @@ pub fn check_address(url: &str) -> Result<(), String> {
     match uri.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if is_loopback(authority.host()) => Ok(()),
-        Some("http") => Err("messages would go unencrypted over the network; use `https://`".to_owned()),
+        Some("http") => {
+            Err("what is sent to the address would go over the network in the open; use `https://`".to_owned())
+        }
         _ => Err("the address is neither https nor http".to_owned()),
     }
 }
 
 /// Somebody to talk to; it keeps its connection for the next request.
-pub(super) struct Web(Agent);
+pub(crate) struct Web(Agent);
 
 impl Web {
-    /// For this address; an answer that is waited for takes `patience` longer.
-    pub fn new(url: &str, ca_file: Option<&Path>, patience: Duration) -> Result<Self, Undelivered> {
+    /// For this address; everything about a request is over within this time.
+    pub fn new(url: &str, ca_file: Option<&Path>, within: Duration) -> Result<Self, Undelivered> {
         let refused = |why| Undelivered { why, retry_after: None, refused: true };
         check_address(url).map_err(refused)?;
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // A redirect would take the token to somebody whom nobody named.
-            .max_redirects(0)
-            .user_agent(concat!("everloop/", env!("CARGO_PKG_VERSION")))
+        let config = quiet()
             .timeout_resolve(Some(CONNECT_WITHIN))
             .timeout_connect(Some(CONNECT_WITHIN))
-            .timeout_global(Some(WITHIN + patience));
+            .timeout_global(Some(within));
         let config = if url.trim().starts_with("https:") {
             config.tls_config(tls(ca_file).map_err(refused)?)
         } else {
@@ -109,8 +121,8 @@ impl Web {
 }
 
 /// One request to somebody who is not asked again soon.
-pub(super) fn post(request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, Undelivered> {
-    Web::new(request.url, ca_file, Duration::ZERO)?.post(request)
+pub(crate) fn post(request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, Undelivered> {
+    Web::new(request.url, ca_file, WITHIN)?.post(request)
 }
 
 fn lost(error: &ureq::Error) -> Undelivered {
@@ -123,6 +135,66 @@ fn lost(error: &ureq::Error) -> Undelivered {
 }
 
 /// A value for a header: one line of visible ASCII; anything else would be another header or none.
-pub(super) fn header(text: &str) -> String {
+pub(crate) fn header(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
+/// Whether a host is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// With a provider that is named: rustls would panic over two.
+pub(crate) fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
+    let trusted = trusted(ca_file)?;
+    let roots: Vec<Certificate<'static>> = trusted.iter().map(|c| Certificate::from_der(c).to_owned()).collect();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(provider)
+        .build())
+}
+
+/// The operator's own trust store and what is trusted besides.
+pub(crate) fn trusted(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut trusted = rustls_native_certs::load_native_certs().certs;
+    if let Some(path) = ca_file {
+        trusted.extend(read_certificates(path)?);
+    }
+    if trusted.is_empty() {
+        let text = "this machine has no root certificates; hint: install `ca-certificates` or set SSL_CERT_FILE";
+        return Err(text.to_owned());
+    }
+    Ok(trusted)
+}
+
+/// A file that says nothing is a mistake: whoever named it wants it to count.
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bad = |why: &str| {
+        let path = crate::api::clip(&path.display().to_string());
+        format!("`ca_file` `{path}` {why}; hint: it has to be a PEM file with certificates")
+    };
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(bad("holds no certificate")),
+        Ok(certificates) => Ok(certificates),
+        Err(e) => Err(bad(&format!("cannot be read: {e}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_told_in_the_open() {
+        for good in ["https://example.org/x", "http://localhost:80/x", "http://127.0.0.1:9/"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in ["http://example.org/x", "ftp://localhost/x", "x", "", "https://me:pw@example.org/"] {
+            let why = check_address(bad).expect_err(bad);
+            assert!(!why.contains("pw"), "{why}");
+        }
+    }
 }
