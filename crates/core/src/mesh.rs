@@ -3,13 +3,17 @@
 //!
 //! - [`lead`]: what the supervisor does next for such a loop
 //! - [`work`]: what a node does with the tasks that it holds
+//! - [`purse`]: what a loop may use, over all machines
+//! - [`alone`]: what a node does while the hub is away
 //! - [`seat`]: for how long a node may take itself for the supervisor
 //!
 //! Each check that fails becomes a task. Whoever takes it works on it as on a loop of his own, pushes what came of it, and
 //! says so. The supervisor merges one result after the other, asks all checks about the merged tree, and only then moves the
 //! branch.
 
+pub mod alone;
 pub mod lead;
+pub mod purse;
 pub mod seat;
 pub mod work;
 
@@ -20,15 +24,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
 use crate::event::Event;
+use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::op::{NewTask, Op};
+use crate::reason::Reason;
 use crate::spec::LoopSpec;
 use crate::time::Time;
 
 /// Kind of the documents in which such loops are kept.
 pub const KIND: &str = "mesh";
-/// Version of the document. A newer one is refused, never guessed at.
-pub const VERSION: u32 = 1;
+/// Version of the document. A newer one is refused, never guessed at. 2: what was used and what is set aside.
+pub const VERSION: u32 = 2;
 /// Landings that are listed; older ones stand on the branch.
 const LANDED_LISTED: usize = 50;
 /// What is remembered of a refusal, for the next attempt.
@@ -82,6 +88,15 @@ pub struct MeshLoop {
     pub landed: Vec<Landed>,
     /// All of it, also what is no longer listed.
     pub landed_count: u32,
+    /// What attempts used that are over.
+    #[serde(default)]
+    pub spent: Spend,
+    /// What is set aside for attempts, where something is limited.
+    #[serde(default)]
+    pub loans: Vec<purse::Loan>,
+    /// Why nothing more is set aside now.
+    #[serde(default)]
+    pub waits: Option<Reason>,
     /// How it ended.
     pub ended: Option<End>,
 }
@@ -132,6 +147,11 @@ pub enum End {
         /// Which.
         checks: Vec<String>,
     },
+    /// A limit was used up.
+    Exhausted {
+        /// `calls`, `tokens`, `dollars` or `time`.
+        bound: String,
+    },
 }
 
 /// What a node says about a task that it finished; stands in the task's result.
@@ -149,15 +169,33 @@ pub struct Report {
     pub turns: u32,
     /// What it cost, in millionths of a dollar.
     pub microusd: u64,
+    /// Tokens it used.
+    #[serde(default)]
+    pub tokens: u64,
+    /// The fence under which it was begun, and for which something was set aside.
+    #[serde(default)]
+    pub fence: Fence,
+    /// It ended because that was used up: nobody's fault.
+    #[serde(default)]
+    pub short: bool,
     /// In words, when it came to nothing.
     pub why: String,
 }
 
+/// A report and the task that it is about.
+pub type Said = (TaskId, Report);
+
 impl Report {
     /// One without work.
-    pub fn nothing(node: &NodeId, why: &str) -> Self {
+    pub fn nothing(node: &NodeId, fence: Fence, why: &str) -> Self {
         let (node, why) = (node.clone(), why.to_owned());
-        Self { node, reached: false, commit: None, reference: None, turns: 0, microusd: 0, why }
+        let (commit, reference) = (None, None);
+        Self { node, reached: false, commit, reference, turns: 0, microusd: 0, tokens: 0, fence, short: false, why }
+    }
+
+    /// What was used.
+    pub fn spend(&self) -> Spend {
+        Spend { calls: u64::from(self.turns), tokens: self.tokens, microusd: self.microusd }
     }
 
     pub(super) fn to_json(&self) -> String {
@@ -171,6 +209,7 @@ impl fmt::Display for End {
             End::Reached => f.write_str("every check passes on the branch"),
             End::Stopped => f.write_str("it was stopped"),
             End::GivenUp { checks } => write!(f, "no task could make these checks pass: {}", checks.join(", ")),
+            End::Exhausted { bound } => write!(f, "the limit on {bound} was used up"),
         }
     }
 }
@@ -192,6 +231,9 @@ impl MeshLoop {
             notes: BTreeMap::new(),
             landed: Vec::new(),
             landed_count: 0,
+            spent: Spend::default(),
+            loans: Vec::new(),
+            waits: None,
             ended: None,
         }
     }
@@ -203,17 +245,17 @@ impl MeshLoop {
         if version > u64::from(VERSION) {
             return Err(format!("format {version} is newer than this everloop understands ({VERSION})"));
         }
-        serde_json::from_value(value).map_err(|e| e.to_string())
+        let state: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
+        Ok(Self { version: VERSION, ..state })
     }
 
     /// The operations that keep it, if nobody else wrote since `version`, and say in the journal why it changed.
-    pub fn save(&self, version: u64, notes: &[String]) -> [Op; 2] {
+    pub fn save(&self, version: u64, notes: &[String]) -> Vec<Op> {
         let body = serde_json::to_string(self).expect("a loop is plain data and always has a JSON form");
-        let events = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
-        [
-            Op::SaveDoc { kind: KIND.to_owned(), key: self.id.to_string(), version, body },
-            Op::Append { owner: Some(self.id.clone()), events },
-        ]
+        let events: Vec<Event> = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
+        let said = (!events.is_empty()).then(|| Op::Append { owner: Some(self.id.clone()), events });
+        let save = Op::SaveDoc { kind: KIND.to_owned(), key: self.id.to_string(), version, body };
+        std::iter::once(save).chain(said).collect()
     }
 
     /// The check that a task is for, while it is open.

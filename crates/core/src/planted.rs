@@ -38,6 +38,8 @@ pub enum Bug {
     WritesWithoutEpoch,
     LandsWithoutLook,
     ForgetsBeforeTold,
+    LendsPastCaps,
+    BeginsWhatIsOthers,
     QuarantineIgnored,
     CapOffByOne,
     ChargesWithoutComparison,
@@ -61,6 +63,8 @@ pub const MESH: &[Bug] = &[
     Bug::WritesWithoutEpoch,
     Bug::LandsWithoutLook,
     Bug::ForgetsBeforeTold,
+    Bug::LendsPastCaps,
+    Bug::BeginsWhatIsOthers,
 ];
 
 /// Those about one machine.

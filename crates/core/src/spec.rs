@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{millis, opt_millis};
+use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
 
 /// A loop as the operator wants it.
@@ -280,7 +280,16 @@ pub struct Bounds {
     #[serde(with = "opt_millis")]
     pub max_time: Option<Duration>,
     /// A point in time.
-    pub deadline: Option<crate::time::Time>,
+    pub deadline: Option<Time>,
+}
+
+impl Bounds {
+    /// When the first of them is over, for what began at `from`, and its name.
+    pub fn end(&self, from: Time) -> Option<(Time, &'static str)> {
+        let by_time = self.max_time.map(|d| (from + d, "time"));
+        let by_deadline = self.deadline.map(|at| (at, "deadline"));
+        [by_time, by_deadline].into_iter().flatten().min()
+    }
 }
 
 /// When a turn may start. Every number here has its reason in [`GuardSpec::default`].

@@ -176,6 +176,9 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         "guard.gap" => format!("at least {} lie between two starts", input("gap")),
         "guard.backoff" => format!("{} ({} failures in a row)", input("why"), input("failures")),
         "guard.cap" => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
+        "guard.budget" => {
+            format!("{} of {} ({}) are used or set aside", input("used"), input("budget"), input("bound"))
+        }
         "guard.bucket" => format!("the account `{}` may start once per {}", input("account"), input("every")),
         "agent.none" => {
             let (kind, priority) = (input("kind"), input("priority"));

@@ -148,10 +148,7 @@ impl Step<'_> {
 
     /// When time ends the loop.
     fn time_limit(&self) -> Option<(Time, &'static str)> {
-        let (state, bounds) = (self.state(), &self.state().spec.bounds);
-        let by_time = bounds.max_time.map(|d| (state.clock_from + d, "time"));
-        let by_deadline = bounds.deadline.map(|at| (at, "deadline"));
-        [by_time, by_deadline].into_iter().flatten().min()
+        self.state().spec.bounds.end(self.state().clock_from)
     }
 
     /// When the loop must be looked at again by itself.

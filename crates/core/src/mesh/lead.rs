@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use super::{End, MeshLoop, Report};
+use super::{End, MeshLoop, Report, Said};
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::op::{Amendment, NewTask, Op, TaskRow, TaskState, Trust};
 use crate::planted::{self, Bug};
+use crate::reason::Reason;
 use crate::time::Time;
 
 /// What a task is told about its check at most.
 const OUTPUT_CHARS: usize = 4_000;
+
+/// The fence of a task's first attempt.
+const FIRST: Fence = Fence(1);
 
 /// The lease under which a task is taken back; it is given away in the same breath.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -52,40 +56,82 @@ pub enum Step {
 pub struct Plan {
     /// What changes besides the loop itself.
     pub ops: Vec<Op>,
-    /// Why, for the journal; empty: the loop is as it was.
+    /// Why, for the journal.
     pub notes: Vec<String>,
+    /// Whether the loop is not as it was.
+    pub changed: bool,
     /// What takes time: [`Step::Judge`] or [`Step::Integrate`].
     pub errand: Option<Step>,
 }
 
-/// Takes the next steps for a loop.
-pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Plan {
-    let mut plan = Plan::default();
+/// Takes the next steps for a loop. `late`: what the shelf says about tasks for which something is set aside.
+pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, now: Time) -> Plan {
+    let known = rows.iter().filter_map(|row| Some((row.task.id.clone(), report(row)?)));
+    let known: Vec<Said> = known.chain(late.iter().cloned()).collect();
+    let mut plan = Plan { changed: state.collect(rows, &known, now), ..Plan::default() };
+    let (loans, waits) = (state.loans.len(), state.waits.take());
+    let mut short = lend(state, rows, now);
     for step in next(state, rows, busy, now) {
         match step {
             Step::Judge | Step::Integrate { .. } => plan.errand = Some(step),
             Step::Open { task, check } => {
+                if let Err(reason) = state.lend(&task.id, FIRST, now) {
+                    short.get_or_insert(reason);
+                    continue;
+                }
                 state.opened(&task, &check);
                 plan.notes.push(format!("task {} is to make `{check}` pass", task.id));
                 plan.ops.push(Op::Enqueue(*task));
             }
             Step::Refuse { task, why } => {
                 plan.notes.push(format!("task {task} came to nothing: {why}"));
+                if let Some(row) = rows.iter().find(|row| row.task.id == task && row.result.is_none()) {
+                    // Cancelled before anybody took it: then its fence is the one that was never given out.
+                    state.call_off(&task, row.fence);
+                }
                 state.refuse(&task, &why);
             }
-            Step::End(end) => {
-                plan.notes.push(format!("ended: {end}"));
-                plan.ops.extend(rows.iter().filter_map(cancel));
-                if let End::GivenUp { .. } = &end {
-                    let key = format!("mesh:{}", state.id);
-                    let text = format!("loop {} of the mesh ended: {end}", state.id);
-                    plan.ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
-                }
-                state.ended = Some(end);
-            }
+            Step::End(end) => plan.end(state, rows, end),
         }
     }
+    if state.ended.is_none() {
+        let out = short.as_ref().filter(|reason| reason.rule == "guard.budget" && state.under_way() == 0);
+        if let Some(bound) = out.map(|reason| reason.input("bound").to_owned()) {
+            plan.end(state, rows, End::Exhausted { bound });
+        }
+        state.waits = short;
+    }
+    plan.changed |= !plan.notes.is_empty() || loans != state.loans.len() || waits != state.waits;
     plan
+}
+
+impl Plan {
+    fn end(&mut self, state: &mut MeshLoop, rows: &[TaskRow], end: End) {
+        self.notes.push(format!("ended: {end}"));
+        self.ops.extend(rows.iter().filter_map(cancel));
+        if let End::GivenUp { .. } | End::Exhausted { .. } = &end {
+            let key = format!("mesh:{}", state.id);
+            let text = format!("loop {} of the mesh ended: {end}", state.id);
+            self.ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
+        }
+        state.ended = Some(end);
+    }
+}
+
+/// Sets something aside for the next attempt at each open task; why not, if there is not enough.
+fn lend(state: &mut MeshLoop, rows: &[TaskRow], now: Time) -> Option<Reason> {
+    let mut short = None;
+    for row in rows.iter().filter(|row| state.check_of(&row.task.id).is_some()).collect::<Vec<_>>() {
+        let fence = match &row.state {
+            TaskState::Queued => row.fence.next(),
+            TaskState::Leased { .. } => row.fence,
+            TaskState::Done | TaskState::Dead | TaskState::Blocked => continue,
+        };
+        if let Err(reason) = state.lend(&row.task.id, fence, now) {
+            short.get_or_insert(reason);
+        }
+    }
+    short
 }
 
 /// Nobody shall go on with a task of a loop that is over.
@@ -126,6 +172,9 @@ pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<St
     }
     if state.stop {
         return vec![Step::End(End::Stopped)];
+    }
+    if let Some((_, bound)) = state.spec.wanted.bounds.end(state.created_at).filter(|(at, _)| *at <= now) {
+        return vec![Step::End(End::Exhausted { bound: bound.to_owned() })];
     }
     let Some(judged) = &state.judged else {
         return if busy { Vec::new() } else { vec![Step::Judge] };
@@ -187,6 +236,15 @@ fn came_back(state: &MeshLoop, rows: &[TaskRow], busy: bool) -> Vec<Step> {
         steps.extend(done.into_iter().next().map(|(_, step)| step));
     }
     steps
+}
+
+/// Whether an attempt under `fence` may still be under way or not even begun: then the shelf has nothing about it.
+pub fn is_awaited(row: &TaskRow, fence: Fence) -> bool {
+    match row.state {
+        TaskState::Queued => row.fence < fence,
+        TaskState::Leased { .. } => row.fence <= fence,
+        TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+    }
 }
 
 /// What whoever finished a task said about it.

@@ -81,6 +81,9 @@ fn said(commit: Option<&str>) -> Report {
         reference: None,
         turns: 1,
         microusd: 0,
+        tokens: 0,
+        fence: Fence(1),
+        short: false,
         why: "it did not".to_owned(),
     }
 }
@@ -88,7 +91,7 @@ fn said(commit: Option<&str>) -> Report {
 /// Takes the steps that need nobody else; gives the tasks it made.
 fn perform(state: &mut MeshLoop, rows: &[TaskRow]) -> Vec<NewTask> {
     let made = |op| if let Op::Enqueue(task) = op { Some(task) } else { None };
-    lead::plan(state, rows, false, NOW).ops.into_iter().filter_map(made).collect()
+    lead::plan(state, rows, &[], false, NOW).ops.into_iter().filter_map(made).collect()
 }
 
 #[test]
@@ -146,12 +149,12 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     let leased = TaskState::Leased { node: NodeId::new("n2"), until: Time(0) };
     let rows = [row(&tasks[0], leased, None), row(&tasks[1], TaskState::Done, Some(&said(Some("c1"))))];
     state.stop = true;
-    let plan = lead::plan(&mut state, &rows, false, NOW);
+    let plan = lead::plan(&mut state, &rows, &[], false, NOW);
     assert_eq!(plan.ops, [Op::Amend { task: tasks[0].id.clone(), change: Amendment::Cancel }], "what is done is done");
     assert_eq!((plan.notes, plan.errand), (vec!["ended: it was stopped".to_owned()], None));
     let office = lead::Office { node: NodeId::new("n1"), epoch: 7 };
     let batch = office.batch(state.save(3, &[]));
-    assert!(matches!(&batch[..], [Op::Lead { epoch: 7, .. }, Op::SaveDoc { version: 3, .. }, Op::Append { .. }]));
+    assert!(matches!(&batch[..], [Op::Lead { epoch: 7, .. }, Op::SaveDoc { version: 3, .. }]));
     let [Op::Lead { .. }, Op::Take { fence: Fence(5), .. }, Op::Release { fence: Fence(5), failed: false, .. }] =
         &office.take_back(&tasks[0].id, Fence(4))[..]
     else {
@@ -159,9 +162,9 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     };
     let Op::SaveDoc { body, .. } = &batch[1] else { unreachable!("it was just seen") };
     assert_eq!(MeshLoop::read(body), Ok(state));
-    assert!(
-        MeshLoop::read(&body.replacen("\"version\":1", "\"version\":2", 1)).is_err_and(|why| why.contains("newer"))
-    );
+    let said = |version: &str| body.replacen("\"version\":2", &format!("\"version\":{version}"), 1);
+    assert!(MeshLoop::read(&said("3")).is_err_and(|why| why.contains("newer")));
+    assert!(MeshLoop::read(&said("1")).is_ok_and(|state| state.version == VERSION), "an older one is written anew");
 }
 
 #[test]
@@ -184,27 +187,29 @@ fn a_node_takes_what_is_free_and_nothing_else() {
     assert_eq!(work::pick(&node, &rows, 0, NOW), []);
     assert_eq!(work::pick(&node, &rows, 5, Time(0)), [], "it is not due yet");
     assert_eq!(lead::overdue(&rows, Time(0)), [(tasks[1].id.clone(), Fence(1))]);
-    let spec = work::local_spec(&state, &rows[0]).unwrap();
+    let spec = work::local_spec(&state, &rows[0], Fence(1)).unwrap();
     assert_eq!(spec.checks.len(), 1, "its own check; none passes yet");
     assert_eq!(spec.bounds.max_turns, Some(3));
     state.judge("c1".to_owned(), board(&["c"]));
-    assert_eq!(work::local_spec(&state, &rows[0]).unwrap().checks.len(), 2, "and what passes must not break");
+    assert_eq!(work::local_spec(&state, &rows[0], Fence(1)).unwrap().checks.len(), 2, "and what passes must not break");
 }
 
 #[test]
 fn what_a_node_does_depends_on_what_the_hub_says() {
-    let held = Held { task: TaskId::new("k3f9-1"), fence: Fence(2), owner: LoopId::new("k3f9"), stage: Stage::Working };
+    let held = held(2);
     let pushed =
         |reached| Held { stage: Stage::Pushed { report: Report { reached, ..said(Some("c1")) } }, ..held.clone() };
     let reached = Local::Over { reached: true };
-    let next = |held: &Held, standing, local: &Local| work::next(held, standing, local, 0, NOW);
+    let next = |held: &Held, standing, local: &Local| work::next(held, standing, local, &view(0));
     assert_eq!(next(&held, Standing::Mine, &Local::Missing), work::Step::Begin);
     assert_eq!(next(&held, Standing::Unknown, &Local::Missing), work::Step::Wait, "nothing begins on a guess");
     assert_eq!(next(&held, Standing::Unknown, &Local::Running), work::Step::Wait, "a turn is not stopped on a guess");
     assert_eq!(next(&held, Standing::Lost, &Local::Running), work::Step::Stop);
-    assert_eq!(next(&held, Standing::Lost, &Local::Missing), work::Step::Forget);
+    assert_eq!(next(&held, Standing::Never, &Local::Missing), work::Step::Forget);
+    let work::Step::Tell(nothing) = next(&held, Standing::Lost, &Local::Missing) else { panic!("nothing was used") };
+    assert!(matches!(&nothing[..], [Op::Shelve { fence: Fence(2), .. }]));
     assert_eq!(next(&held, Standing::Lost, &reached), work::Step::Push { reached: true }, "work is never thrown away");
-    let told = |held: &Held, standing, failures| match work::next(held, standing, &reached, failures, NOW) {
+    let told = |held: &Held, standing, failures| match work::next(held, standing, &reached, &view(failures)) {
         work::Step::Tell(ops) => ops,
         other => panic!("{other:?}"),
     };
@@ -224,14 +229,27 @@ fn what_a_node_does_depends_on_what_the_hub_says() {
     let mine = Held { task: one.id.clone(), fence: Fence(1), ..pushed(true) };
     let task = row(&one, TaskState::Leased { node: node.clone(), until: Time(0) }, None);
     assert_eq!(work::standing(&mine, Some(&task), &node), Standing::Mine, "also past its end, while nobody took it");
-    assert_eq!(work::standing(&held, Some(&task), &node), Standing::Lost, "another fence");
-    assert_eq!(work::standing(&mine, None, &node), Standing::Lost);
+    assert_eq!(work::standing(&held, Some(&task), &node), Standing::Never, "a fence that was not given yet");
+    assert_eq!(work::standing(&mine, None, &node), Standing::Never);
+    assert_eq!(work::standing(&mine, Some(&task), &NodeId::new("n2")), Standing::Never, "another has it");
+    let past = TaskRow { fence: Fence(2), ..task.clone() };
+    assert_eq!(work::standing(&mine, Some(&past), &node), Standing::Lost, "another fence");
     let Stage::Pushed { report } = &mine.stage else { unreachable!("it was just pushed") };
     let told = row(&one, TaskState::Done, Some(report));
     assert_eq!(work::standing(&mine, Some(&told), &node), Standing::Settled, "the answer was lost, not the word");
     assert_eq!(next(&mine, Standing::Settled, &reached), work::Step::Forget);
     let other = row(&one, TaskState::Done, Some(&said(Some("c9"))));
     assert_eq!(work::standing(&mine, Some(&other), &node), Standing::Lost);
+}
+
+fn held(fence: u64) -> Held {
+    let (task, owner) = (TaskId::new("k3f9-1"), LoopId::new("k3f9"));
+    Held { task, fence: Fence(fence), owner, stage: Stage::Working, alone: false }
+}
+
+fn view(failures: u32) -> work::View<'static> {
+    static NODE: std::sync::LazyLock<NodeId> = std::sync::LazyLock::new(|| NodeId::new("n1"));
+    work::View { node: &NODE, failures, again_at: NOW }
 }
 
 fn perform_one() -> NewTask {
@@ -258,4 +276,154 @@ fn a_seat_is_left_before_the_lease_ends_and_a_new_one_is_merciful() {
     assert!(!seat.reclaims(now), "a new office, a new amnesty");
     seat.answered(now, None);
     assert_eq!((seat.epoch(now), seat.granted()), (None, None));
+}
+
+#[test]
+fn what_was_begun_without_the_hub_counts_when_nobody_else_has_it() {
+    let node = NodeId::new("n1");
+    let task = perform_one();
+    let alone = Held { alone: true, ..held(2) };
+    assert_eq!(alone.reference(&node), "refs/everloop/k3f9/k3f9-1/2-n1", "another may have the same fence");
+    let next = |held: &Held, standing, local: &Local| work::next(held, standing, local, &view(0));
+    assert_eq!(next(&alone, Standing::Unknown, &Local::Missing), work::Step::Begin);
+    assert_eq!(next(&alone, Standing::Unknown, &Local::Running), work::Step::Wait);
+    let free = row(&task, TaskState::Queued, None);
+    assert_eq!(work::standing(&alone, Some(&free), &node), Standing::Free(Fence(2)));
+    assert_eq!(work::standing(&held(1), Some(&free), &node), Standing::Lost, "it was taken from it");
+    assert_eq!(next(&alone, Standing::Free(Fence(2)), &Local::Running), work::Step::Claim);
+    assert_eq!(next(&alone, Standing::Mine, &Local::Running), work::Step::Adopt);
+    assert_eq!(next(&alone, Standing::Free(Fence(3)), &Local::Running), work::Step::Wait, "it came back meanwhile");
+    assert_eq!(next(&alone, Standing::Lost, &Local::Running), work::Step::Stop);
+    let pushed = |reached| Held {
+        stage: Stage::Pushed { report: Report { reached, ..said(Some("c1")) } },
+        alone: true,
+        ..held(2)
+    };
+    let told = |held: &Held, standing| match next(held, standing, &Local::Over { reached: true }) {
+        work::Step::Tell(ops) => ops,
+        other => panic!("{other:?}"),
+    };
+    let [Op::Take { fence: Fence(5), .. }, Op::Finish { fence: Fence(5), state: TaskEnd::Done, .. }] =
+        &told(&pushed(true), Standing::Free(Fence(5)))[..]
+    else {
+        panic!("the first result counts, whatever happened to the task before")
+    };
+    let [Op::Shelve { fence: Fence(2), .. }] = &told(&pushed(false), Standing::Free(Fence(5)))[..] else {
+        panic!("an attempt of which the hub knew nothing is no failure of the task")
+    };
+    let [Op::Shelve { .. }] = &told(&pushed(true), Standing::Lost)[..] else { panic!("somebody else has it") };
+    let Stage::Pushed { report } = pushed(true).stage else { unreachable!("it was just pushed") };
+    let done = TaskRow { fence: Fence(5), ..row(&task, TaskState::Done, Some(&report)) };
+    assert_eq!(work::standing(&pushed(true), Some(&done), &node), Standing::Settled, "under another fence");
+}
+
+#[test]
+fn nodes_without_a_hub_begin_all_that_is_free_and_nothing_twice() {
+    let mut state = state();
+    state.spec.width = 3;
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let members = ["n1", "n2", "n3", "n4"].map(NodeId::new).to_vec();
+    let queued = |task| TaskRow { fence: Fence(0), ..row(task, TaskState::Queued, None) };
+    let mut free: Vec<TaskRow> = tasks.iter().map(queued).collect();
+    let leased = TaskState::Leased { node: NodeId::new("n9"), until: Time(0) };
+    free[2].state = leased;
+    let replica = alone::Replica { members: members.clone(), free, loops: vec![state] };
+    let begun = |replica: &alone::Replica| -> Vec<String> {
+        let pick = |node: &NodeId| replica.pick(node, &[], 9, NOW);
+        let mut all: Vec<String> = replica.members.iter().flat_map(pick).map(|held| held.key()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(begun(&replica), ["k3f9-1.1", "k3f9-2.1"], "each by one of them; what is held is left alone");
+    let owner = members.iter().find(|node| replica.pick(node, &[], 9, NOW).iter().any(|h| h.task == tasks[0].id));
+    let has = Held { task: tasks[0].id.clone(), ..held(1) };
+    assert!(replica.pick(owner.unwrap(), &[has], 9, NOW).iter().all(|held| held.task != tasks[0].id), "it has it");
+    let without = |change: fn(&mut MeshLoop)| {
+        let mut replica = replica.clone();
+        change(&mut replica.loops[0]);
+        begun(&replica)
+    };
+    assert_eq!(without(|state| state.stop = true), [""; 0]);
+    assert_eq!(without(|state| state.judged = None), [""; 0], "what must not break is not known");
+    assert_eq!(without(|state| state.loans.clear()), [""; 0], "nothing was set aside");
+    let turns: Vec<u64> = members.iter().map(|node| replica.turn_of(node).as_secs()).collect();
+    assert_eq!(turns, [0, 15, 30, 45]);
+    let mut line = alone::Line::default();
+    for at in [0, 5, 14] {
+        line.failed(NOW + Duration::from_secs(at));
+    }
+    assert!(line.is_broken() && !line.is_away(NOW + Duration::from_secs(14)), "perhaps it only starts anew");
+    assert!(line.is_away(NOW + Duration::from_secs(15)));
+    assert!(line.answered(NOW + Duration::from_secs(16)) && !line.is_away(NOW + Duration::from_secs(90)));
+}
+
+#[test]
+fn what_attempts_may_use_together_is_never_more_than_the_budget() {
+    let mut state = state();
+    state.spec.wanted.guard.budget.calls = Some(5);
+    state.spec.wanted.guard.budget.microusd = Some(1_000);
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let lent =
+        |state: &MeshLoop, task: &NewTask, fence| state.loan(&task.id, Fence(fence)).map(|b| (b.calls, b.microusd));
+    assert_eq!(lent(&state, &tasks[0], 1), Some((Some(3), Some(500))), "a fair part for each");
+    assert_eq!(lent(&state, &tasks[1], 1), Some((Some(2), Some(500))), "what is left");
+    let rows = [row(&tasks[0], TaskState::Leased { node: NodeId::new("n1"), until: NOW }, None)];
+    assert_eq!(work::local_spec(&state, &rows[0], Fence(1)).unwrap().guard.budget.microusd, Some(500));
+    assert_eq!(work::local_spec(&state, &rows[0], Fence(2)), None, "nothing is begun on credit");
+    // It failed after one turn for 100, and is free again; the other one is silent.
+    let failed = Report { microusd: 100, ..said(None) };
+    let late = [(tasks[0].id.clone(), failed)];
+    let again = [row(&tasks[0], TaskState::Queued, None), row(&tasks[1], rows[0].state.clone(), None)];
+    let plan = lead::plan(&mut state, &again, &late, false, NOW);
+    assert!(plan.changed && plan.ops.is_empty(), "{plan:?}");
+    assert_eq!(state.spent, Spend { calls: 1, tokens: 0, microusd: 100 });
+    assert_eq!(lent(&state, &tasks[0], 2), Some((Some(2), Some(400))));
+    assert_eq!(state.used(), Spend { calls: 5, tokens: 0, microusd: 1_000 });
+    assert!(!lead::plan(&mut state, &again, &late, false, NOW).changed, "a report counts once");
+    // Both use up what they have.
+    let all = |fence, microusd| Report { turns: 2, microusd, fence: Fence(fence), ..said(None) };
+    let late = [(tasks[0].id.clone(), all(2, 400)), (tasks[1].id.clone(), all(1, 500))];
+    let again = [1, 0].map(|i| TaskRow { fence: Fence(2), ..row(&tasks[i], TaskState::Queued, None) });
+    let plan = lead::plan(&mut state, &again, &late, false, NOW);
+    assert_eq!(state.ended, Some(End::Exhausted { bound: "calls".to_owned() }));
+    assert!(matches!(&plan.ops[..], [Op::Amend { .. }, Op::Amend { .. }, Op::OpenTicket { .. }]), "{:?}", plan.ops);
+}
+
+#[test]
+fn caps_hold_over_all_machines_in_every_window() {
+    let mut state = state();
+    state.spec.wanted.guard.caps.per_hour = Some(4);
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let calls = |state: &MeshLoop, i: usize, fence| state.loan(&tasks[i].id, Fence(fence)).map(|b| b.calls);
+    assert_eq!((calls(&state, 0, 1), calls(&state, 1, 1)), (Some(Some(3)), Some(Some(1))), "one is left of four");
+    let later = |minutes: u64| NOW + Duration::from_secs(60 * minutes);
+    let report = Report { turns: 2, short: true, ..said(None) };
+    let late = [(tasks[0].id.clone(), report)];
+    let queued = [row(&tasks[0], TaskState::Queued, None)];
+    lead::plan(&mut state, &queued, &late, false, later(10));
+    assert_eq!(calls(&state, 0, 2), Some(Some(1)), "two were made, one may be made by the other");
+    let late = [(tasks[0].id.clone(), Report { fence: Fence(2), ..late[0].1.clone() })];
+    let queued = [TaskRow { fence: Fence(2), ..queued[0].clone() }];
+    lead::plan(&mut state, &queued, &late, false, later(20));
+    let waits = state.waits.clone().unwrap();
+    assert_eq!((waits.rule.as_str(), waits.until), ("guard.cap", Some(later(70))));
+    assert!(!lead::plan(&mut state, &queued, &late, false, later(69)).changed, "nothing to say in between");
+    lead::plan(&mut state, &queued, &late, false, later(70));
+    assert_eq!((calls(&state, 0, 3), &state.waits), (Some(Some(1)), &None));
+    // A node that is never heard of again has used what it had, and its part comes back when it is out of the window.
+    state.refuse(&tasks[1].id, "cancelled");
+    lead::plan(&mut state, &queued, &late, false, NOW + purse::SILENT);
+    assert_eq!(state.spent.calls, 2 + 2 + 1);
+}
+
+#[test]
+fn time_ends_a_loop_of_the_mesh_too() {
+    let mut state = state();
+    state.spec.wanted.bounds.max_time = Some(Duration::from_secs(60));
+    assert_eq!(lead::next(&state, &[], true, NOW + Duration::from_secs(59)), []);
+    let end = lead::next(&state, &[], true, NOW + Duration::from_secs(60));
+    assert_eq!(end, [Step::End(End::Exhausted { bound: "time".to_owned() })]);
 }

@@ -37,6 +37,9 @@ pub struct Held {
     pub owner: LoopId,
     /// Where this node stands with it.
     pub stage: Stage,
+    /// It was begun without the hub, which has not said yet whether it counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
 }
 
 /// Where a node stands with a task.
@@ -63,9 +66,11 @@ impl Held {
         format!("{}.{}", self.task, self.fence)
     }
 
-    /// Where its work is pushed to.
-    pub fn reference(&self) -> String {
-        format!("refs/everloop/{}/{}/{}", self.owner, self.task, self.fence)
+    /// Where its work is pushed to. What was begun without the hub has a name of its own: another node may have been given
+    /// the same fence.
+    pub fn reference(&self, node: &NodeId) -> String {
+        let plain = format!("refs/everloop/{}/{}/{}", self.owner, self.task, self.fence);
+        if self.alone { format!("{plain}-{node}") } else { plain }
     }
 
     /// Takes the task.
@@ -119,6 +124,10 @@ pub enum Standing {
     Settled,
     /// It does not: the lease was over and somebody else has it, or a person took it away.
     Lost,
+    /// It never was this node's: it is gone, or somebody else was given this very fence.
+    Never,
+    /// Nobody has it, and what this node began without the hub can count, under this fence.
+    Free(Fence),
 }
 
 /// Something to do about a task.
@@ -135,6 +144,10 @@ pub enum Step {
         /// Whether it passed.
         reached: bool,
     },
+    /// Ask the hub for what was begun without it.
+    Claim,
+    /// The hub says that it is this node's: what was begun without it is like any other.
+    Adopt,
     /// Tell the hub what came of it, in one transaction; then nothing is left to do.
     Tell(Vec<Op>),
     /// Nothing is left to do.
@@ -143,9 +156,13 @@ pub enum Step {
 
 /// What the hub says about a task, seen by the node that holds or held it.
 pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> Standing {
-    match row.filter(|row| row.fence == held.fence) {
-        Some(TaskRow { state: TaskState::Leased { node: holder, .. }, .. }) if holder == node => Standing::Mine,
-        Some(row @ TaskRow { state: TaskState::Done | TaskState::Dead, .. }) if is_told(held, row) => Standing::Settled,
+    let Some(row) = row else { return Standing::Never };
+    match &row.state {
+        TaskState::Leased { node: holder, .. } if holder == node && row.fence == held.fence => Standing::Mine,
+        TaskState::Done | TaskState::Dead if is_told(held, row) => Standing::Settled,
+        TaskState::Queued if held.alone => Standing::Free(row.fence.next()),
+        TaskState::Leased { .. } if row.fence == held.fence => Standing::Never,
+        _ if row.fence < held.fence => Standing::Never,
         _ => Standing::Lost,
     }
 }
@@ -155,29 +172,62 @@ fn is_told(held: &Held, row: &TaskRow) -> bool {
     matches!(&held.stage, Stage::Pushed { report } if super::lead::report(row).as_ref() == Some(report))
 }
 
-/// What to do next. `failures`: attempts of this task that came to nothing before; one more is tried again at `again_at`.
-pub fn next(held: &Held, standing: Standing, local: &Local, failures: u32, again_at: Time) -> Step {
-    match (&held.stage, local, standing) {
-        (Stage::Working, Local::Missing, Standing::Mine) => Step::Begin,
-        (Stage::Working, Local::Running, Standing::Lost) => Step::Stop,
-        (Stage::Working, Local::Missing, Standing::Lost) | (Stage::Pushed { .. }, _, Standing::Settled) => Step::Forget,
-        (Stage::Working, Local::Over { reached }, _) => Step::Push { reached: *reached },
-        (Stage::Working, Local::Missing | Local::Running, _) | (Stage::Pushed { .. }, _, Standing::Unknown) => {
-            Step::Wait
-        }
-        (Stage::Pushed { report }, _, Standing::Mine) if report.reached => {
+/// What else matters for what is next.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// This node.
+    pub node: &'a NodeId,
+    /// Attempts of the task that came to nothing before.
+    pub failures: u32,
+    /// One more is tried again then.
+    pub again_at: Time,
+}
+
+/// What to do next.
+pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> Step {
+    let View { failures, again_at, .. } = *view;
+    match (&held.stage, standing) {
+        (Stage::Working, _) => working(held, standing, local, view.node),
+        (Stage::Pushed { .. }, Standing::Settled) => Step::Forget,
+        (Stage::Pushed { .. }, Standing::Unknown) => Step::Wait,
+        (Stage::Pushed { report }, Standing::Mine) if report.reached => {
             Step::Tell(vec![held.finish(TaskEnd::Done, report)])
         }
-        (Stage::Pushed { report }, _, Standing::Mine) if failures + 1 >= POISON => {
+        // Begun without the hub, and nobody else finished it: the first one counts.
+        (Stage::Pushed { report }, Standing::Free(fence)) if report.reached => {
+            let claimed = Held { fence, ..held.clone() };
+            Step::Tell(vec![claimed.take(&report.node, LEASE), claimed.finish(TaskEnd::Done, report)])
+        }
+        (Stage::Pushed { report }, Standing::Lost | Standing::Never | Standing::Free(_)) => {
+            Step::Tell(vec![held.shelve(report)])
+        }
+        (Stage::Pushed { report }, Standing::Mine) if failures + 1 >= POISON && !report.short => {
             let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
             let key = format!("dead:{}", held.task);
             let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
             Step::Tell(vec![held.shelve(report), held.finish(TaskEnd::Dead, report), ticket])
         }
-        (Stage::Pushed { report }, _, Standing::Mine) => {
-            Step::Tell(vec![held.shelve(report), held.give_back(again_at, true)])
+        (Stage::Pushed { report }, Standing::Mine) => {
+            Step::Tell(vec![held.shelve(report), held.give_back(again_at, !report.short)])
         }
-        (Stage::Pushed { report }, _, Standing::Lost) => Step::Tell(vec![held.shelve(report)]),
+    }
+}
+
+/// The same for a task whose work is not pushed yet.
+fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Step {
+    match (local, standing) {
+        (Local::Over { reached }, _) => Step::Push { reached: *reached },
+        (_, Standing::Mine) if held.alone => Step::Adopt,
+        (_, Standing::Free(fence)) if fence == held.fence => Step::Claim,
+        (Local::Missing, Standing::Mine) => Step::Begin,
+        (Local::Missing, Standing::Unknown) if held.alone => Step::Begin,
+        // Nothing was used of what was set aside for it, and only this node knows that.
+        (Local::Missing, Standing::Lost) => {
+            Step::Tell(vec![held.shelve(&Report::nothing(node, held.fence, "it was lost before it was begun"))])
+        }
+        (Local::Missing, Standing::Never | Standing::Settled | Standing::Free(_)) => Step::Forget,
+        (Local::Running, Standing::Lost | Standing::Never) => Step::Stop,
+        (Local::Missing | Local::Running, _) => Step::Wait,
     }
 }
 
@@ -189,7 +239,7 @@ pub fn pick(node: &NodeId, rows: &[TaskRow], free: usize, now: Time) -> Vec<(Tas
     ready.into_iter().take(free).map(|row| (row.task.id.clone(), row.fence.next())).collect()
 }
 
-fn is_free(row: &TaskRow, now: Time) -> bool {
+pub(super) fn is_free(row: &TaskRow, now: Time) -> bool {
     let steals = planted::is(Bug::TakesFromTheLiving) && matches!(row.state, TaskState::Leased { .. });
     steals || (row.state == TaskState::Queued && row.task.ready_at <= now)
 }
@@ -201,15 +251,17 @@ pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
 }
 
 /// The loop with which a node works on a task: its check, and those that pass already, so that nothing is broken. `None`
-/// when the loop does not know the task any more.
-pub fn local_spec(state: &MeshLoop, task: &TaskRow) -> Option<LoopSpec> {
+/// when the loop does not know the task any more, or has nothing set aside for this attempt yet.
+pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence) -> Option<LoopSpec> {
     let check = state.check_of(&task.task.id)?;
+    let loan = state.loan(&task.task.id, fence)?;
     let judged = state.judged.as_ref()?;
     let passing = judged.board.passing();
     let mut spec = state.spec.wanted.clone();
     spec.goal = format!("{}\n\n{}", spec.goal, task.task.prompt);
     spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
     spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
+    spec.guard.budget = loan;
     spec.workspace.include_dirty = false;
     Some(spec)
 }

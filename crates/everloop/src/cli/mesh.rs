@@ -2,11 +2,13 @@
 
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
+use everloop_core::why;
 use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
 use super::{Session, node};
 use crate::error::{Code, Failure};
+use crate::ui::figures::{self, Accuracy};
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
@@ -101,6 +103,7 @@ fn label(state: &MeshLoop) -> &'static str {
         (Some(End::Reached), _) => "reached",
         (Some(End::Stopped), _) => "stopped",
         (Some(End::GivenUp { .. }), _) => "given up",
+        (Some(End::Exhausted { .. }), _) => "exhausted",
         (None, None) => "baseline",
         (None, Some(_)) => "working",
     }
@@ -125,6 +128,12 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Fai
     ];
     for result in state.judged.iter().flat_map(|judged| &judged.board.0) {
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
+    }
+    let aside = state.used().microusd.saturating_sub(state.spent.microusd);
+    let aside = if aside > 0 { format!(", {} set aside", figures::money(aside)) } else { String::new() };
+    lines.push(format!("Used      {}{aside}", figures::spend(state.spent, Accuracy::Reported)));
+    if let Some(reason) = &state.waits {
+        lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &figures::here))));
     }
     for row in &rows {
         lines.push(format!("Task      {} {}: {}", clean(row.task.id.as_str()), holder(row), clean(&row.task.title)));

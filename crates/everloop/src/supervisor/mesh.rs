@@ -3,11 +3,13 @@
 //!
 //! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
 //! - [`lead`]: what the supervisor of the mesh does for its loops
+//! - [`alone`]: what it does while the hub is away
 //! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time
 //!
 //! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
 //! supervisor here does not know that it is anybody else's.
 
+mod alone;
 mod held;
 mod lead;
 mod node;

@@ -2,9 +2,11 @@
 //! their hub, a repository between them, and agents that do well or not. Same seed, same trace.
 //!
 //! - [`run`](fn@run): one seed, from the first step to the end of the loop after everything was mended
-//! - `world`: virtual time and faults; `node`: what the thread of a node does, step by step as the real one does it
+//! - `world`: virtual time and faults; `node`: what the thread of a node does, step by step as the real one does it;
+//!   `alone`: the same without a hub
 //! - `git`: the shared repository; `facts`: the invariants
 
+mod alone;
 mod facts;
 mod git;
 mod node;

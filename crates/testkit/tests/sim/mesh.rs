@@ -80,6 +80,8 @@ const TABLE: &[(Bug, &str)] = &[
     (Bug::WritesWithoutEpoch, "I4"),
     (Bug::LandsWithoutLook, "I2"),
     (Bug::ForgetsBeforeTold, "I1"),
+    (Bug::LendsPastCaps, "I6"),
+    (Bug::BeginsWhatIsOthers, "overlap"),
 ];
 
 #[test]

@@ -6,7 +6,7 @@ use everloop_agents::git::Git;
 use everloop_agents::workspace::{self, Place, address_of, remote_branch};
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
-use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::spec::{GuardSpec, LoopSpec, WorkspaceMode};
 use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
 use serde_json::json;
@@ -90,7 +90,19 @@ async fn plan(args: &Args, wanted: &ResolvedLoop, id: &LoopId, session: &Session
     }
     let below = repository.below.to_string_lossy().into_owned();
     let task_turns = spec.bounds.max_turns.unwrap_or(TASK_TURNS);
+    let spec = with_caps(spec, args.width);
     Ok(MeshSpec { wanted: spec, remote, branch, below, width: args.width, attempts: ATTEMPTS, task_turns })
+}
+
+/// The usual caps are those of one worker, and a loop of the mesh has many; caps that the operator chose are for all of them.
+fn with_caps(mut spec: LoopSpec, width: u32) -> LoopSpec {
+    let caps = &mut spec.guard.caps;
+    if *caps == GuardSpec::default().caps {
+        for cap in [&mut caps.per_minute, &mut caps.per_hour, &mut caps.per_day] {
+            *cap = cap.map(|cap| cap.saturating_mul(width));
+        }
+    }
+    spec
 }
 
 /// The loop as it would be here; what was needed to find out is removed.
@@ -136,7 +148,7 @@ fn watch(hub: &Postgres, id: &LoopId, session: &Session) -> Result<Code, Failure
             session.ui.said(&format!("{id}: {end}"), &json!({ "loop": state }))?;
             return Ok(match end {
                 End::Reached => Code::Ok,
-                End::Stopped | End::GivenUp { .. } => Code::NotReached,
+                End::Stopped | End::GivenUp { .. } | End::Exhausted { .. } => Code::NotReached,
             });
         }
         std::thread::sleep(LOOK);

@@ -66,6 +66,7 @@ mod tests {
             fence: Fence(fence),
             owner: LoopId::new("k3f9"),
             stage: Stage::Working,
+            alone: false,
         };
         let (one, two) = (held("k3f9-1", 1), held("../k3f9-2", 3));
         shelf.put(&one).unwrap();

@@ -11,7 +11,7 @@ use everloop_core::board::Board;
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::mesh::lead::{self, Office, Step};
 use everloop_core::mesh::seat::Seat;
-use everloop_core::mesh::{Judged, KIND, Landed, MeshLoop, Report, accept};
+use everloop_core::mesh::{Judged, KIND, Landed, MeshLoop, Report, Said, accept};
 use everloop_core::op::{Op, Refusal, TaskRow};
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::LoopState;
@@ -41,27 +41,38 @@ impl Node {
     }
 
     fn lead_one(&mut self, mut state: MeshLoop, version: u64, epoch: u64) {
-        let Some(rows) = self.rows_of(&state) else { return };
+        let Some((rows, late)) = self.rows_of(&state) else { return };
         self.reclaim(&rows, epoch);
         let busy = self.judging.contains(&state.id);
-        let plan = lead::plan(&mut state, &rows, busy, self.hub_now());
+        let plan = lead::plan(&mut state, &rows, &late, busy, self.hub_now());
         match plan.errand {
             Some(Step::Judge) => self.judge(&state),
             Some(Step::Integrate { task, fence, report }) => self.integrate(&state, task, fence, report),
             _ => {}
         }
-        if !plan.notes.is_empty() {
+        if plan.changed {
             self.write(&state, version, epoch, (plan.ops, &plan.notes));
         }
     }
 
-    /// The open tasks of a loop.
-    fn rows_of(&mut self, state: &MeshLoop) -> Option<Vec<TaskRow>> {
-        let open = state.open.clone();
+    /// The open tasks of a loop, and what the shelf says about those for which something is set aside.
+    fn rows_of(&mut self, state: &MeshLoop) -> Option<(Vec<TaskRow>, Vec<Said>)> {
+        let (open, unsettled) = (state.open.clone(), state.unsettled());
         let found = self.at_hub("look at tasks", |hub| {
-            open.iter().map(|open| hub.task(&open.task)).collect::<Result<Vec<_>, Error>>()
+            let rows = open.iter().map(|open| hub.task(&open.task)).collect::<Result<Vec<_>, Error>>()?;
+            let rows: Vec<TaskRow> = rows.into_iter().flatten().collect();
+            let mut late = Vec::new();
+            for (task, fence) in unsettled {
+                // While it is held under that fence, there is nothing to hear yet.
+                if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
+                    continue;
+                }
+                let said = hub.shelf(&task)?.into_iter().filter_map(|late| serde_json::from_str(&late.result).ok());
+                late.extend(said.map(|report| (task.clone(), report)));
+            }
+            Ok((rows, late))
         })?;
-        Some(found.ok()?.into_iter().flatten().collect())
+        found.ok()
     }
 
     /// Writes a loop, if this node is still the supervisor and nobody else wrote.

@@ -10,6 +10,7 @@ use everloop_core::board::Board;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::jitter;
 use everloop_core::mesh::Report;
+use everloop_core::mesh::alone::{Line, Replica};
 use everloop_core::mesh::seat::{self, Seat};
 use everloop_core::mesh::work::Held;
 use everloop_core::op::{Op, Reply};
@@ -25,7 +26,7 @@ use crate::home::Home;
 use crate::membership::Membership;
 
 /// Between two signs of life.
-const BEAT: Duration = Duration::from_secs(5);
+pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -129,7 +130,14 @@ pub(super) struct Node {
     runner: Handle,
     news: mpsc::Sender<News>,
     going: bool,
-    was_away: bool,
+    /// Whether the hub can be reached.
+    pub line: Line,
+    /// What it said last.
+    pub replica: Replica,
+    /// When that was last looked at.
+    pub remembered_at: Time,
+    /// After the hub was away, no task is taken before this: nodes begin one after the other.
+    pub claim_at: Time,
     /// A hub that is away is asked again then, and not with every wish.
     call_at: Time,
 }
@@ -143,6 +151,7 @@ impl Node {
         runner: Handle,
     ) -> Result<Self, Failure> {
         let cannot = |e: &std::io::Error| Failure::failed("cannot make this machine a node").because(e);
+        let replica = super::alone::read(&home);
         Ok(Self {
             local: Sqlite::open(&home.database(), Mode::ReadWrite)?,
             shelf: Shelf::open(&home.mesh().join("held")).map_err(|e| cannot(&e))?,
@@ -162,7 +171,10 @@ impl Node {
             draining: false,
             news,
             going: false,
-            was_away: false,
+            line: Line::default(),
+            replica,
+            remembered_at: Time::default(),
+            claim_at: Time::default(),
             call_at: Time::default(),
         })
     }
@@ -197,13 +209,19 @@ impl Node {
         if let Some(epoch) = epoch {
             self.lead(epoch);
         }
-        self.take_more();
+        if self.line.is_away(self.pace.now()) {
+            self.begin_alone();
+        } else {
+            self.take_more();
+        }
     }
 
     fn nap(&self) -> Duration {
         let now = self.pace.now();
         let timers = [self.beat_at, self.ask_at].into_iter().map(|at| at.since(now)).min().unwrap_or(LOOK);
-        let idle = self.shelf.all().is_empty() && self.seat.lock().expect("no holder panics").epoch(now).is_none();
+        let idle = self.shelf.all().is_empty()
+            && !self.line.is_broken()
+            && self.seat.lock().expect("no holder panics").epoch(now).is_none();
         self.pace.real(if idle { timers } else { timers.min(LOOK) })
     }
 
@@ -253,7 +271,7 @@ impl Node {
         doing: &str,
         work: impl FnOnce(&mut Postgres) -> Result<T, Error>,
     ) -> Option<Result<T, Error>> {
-        if self.was_away && self.pace.wall() < self.call_at {
+        if self.line.is_broken() && self.pace.wall() < self.call_at {
             return None;
         }
         if self.hub.is_none() {
@@ -268,7 +286,9 @@ impl Node {
         let answer = work(self.hub.as_mut().expect("it was just opened"));
         match answer {
             Ok(_) | Err(Error::Refused(_)) => {
-                self.was_away = false;
+                if self.line.is_broken() {
+                    self.back();
+                }
                 Some(answer)
             }
             Err(error) => {
@@ -279,10 +299,10 @@ impl Node {
     }
 
     fn away(&mut self, doing: &str, error: &str) {
-        if !self.was_away {
+        if !self.line.is_broken() {
             tracing::warn!(error, "the hub is away (could not {doing}); what is under way goes on");
         }
-        self.was_away = true;
+        self.line.failed(self.pace.now());
         self.call_at = self.pace.wall() + CALL_AGAIN;
     }
 

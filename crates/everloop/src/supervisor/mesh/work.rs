@@ -3,8 +3,8 @@
 use everloop_agents::workspace::{Remote, result_ref};
 use everloop_core::action::Command;
 use everloop_core::event::Ending;
-use everloop_core::ids::LoopId;
-use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
+use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
 use everloop_core::mesh::{KIND, MeshLoop, Report};
 use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow};
 use everloop_core::spec::{Integrate, LoopSpec, WorkspaceMode};
@@ -35,8 +35,8 @@ impl Node {
         let local = self.local_of(held);
         let (standing, row) = self.stand(held, &local);
         let failures = row.as_ref().map_or(0, |row| row.failures);
-        let again_at = self.again_at();
-        match work::next(held, standing, &local, failures, again_at) {
+        let (again_at, node) = (self.again_at(), self.membership.node.clone());
+        match work::next(held, standing, &local, &View { node: &node, failures, again_at }) {
             Step::Wait => {}
             Step::Begin => self.begin(held, row),
             Step::Stop => {
@@ -45,6 +45,8 @@ impl Node {
                 self.stop_local(&held.local());
             }
             Step::Push { reached } => self.push(held, reached),
+            Step::Claim => self.claim(held),
+            Step::Adopt => self.adopt(held),
             Step::Tell(ops) => self.tell(held, &ops),
             Step::Forget => self.forget(held),
         }
@@ -67,15 +69,27 @@ impl Node {
     fn stand(&mut self, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
         let now = self.pace.now();
         let node = self.membership.node.clone();
+        let due = self.renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
         if held.stage == Stage::Working && *local != Local::Missing {
-            let due = self.renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
-            return (if due { self.renew(held) } else { Standing::Unknown }, None);
+            if !due {
+                return (Standing::Unknown, None);
+            }
+            if !held.alone {
+                return (self.renew(held), None);
+            }
         }
         let task = held.task.clone();
-        match self.at_hub("look at a task", |hub| hub.task(&task)) {
-            Some(Ok(row)) => (work::standing(held, row.as_ref(), &node), row),
-            _ => (Standing::Unknown, None),
+        let Some(Ok(row)) = self.at_hub("look at a task", |hub| hub.task(&task)) else {
+            return (Standing::Unknown, None);
+        };
+        let standing = work::standing(held, row.as_ref(), &node);
+        match standing {
+            // It waits for something before it can begin.
+            Standing::Mine if due && !held.alone => drop(self.renew(held)),
+            _ if held.alone => drop(self.renewed.insert(held.key(), now)),
+            _ => {}
         }
+        (standing, row)
     }
 
     fn renew(&mut self, held: &Held) -> Standing {
@@ -109,15 +123,19 @@ impl Node {
     /// Makes the loop that works on a task.
     fn begin(&mut self, held: &Held, row: Option<TaskRow>) {
         let (owner, task) = (held.owner.to_string(), held.task.clone());
-        let Some(row) = row else { return };
-        let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return };
-        let Ok(state) = MeshLoop::read(&doc.body) else { return };
+        let Some((row, state)) = self.about(held, row) else { return };
         if state.check_of(&task).is_none() {
-            let nothing = Report::nothing(&self.membership.node, "the loop does not know this task any more");
+            let why = "the loop does not know this task any more";
+            let nothing = Report::nothing(&self.membership.node, held.fence, why);
             return self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);
         }
-        // The checks are being asked about the branch: what must not break is known in a moment.
-        let Some(spec) = work::local_spec(&state, &row) else { return };
+        let Some(spec) = work::local_spec(&state, &row, held.fence) else {
+            // Until it is known what must not break, or what may be used, it waits; when nothing may be used, somebody else does.
+            if let Some(waits) = &state.waits {
+                self.release(held, waits.until.unwrap_or_else(|| self.again_at()), "there is nothing to spend");
+            }
+            return;
+        };
         self.errands.insert(held.key());
         self.renewed.insert(held.key(), self.pace.now());
         let (held, dir, database) = (held.clone(), self.home.mesh().join(&owner), self.home.clone());
@@ -141,6 +159,16 @@ impl Node {
         });
     }
 
+    /// A task and its loop: as the hub has them, or as it had them before it went away.
+    fn about(&mut self, held: &Held, row: Option<TaskRow>) -> Option<(TaskRow, MeshLoop)> {
+        if held.alone {
+            return self.remembered(held);
+        }
+        let owner = held.owner.to_string();
+        let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return None };
+        Some((row?, MeshLoop::read(&doc.body).ok()?))
+    }
+
     pub(super) fn begun(&mut self, held: &Held, made: Result<(), String>) {
         self.errands.remove(&held.key());
         match made {
@@ -148,7 +176,8 @@ impl Node {
             // Not the task's fault: somebody else may have better luck.
             Err(error) => {
                 tracing::warn!(task = %held.task, error, "a task cannot be begun here; it is given back");
-                self.release(held);
+                self.decline(&held.task);
+                self.release(held, self.again_at(), &error);
             }
         }
     }
@@ -161,14 +190,13 @@ impl Node {
         let (held, node, dir) =
             (held.clone(), self.membership.node.clone(), self.home.mesh().join(held.owner.as_str()));
         self.send_out(async move {
-            let pushed = push_work(&held, &state, reached, &dir).await.map(|commit| Report {
-                node,
+            let reference = held.reference(&node);
+            let pushed = push_work((&held, &reference), &state, reached, &dir).await.map(|commit| Report {
                 reached: reached && commit.is_some(),
-                reference: commit.is_some().then(|| held.reference()),
+                reference: commit.is_some().then_some(reference),
                 commit,
-                turns: state.turns,
-                microusd: state.spent.microusd,
-                why: ending(&state),
+                short: is_short(&state),
+                ..so_far(&node, &held, &state, &ending(&state))
             });
             if pushed.is_err() {
                 tokio::time::sleep(work::AGAIN).await;
@@ -195,10 +223,15 @@ impl Node {
         self.renewed.remove(&held.key());
     }
 
-    /// Gives a task back untouched.
-    fn release(&mut self, held: &Held) {
-        let (now, op) = (self.pace.now(), held.give_back(self.again_at(), false));
-        if self.at_hub("give a task back", |hub| hub.transact(now, &[op])).is_some() {
+    /// Gives a task back, for somebody else from `ready_at` on, with a word about what was used.
+    fn release(&mut self, held: &Held, ready_at: Time, why: &str) {
+        let now = self.pace.now();
+        let state = self.local.get_loop(&held.local()).ok().flatten().and_then(|row| read_state(&row).ok());
+        let used = state.filter(|state| state.turns > 0);
+        let said = used.map(|state| held.shelve(&so_far(&self.membership.node, held, &state, why)));
+        let back = (!held.alone).then(|| held.give_back(ready_at, false));
+        let ops: Vec<Op> = said.into_iter().chain(back).collect();
+        if self.at_hub("give a task back", |hub| hub.transact(now, &ops)).is_some() || held.alone {
             self.stop_local(&held.local());
             self.forget(held);
         }
@@ -208,7 +241,7 @@ impl Node {
     pub(super) fn give_all_back(&mut self) {
         for held in self.shelf.all() {
             if held.stage == Stage::Working && !matches!(self.local_of(&held), Local::Over { .. }) {
-                self.release(&held);
+                self.release(&held, self.again_at(), "the node was stopped");
             }
         }
     }
@@ -227,21 +260,23 @@ impl Node {
 
     /// Takes tasks as long as there is room.
     pub(super) fn take_more(&mut self) {
-        let free = if self.draining { 0 } else { self.membership.slots as usize };
-        let free = free.saturating_sub(self.shelf.all().len());
-        if free == 0 {
+        let free = self.room();
+        if free == 0 && !self.must_remember() {
             return;
         }
         let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
         let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();
+        self.remember(&rows);
+        let rows: Vec<TaskRow> = rows.into_iter().filter(|row| self.replica.is_lent(row)).collect();
+        let free = if self.pace.now() < self.claim_at { 0 } else { free };
         let now = self.hub_now();
         let node = self.membership.node.clone();
         for (task, fence) in work::pick(&node, &rows, free, now) {
             let Some(owner) = rows.iter().find(|r| r.task.id == task).and_then(|r| r.task.owner.clone()) else {
                 continue;
             };
-            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working };
+            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working, alone: false };
             // Written down first: a node that dies in between finds out whether it holds it.
             if let Err(e) = self.shelf.put(&held) {
                 tracing::warn!(%task, error = %e, "a task cannot be written down, and is not taken");
@@ -278,7 +313,7 @@ async fn prepare(held: &Held, state: &MeshLoop, spec: LoopSpec, dir: &std::path:
 
 /// Pushes what a loop made; the commit, if there is any.
 async fn push_work(
-    held: &Held,
+    (held, reference): (&Held, &str),
     state: &LoopState,
     reached: bool,
     dir: &std::path::Path,
@@ -291,9 +326,20 @@ async fn push_work(
         state.work.clone()
     };
     if let Some(commit) = &commit {
-        remote.pin(commit, &held.reference()).await.map_err(|e| full_text(&e))?;
+        remote.pin(commit, reference).await.map_err(|e| full_text(&e))?;
     }
     Ok(commit)
+}
+
+/// What was used so far, without work.
+fn so_far(node: &NodeId, held: &Held, state: &LoopState, why: &str) -> Report {
+    let (turns, microusd, tokens) = (state.turns, state.spent.microusd, state.spent.tokens);
+    Report { turns, microusd, tokens, ..Report::nothing(node, held.fence, why) }
+}
+
+/// Whether what was set aside for it was used up; the number of turns of a task is a limit of its own.
+fn is_short(state: &LoopState) -> bool {
+    matches!(&state.phase, Phase::Ended { ending: Ending::Exhausted { bound }, .. } if bound != "turns")
 }
 
 fn ending(state: &LoopState) -> String {

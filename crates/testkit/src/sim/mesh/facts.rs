@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everloop_core::ids::{Fence, TaskId};
+use everloop_core::ids::TaskId;
 use everloop_core::mesh::{End, MeshLoop};
 use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Owner, TaskFilter};
@@ -21,8 +21,10 @@ const STALL: Duration = Duration::from_secs(30);
 pub(super) struct Facts {
     pub violation: Option<Violation>,
     pub longest_stall: Duration,
-    /// Work that was pushed, by task and fence: each must be heard of at the end.
-    pub pushed: BTreeSet<(TaskId, Fence)>,
+    /// Work that was pushed, by task and what its report says: each must be heard of at the end.
+    pub pushed: BTreeSet<(TaskId, String)>,
+    /// Turns that attempts took, and when.
+    pub calls: Vec<(u64, u64)>,
     /// The loop is over.
     pub ended: bool,
     pub epochs: u64,
@@ -86,7 +88,10 @@ impl World {
 
     /// A node takes a free task that waited since `free`, by the hub's clock.
     pub(super) fn took(&mut self, node: usize, free: u64) {
-        let begun = self.nodes[node].idle_since.max(self.nodes[node].healthy_since).max(self.hub_since).max(free);
+        // When the hub was away, nodes take tasks one after the other.
+        let turn = u64::try_from(self.nodes[node].claim_at.0).unwrap_or(0);
+        let begun =
+            self.nodes[node].idle_since.max(turn).max(self.nodes[node].healthy_since).max(self.hub_since).max(free);
         let stall = self.since(begun);
         self.facts.longest_stall = self.facts.longest_stall.max(stall);
         if stall > STALL && !self.setup.drift {
@@ -104,14 +109,15 @@ impl World {
                     self.violated("I5", format!("`{early}` was given up early: {:?}", state.tried));
                 }
             }
+            Some(End::Exhausted { .. }) if self.limits.calls.is_some_and(|most| state.spent.calls >= most) => {}
             other => self.violated("I5", format!("the loop did not end: {other:?}, open {:?}", state.open)),
         }
-        for (task, fence) in self.facts.pushed.clone() {
+        for (task, which) in self.facts.pushed.clone() {
             let row = self.hub.task(&task).expect("the model answers");
-            let counted = row.is_some_and(|row| row.fence == fence && row.result.is_some());
-            let shelved = self.hub.shelf(&task).expect("the model answers").iter().any(|late| late.fence == fence);
-            if !counted && !shelved {
-                self.violated("I1", format!("what came of {task} under fence {fence} is neither counted nor shelved"));
+            let counted = row.and_then(|row| row.result).is_some_and(|result| result.contains(&which));
+            let shelf = self.hub.shelf(&task).expect("the model answers");
+            if !counted && !shelf.iter().any(|late| late.result.contains(&which)) {
+                self.violated("I1", format!("what came of {task} ({which}) is neither counted nor shelved"));
             }
         }
         let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };

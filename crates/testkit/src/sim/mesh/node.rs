@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::mesh::alone::{Line, Replica};
 use everloop_core::mesh::lead::{self, Office, Step as LeadStep};
+use everloop_core::mesh::purse::Loan;
 use everloop_core::mesh::seat::{self, Seat};
-use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step};
-use everloop_core::mesh::{KIND, Landed, MeshLoop, Report, accept};
+use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
+use everloop_core::mesh::{KIND, Landed, MeshLoop, Report, Said, accept};
 use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskRow, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
@@ -17,7 +19,7 @@ use super::git::Commit;
 use super::world::{Event, LOOP, World, ms};
 use crate::sim::random::of_text;
 
-const BEAT: Duration = Duration::from_secs(5);
+pub(super) const BEAT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Something that a node sent out.
@@ -38,6 +40,8 @@ pub(super) enum Errand {
 pub(super) struct Local1 {
     base: Commit,
     check: String,
+    /// Turns that it takes.
+    turns: u64,
     /// Whether it reached what it should, when it is over.
     pub over: Option<bool>,
     commit: Option<Commit>,
@@ -59,11 +63,15 @@ pub(super) struct Node {
     // On its disk.
     pub held: BTreeMap<String, Held>,
     pub loops: BTreeMap<LoopId, Local1>,
+    pub replica: Replica,
     // In its memory.
     seat: Seat,
     beat_at: Time,
     ask_at: Time,
-    renewed: BTreeMap<String, Time>,
+    pub renewed: BTreeMap<String, Time>,
+    pub line: Line,
+    pub remembered_at: Time,
+    pub claim_at: Time,
     errands: BTreeSet<String>,
     judging: bool,
 }
@@ -81,10 +89,14 @@ impl Node {
             life: 0,
             held: BTreeMap::new(),
             loops: BTreeMap::new(),
+            replica: Replica::default(),
             seat: Seat::default(),
             beat_at: Time::default(),
             ask_at: Time::default(),
             renewed: BTreeMap::new(),
+            line: Line::default(),
+            remembered_at: Time::default(),
+            claim_at: Time::default(),
             errands: BTreeSet::new(),
             judging: false,
         }
@@ -99,6 +111,7 @@ impl Node {
         self.cut = old.cut;
         self.held = old.held;
         self.loops = old.loops;
+        self.replica = old.replica;
     }
 
     fn free(&self) -> bool {
@@ -107,19 +120,27 @@ impl Node {
 }
 
 impl World {
-    fn clock(&self, n: usize) -> Time {
+    pub(super) fn clock(&self, n: usize) -> Time {
         Time(i64::try_from(self.now * self.nodes[n].rate / 1000).unwrap_or(i64::MAX))
     }
 
     /// A call to the hub. `None`: what became of it is unknown. Now and then a call is lost on its way there, or its answer
     /// on the way back.
-    fn at_hub<T>(&mut self, n: usize, call: impl FnOnce(&mut Model) -> Result<T, Error>) -> Option<Result<T, Error>> {
+    pub(super) fn at_hub<T>(
+        &mut self,
+        n: usize,
+        call: impl FnOnce(&mut Model) -> Result<T, Error>,
+    ) -> Option<Result<T, Error>> {
         let fate = if self.setup.fault_every.is_some() { self.dice.below(800) } else { 1 };
-        if !self.hub_up || self.nodes[n].cut || fate == 0 {
-            return None;
+        let reached = self.hub_up && !self.nodes[n].cut && fate != 0;
+        let answer = reached.then(|| call(&mut self.hub)).filter(|_| fate != 799);
+        if answer.is_none() {
+            let now = self.clock(n);
+            self.nodes[n].line.failed(now);
+        } else if self.nodes[n].line.is_broken() {
+            self.back(n);
         }
-        let answer = call(&mut self.hub);
-        (fate != 799).then_some(answer)
+        answer
     }
 
     pub(super) fn step(&mut self, n: usize) {
@@ -136,11 +157,15 @@ impl World {
         if let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) {
             self.lead(n, epoch);
         }
-        self.take_more(n);
+        if self.nodes[n].line.is_away(self.clock(n)) {
+            self.begin_alone(n);
+        } else {
+            self.take_more(n);
+        }
         let now = self.clock(n);
         let node = &self.nodes[n];
         let timers = node.beat_at.since(now).min(node.ask_at.since(now));
-        let idle = node.free() && node.seat.epoch(now).is_none();
+        let idle = node.free() && !node.line.is_broken() && node.seat.epoch(now).is_none();
         let nap = if idle { timers } else { timers.min(LOOK) };
         let wait = (ms(nap) * 1000 / node.rate).max(1);
         let life = node.life;
@@ -179,7 +204,8 @@ impl World {
         };
         let (standing, row) = self.stand(n, held, &local);
         let (failures, again_at) = (row.as_ref().map_or(0, |row| row.failures), self.time() + work::AGAIN);
-        match work::next(held, standing, &local, failures, again_at) {
+        let node = self.nodes[n].id.clone();
+        match work::next(held, standing, &local, &View { node: &node, failures, again_at }) {
             Step::Wait => {}
             Step::Begin => self.begin(n, held),
             Step::Stop => {
@@ -189,6 +215,8 @@ impl World {
                     local.over.get_or_insert(false);
                 }
             }
+            Step::Claim => self.claim(n, held),
+            Step::Adopt => self.adopt(n, held),
             Step::Push { .. } => self.send(n, held, Errand::Push(held.key()), 1_000),
             Step::Tell(ops) => self.tell(n, held, &ops),
             Step::Forget => self.forget(n, held),
@@ -197,27 +225,35 @@ impl World {
 
     fn stand(&mut self, n: usize, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
         let now = self.clock(n);
+        let due = self.nodes[n].renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
         if held.stage == Stage::Working && *local != Local::Missing {
-            let due = self.nodes[n].renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
             if !due {
                 return (Standing::Unknown, None);
             }
-            let renew = held.renew(work::LEASE);
-            let at = self.time();
-            let standing = match self.at_hub(n, |hub| hub.transact(at, &[renew])) {
-                Some(Ok(_)) => {
-                    self.nodes[n].renewed.insert(held.key(), now);
-                    Standing::Mine
-                }
-                Some(Err(Error::Refused(Refusal::Fenced { .. } | Refusal::Gone { .. }))) => Standing::Lost,
-                Some(Err(_)) | None => Standing::Unknown,
-            };
-            return (standing, None);
+            if !held.alone {
+                return (self.renew(n, held), None);
+            }
         }
         let (task, node) = (held.task.clone(), self.nodes[n].id.clone());
-        match self.at_hub(n, |hub| hub.task(&task)) {
-            Some(Ok(row)) => (work::standing(held, row.as_ref(), &node), row),
-            _ => (Standing::Unknown, None),
+        let Some(Ok(row)) = self.at_hub(n, |hub| hub.task(&task)) else { return (Standing::Unknown, None) };
+        let standing = work::standing(held, row.as_ref(), &node);
+        match standing {
+            Standing::Mine if due && !held.alone => drop(self.renew(n, held)),
+            _ if held.alone => drop(self.nodes[n].renewed.insert(held.key(), now)),
+            _ => {}
+        }
+        (standing, row)
+    }
+
+    fn renew(&mut self, n: usize, held: &Held) -> Standing {
+        let (now, at, renew) = (self.clock(n), self.time(), held.renew(work::LEASE));
+        match self.at_hub(n, |hub| hub.transact(at, &[renew])) {
+            Some(Ok(_)) => {
+                self.nodes[n].renewed.insert(held.key(), now);
+                Standing::Mine
+            }
+            Some(Err(Error::Refused(Refusal::Fenced { .. } | Refusal::Gone { .. }))) => Standing::Lost,
+            Some(Err(_)) | None => Standing::Unknown,
         }
     }
 
@@ -247,17 +283,31 @@ impl World {
     }
 
     fn begin(&mut self, n: usize, held: &Held) {
-        let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let state = self.parsed(&doc);
+        let Some(state) = self.about(n, held) else { return };
         if state.check_of(&held.task).is_none() {
-            let nothing = Report::nothing(&self.nodes[n].id, "unknown");
+            let nothing = Report::nothing(&self.nodes[n].id, held.fence, "unknown");
             return self.tell(n, held, &[held.finish(TaskEnd::Dead, &nothing)]);
         }
-        if state.judged.is_some() {
-            let now = self.clock(n);
+        let ready = state.judged.is_some() && state.loan(&held.task, held.fence).is_some();
+        let now = self.clock(n);
+        if ready {
             self.nodes[n].renewed.insert(held.key(), now);
             self.send(n, held, Errand::Begin(held.key()), 2_000);
+        } else if let Some(waits) = &state.waits {
+            let (at, until) = (self.time(), waits.until.unwrap_or(self.time() + work::AGAIN));
+            if self.at_hub(n, |hub| hub.transact(at, &[held.give_back(until, false)])).is_some() {
+                self.forget(n, held);
+            }
         }
+    }
+
+    /// The loop of a task: as the hub has it, or as it had it before it went away.
+    fn about(&mut self, n: usize, held: &Held) -> Option<MeshLoop> {
+        if held.alone {
+            return self.remembered(n, held);
+        }
+        let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return None };
+        Some(self.parsed(&doc))
     }
 
     /// An errand is over.
@@ -280,10 +330,16 @@ impl World {
     fn begun(&mut self, n: usize, key: &str) {
         self.nodes[n].errands.remove(key);
         let Some(held) = self.nodes[n].held.get(key).cloned() else { return };
-        let Some(check) = self.state().check_of(&held.task).map(str::to_owned) else { return };
-        let base = self.git.target;
-        let local = Local1 { base, check, over: None, commit: None };
-        self.nodes[n].loops.entry(held.local()).or_insert(local);
+        let state = if held.alone { self.remembered(n, &held) } else { Some(self.state()) };
+        let Some(state) = state else { return };
+        let Some(check) = state.check_of(&held.task).map(str::to_owned) else { return };
+        let most = state.loan(&held.task, held.fence).and_then(|loan| loan.calls).unwrap_or(1);
+        let (base, turns) = (self.git.target, 1 + of_text(self.seed, &held.key()) % most);
+        let local = Local1 { base, check, turns, over: None, commit: None };
+        if !self.nodes[n].loops.contains_key(&held.local()) {
+            self.attempt(n, &held, turns);
+            self.nodes[n].loops.insert(held.local(), local);
+        }
         let wait = self.dice.between(1_000, ms(self.setup.work));
         let life = self.nodes[n].life;
         self.later(wait, Event::Local(n, life, held.local()));
@@ -309,27 +365,24 @@ impl World {
         let Some(held) = self.nodes[n].held.get(key).cloned() else { return };
         let Some(local) = self.nodes[n].loops.get(&held.local()).cloned() else { return };
         if let Some(commit) = local.commit {
-            self.git.refs.insert(held.reference(), commit);
+            self.git.refs.insert(held.reference(&self.nodes[n].id), commit);
         }
-        self.facts.pushed.insert((held.task.clone(), held.fence));
-        let report = self.report(n, local.commit, local.over == Some(true));
+        let report = self.report(n, &held, &local);
+        self.facts.pushed.insert((held.task.clone(), report.why.clone()));
         self.nodes[n].held.insert(key.to_owned(), Held { stage: Stage::Pushed { report }, ..held });
     }
 
-    fn report(&self, n: usize, commit: Option<Commit>, reached: bool) -> Report {
-        Report {
-            node: self.nodes[n].id.clone(),
-            reached: reached && commit.is_some(),
-            commit: commit.map(|c| c.to_string()),
-            reference: None,
-            turns: 1,
-            microusd: 0,
-            why: String::new(),
-        }
+    fn report(&self, n: usize, held: &Held, local: &Local1) -> Report {
+        let node = &self.nodes[n].id;
+        // Says which one it is, so that it can be looked for at the end.
+        let nothing = Report::nothing(node, held.fence, &format!("{node} {}", held.key()));
+        let (turns, commit) = (u32::try_from(local.turns).unwrap_or(u32::MAX), local.commit.map(|c| c.to_string()));
+        Report { reached: local.over == Some(true) && commit.is_some(), commit, turns, ..nothing }
     }
 
     fn take_more(&mut self, n: usize) {
-        if !self.nodes[n].free() {
+        let free = usize::from(self.nodes[n].free());
+        if free == 0 && !self.must_remember(n) {
             return;
         }
         let mut states = vec![StateName::Queued];
@@ -338,11 +391,17 @@ impl World {
         }
         let filter = TaskFilter { owner: Owner::Any, states, limit: 200 };
         let Some(Ok(rows)) = self.at_hub(n, |hub| hub.tasks(&filter)) else { return };
+        self.remember(n, &rows);
+        let rows: Vec<TaskRow> = rows.into_iter().filter(|row| self.nodes[n].replica.is_lent(row)).collect();
+        let free = if self.clock(n) < self.nodes[n].claim_at { 0 } else { free };
         let (node, at) = (self.nodes[n].id.clone(), self.time());
-        for (task, fence) in work::pick(&node, &rows, 1, at) {
+        for (task, fence) in work::pick(&node, &rows, free, at) {
             let free = rows.iter().find(|r| r.task.id == task).map_or(0, |r| r.updated_at.0.max(r.task.ready_at.0));
+            // Before something was set aside for it, it waited for that.
+            let lent = |loan: &&Loan| loan.task == task && loan.fence == fence;
+            let free = free.max(self.state().loans.iter().find(lent).map_or(0, |loan| loan.at.0));
             let owner = LoopId::new(LOOP);
-            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working };
+            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working, alone: false };
             self.nodes[n].held.insert(held.key(), held.clone());
             let before = self.hub.task(&task).expect("the model answers").map(|row| row.state);
             let take = held.take(&node, work::LEASE);
@@ -372,8 +431,9 @@ impl World {
         let found = self.at_hub(n, |hub| open.iter().map(|o| hub.task(&o.task)).collect::<Result<Vec<_>, _>>());
         let Some(Ok(rows)) = found else { return };
         let rows: Vec<TaskRow> = rows.into_iter().flatten().collect();
+        let Some(late) = self.late(n, &state, &rows) else { return };
         self.reclaim(n, &rows, epoch);
-        let plan = lead::plan(&mut state, &rows, self.nodes[n].judging, self.time());
+        let plan = lead::plan(&mut state, &rows, &late, self.nodes[n].judging, self.time());
         match plan.errand {
             Some(LeadStep::Judge) => self.judge(n),
             Some(LeadStep::Integrate { task, fence, report }) => self.integrate(n, task, fence, &report),
@@ -382,9 +442,23 @@ impl World {
         for note in &plan.notes {
             self.trace.say(self.now, "writes", note);
         }
-        if !plan.notes.is_empty() {
+        if plan.changed {
             self.write(n, &state, (doc.version, epoch), plan.ops);
         }
+    }
+
+    /// What the shelf says about tasks for which something is set aside.
+    fn late(&mut self, n: usize, state: &MeshLoop, rows: &[TaskRow]) -> Option<Vec<Said>> {
+        let mut late = Vec::new();
+        for (task, fence) in state.unsettled() {
+            if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
+                continue;
+            }
+            let Some(Ok(shelf)) = self.at_hub(n, |hub| hub.shelf(&task)) else { return None };
+            let said = shelf.into_iter().filter_map(|late| serde_json::from_str(&late.result).ok());
+            late.extend(said.map(|report| (task.clone(), report)));
+        }
+        Some(late)
     }
 
     fn office(&self, n: usize, epoch: u64) -> Office {

@@ -12,6 +12,7 @@ use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
 use everloop_store::{DocRow, Ledger, Model};
 
+use super::alone::Limits;
 use super::facts::Facts;
 use super::git::{Commit, Git};
 use super::node::{Errand, Node};
@@ -51,6 +52,7 @@ pub(super) enum Event {
 
 pub(super) struct World {
     pub setup: Setup,
+    pub limits: Limits,
     pub now: u64,
     pub hub: Model,
     pub hub_up: bool,
@@ -73,11 +75,17 @@ pub(super) struct World {
 impl World {
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let mut dice = Random::new(seed);
-        let state = new_loop(setup, dice.between(1, 8) as u32);
+        let width = dice.between(1, 8) as u32;
+        let limits = Limits {
+            calls: dice.one_in(3).then(|| dice.between(3, 60)),
+            per_hour: dice.one_in(3).then(|| dice.between(2, 20)),
+        };
+        let state = new_loop(setup, width, limits);
         let rate = |dice: &mut Random| if setup.drift { dice.pick(&[500, 900, 1000, 1100, 2000]) } else { 1000 };
         let nodes = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), rate(&mut dice))).collect();
         let mut world = Self {
             setup: setup.clone(),
+            limits,
             now: 0,
             hub: Model::default(),
             hub_up: true,
@@ -124,8 +132,8 @@ impl World {
                 break;
             }
         }
-        let shelved = self.facts.pushed.iter().filter(|(task, fence)| {
-            self.hub.shelf(task).expect("the model answers").iter().any(|late| late.fence == *fence)
+        let shelved = self.facts.pushed.iter().filter(|(task, which)| {
+            self.hub.shelf(task).expect("the model answers").iter().any(|late| late.result.contains(which))
         });
         let shelved = shelved.count() as u64;
         Report {
@@ -303,7 +311,10 @@ impl World {
 }
 
 /// The loop that all of them work on.
-fn new_loop(setup: &Setup, width: u32) -> MeshLoop {
+fn new_loop(setup: &Setup, width: u32, limits: Limits) -> MeshLoop {
+    let mut guard = GuardSpec::default();
+    guard.budget.calls = limits.calls;
+    guard.caps.per_hour = limits.per_hour.and_then(|n| n.try_into().ok());
     let check = |i: u64| CheckSpec {
         name: format!("c{i}"),
         run: String::new(),
@@ -325,7 +336,7 @@ fn new_loop(setup: &Setup, width: u32) -> MeshLoop {
             protect: Vec::new(),
         },
         bounds: Bounds::default(),
-        guard: GuardSpec::default(),
+        guard,
         watch: WatchSpec::default(),
     };
     let spec = MeshSpec {

@@ -1,0 +1,197 @@
+//! What a loop of the mesh may use, over all machines. The supervisor alone lends: a part of the budget is set aside for each
+//! attempt at a task before anybody can begin it, and what was not used comes back with the attempt's report. So the sum holds
+//! whatever happens to nodes, and a node without a hub has its share: the parts of the tasks that are its own.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{MeshLoop, MeshSpec, Said};
+use crate::guard::Spend;
+use crate::ids::{Fence, NodeId, TaskId};
+use crate::op::{TaskRow, TaskState};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
+use crate::spec::Budget;
+use crate::time::Time;
+
+/// An attempt of which nobody heard for so long after its task was over has used all that it had.
+pub const SILENT: Duration = Duration::from_secs(24 * 3600);
+
+/// A part of the budget, set aside for one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loan {
+    /// At which task.
+    pub task: TaskId,
+    /// Under which fence.
+    pub fence: Fence,
+    /// What it may use.
+    pub most: Budget,
+    /// When it was lent.
+    pub at: Time,
+    /// Who was given the task under this fence, once that was seen.
+    pub to: Option<NodeId>,
+    /// When its report came, and how many turns it took; they count until they are out of every window.
+    pub over: Option<(Time, u64)>,
+}
+
+impl Loan {
+    fn calls(&self) -> u64 {
+        self.over.map_or(self.most.calls.unwrap_or(0), |(_, calls)| calls)
+    }
+
+    /// What is set aside.
+    fn held(&self) -> Spend {
+        if self.over.is_some() {
+            return Spend::default();
+        }
+        let most = &self.most;
+        let or_none = |limit: Option<u64>| limit.unwrap_or(0);
+        Spend { calls: or_none(most.calls), tokens: or_none(most.tokens), microusd: or_none(most.microusd) }
+    }
+}
+
+/// Whether the attempt under `fence` was given back in good order: then its report is there, or nothing was used. What the
+/// supervisor or a person took away has a fence in between.
+fn is_untouched(row: &TaskRow, fence: Fence) -> bool {
+    match row.state {
+        TaskState::Queued => row.fence == fence,
+        TaskState::Leased { .. } => row.fence == fence.next(),
+        TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+    }
+}
+
+/// Who holds a task under a fence.
+fn holder<'a>(row: &'a TaskRow, task: &TaskId, fence: Fence) -> Option<&'a NodeId> {
+    match &row.state {
+        TaskState::Leased { node, .. } if row.task.id == *task && row.fence == fence => Some(node),
+        _ => None,
+    }
+}
+
+/// The windows in which starts are counted, where the operator limits them.
+fn windows(spec: &MeshSpec) -> impl Iterator<Item = (&'static str, Duration, u64)> {
+    let caps = &spec.wanted.guard.caps;
+    let all = [("minute", 60, caps.per_minute), ("hour", 3600, caps.per_hour), ("day", 86_400, caps.per_day)];
+    all.into_iter().filter_map(|(name, secs, cap)| Some((name, Duration::from_secs(secs), u64::from(cap?))))
+}
+
+/// Whether anything is limited, so that no attempt may begin without a loan.
+pub fn is_limited(spec: &MeshSpec) -> bool {
+    let budget = &spec.wanted.guard.budget;
+    budget.calls.is_some() || budget.tokens.is_some() || budget.microusd.is_some() || windows(spec).next().is_some()
+}
+
+impl MeshLoop {
+    /// What an attempt may use; `None` when it may not begin yet.
+    pub fn loan(&self, task: &TaskId, fence: Fence) -> Option<Budget> {
+        if !is_limited(&self.spec) {
+            return Some(Budget::default());
+        }
+        let of = |loan: &&Loan| loan.task == *task && loan.fence == fence && loan.over.is_none();
+        self.loans.iter().find(of).map(|loan| loan.most.clone())
+    }
+
+    /// What was used and what is set aside.
+    pub fn used(&self) -> Spend {
+        self.loans.iter().fold(self.spent, |sum, loan| sum.plus(loan.held()))
+    }
+
+    /// Attempts of which nothing was heard yet.
+    pub fn unsettled(&self) -> Vec<(TaskId, Fence)> {
+        let open = self.loans.iter().filter(|loan| loan.over.is_none());
+        open.map(|loan| (loan.task.clone(), loan.fence)).collect()
+    }
+
+    /// Attempts that may be under way.
+    pub fn under_way(&self) -> usize {
+        self.unsettled().len()
+    }
+
+    /// Sets a part aside for an attempt, if there is enough.
+    pub(super) fn lend(&mut self, task: &TaskId, fence: Fence, now: Time) -> Result<(), Reason> {
+        if !is_limited(&self.spec) || self.loan(task, fence).is_some() {
+            return Ok(());
+        }
+        let most = self.part(now)?;
+        self.loans.push(Loan { task: task.clone(), fence, most, at: now, to: None, over: None });
+        Ok(())
+    }
+
+    /// A fair part of what is left: enough for one turn at least.
+    fn part(&self, now: Time) -> Result<Budget, Reason> {
+        let (limits, used) = (&self.spec.wanted.guard.budget, self.used());
+        let agents = || self.spec.wanted.agents();
+        let price = agents().map(|a| a.turn_microusd).max().unwrap_or(0);
+        let tokens = agents().map(|a| a.turn_tokens).max().unwrap_or(0);
+        let others = (self.spec.width as usize).saturating_sub(self.under_way()).max(1) as u64;
+        let part = |name: &str, limit: Option<u64>, used: u64, one: u64| {
+            let Some(limit) = limit else { return Ok(None) };
+            let left = limit.saturating_sub(used);
+            if left == 0 || left < one {
+                return Err(Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used));
+            }
+            Ok(Some((left / others).max(one.max(1))))
+        };
+        let mut calls = limits.calls.map(|limit| limit.saturating_sub(used.calls));
+        part("calls", limits.calls, used.calls, 1)?;
+        for (name, window, cap) in windows(&self.spec) {
+            let starts = self.starts_within(window, now);
+            let room = if planted::is(Bug::LendsPastCaps) { cap } else { cap.saturating_sub(starts) };
+            if room == 0 {
+                let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", starts);
+                return Err(Reason { until: self.room_at(window), ..reason });
+            }
+            calls = Some(calls.map_or(room, |calls| calls.min(room)));
+        }
+        Ok(Budget {
+            calls: calls.map(|calls| calls.min(u64::from(self.spec.task_turns)).max(1)),
+            tokens: part("tokens", limits.tokens, used.tokens, tokens)?,
+            microusd: part("dollars", limits.microusd, used.microusd, price)?,
+        })
+    }
+
+    /// Starts that may have been made in a window that ends now: those of attempts under way count as if all were made.
+    fn starts_within(&self, window: Duration, now: Time) -> u64 {
+        let counts = |loan: &&Loan| loan.over.is_none_or(|(at, _)| now.since(at) < window);
+        self.loans.iter().filter(counts).map(Loan::calls).sum()
+    }
+
+    /// When the first of them is out of the window; unknown while all are under way.
+    fn room_at(&self, window: Duration) -> Option<Time> {
+        self.loans.iter().filter_map(|loan| loan.over.map(|(at, _)| at + window)).min()
+    }
+
+    /// Takes back what attempts did not use. `reports`: what is known of attempts at tasks for which something is set aside.
+    pub(super) fn collect(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) -> bool {
+        let longest = windows(&self.spec).map(|(_, window, _)| window).max().unwrap_or_default();
+        let before = self.loans.clone();
+        let mut spent = self.spent;
+        for loan in self.loans.iter_mut().filter(|loan| loan.over.is_none()) {
+            if let Some(holder) = rows.iter().find_map(|row| holder(row, &loan.task, loan.fence)) {
+                loan.to = Some(holder.clone());
+            }
+            let said = reports.iter().find(|(task, report)| {
+                *task == loan.task && report.fence == loan.fence && loan.to.as_ref().is_none_or(|to| *to == report.node)
+            });
+            let is_open = self.open.iter().any(|open| open.task == loan.task);
+            if let Some((_, report)) = said {
+                spent = spent.plus(report.spend());
+                loan.over = Some((now, u64::from(report.turns)));
+            } else if rows.iter().any(|row| row.task.id == loan.task && is_untouched(row, loan.fence)) {
+                loan.over = Some((now, 0));
+            } else if !is_open && now.since(loan.at) >= SILENT {
+                spent = spent.plus(loan.held());
+                loan.over = Some((now, loan.calls()));
+            }
+        }
+        self.spent = spent;
+        self.loans.retain(|loan| loan.over.is_none_or(|(at, _)| now.since(at) < longest));
+        self.loans != before
+    }
+
+    /// Gives back what was set aside for an attempt that nobody began and nobody can begin any more: that under `fence`.
+    pub(super) fn call_off(&mut self, task: &TaskId, fence: Fence) {
+        self.loans.retain(|loan| loan.task != *task || loan.fence < fence || loan.over.is_some());
+    }
+}
