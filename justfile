@@ -31,6 +31,12 @@ demo *args:
 sim *args:
     cargo run --release -p everloop-testkit --bin everloop-sim -- {{ args }}
 
+# A real mesh in bad weather, for example: just chaos --for 5m --seed 7, or: just chaos --scenario hub-away
+chaos *args:
+    cargo build --release -p everloop
+    cargo build --release -p everloop-testkit --bin everloop-chaos
+    "${CARGO_TARGET_DIR:-target}/release/everloop-chaos" {{ args }}
+
 # Two builds on purpose: in one, the testkit's planted bugs would be compiled into the binary that is measured.
 # Costs next to their floors, for example: just bench --only turn,idle --quick
 bench *args:

@@ -2,17 +2,22 @@
 //!
 //! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
 //!   crashed at every step and held to its invariants
+//! - [`chaos`]: three real nodes in networks of their own, a real hub, and bad weather
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`fleet`]: many machines, accounts and kinds of tasks of which one is bad: who is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
 //! - [`post_office`]: servers that take messages for people, like Telegram's
-//! - [`postgres`]: a PostgreSQL server of one's own, and a pooler in front of it
+//! - [`postgres`]: a PostgreSQL server of one's own, and a pooler in front of it; [`proxy`]: stands before it and cuts
+//! - [`processes`]: which processes belong to a state folder
 
+pub mod chaos;
 pub mod clis;
 pub mod fake_model;
 pub mod fleet;
 pub mod offline;
 pub mod post_office;
 pub mod postgres;
+pub mod processes;
+pub mod proxy;
 pub mod sim;

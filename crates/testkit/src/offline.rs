@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// Fails when a process is still alive in the namespace ten seconds after `body`; it is killed in any case.
 pub fn offline<F: FnOnce()>(body: F) {
-    if std::env::var_os(INSIDE).is_none() {
+    if !is_inside() {
         return enter(&test_name::<F>());
     }
     assert_eq!(interfaces(), BTreeSet::from(["lo".to_owned()]), "there is more than loopback");
@@ -39,6 +39,20 @@ pub fn offline<F: FnOnce()>(body: F) {
     assert!(left.is_empty(), "left behind: {left:#?}");
 }
 
+/// Whether we are in a network namespace of our own.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Runs this program once more, with the same words, in a network namespace of its own.
+pub fn again() -> ExitCode {
+    let program = std::env::current_exe().expect("a program knows itself");
+    let mut command = unshared();
+    command.arg(program).args(std::env::args_os().skip(1)).env(INSIDE, "1");
+    let status = command.status().expect("`unshare` of util-linux is there");
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
 /// A closure is named after the function that it stands in, and a test by its path without the crate.
 fn test_name<F>() -> String {
     let full = std::any::type_name::<F>();
@@ -46,15 +60,22 @@ fn test_name<F>() -> String {
     function.split_once("::").map_or(function, |(_, path)| path).to_owned()
 }
 
-fn enter(test: &str) {
-    let program = std::env::current_exe().expect("a test knows its own program");
+/// Runs the words that are added in a network namespace of their own.
+fn unshared() -> Command {
     let mut command = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
         command.arg("--map-root-user");
     }
     // `ip` lies where the PATH of a user often does not lead.
     let up = "PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec \"$@\"";
-    command.args(["--net", "--", "sh", "-c", up, "sh"]).arg(program).args(["--exact", test, "--nocapture"]);
+    command.args(["--net", "--", "sh", "-c", up, "sh"]);
+    command
+}
+
+fn enter(test: &str) {
+    let program = std::env::current_exe().expect("a test knows its own program");
+    let mut command = unshared();
+    command.arg(program).args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().expect("`unshare` of util-linux is there");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // A wrong name would run nothing and succeed.

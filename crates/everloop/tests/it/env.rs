@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use everloop_testkit::processes::processes_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -246,23 +247,6 @@ pub fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
 pub fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let (status, text) = raw(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
-}
-
-/// Processes whose environment names this state folder, as state or as place of their job.
-pub fn processes_of(state: &Path) -> Vec<i32> {
-    use std::os::unix::ffi::OsStrExt;
-    let marks =
-        ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());
-    let own = std::process::id();
-    let pids = fs::read_dir("/proc")
-        .expect("tests run on Linux")
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    let ours = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|b| *b == 0).any(|entry| marks.iter().any(|mark| entry.starts_with(mark)))
-    };
-    pids.filter(|pid| *pid != own).filter(ours).map(u32::cast_signed).collect()
 }
 
 /// A command that runs beside the test.

@@ -3,6 +3,7 @@
 mod agents;
 mod api;
 mod board;
+mod chaos;
 mod completion;
 mod config;
 mod crowd;

@@ -1,8 +1,9 @@
-//! Several machines and one hub: real processes, a real PostgreSQL and a git remote between them.
+//! Several machines and one hub: real processes, a real PostgreSQL and a git remote between them. What faults do to them is in
+//! `chaos`.
 
 use std::time::{Duration, Instant};
 
-use everloop_testkit::postgres::{Server, Setup, server};
+use everloop_testkit::postgres::server;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -20,7 +21,6 @@ struct Fleet {
 
 /// A machine.
 struct Node {
-    name: String,
     env: Env,
     up: Option<Background>,
 }
@@ -30,30 +30,19 @@ impl Node {
         // Leases are a fifth as long as in real life.
         let env = Env::new().var("EVERLOOP_HUB_URL", url).var("EVERLOOP_MESH_HASTE", "5");
         env.run(&["join", "--name", name]).ok();
-        Self { name: name.to_owned(), env, up: None }
+        Self { env, up: None }
     }
 
     /// Starts it.
     fn start(&mut self) {
         self.up = Some(self.env.spawn(&["up", "--listen", "off"]));
     }
-
-    /// Pulls its plug; what it had started goes too.
-    fn kill(&mut self) {
-        self.up = None;
-        for pid in crate::env::processes_of(&self.env.state()) {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok();
-        }
-    }
 }
 
 impl Fleet {
     /// A hub, a remote with one commit, and so many nodes that are not started yet.
     fn new(nodes: usize) -> Self {
-        Self::at(nodes, &server().database())
-    }
-
-    fn at(nodes: usize, url: &str) -> Self {
+        let url = &server().database();
         let operator = Env::new().git().var("EVERLOOP_HUB_URL", url);
         operator.run(&["hub", "init"]).ok();
         operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
@@ -117,15 +106,6 @@ impl Fleet {
         self.operator.git_run(&all)
     }
 
-    /// The machine that supervises, by its place in `nodes`.
-    fn leader(&self) -> Option<usize> {
-        let list = self.operator.run(&["node", "list", "--json"]).ok().json();
-        let leads = |name: &str| {
-            list["nodes"].as_array().is_some_and(|all| all.iter().any(|n| n["node"] == name && n["leads"] == true))
-        };
-        self.nodes.iter().position(|node| leads(&node.name))
-    }
-
     /// Every task that landed stands on the branch once, and every check's file is there.
     #[track_caller]
     fn proved(&self, id: &str, checks: usize) {
@@ -171,25 +151,6 @@ fn three_machines_reach_a_goal_together() {
 }
 
 #[test]
-fn long_pulled_plugs_move_the_work_and_lose_nothing() {
-    let mut fleet = Fleet::new(3).start();
-    let id = fleet.run(&format!("sleep 0.5\n{WORKER}"), &files(8));
-    for round in 0..3 {
-        let landed = || fleet.show(&id)["loop"]["landed_count"].as_u64().unwrap_or(0);
-        fleet.operator.wait_for("something landed", || landed() > round);
-        // First whoever supervises, then the others.
-        let victim = if round == 0 { fleet.leader() } else { None }.unwrap_or(round as usize);
-        fleet.nodes[victim].kill();
-        let next = (victim + 1) % 3;
-        if fleet.nodes[next].up.is_none() {
-            fleet.nodes[next].start();
-        }
-    }
-    fleet.nodes.iter_mut().filter(|node| node.up.is_none()).for_each(Node::start);
-    fleet.proved(&id, 8);
-}
-
-#[test]
 fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
     let mut fleet = Fleet::new(2);
     let flag = fleet.operator.project().join("../flag");
@@ -213,21 +174,4 @@ fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
     assert_eq!(fleet.trailers(&id), [format!("{id}-1")], "it does not count");
     let said: Value = serde_json::from_str(task["task"]["result"].as_str().unwrap()).unwrap();
     assert_eq!(said["node"], "n2");
-}
-
-#[test]
-fn long_a_hub_that_goes_and_comes_back_costs_nothing() {
-    let mut hub = Server::start(Setup::default());
-    let fleet = Fleet::at(2, &hub.database()).start();
-    let id = fleet.run(&format!("sleep 1\n{WORKER}"), &files(4));
-    fleet.operator.wait_for("somebody works", || {
-        fleet.show(&id)["tasks"]
-            .as_array()
-            .is_some_and(|tasks| tasks.iter().any(|task| task["state"]["is"] == "leased"))
-    });
-    hub.crash();
-    // Longer than the supervisor's lease; turns that are under way end meanwhile.
-    std::thread::sleep(Duration::from_secs(6));
-    hub.restart();
-    fleet.proved(&id, 4);
 }

@@ -11,7 +11,7 @@ use everloop_store::{Error, Ledger, Postgres};
 use everloop_testkit::postgres::server;
 
 use crate::postgres::{claim, hang_up, hub, made, note, open, raw, save, task};
-use crate::proxy::{Mode, Proxy};
+use everloop_testkit::proxy::{Mode, Proxy};
 
 /// A hub, a ledger that reaches it through a proxy, and one that does not.
 fn world() -> (Proxy, Postgres, Postgres) {

@@ -7,7 +7,6 @@
 //! - `writers`: several connections on one file
 //! - `postgres`: what becomes of a hub: wrong ones, damage, logins, TLS; `faults`: what happens on the way to it
 //! - `nodes`: several nodes at one hub get the answers of some order; `pooler`: the same through a pooler
-//! - `proxy`: stands between a ledger and its hub and cuts where it is told
 //! - `fixture`: files of every released format are read back exactly
 
 #![expect(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such, not in what they call")]
@@ -19,7 +18,6 @@ mod fixture;
 mod nodes;
 mod pooler;
 mod postgres;
-mod proxy;
 mod rules;
 mod story;
 mod writers;

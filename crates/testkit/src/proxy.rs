@@ -1,9 +1,11 @@
-//! Stands between a ledger and its hub: passes everything on until it is told to cut, and where.
+//! Stands between a ledger and its hub: passes everything on until it is told to cut, and where. Knows just enough of the
+//! protocol of PostgreSQL to see a commit go by.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// What to do with the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +18,13 @@ pub enum Mode {
     CutAfterCommit,
     /// Swallow everything that nodes say: the connection is there and silent.
     Silent,
+    /// Take connections and close them at once.
+    Refuse,
+    /// Pass everything on, so much later.
+    Slow(Duration),
 }
 
-/// The proxy; it stands until the test ends.
+/// The proxy; it stands until the process ends.
 pub struct Proxy {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -30,41 +36,70 @@ struct State {
 }
 
 impl Proxy {
-    /// In front of a port of this machine.
+    /// In front of a port of this machine, on loopback.
     pub fn new(target: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
+        Self::at(Ipv4Addr::LOCALHOST, target)
+    }
+
+    /// In front of a port of this machine, at another of its addresses.
+    pub fn at(address: Ipv4Addr, target: u16) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("an own address has a free port");
+        let port = listener.local_addr().expect("it is bound").port();
         let state = Arc::new(Mutex::new(State { mode: Mode::Pass, open: Vec::new() }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
-            for node in listener.incoming() {
-                let (node, hub) = (node.unwrap(), TcpStream::connect(("127.0.0.1", target)).unwrap());
-                for stream in [&node, &hub] {
-                    stream.set_nodelay(true).unwrap();
-                    shared.lock().unwrap().open.push(stream.try_clone().unwrap());
-                }
-                let (up, down) = (Arc::clone(&shared), Arc::clone(&shared));
-                let (node2, hub2) = (node.try_clone().unwrap(), hub.try_clone().unwrap());
-                thread::spawn(move || to_hub(node, hub, &up));
-                thread::spawn(move || to_node(hub2, node2, &down));
+            for node in listener.incoming().flatten() {
+                // A hub that is away lets nobody in: the connection is closed, as its machine would do.
+                let Ok(hub) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { continue };
+                // Whoever hangs up before it began needs nobody to pass anything on.
+                pass(node, hub, &shared).ok();
             }
         });
         Self { port, state }
     }
 
-    /// The address of a hub, through the proxy.
+    /// The address of a hub, through a proxy on loopback.
     pub fn through(&self, url: &str, port: u16) -> String {
         url.replace(&format!(":{port}/"), &format!(":{}/", self.port))
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What becomes of the connections from now on, also of those that are open.
     pub fn set(&self, mode: Mode) {
-        self.state.lock().unwrap().mode = mode;
+        lock(&self.state).mode = mode;
     }
 
     /// Cuts everything that is open.
     pub fn cut(&self) {
-        cut(&mut self.state.lock().unwrap());
+        cut(&mut lock(&self.state));
     }
+}
+
+/// A thread that panicked has left nothing half done in here.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn pass(node: TcpStream, hub: TcpStream, shared: &Arc<Mutex<State>>) -> std::io::Result<()> {
+    let mut state = lock(shared);
+    if state.mode == Mode::Refuse {
+        return Ok(());
+    }
+    for stream in [&node, &hub] {
+        stream.set_nodelay(true)?;
+        state.open.push(stream.try_clone()?);
+    }
+    // Those that are over need no cutting.
+    state.open.retain(|stream| stream.peer_addr().is_ok());
+    let (up, down) = (Arc::clone(shared), Arc::clone(shared));
+    let (node2, hub2) = (node.try_clone()?, hub.try_clone()?);
+    thread::spawn(move || to_hub(node, hub, &up));
+    thread::spawn(move || to_node(hub2, node2, &down));
+    Ok(())
 }
 
 fn cut(state: &mut State) {
@@ -86,11 +121,16 @@ fn has(bytes: &[u8], needle: &[u8]) -> bool {
 fn to_hub(mut node: TcpStream, mut hub: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = node.read(&mut buffer) {
-        let mut state = state.lock().unwrap();
+        let mut state = lock(state);
         let commits = has(&buffer[..n], b"commit\0") || has(&buffer[..n], ALONE_ASKED);
         match state.mode {
             Mode::Silent => continue,
             Mode::CutBeforeCommit if commits => return cut(&mut state),
+            Mode::Refuse => return cut(&mut state),
+            Mode::Slow(delay) => {
+                drop(state);
+                thread::sleep(delay);
+            }
             Mode::Pass | Mode::CutBeforeCommit | Mode::CutAfterCommit => {}
         }
         if hub.write_all(&buffer[..n]).is_err() {
@@ -103,7 +143,7 @@ fn to_hub(mut node: TcpStream, mut hub: TcpStream, state: &Mutex<State>) {
 fn to_node(mut hub: TcpStream, mut node: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = hub.read(&mut buffer) {
-        let mut state = state.lock().unwrap();
+        let mut state = lock(state);
         let done = has(&buffer[..n], b"COMMIT\0") || has(&buffer[..n], b"UPDATE ");
         let committed = done && buffer[..n].ends_with(NO_TRANSACTION);
         if state.mode == Mode::CutAfterCommit && committed {

@@ -1,0 +1,47 @@
+//! A real mesh in bad weather: nodes in networks of their own, a hub behind proxies, kills, partitions. Two minutes of what
+//! `just chaos` does for half an hour.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_testkit::chaos::{self, Options};
+use everloop_testkit::offline::offline;
+use tempfile::TempDir;
+
+/// Leases are a fifth as long as in real life, and so are the faults.
+const HASTE: u32 = 5;
+
+fn options(root: &TempDir, length: Duration) -> Options {
+    let everloop = PathBuf::from(env!("CARGO_BIN_EXE_everloop"));
+    Options { everloop, dir: root.path().to_owned(), seed: 4, length, tasks: 0, checks: 10, haste: HASTE, tell }
+}
+
+#[expect(clippy::print_stdout, reason = "a test has no other way to show what it measured")]
+fn tell(line: &str) {
+    println!("{line}");
+}
+
+#[test]
+fn long_a_mesh_in_bad_weather_loses_nothing_and_counts_nothing_twice() {
+    offline(|| {
+        let root = tempfile::tempdir().expect("a temporary folder can be made");
+        let report = chaos::run(&options(&root, Duration::from_secs(120)));
+        tell(&report.to_string());
+        assert!(report.violations().is_empty(), "{report}");
+        assert!(
+            report.faults.len() >= 8 && report.proof.landed >= 20,
+            "it was bad weather, and there was work: {report}"
+        );
+    });
+}
+
+#[test]
+fn long_a_hub_that_goes_and_comes_back_costs_nothing() {
+    offline(|| {
+        let root = tempfile::tempdir().expect("a temporary folder can be made");
+        // Longer than the lease of a task: nobody may be punished for what the hub did.
+        let report = chaos::outage::run(&options(&root, Duration::from_secs(25)));
+        tell(&report.to_string());
+        assert!(report.violations().is_empty(), "{report}");
+    });
+}

@@ -1,0 +1,269 @@
+//! A real mesh in bad weather: three nodes as processes, each in a network of its own, a real PostgreSQL that each of them
+//! reaches through a proxy of its own, a git remote, scripted agents. Struck by faults that a seed draws, then healed and held
+//! to what must be true: nothing lost, nothing counted twice, nothing left behind, and no long stall while somebody could work.
+//!
+//! - [`net`]: networks with cables that can be pulled; [`machine`]: a state folder and its processes
+//! - [`weather`]: what strikes when; [`watch`]: what moves; [`proof`]: what must be true in the end
+//! - [`outage`]: the same mesh without its hub for some minutes
+//!
+//! Has to run inside of a network namespace that is ours alone, see [`crate::offline`].
+
+pub mod machine;
+pub mod net;
+pub mod outage;
+pub mod proof;
+pub mod watch;
+pub mod weather;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use everloop_store::postgres::{Clock, Options as HubOptions, Url};
+use everloop_store::{Ledger, Postgres};
+
+use crate::postgres::{Server, Setup};
+use machine::{Machine, Make};
+use proof::Proof;
+use watch::{Sight, Watch};
+use weather::Weather;
+
+/// Between two looks at the weather.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two looks at the hub.
+const LOOK: Duration = Duration::from_millis(500);
+/// Machines in the mesh.
+const MACHINES: u8 = 3;
+/// A mesh that is well ends what it has within this, with the leases of real life: those of the dead run out first.
+const END_WITHIN: Duration = Duration::from_secs(900);
+/// The longest time without any movement while somebody could move.
+pub const STALL: Duration = Duration::from_secs(30);
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub everloop: PathBuf,
+    /// Where folders are made.
+    pub dir: PathBuf,
+    /// What the weather is drawn from.
+    pub seed: u64,
+    /// For how long it is bad.
+    pub length: Duration,
+    /// At least so many tasks are made.
+    pub tasks: u32,
+    /// Checks of one loop.
+    pub checks: u32,
+    /// So many times as fast as in real life pass the leases.
+    pub haste: u32,
+    /// Whom to tell what happens.
+    pub tell: fn(&str),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// What was proved, and what was not.
+    pub proof: Proof,
+    /// Starts of nodes that were killed.
+    pub restarts: u32,
+    /// Faults that struck, by kind.
+    pub faults: Vec<(String, u32)>,
+    /// The longest time in which nothing moved though it could.
+    pub stall: Duration,
+    /// When that ended, from the beginning.
+    pub stall_at: Duration,
+    /// For how long something could move.
+    pub able: Duration,
+    /// How long it took in all.
+    pub took: Duration,
+}
+
+impl Report {
+    /// What does not hold.
+    pub fn violations(&self) -> Vec<String> {
+        let mut all = self.proof.violations.clone();
+        let faults: u32 = self.faults.iter().map(|(_, times)| times).sum();
+        // Each machine holds one task at a time, so a fault costs one turn at most; more would be work that was taken from the living.
+        if self.proof.calls > self.proof.landed + faults as usize {
+            let (calls, landed) = (self.proof.calls, self.proof.landed);
+            all.push(format!("{calls} calls of agents for {landed} tasks and {faults} faults"));
+        }
+        if self.stall > STALL {
+            all.push(format!("nothing moved for {:.1} s though it could", self.stall.as_secs_f64()));
+        }
+        all
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: u32 = self.faults.iter().map(|(_, times)| times).sum();
+        let faults: Vec<String> = self.faults.iter().map(|(fault, times)| format!("{fault} {times}")).collect();
+        writeln!(f, "faults        {total}: {}", faults.join(", "))?;
+        writeln!(f, "restarts      {} of nodes", self.restarts)?;
+        write!(f, "{}", self.proof)?;
+        let [stall, at, able, took] = [self.stall, self.stall_at, self.able, self.took].map(|d| d.as_secs_f64());
+        writeln!(f, "longest stall {stall:.1} s, at {at:.0} s; the hub and a healthy node were there for {able:.0} s")?;
+        writeln!(f, "time          {took:.0} s")?;
+        for violation in self.violations() {
+            writeln!(f, "VIOLATION     {violation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A mesh and its operator.
+pub struct Fleet {
+    desk: Machine,
+    machines: Vec<Machine>,
+    hub: Server,
+    url: String,
+    loops: u32,
+    checks: u32,
+}
+
+impl Fleet {
+    /// All of it, started; agents work for so many seconds at most.
+    pub fn new(options: &Options, seconds: u32) -> Self {
+        net::lay_out();
+        let hub = Server::start(Setup { dir: options.dir.clone(), ..Setup::default() });
+        let url = hub.database();
+        let make = Make { everloop: options.everloop.clone(), dir: options.dir.clone(), haste: options.haste };
+        let desk = Machine::desk(&make, &url);
+        desk.git(&["init", "-q", "-b", "main"]);
+        std::fs::write(desk.path("project/README"), "a project\n").expect("the folder is ours");
+        desk.git(&["add", "-A"]);
+        desk.git(&["commit", "-q", "-m", "first"]);
+        desk.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
+        desk.git(&["remote", "add", "origin", "../shared.git"]);
+        std::fs::write(desk.path("agent.sh"), agent(&desk.path("calls"), seconds)).expect("the folder is ours");
+        let mut machines: Vec<Machine> =
+            (1..=MACHINES).map(|number| Machine::node(&make, number, (&url, hub.port()))).collect();
+        machines.iter_mut().for_each(Machine::start);
+        Self { desk, machines, hub, url, loops: 0, checks: options.checks }
+    }
+
+    /// A look into the hub past all proxies.
+    fn open(&self) -> Option<Postgres> {
+        let url = Url::parse(&self.url).expect("our own address");
+        Postgres::open(HubOptions { url, clock: Clock::Hub, hub: None }).ok()
+    }
+
+    /// Hands one more loop to the mesh: a check for each of its files.
+    fn add_loop(&mut self) {
+        let command = format!("sh {}", self.desk.path("agent.sh").display());
+        let checks: Vec<String> =
+            (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
+        let width = self.checks.to_string();
+        let mut args = vec!["run", "write them all", "--mesh", "--detach", "--gap=0", "--width", &width];
+        // The same words as the loop before, and yet another one.
+        args.extend(["--new", "--agent-cmd", &command]);
+        for check in &checks {
+            args.extend(["--check", check]);
+        }
+        self.desk.everloop(&args);
+        self.loops += 1;
+    }
+
+    /// Who supervises.
+    fn supervisor(&self, hub: &Postgres) -> Option<usize> {
+        let leader = hub.leader().ok()??;
+        self.machines.iter().position(|machine| machine.name == leader.node)
+    }
+
+    /// What all nodes said last.
+    fn last_words(&self) -> String {
+        let words = |machine: &Machine| format!("--- {}\n{}\n", machine.name, machine.last_words(60));
+        self.machines.iter().map(words).collect()
+    }
+}
+
+/// The file that a check of a loop wants.
+fn file(number: u32, check: u32) -> String {
+    format!("done/{number}x{check}")
+}
+
+/// What an agent does: writes down that it was called, thinks, and writes the file that the check of its task wants.
+fn agent(calls: &std::path::Path, seconds: u32) -> String {
+    format!(
+        r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
+echo "$(date +%s%3N) $file $PWD" >>'{calls}'
+sleep $(($$ % {seconds} + 1))
+mkdir -p done && echo "$EVERLOOP_TURN" >"$file"
+"#,
+        calls = calls.display()
+    )
+}
+
+/// Lets the weather rage over a mesh, heals it, waits for its end, and looks at what is true.
+pub fn run(options: &Options) -> Report {
+    let began = Instant::now();
+    let mut fleet = Fleet::new(options, 3);
+    fleet.add_loop();
+    let mut weather = Weather::new(options.seed, options.haste);
+    let mut eye = Eye { hub: None, watch: Watch::new(), look_at: began, supervisor: None };
+    let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
+    // When fewer tasks wait, the next loop is made: there is always something to do.
+    let backlog = options.checks as usize * 3 / 5;
+    let end = Instant::now() + options.length;
+    while Instant::now() < end {
+        weather.pass(&mut fleet.machines, &mut fleet.hub, eye.supervisor).iter().for_each(|line| tell(line));
+        if eye.look(&fleet, &weather).is_some_and(|sight| sight.queued() < backlog) {
+            fleet.add_loop();
+        }
+        std::thread::sleep(TICK);
+    }
+    weather.clear(&mut fleet.machines, &mut fleet.hub);
+    tell("the weather is over");
+    let healed = Instant::now();
+    while healed.elapsed() < END_WITHIN {
+        if let Some(sight) = eye.look(&fleet, &weather) {
+            if fleet.loops * options.checks < options.tasks && sight.queued() < backlog {
+                fleet.add_loop();
+            } else if sight.is_over() {
+                break;
+            }
+        }
+        std::thread::sleep(TICK);
+    }
+    let restarts = fleet.machines.iter().map(|machine| machine.starts - 1).sum();
+    let faults = weather.struck.iter().map(|(fault, times)| (format!("{fault:?}"), *times)).collect();
+    let (stall, stall_at, able) = (eye.watch.longest, eye.watch.longest_at - began, eye.watch.able);
+    let proof = Proof::new(&mut fleet);
+    if !proof.violations.is_empty() {
+        tell(&fleet.last_words());
+    }
+    Report { proof, restarts, faults, stall, stall_at, able, took: began.elapsed() }
+}
+
+/// Looks at the hub now and then, past all proxies.
+struct Eye {
+    hub: Option<Postgres>,
+    watch: Watch,
+    look_at: Instant,
+    supervisor: Option<usize>,
+}
+
+impl Eye {
+    /// What there is to see, when it is time to look.
+    fn look(&mut self, fleet: &Fleet, weather: &Weather) -> Option<Sight> {
+        if Instant::now() < self.look_at {
+            return None;
+        }
+        self.look_at = Instant::now() + LOOK;
+        if !weather.hub_is_there() {
+            self.watch.pause();
+            return None;
+        }
+        self.hub = self.hub.take().or_else(|| fleet.open());
+        let hub = self.hub.as_ref()?;
+        let sight = Sight::new(hub).ok();
+        match &sight {
+            Some(sight) if weather.is_any_well(fleet.machines.len()) => self.watch.see(sight),
+            _ => self.watch.pause(),
+        }
+        self.supervisor = fleet.supervisor(hub);
+        sight
+    }
+}

@@ -1,0 +1,220 @@
+//! One machine of a mesh: a state folder, a network and the node that runs there. Owns its processes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use everloop_core::ids::NodeId;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::net::{Cable, HUB, Space};
+use crate::processes::processes_of;
+use crate::proxy::{Mode, Proxy};
+
+/// A command of everloop that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks whether something is there.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What all machines have in common.
+#[derive(Clone, Debug)]
+pub struct Make {
+    /// The program.
+    pub everloop: PathBuf,
+    /// Where its folders are made.
+    pub dir: PathBuf,
+    /// So many times as fast as in real life pass the leases.
+    pub haste: u32,
+}
+
+/// A machine.
+pub struct Machine {
+    /// What it is called.
+    pub name: NodeId,
+    root: PathBuf,
+    make: Make,
+    space: Option<Space>,
+    proxy: Option<Proxy>,
+    up: Option<Child>,
+    /// How often its node was started.
+    pub starts: u32,
+}
+
+impl Machine {
+    /// The operator's: without a network of its own, and without a node.
+    pub fn desk(make: &Make, url: &str) -> Self {
+        let desk = Self::new(make, "desk", (None, None));
+        desk.everloop(&["hub", "init", "--url", url]);
+        desk.everloop(&["join", url, "--name", "desk"]);
+        desk
+    }
+
+    /// One that belongs to the mesh of the hub at `url`, in our own network.
+    pub fn plain(make: &Make, name: &str, url: &str) -> Self {
+        let machine = Self::new(make, name, (None, None));
+        machine.everloop(&["join", url, "--name", name]);
+        machine
+    }
+
+    /// One that belongs to the mesh of the hub at `url`, in a network of its own; the hub listens on `port` of this machine.
+    pub fn node(make: &Make, number: u8, (url, port): (&str, u16)) -> Self {
+        let (space, proxy) = (Space::new(number), Proxy::at(HUB, port));
+        let through = url.replace(&format!("127.0.0.1:{port}/"), &format!("{HUB}:{}/", proxy.port()));
+        let name = format!("n{number}");
+        let machine = Self::new(make, &name, (Some(space), Some(proxy)));
+        machine.everloop(&["join", &through, "--name", &name]);
+        machine
+    }
+
+    fn new(make: &Make, name: &str, (space, proxy): (Option<Space>, Option<Proxy>)) -> Self {
+        let root = make.dir.join(name);
+        for folder in ["home", "tmp", "project"] {
+            std::fs::create_dir_all(root.join(folder)).expect("the folder is ours");
+        }
+        let (name, make) = (NodeId::new(name), make.clone());
+        Self { name, root, make, space, proxy, up: None, starts: 0 }
+    }
+
+    /// A file or folder of it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// A program on it, in its project, with nothing of our own environment.
+    pub fn command(&self, program: &Path) -> Command {
+        let program = program.to_str().expect("a plain path");
+        let mut command = self.space.as_ref().map_or_else(|| Command::new(program), |space| space.command(program));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir(self.path("project"));
+        command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
+        command.env("EVERLOOP_STATE_DIR", self.state()).env("EVERLOOP_MESH_HASTE", self.make.haste.to_string());
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Chaos").env(format!("GIT_{who}_EMAIL"), "chaos@localhost");
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs everloop to its end, which must be a good one, and answers what it printed.
+    pub fn everloop(&self, args: &[&str]) -> String {
+        let program = self.make.everloop.clone();
+        self.finish(&program, args)
+    }
+
+    /// Runs git to its end, which must be a good one.
+    pub fn git(&self, args: &[&str]) -> String {
+        self.finish(Path::new("git"), args)
+    }
+
+    fn finish(&self, program: &Path, args: &[&str]) -> String {
+        let output = self.command(program).args(args).output().expect("the program is there");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{} {args:?} on {}: {out}{err}", program.display(), self.name);
+        out.into_owned()
+    }
+
+    /// Starts its node, unless it runs.
+    pub fn start(&mut self) {
+        if self.up.is_some() {
+            return;
+        }
+        let log = File::options().create(true).append(true).open(self.path("log")).expect("the folder is ours");
+        let twin = log.try_clone().expect("a file can be opened twice");
+        let mut command = self.command(&self.make.everloop);
+        let up = command.args(["up", "--listen", "off"]).stdout(log).stderr(twin).spawn();
+        self.up = Some(up.expect("the program is there"));
+        self.starts += 1;
+    }
+
+    /// Kills its node alone; agents go on.
+    pub fn kill(&mut self) {
+        if let Some(mut up) = self.up.take() {
+            // Stopped or not; an error means that it is gone already.
+            up.kill().ok();
+            up.wait().ok();
+        }
+    }
+
+    /// Pulls its plug: everything on it is gone.
+    pub fn pull_the_plug(&mut self) {
+        self.kill();
+        let end = Instant::now() + PATIENCE;
+        while !processes_of(&self.state()).is_empty() && Instant::now() < end {
+            self.signal_all(Signal::SIGKILL);
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Sends a signal to the node alone.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(up) = &self.up {
+            // It may have ended by itself.
+            kill(Pid::from_raw(up.id().cast_signed()), signal).ok();
+        }
+    }
+
+    /// Sends a signal to everything on it.
+    pub fn signal_all(&self, signal: Signal) {
+        for pid in processes_of(&self.state()) {
+            kill(Pid::from_raw(pid), signal).ok();
+        }
+    }
+
+    /// Tells the node to go, and waits for it; false when it does not.
+    pub fn down(&mut self, within: Duration) -> bool {
+        self.signal(Signal::SIGTERM);
+        self.is_gone(within)
+    }
+
+    /// Waits for the end of the node, which was told to go or killed; false when it does not come.
+    pub fn is_gone(&mut self, within: Duration) -> bool {
+        let end = Instant::now() + within;
+        let Some(up) = &mut self.up else { return true };
+        while up.try_wait().is_ok_and(|status| status.is_none()) {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.up = None;
+        true
+    }
+
+    /// Whether its node ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.up.as_mut().is_some_and(|up| up.try_wait().is_ok_and(|status| status.is_some()))
+    }
+
+    /// What becomes of its words to the hub.
+    pub fn line(&self, mode: Mode) {
+        if let Some(proxy) = &self.proxy {
+            proxy.set(mode);
+        }
+    }
+
+    /// Its cable.
+    pub fn cable(&mut self, cable: Cable) {
+        if let Some(space) = &mut self.space {
+            space.set(cable);
+        }
+    }
+
+    /// What its node said last.
+    pub fn last_words(&self, lines: usize) -> String {
+        let text = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+        let all: Vec<&str> = text.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.pull_the_plug();
+    }
+}

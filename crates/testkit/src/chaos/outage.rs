@@ -1,0 +1,174 @@
+//! A mesh without its hub for some minutes, under work: turns that are under way end, what came of them is in the hub soon after
+//! it is back, and no two nodes do the same meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use everloop_core::mesh::work::Held;
+use everloop_core::op::TaskState;
+use everloop_store::{Ledger, Postgres};
+
+use super::proof::Proof;
+use super::watch::Sight;
+use super::{Fleet, Options};
+
+/// The longest turn of an agent here, in seconds.
+const TURN: u32 = 8;
+/// Work begins within this, on a busy machine too.
+const BEGUN_WITHIN: Duration = Duration::from_secs(120);
+/// After the hub is back, everything that came of the time without it is there within this.
+pub const PRESENT: Duration = Duration::from_secs(30);
+/// Everything is done within this.
+const END_WITHIN: Duration = Duration::from_secs(900);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// How long the hub was away.
+    pub away: Duration,
+    /// Turns under way when it went.
+    pub under_way: usize,
+    /// Turns that were begun without it.
+    pub begun: usize,
+    /// Tasks on which more than one node worked meanwhile.
+    pub overlap: usize,
+    /// Results that were there to be told when it came back.
+    pub results: usize,
+    /// How long it took until all of them were in the hub; `None`: they never were.
+    pub present: Option<Duration>,
+    /// Starts in the first ten seconds after it came back, and in the first minute.
+    pub starts: (usize, usize),
+    /// What must be true in the end.
+    pub proof: Proof,
+}
+
+impl Report {
+    /// What does not hold.
+    pub fn violations(&self) -> Vec<String> {
+        let mut all = self.proof.violations.clone();
+        if self.results < self.under_way {
+            all.push(format!("only {} of {} turns under way came to a result", self.results, self.under_way));
+        }
+        if self.overlap > 0 {
+            all.push(format!("{} tasks were worked on by two nodes", self.overlap));
+        }
+        match self.present {
+            Some(took) if took <= PRESENT => {}
+            late => all.push(format!("results were not in the hub within {PRESENT:?}, but after {late:?}")),
+        }
+        all
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (away, present) = (self.away.as_secs_f64(), self.present.map_or(f64::NAN, |took| took.as_secs_f64()));
+        writeln!(f, "hub           {away:.0} s away, with {} turns under way", self.under_way)?;
+        writeln!(f, "without it    {} turns begun, {} tasks by two nodes", self.begun, self.overlap)?;
+        writeln!(f, "when back     {} results, all in the hub after {present:.1} s", self.results)?;
+        writeln!(f, "              {} starts in 10 s, {} in 60 s", self.starts.0, self.starts.1)?;
+        write!(f, "{}", self.proof)?;
+        for violation in self.violations() {
+            writeln!(f, "VIOLATION     {violation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An agent that was called.
+struct Call {
+    at: u128,
+    file: String,
+    /// Of which machine its folder is.
+    folder: String,
+}
+
+/// Takes the hub away from a mesh that works, for `options.length`.
+pub fn run(options: &Options) -> Report {
+    let mut fleet = Fleet::new(options, TURN);
+    fleet.add_loop();
+    let under_way = all_work(&fleet);
+    fleet.hub.crash();
+    let (gone, went) = (Instant::now(), now());
+    (options.tell)("the hub is away");
+    std::thread::sleep(options.length);
+    let waiting = fleet.held();
+    fleet.hub.restart();
+    let (back, came) = (Instant::now(), now());
+    let away = back - gone;
+    (options.tell)("the hub is back");
+    let hub = fleet.open().expect("it is back");
+    let present = wait(PRESENT * 4, || waiting.iter().all(|held| is_known(&hub, held))).then(|| back.elapsed());
+    wait(END_WITHIN, || Sight::new(&hub).is_ok_and(|sight| sight.is_over()));
+    let calls = fleet.calls();
+    // A turn that was under way when the hub went counts as well: nobody else shall begin it.
+    let before = went.saturating_sub(u128::from(TURN) * 1000);
+    let mut nodes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| (before..came).contains(&call.at)) {
+        nodes.entry(&call.file).or_default().insert(&call.folder);
+    }
+    let within = |from: u128, to: u128| calls.iter().filter(|call| (from..to).contains(&call.at)).count();
+    let (begun, starts) = (within(went, came), (within(came, came + 10_000), within(came, came + 60_000)));
+    let overlap = nodes.values().filter(|nodes| nodes.len() > 1).count();
+    let (under_way, results) = (under_way.len(), waiting.len());
+    let proof = Proof::new(&mut fleet);
+    Report { away, under_way, begun, overlap, results, present, starts, proof }
+}
+
+/// Waits until every node has an agent at work, and answers what they hold.
+fn all_work(fleet: &Fleet) -> Vec<Held> {
+    let begun = || {
+        let folders: BTreeSet<String> = fleet.calls().into_iter().map(|call| call.folder).collect();
+        folders.len() == fleet.machines.len() && fleet.held().len() == fleet.machines.len()
+    };
+    assert!(wait(BEGUN_WITHIN, begun), "not every node works:\n{}", fleet.last_words());
+    fleet.held()
+}
+
+fn wait(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + within;
+    while !holds() {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+/// Whether the hub knows what came of a task that a node held, as what counts or on the shelf.
+fn is_known(hub: &Postgres, held: &Held) -> bool {
+    let counts = hub
+        .task(&held.task)
+        .is_ok_and(|row| row.is_some_and(|row| row.fence == held.fence && row.state == TaskState::Done));
+    counts || hub.shelf(&held.task).is_ok_and(|late| late.iter().any(|late| late.fence == held.fence))
+}
+
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
+}
+
+impl Fleet {
+    /// What nodes hold, and remember in files: while the hub is there, what is under way; without it, also what waits.
+    fn held(&self) -> Vec<Held> {
+        let folders = self.machines.iter().map(|machine| machine.state().join("mesh/held"));
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+        files.filter_map(|file| serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok()).collect()
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        let text = std::fs::read_to_string(self.desk.path("calls")).unwrap_or_default();
+        let read = |line: &str| {
+            let mut words = line.split(' ');
+            let (at, file, place) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?);
+            let lies_in = |folder: &Path| Path::new(place).starts_with(folder);
+            let machine = self.machines.iter().find(|machine| lies_in(&machine.path("")))?;
+            Some(Call { at, file, folder: machine.name.to_string() })
+        };
+        text.lines().filter_map(read).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! What must be true of a mesh when the weather is over: everything that was pushed is known, everything that counts stands on the
+//! branch once, and no process is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use everloop_core::event::Event;
+use everloop_core::mesh::{End, MeshLoop};
+use everloop_core::op::TaskState;
+use everloop_store::{Ledger, Postgres};
+
+use super::watch::{ALL, Sight};
+use super::{Fleet, file};
+use crate::processes::processes_of;
+
+/// Nodes that are well have told the hub what they still had to tell by then.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+/// No process of a node that was told to go is alive after this.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What was counted, and what does not hold.
+#[derive(Debug, Default)]
+pub struct Proof {
+    /// Loops that reached their goal.
+    pub reached: usize,
+    /// Tasks that were made.
+    pub tasks: usize,
+    /// Tasks that stand on the branch.
+    pub landed: usize,
+    /// Tasks, results or files that are gone.
+    pub lost: usize,
+    /// Tasks that count twice, in the hub or on the branch.
+    pub twice: usize,
+    /// Results that came too late and were kept.
+    pub shelved: usize,
+    /// Calls of the scripted agents.
+    pub calls: usize,
+    /// What does not hold, in words.
+    pub violations: Vec<String>,
+}
+
+impl Proof {
+    /// Looks at a mesh that is well and ends it.
+    pub fn new(fleet: &mut Fleet) -> Self {
+        let mut proof = Self::default();
+        let Some(hub) = fleet.open() else {
+            proof.violations.push("the hub cannot be opened".to_owned());
+            return proof;
+        };
+        let sight = proof.wait_for_what_is_told(fleet, &hub);
+        proof.loops(fleet, &hub, &sight);
+        let calls = std::fs::read_to_string(fleet.desk.path("calls")).unwrap_or_default();
+        proof.calls = calls.lines().count();
+        proof.nothing_is_left(fleet);
+        proof
+    }
+
+    /// Every result that was pushed is in the hub, as what counts or on the shelf. Whoever comes late has some time for it.
+    fn wait_for_what_is_told(&mut self, fleet: &Fleet, hub: &Postgres) -> Sight {
+        let end = Instant::now() + TOLD_WITHIN;
+        loop {
+            let sight = Sight::new(hub).expect("the weather is over");
+            let mut known = BTreeSet::new();
+            self.shelved = 0;
+            for row in &sight.tasks {
+                let (task, owner) = (&row.task.id, row.task.owner.as_ref().expect("only such tasks are looked at"));
+                let name = |fence: u64| format!("refs/everloop/{owner}/{task}/{fence}");
+                let shelf = hub.shelf(task).expect("the weather is over");
+                self.shelved += shelf.len();
+                known.extend(shelf.iter().map(|late| name(late.fence.0)));
+                if row.state == TaskState::Done {
+                    known.insert(name(row.fence.0));
+                }
+            }
+            let pushed = fleet.shared(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
+            let lost: Vec<&str> = pushed.lines().filter(|name| !known.contains(*name)).collect();
+            if lost.is_empty() || Instant::now() >= end {
+                self.lost += lost.len();
+                self.violations
+                    .extend(lost.iter().map(|name| format!("`{name}` was pushed and the hub knows nothing of it")));
+                return sight;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn loops(&mut self, fleet: &Fleet, hub: &Postgres, sight: &Sight) {
+        self.tasks = sight.tasks.len();
+        let log = fleet.shared(&["log", "--format=%(trailers:key=Task-Id,valueonly)", "main"]);
+        let mut trailers: BTreeMap<&str, u32> = BTreeMap::new();
+        // What nodes do for a task is a loop of their own, `m-…`; it is part of what was merged.
+        for line in log.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("m-")) {
+            *trailers.entry(line).or_default() += 1;
+        }
+        self.landed = trailers.len();
+        for (task, times) in trailers.iter().filter(|(_, times)| **times > 1) {
+            self.twice += 1;
+            self.violations.push(format!("the trailer of `{task}` stands on the branch {times} times"));
+        }
+        let mut told = BTreeMap::new();
+        for state in &sight.loops {
+            self.one_loop(state, &told_of(hub, state), &mut told);
+        }
+        for (task, times) in &told {
+            if *times > 1 {
+                self.twice += 1;
+                self.violations.push(format!("the hub was told {times} times that `{task}` stands on the branch"));
+            }
+            if !trailers.contains_key(task.as_str()) {
+                self.lost += 1;
+                self.violations.push(format!("`{task}` counts and does not stand on the branch"));
+            }
+        }
+        for task in trailers.keys().filter(|task| !told.contains_key(**task)) {
+            self.violations.push(format!("`{task}` stands on the branch and does not count"));
+        }
+        let files = fleet.shared(&["ls-tree", "-r", "--name-only", "main"]);
+        let missing: Vec<String> = fleet.files().filter(|file| !files.lines().any(|line| line == file)).collect();
+        self.lost += missing.len();
+        self.violations.extend(missing.iter().map(|file| format!("`{file}` does not stand on the branch")));
+        let waiting = sight.tasks.iter().filter(|row| !matches!(row.state, TaskState::Done | TaskState::Dead));
+        for row in waiting {
+            self.lost += 1;
+            self.violations.push(format!("task `{}` is still {}", row.task.id, row.state.label()));
+        }
+    }
+
+    fn one_loop(&mut self, state: &MeshLoop, landings: &[String], told: &mut BTreeMap<String, u32>) {
+        for task in landings {
+            *told.entry(task.clone()).or_default() += 1;
+        }
+        match &state.ended {
+            Some(End::Reached) => self.reached += 1,
+            other => self.violations.push(format!("loop {} did not reach its goal: {other:?}", state.id)),
+        }
+        // A check is made to pass once; its second landing would be work that counts twice.
+        if state.landed_count as usize != state.spec.wanted.checks.len() {
+            let (landed, checks) = (state.landed_count, state.spec.wanted.checks.len());
+            self.violations.push(format!("loop {}: {landed} tasks landed for {checks} checks", state.id));
+        }
+    }
+
+    /// Tells all nodes to go.
+    fn nothing_is_left(&mut self, fleet: &mut Fleet) {
+        for machine in &mut fleet.machines {
+            if machine.has_ended() {
+                self.violations.push(format!("{} ended by itself: {}", machine.name, machine.last_words(5)));
+            } else if !machine.down(GONE_WITHIN) {
+                self.violations.push(format!("{} does not go", machine.name));
+            }
+            let end = Instant::now() + GONE_WITHIN;
+            while !processes_of(&machine.state()).is_empty() && Instant::now() < end {
+                std::thread::sleep(LOOK);
+            }
+            let left = processes_of(&machine.state()).len();
+            if left > 0 {
+                self.violations.push(format!("{left} processes of {} are left", machine.name));
+            }
+        }
+    }
+}
+
+/// The tasks of which the journal of a loop says that they landed.
+fn told_of(hub: &Postgres, state: &MeshLoop) -> Vec<String> {
+    let records = hub.journal(0, Some(&state.id), ALL).expect("the weather is over");
+    let landing = |event: &Event| match event {
+        Event::Note { text } if text.contains("stands on the branch") => {
+            text.strip_prefix("task ")?.split(' ').next().map(str::to_owned)
+        }
+        _ => None,
+    };
+    records.iter().filter_map(|record| landing(&record.event)).collect()
+}
+
+impl Fleet {
+    /// Runs git in the shared repository.
+    fn shared(&self, args: &[&str]) -> String {
+        let bare = self.desk.path("shared.git").display().to_string();
+        let all: Vec<&str> = ["-C", bare.as_str()].into_iter().chain(args.iter().copied()).collect();
+        self.desk.git(&all)
+    }
+
+    /// All files that the checks of all loops want.
+    fn files(&self) -> impl Iterator<Item = String> {
+        let checks = self.checks;
+        (0..self.loops).flat_map(move |number| (0..checks).map(move |check| file(number, check)))
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "loops         {} reached their goal", self.reached)?;
+        let (tasks, landed) = (self.tasks, self.landed);
+        writeln!(f, "tasks         {tasks} made, {landed} landed, {} lost, {} counted twice", self.lost, self.twice)?;
+        writeln!(f, "late results  {} on the shelf", self.shelved)?;
+        writeln!(f, "agents        {} calls", self.calls)
+    }
+}

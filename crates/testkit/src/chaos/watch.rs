@@ -1,0 +1,108 @@
+//! Watches a mesh through its hub: what moves, whether there is work, and for how long nothing moved although something could.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use everloop_core::ids::TaskId;
+use everloop_core::mesh::{KIND, MeshLoop};
+use everloop_core::op::{TaskRow, TaskState};
+use everloop_store::{Error, Ledger, Owner, Postgres, TaskFilter};
+
+/// More tasks than any run makes.
+pub const ALL: usize = 100_000;
+
+/// What the hub says at one moment.
+pub struct Sight {
+    /// The loops.
+    pub loops: Vec<MeshLoop>,
+    /// Their tasks.
+    pub tasks: Vec<TaskRow>,
+}
+
+impl Sight {
+    /// Looks.
+    pub fn new(hub: &Postgres) -> Result<Self, Error> {
+        let docs = hub.docs(KIND)?;
+        let loops = docs.iter().map(|doc| MeshLoop::read(&doc.body).expect("our own version wrote it")).collect();
+        let tasks = hub.tasks(&TaskFilter { owner: Owner::Any, states: Vec::new(), limit: ALL })?;
+        Ok(Self { loops, tasks: tasks.into_iter().filter(|row| row.task.owner.is_some()).collect() })
+    }
+
+    /// Tasks that wait for somebody to take them.
+    pub fn queued(&self) -> usize {
+        self.tasks.iter().filter(|row| row.state == TaskState::Queued).count()
+    }
+
+    /// Whether all loops are over.
+    pub fn is_over(&self) -> bool {
+        self.loops.iter().all(|state| state.ended.is_some())
+    }
+
+    /// Whether somebody could do something now: what is held by others is theirs.
+    pub fn has_work(&self) -> bool {
+        let free = |task: &TaskId| {
+            let row = self.tasks.iter().find(|row| row.task.id == *task);
+            row.is_some_and(|row| matches!(row.state, TaskState::Queued | TaskState::Done))
+        };
+        let open = |state: &MeshLoop| state.judged.is_none() || state.open.iter().any(|open| free(&open.task));
+        self.loops.iter().any(|state| state.ended.is_none() && open(state))
+    }
+
+    /// How far everything is: differs when anything was started, finished or merged.
+    fn standing(&self) -> Standing {
+        let tasks = self.tasks.iter().map(|row| (row.task.id.clone(), (row.fence.0, row.state.label()))).collect();
+        let landed = self.loops.iter().map(|state| state.landed_count).sum();
+        (tasks, landed, self.loops.iter().filter(|state| state.judged.is_some()).count())
+    }
+}
+
+/// Where tasks are and under which fence, how many landed, and how many loops know what their checks say.
+type Standing = (BTreeMap<TaskId, (u64, &'static str)>, u32, usize);
+
+/// Who watches.
+pub struct Watch {
+    last: Option<Standing>,
+    /// When something moved last, or when it first could.
+    since: Instant,
+    seen: Instant,
+    /// For how long something could have moved, in all.
+    pub able: Duration,
+    /// The longest time in which it did not.
+    pub longest: Duration,
+    /// When that ended.
+    pub longest_at: Instant,
+}
+
+impl Watch {
+    /// Nothing was seen yet.
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self { last: None, since: now, seen: now, able: Duration::ZERO, longest: Duration::ZERO, longest_at: now }
+    }
+
+    /// Nobody could do anything: the hub is away, or no machine is well.
+    pub fn pause(&mut self) {
+        (self.since, self.seen) = (Instant::now(), Instant::now());
+    }
+
+    /// A machine is well and the hub is there, and this is what it says.
+    pub fn see(&mut self, sight: &Sight) {
+        let (now, standing) = (Instant::now(), Some(sight.standing()));
+        self.able += now - self.seen;
+        self.seen = now;
+        let stalled = now - self.since;
+        if stalled > self.longest {
+            (self.longest, self.longest_at) = (stalled, now);
+        }
+        if standing != self.last || !sight.has_work() {
+            self.since = now;
+        }
+        self.last = standing;
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}

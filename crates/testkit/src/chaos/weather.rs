@@ -1,0 +1,252 @@
+//! The bad weather: what strikes when, drawn from a seed, and who is ill now. Applies faults and takes them back.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::machine::Machine;
+use super::net::Cable;
+use crate::postgres::Server;
+use crate::proxy::Mode;
+use crate::sim::random::Random;
+
+/// Between two flips of a line that flaps.
+const FLAP: Duration = Duration::from_secs(10);
+/// How much later everything comes on a slow line.
+const LATER: Duration = Duration::from_millis(300);
+
+/// What can strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// kill -9 of a node; its agents go on.
+    Kill,
+    /// kill -9 of whoever supervises.
+    KillSupervisor,
+    /// Everything on a machine is gone at once.
+    PullPlug,
+    /// SIGSTOP of a node; its agents go on.
+    Stop,
+    /// SIGSTOP of everything on a machine: a laptop that is closed.
+    Suspend,
+    /// The cable is pulled.
+    CutOff,
+    /// Answers of the hub do not arrive.
+    OneWay,
+    /// The cable is pulled and plugged in all the time.
+    Flap,
+    /// The hub takes everything and says nothing.
+    Silent,
+    /// Everything arrives late.
+    Slow,
+    /// Connections are closed at once.
+    Refuse,
+    /// Cut at each commit, before the hub hears of it.
+    BeforeCommit,
+    /// Cut at each commit, after the hub did it.
+    AfterCommit,
+    /// The hub crashes, and is started again later.
+    HubCrash,
+}
+
+/// How likely each of them is, and how many seconds it may last.
+const TABLE: &[(Fault, u64, &[u64])] = &[
+    (Fault::Kill, 3, &[1, 5, 20, 60]),
+    (Fault::KillSupervisor, 3, &[1, 5, 20, 60]),
+    (Fault::PullPlug, 2, &[1, 20, 60, 120]),
+    // The longest are past the lease of a task.
+    (Fault::Stop, 3, &[5, 20, 30, 110]),
+    (Fault::Suspend, 1, &[20, 120]),
+    (Fault::CutOff, 2, &[5, 20, 60, 110]),
+    (Fault::OneWay, 2, &[5, 20, 60]),
+    (Fault::Flap, 1, &[40, 60]),
+    (Fault::Silent, 1, &[5, 20, 40]),
+    (Fault::Slow, 1, &[20, 40]),
+    (Fault::Refuse, 1, &[3, 15]),
+    (Fault::BeforeCommit, 2, &[3, 10]),
+    (Fault::AfterCommit, 2, &[3, 10]),
+    (Fault::HubCrash, 2, &[1, 5, 20, 45]),
+];
+
+/// Seconds between two strikes, at least and at most.
+const GAP: (u64, u64) = (3, 14);
+/// Every so many strikes comes a long night: nobody sees or hears of one machine until its tasks are somebody else's, and nothing
+/// else strikes, because a new supervisor would have mercy again. When the machine is back, what it did is too late.
+const NIGHTS: u32 = 7;
+/// The first of them.
+const FIRST_NIGHT: u32 = 3;
+/// Seconds of a night: the lease of a task, mercy, and somebody else's turn. Then a moment for the machine to come back.
+const NIGHT: (u64, u64) = (140, 155);
+
+/// Something that has struck and is not over.
+struct Ill {
+    fault: Fault,
+    since: Instant,
+    until: Instant,
+}
+
+/// The weather over a mesh.
+pub struct Weather {
+    random: Random,
+    haste: u32,
+    next: Instant,
+    ill: BTreeMap<usize, Ill>,
+    strikes: u32,
+    hub_until: Option<Instant>,
+    /// How often each struck.
+    pub struck: BTreeMap<Fault, u32>,
+}
+
+impl Weather {
+    /// Of a seed; the first strike comes soon.
+    pub fn new(seed: u64, haste: u32) -> Self {
+        let next = Instant::now() + Duration::from_secs(5) / haste;
+        let (ill, struck) = (BTreeMap::new(), BTreeMap::new());
+        Self { random: Random::new(seed), haste, next, ill, strikes: 0, hub_until: None, struck }
+    }
+
+    /// Whether the hub is there.
+    pub fn hub_is_there(&self) -> bool {
+        self.hub_until.is_none()
+    }
+
+    /// Whether nothing is wrong with a machine.
+    pub fn is_well(&self, machine: usize) -> bool {
+        !self.ill.contains_key(&machine)
+    }
+
+    /// Whether the machine can do anything at all.
+    pub fn is_any_well(&self, machines: usize) -> bool {
+        (0..machines).any(|machine| self.is_well(machine))
+    }
+
+    /// Ends what is over and strikes when it is time. `supervisor`: who leads now. Says what it did.
+    pub fn pass(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: Option<usize>) -> Vec<String> {
+        let mut said = self.mend(machines, hub, Instant::now());
+        if Instant::now() >= self.next {
+            let gap = Duration::from_millis(self.random.between(GAP.0 * 1000, GAP.1 * 1000));
+            self.next = Instant::now() + gap / self.haste;
+            self.strikes += 1;
+            let is_night = self.strikes % NIGHTS == FIRST_NIGHT;
+            said.extend(match supervisor {
+                Some(supervisor) if is_night => self.night(machines, hub, supervisor),
+                _ => self.strike(machines, hub, supervisor).into_iter().collect(),
+            });
+        }
+        said
+    }
+
+    /// Mends everything but one machine that does not supervise.
+    fn night(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: usize) -> Vec<String> {
+        self.clear(machines, hub);
+        let (fault, victim) = (self.random.pick(&[Fault::Stop, Fault::CutOff]), (supervisor + 1) % machines.len());
+        let now = Instant::now();
+        let [until, next] = [NIGHT.0, NIGHT.1].map(|seconds| now + Duration::from_secs(seconds) / self.haste);
+        self.next = next;
+        self.fall_ill(victim, Ill { fault, since: now, until }, machines)
+    }
+
+    fn fall_ill(&mut self, victim: usize, ill: Ill, machines: &mut [Machine]) -> Vec<String> {
+        begin(ill.fault, &mut machines[victim]);
+        *self.struck.entry(ill.fault).or_default() += 1;
+        let seconds = (ill.until - ill.since).as_secs_f64();
+        let said = format!("{:?} strikes {} for {seconds:.1} s", ill.fault, machines[victim].name);
+        self.ill.insert(victim, ill);
+        vec![said]
+    }
+
+    /// Everything is well again, at once.
+    pub fn clear(&mut self, machines: &mut [Machine], hub: &mut Server) {
+        for ill in self.ill.values_mut() {
+            ill.until = ill.since;
+        }
+        self.hub_until = self.hub_until.map(|_| Instant::now());
+        let end = Instant::now() + Duration::from_millis(1);
+        self.mend(machines, hub, end);
+    }
+
+    /// What was drawn depends on the seed alone; whom it meets, also on who is ill already.
+    fn strike(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: Option<usize>) -> Option<String> {
+        let total: u64 = TABLE.iter().map(|(_, weight, _)| weight).sum();
+        let mut drawn = self.random.below(total);
+        let found = TABLE.iter().find(|(_, weight, _)| {
+            let hit = drawn < *weight;
+            drawn = drawn.saturating_sub(*weight);
+            hit
+        });
+        let (fault, _, seconds) = found.copied().expect("less than the sum of all was drawn");
+        let until = Instant::now() + Duration::from_secs(self.random.pick(seconds)) / self.haste;
+        let wish = self.random.below(machines.len() as u64) as usize;
+        let all_ill = self.random.one_in(3);
+        if fault == Fault::HubCrash {
+            if self.hub_until.is_none() {
+                hub.crash();
+                self.hub_until = Some(until);
+                *self.struck.entry(fault).or_default() += 1;
+                return Some("the hub crashes".to_owned());
+            }
+            return None;
+        }
+        let wish = if fault == Fault::KillSupervisor { supervisor? } else { wish };
+        // Mostly somebody is left who can work.
+        if self.ill.contains_key(&wish) || (self.ill.len() + 1 == machines.len() && !all_ill) {
+            return None;
+        }
+        self.fall_ill(wish, Ill { fault, since: Instant::now(), until }, machines).pop()
+    }
+
+    fn mend(&mut self, machines: &mut [Machine], hub: &mut Server, now: Instant) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.hub_until.is_some_and(|until| until <= now) {
+            hub.restart();
+            self.hub_until = None;
+            said.push("the hub is back".to_owned());
+        }
+        for (machine, ill) in &self.ill {
+            if ill.fault == Fault::Flap {
+                let flips = now.saturating_duration_since(ill.since).as_millis() / (FLAP / self.haste).as_millis();
+                let cable = if flips.is_multiple_of(2) { Cable::Pulled } else { Cable::Whole };
+                machines[*machine].cable(cable);
+            }
+        }
+        let over: Vec<usize> =
+            self.ill.iter().filter(|(_, ill)| ill.until <= now).map(|(machine, _)| *machine).collect();
+        for machine in over {
+            if let Some(ill) = self.ill.remove(&machine) {
+                end(ill.fault, &mut machines[machine]);
+                said.push(format!("{:?} of {} is over", ill.fault, machines[machine].name));
+            }
+        }
+        said
+    }
+}
+
+fn begin(fault: Fault, machine: &mut Machine) {
+    match fault {
+        Fault::Kill | Fault::KillSupervisor => machine.kill(),
+        Fault::PullPlug => machine.pull_the_plug(),
+        Fault::Stop => machine.signal(Signal::SIGSTOP),
+        Fault::Suspend => machine.signal_all(Signal::SIGSTOP),
+        Fault::CutOff | Fault::Flap => machine.cable(Cable::Pulled),
+        Fault::OneWay => machine.cable(Cable::Deaf),
+        Fault::Silent => machine.line(Mode::Silent),
+        Fault::Slow => machine.line(Mode::Slow(LATER)),
+        Fault::Refuse => machine.line(Mode::Refuse),
+        Fault::BeforeCommit => machine.line(Mode::CutBeforeCommit),
+        Fault::AfterCommit => machine.line(Mode::CutAfterCommit),
+        Fault::HubCrash => {}
+    }
+}
+
+fn end(fault: Fault, machine: &mut Machine) {
+    match fault {
+        Fault::Kill | Fault::KillSupervisor | Fault::PullPlug => machine.start(),
+        Fault::Stop => machine.signal(Signal::SIGCONT),
+        Fault::Suspend => machine.signal_all(Signal::SIGCONT),
+        Fault::CutOff | Fault::Flap | Fault::OneWay => machine.cable(Cable::Whole),
+        Fault::Silent | Fault::Slow | Fault::Refuse | Fault::BeforeCommit | Fault::AfterCommit => {
+            machine.line(Mode::Pass);
+        }
+        Fault::HubCrash => {}
+    }
+}
