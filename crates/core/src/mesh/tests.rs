@@ -224,6 +224,16 @@ fn what_a_node_does_depends_on_what_the_hub_says() {
         other => panic!("{other:?}"),
     };
     assert_eq!([0, 1, 2, 3].map(dead), [false, false, true, true]);
+    let only_here = |failures| match work::next(
+        &pushed(false),
+        Standing::Mine,
+        &reached,
+        &work::View { elsewhere: false, ..view(failures) },
+    ) {
+        work::Step::Tell(ops) => ops.len() == 3,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([2, 4, 5].map(only_here), [false, false, true], "perhaps it is this machine");
     let node = NodeId::new("n1");
     let one = perform_one();
     let mine = Held { task: one.id.clone(), fence: Fence(1), ..pushed(true) };
@@ -249,7 +259,7 @@ fn held(fence: u64) -> Held {
 
 fn view(failures: u32) -> work::View<'static> {
     static NODE: std::sync::LazyLock<NodeId> = std::sync::LazyLock::new(|| NodeId::new("n1"));
-    work::View { node: &NODE, failures, again_at: NOW }
+    work::View { node: &NODE, failures, elsewhere: true, again_at: NOW }
 }
 
 fn perform_one() -> NewTask {

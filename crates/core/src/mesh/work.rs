@@ -23,8 +23,11 @@ pub const LEASE: Duration = Duration::from_secs(90);
 pub const RENEW: Duration = Duration::from_secs(20);
 /// Before a task that came to nothing is tried again.
 pub const AGAIN: Duration = Duration::from_secs(10);
-/// Attempts of a task that came to nothing, after which a person has to look at it.
+/// Attempts of a task that came to nothing, after which a person has to look at it: on two nodes at least, because one may be
+/// the reason itself.
 pub const POISON: u32 = 3;
+/// So many are enough also when nobody else tried.
+pub const POISON_ANYHOW: u32 = 2 * POISON;
 
 /// A task that this node took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,13 +182,17 @@ pub struct View<'a> {
     pub node: &'a NodeId,
     /// Attempts of the task that came to nothing before.
     pub failures: u32,
+    /// Another node tried too, or there is none.
+    pub elsewhere: bool,
     /// One more is tried again then.
     pub again_at: Time,
 }
 
 /// What to do next.
 pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> Step {
-    let View { failures, again_at, .. } = *view;
+    let again_at = view.again_at;
+    let failures = view.failures + 1;
+    let poison = failures >= POISON_ANYHOW || (failures >= POISON && view.elsewhere);
     match (&held.stage, standing) {
         (Stage::Working, _) => working(held, standing, local, view.node),
         (Stage::Pushed { .. }, Standing::Settled) => Step::Forget,
@@ -201,7 +208,7 @@ pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> 
         (Stage::Pushed { report }, Standing::Lost | Standing::Never | Standing::Free(_)) => {
             Step::Tell(vec![held.shelve(report)])
         }
-        (Stage::Pushed { report }, Standing::Mine) if failures + 1 >= POISON && !report.short => {
+        (Stage::Pushed { report }, Standing::Mine) if poison && !report.short => {
             let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
             let key = format!("dead:{}", held.task);
             let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use everloop_core::notify::{Alarm, plan, sentence, severity};
-use everloop_core::op::Ticket;
+use everloop_core::op::{Op, Ticket};
 use everloop_store::{Ledger, Sqlite, Tickets};
 use serde_json::{Value, json};
 
-use super::Session;
 use super::send::{Taker, deliver};
+use super::{Session, node};
 use crate::error::{Code, Failure};
 use crate::mailbox;
+use crate::membership::Membership;
 use crate::notifiers;
+use crate::supervisor::mesh::copy_of;
 use crate::supervisor::read_state;
 use crate::tickets::{self, Doer, Effect, Seen};
 use crate::ui::figures::{moment, relative};
@@ -20,8 +22,11 @@ use crate::ui::text::{clean, fit};
 const HELP: &str = "Examples:
   everloop ticket list
   everloop ticket answer 17 \"yes, drop Python 3.8\"
+  everloop ticket answer mesh:3 \"try it again\"   # one of the mesh, from any machine that belongs to it
   everloop ticket ack 17                    # seen: it is not repeated, and stays open";
 
+/// Before the number of a ticket of the mesh.
+const MESH: &str = "mesh:";
 /// Closed tickets that are listed at most.
 const LISTED: usize = 200;
 
@@ -50,7 +55,7 @@ enum What {
     },
     /// Answer it: a question's loop reads it in its next turn, a freeze is released, anything else is closed
     Answer {
-        /// Its number, or its key or the beginning of it
+        /// Its number, or its key or the beginning of it; `mesh:NUMBER` is one of the mesh
         ticket: String,
         /// What you say
         text: String,
@@ -73,24 +78,53 @@ pub fn ticket(args: Args, session: &mut Session) -> Result<Code, Failure> {
 
 fn list(all: bool, session: &Session) -> Result<Code, Failure> {
     let home = session.home()?;
-    let Some(ledger) = session.reader(&home)? else {
-        session.ui.answer(&["no tickets".to_owned()], &json!({ "tickets": [] }))?;
-        return Ok(Code::Ok);
-    };
     let which = if all { Tickets::Newest(LISTED) } else { Tickets::Open };
-    let found: Vec<(Ticket, Seen)> = ledger
-        .tickets(which)?
-        .into_iter()
-        .map(|t| tickets::seen(&ledger, t.id).map(|(_, seen)| (t, seen)))
-        .collect::<Result<_, _>>()?;
+    let found: Vec<(Ticket, Seen)> = match session.reader(&home)? {
+        Some(ledger) => {
+            let with_seen = |t: Ticket| tickets::seen(&ledger, t.id).map(|(_, seen)| (t, seen));
+            ledger.tickets(which)?.into_iter().map(with_seen).collect::<Result<_, _>>()?
+        }
+        None => Vec::new(),
+    };
+    let copies: Vec<&str> = found.iter().map(|(t, _)| t.key.as_str()).collect();
+    let mesh: Vec<Ticket> = of_the_mesh(session)?.into_iter().filter(|t| !is_copied(t, &copies)).collect();
     let look = session.ui.look(session.now());
     let mut lines: Vec<String> = found.iter().map(|(t, seen)| fit(&line(t, seen, session), look.width)).collect();
+    lines.extend(mesh.iter().map(|t| fit(&of_mesh(&line(t, &Seen::default(), session)), look.width)));
     if lines.is_empty() {
         lines.push("no tickets".to_owned());
     }
-    let data: Vec<Value> = found.iter().map(|(t, seen)| as_json(t, seen)).collect();
+    let mut data: Vec<Value> = found.iter().map(|(t, seen)| as_json(t, seen)).collect();
+    data.extend(mesh.iter().map(|t| {
+        let mut ticket = as_json(t, &Seen::default());
+        ticket["id"] = format!("{MESH}{}", t.id).into();
+        ticket
+    }));
     session.ui.answer(&lines, &json!({ "tickets": data }))?;
-    Ok(if found.iter().any(|(t, _)| t.closed.is_none()) { Code::NeedsPerson } else { Code::Ok })
+    let open = !mesh.is_empty() || found.iter().any(|(t, _)| t.closed.is_none());
+    Ok(if open { Code::NeedsPerson } else { Code::Ok })
+}
+
+/// Open tickets of the mesh that this machine belongs to; without a hub those that are not copied here cannot be known.
+fn of_the_mesh(session: &Session) -> Result<Vec<Ticket>, Failure> {
+    let Some(membership) = Membership::read(&session.home()?)? else { return Ok(Vec::new()) };
+    match membership.open().and_then(|hub| Ok(hub.tickets(Tickets::Open)?)) {
+        Ok(open) => Ok(open),
+        Err(failure) => {
+            session.ui.warn(&format!("tickets of the mesh are not listed: {}", failure.message));
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Whether this machine, as the supervisor of the mesh, has a copy of it.
+fn is_copied(ticket: &Ticket, keys: &[&str]) -> bool {
+    let copy = copy_of(ticket);
+    keys.contains(&copy.as_str())
+}
+
+fn of_mesh(line: &str) -> String {
+    line.replacen('#', MESH, 1)
 }
 
 fn line(ticket: &Ticket, seen: &Seen, session: &Session) -> String {
@@ -180,6 +214,9 @@ fn a_person(session: &Session) -> Result<String, Failure> {
 /// Answers a ticket and makes sure that its loop hears of it.
 pub(super) fn answer(word: &str, text: &str, session: &Session) -> Result<Code, Failure> {
     let by = a_person(session)?;
+    if let Some(number) = word.strip_prefix(MESH) {
+        return answer_mesh(number, &format!("{by}: {text}"), session);
+    }
     let home = session.home()?;
     let mut ledger: Sqlite = session.writer(&home)?;
     let doer = Doer { by: &by, now: session.now(), with: &[] };
@@ -201,6 +238,20 @@ pub(super) fn answer(word: &str, text: &str, session: &Session) -> Result<Code, 
         Effect::Closed => json!({ "ticket": ticket.id, "key": ticket.key }),
     };
     session.ui.said(&format!("answered #{}: {said}{away}", ticket.id), &told)?;
+    Ok(Code::Ok)
+}
+
+/// Closes a ticket of the mesh.
+fn answer_mesh(number: &str, answer: &str, session: &Session) -> Result<Code, Failure> {
+    let (_, mut hub) = node::hub(session)?;
+    let open = hub.tickets(Tickets::Open)?;
+    let ticket = open.iter().find(|t| t.id.to_string() == number);
+    let ticket = ticket.ok_or_else(|| {
+        Failure::usage(format!("the mesh has no open ticket {number}")).hint("`everloop ticket list` shows them")
+    })?;
+    hub.transact(session.now(), &[Op::CloseTicket { key: ticket.key.clone(), answer: answer.to_owned() }])?;
+    let told = json!({ "ticket": format!("{MESH}{number}"), "key": ticket.key });
+    session.ui.said(&format!("answered {MESH}{number}: it is closed"), &told)?;
     Ok(Code::Ok)
 }
 

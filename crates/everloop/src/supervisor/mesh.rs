@@ -5,6 +5,7 @@
 //! - [`lead`]: what the supervisor of the mesh does for its loops
 //! - [`alone`]: what it does while the hub is away
 //! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time
+//! - [`tickets`]: what people have to know
 //!
 //! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
 //! supervisor here does not know that it is anybody else's.
@@ -14,9 +15,11 @@ mod held;
 mod lead;
 mod node;
 mod pace;
+mod tickets;
 mod work;
 
 pub use node::{NODE, Wish};
+pub use tickets::copy_of;
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;

@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// Nodes that were heard of lately and take tasks; this one was heard of just now, by the hub's clock.
-    fn members(&self, nodes: &[NodeRow]) -> Vec<NodeId> {
+    pub(super) fn members(&self, nodes: &[NodeRow]) -> Vec<NodeId> {
         let own = &self.membership.node;
         let now = nodes.iter().filter(|row| row.node == *own).map(|row| row.seen_at).max().unwrap_or_default();
         let works = |row: &&NodeRow| {

@@ -118,6 +118,8 @@ pub(super) struct Node {
     ahead: i64,
     beat_at: Time,
     ask_at: Time,
+    /// When tickets of the hub are looked at again.
+    pub tell_at: Time,
     /// Loops whose checks are being asked.
     pub judging: BTreeSet<LoopId>,
     /// Held tasks about which an errand is under way.
@@ -165,6 +167,7 @@ impl Node {
             ahead: 0,
             beat_at: Time::default(),
             ask_at: Time::default(),
+            tell_at: Time::default(),
             judging: BTreeSet::new(),
             errands: BTreeSet::new(),
             renewed: std::collections::BTreeMap::new(),
@@ -208,6 +211,7 @@ impl Node {
         let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
         if let Some(epoch) = epoch {
             self.lead(epoch);
+            self.tell_people();
         }
         if self.line.is_away(self.pace.now()) {
             self.begin_alone();

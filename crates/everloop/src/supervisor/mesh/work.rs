@@ -36,7 +36,9 @@ impl Node {
         let (standing, row) = self.stand(held, &local);
         let failures = row.as_ref().map_or(0, |row| row.failures);
         let (again_at, node) = (self.again_at(), self.membership.node.clone());
-        match work::next(held, standing, &local, &View { node: &node, failures, again_at }) {
+        let last = held.stage != Stage::Working && failures + 1 >= work::POISON;
+        let elsewhere = last && self.failed_elsewhere(held);
+        match work::next(held, standing, &local, &View { node: &node, failures, elsewhere, again_at }) {
             Step::Wait => {}
             Step::Begin => self.begin(held, row),
             Step::Stop => {
@@ -50,6 +52,15 @@ impl Node {
             Step::Tell(ops) => self.tell(held, &ops),
             Step::Forget => self.forget(held),
         }
+    }
+
+    /// Whether another node tried a task and came to nothing too, or there is none that could.
+    fn failed_elsewhere(&mut self, held: &Held) -> bool {
+        let (task, own) = (held.task.clone(), self.membership.node.clone());
+        let found = self.at_hub("look at the shelf", |hub| Ok((hub.shelf(&task)?, hub.nodes()?)));
+        let Some(Ok((shelf, nodes))) = found else { return false };
+        let reports = shelf.iter().filter_map(|late| serde_json::from_str::<Report>(&late.result).ok());
+        self.members(&nodes).iter().all(|node| *node == own) || reports.into_iter().any(|report| report.node != own)
     }
 
     /// When a task that came to nothing may be tried again, by the hub's clock.

@@ -205,7 +205,8 @@ impl World {
         let (standing, row) = self.stand(n, held, &local);
         let (failures, again_at) = (row.as_ref().map_or(0, |row| row.failures), self.time() + work::AGAIN);
         let node = self.nodes[n].id.clone();
-        match work::next(held, standing, &local, &View { node: &node, failures, again_at }) {
+        let elsewhere = self.failed_elsewhere(n, held);
+        match work::next(held, standing, &local, &View { node: &node, failures, elsewhere, again_at }) {
             Step::Wait => {}
             Step::Begin => self.begin(n, held),
             Step::Stop => {
@@ -221,6 +222,12 @@ impl World {
             Step::Tell(ops) => self.tell(n, held, &ops),
             Step::Forget => self.forget(n, held),
         }
+    }
+
+    fn failed_elsewhere(&self, n: usize, held: &Held) -> bool {
+        let shelf = self.hub.shelf(&held.task).expect("the model answers");
+        let own = format!("\"node\":\"{}\"", self.nodes[n].id);
+        self.nodes.len() == 1 || shelf.iter().any(|late| !late.result.contains(&own))
     }
 
     fn stand(&mut self, n: usize, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
