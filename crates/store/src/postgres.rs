@@ -1,12 +1,13 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
-//! back), `postgres/read.rs` reads, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
+//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
 //! `tls` its encryption; `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
 //! call makes a new one. Nothing is retried that may have happened.
 
+mod alone;
 mod batch;
 mod columns;
 mod draft;

@@ -99,6 +99,14 @@ pub(crate) fn finish(row: &mut TaskRow, end: TaskEnd, result: &str, now: Time) {
     row.updated_at = now;
 }
 
+/// The state of a task that ended so, as ledgers store it.
+pub(crate) fn end_label(end: TaskEnd) -> &'static str {
+    match end {
+        TaskEnd::Done => "done",
+        TaskEnd::Dead => "dead",
+    }
+}
+
 /// Puts the task back into the queue. The caller has asked [`check_held`].
 pub(crate) fn release(row: &mut TaskRow, ready_at: Time, failures: u32, now: Time) {
     row.state = TaskState::Queued;

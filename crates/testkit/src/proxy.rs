@@ -109,8 +109,10 @@ fn cut(state: &mut State) {
     }
 }
 
-/// A statement that is a transaction by itself.
-const ALONE_ASKED: &[u8] = b"UPDATE everloop.tasks";
+/// Statements that are a transaction by themselves.
+const ALONE_ASKED: [&[u8]; 3] = [b"everloop.claim", b"everloop.finish", b"INSERT INTO everloop."];
+/// How the hub says that something was done. What only reads says the same; nobody is worse off for that.
+const DONE: [&[u8]; 3] = [b"COMMIT\0", b"SELECT ", b"INSERT "];
 /// What the hub says when it waits for the next one.
 const NO_TRANSACTION: &[u8] = b"Z\0\0\0\x05I";
 
@@ -122,7 +124,7 @@ fn to_hub(mut node: TcpStream, mut hub: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = node.read(&mut buffer) {
         let mut state = lock(state);
-        let commits = has(&buffer[..n], b"commit\0") || has(&buffer[..n], ALONE_ASKED);
+        let commits = has(&buffer[..n], b"commit\0") || ALONE_ASKED.iter().any(|part| has(&buffer[..n], part));
         match state.mode {
             Mode::Silent => continue,
             Mode::CutBeforeCommit if commits => return cut(&mut state),
@@ -144,7 +146,7 @@ fn to_node(mut hub: TcpStream, mut node: TcpStream, state: &Mutex<State>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = hub.read(&mut buffer) {
         let mut state = lock(state);
-        let done = has(&buffer[..n], b"COMMIT\0") || has(&buffer[..n], b"UPDATE ");
+        let done = DONE.iter().any(|part| has(&buffer[..n], part));
         let committed = done && buffer[..n].ends_with(NO_TRANSACTION);
         if state.mode == Mode::CutAfterCommit && committed {
             return cut(&mut state);

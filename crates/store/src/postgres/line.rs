@@ -62,6 +62,10 @@ impl Statement {
         self.param(escaped(value).into_owned(), Type::TEXT)
     }
 
+    pub(super) fn optional_text(self, value: Option<&str>) -> Self {
+        self.param(value.map(|value| escaped(value).into_owned()), Type::TEXT)
+    }
+
     pub(super) fn number(self, value: i64) -> Self {
         self.param(value, Type::INT8)
     }
@@ -211,6 +215,11 @@ impl Line {
         self.typed(statement).await.map_err(|e| failed(statement.doing, e, End::Commit))
     }
 
+    /// One statement that only reads, by itself: for what is asked often and touches next to nothing.
+    pub(super) async fn ask(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
+        self.typed(statement).await.map_err(|e| failed(statement.doing, e, End::Open))
+    }
+
     /// Reads in a transaction of its own.
     pub(super) async fn read(&self, statement: Statement) -> Result<Vec<Row>, Error> {
         let doing = statement.doing;
@@ -312,6 +321,12 @@ pub(super) fn is_transient(error: &Error) -> bool {
     let Error::Hub { source, .. } = error else { return false };
     let again = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
     source.code().is_some_and(|code| again.contains(code))
+}
+
+/// Whether `everloop.finish` found a task that is not held under its fence; nothing happened then.
+pub(super) fn is_not_held(error: &Error) -> bool {
+    let Error::Hub { source, .. } = error else { return false };
+    source.code().is_some_and(|code| code.code() == "EL001")
 }
 
 /// Whether the tables are not there.

@@ -6,8 +6,11 @@ use super::{Hub, columns};
 use crate::Error;
 
 /// One script per format, oldest first. A shipped one is never edited.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/postgres/0001_init.sql"), include_str!("../../migrations/postgres/0002_docs.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_init.sql"),
+    include_str!("../../migrations/postgres/0002_docs.sql"),
+    include_str!("../../migrations/postgres/0003_functions.sql"),
+];
 
 /// The newest hub format known here, kept in `everloop.hub`.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;

@@ -20,6 +20,15 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("heads", &["SELECT", "UPDATE"]),
 ];
 
+/// Functions that a node calls, with the types of what it hands them. They act with the caller's rights and add none.
+const CALLED: &[&str] = &[
+    "all_done(text)",
+    "claim(bigint, text, bigint, text, bigint)",
+    "claim_one(bigint, text, bigint, text)",
+    "finish(bigint, text[], bigint[], text[], text[])",
+    "finish_one(bigint, text, bigint, text, text)",
+];
+
 /// SQL that makes a role with only the rights that a node needs.
 pub fn role_sql(role: &str) -> String {
     let name = format!("\"{}\"", role.replace('"', "\"\""));
@@ -31,10 +40,13 @@ pub fn role_sql(role: &str) -> String {
     for (table, rights) in NEEDED {
         lines.push(format!("GRANT {} ON everloop.{table} TO {name};", rights.join(", ")));
     }
+    for function in CALLED {
+        lines.push(format!("GRANT EXECUTE ON FUNCTION everloop.{function} TO {name};"));
+    }
     lines.join("\n")
 }
 
-/// Rights that this login lacks, each as `UPDATE on tasks`.
+/// Rights that this login lacks, each as `UPDATE on tasks`. What an older hub does not have yet is not lacked.
 pub(super) async fn lacking(line: &Line) -> Result<Vec<String>, Error> {
     let pairs = || NEEDED.iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
     let statement = Statement::new(
@@ -42,9 +54,13 @@ pub(super) async fn lacking(line: &Line) -> Result<Vec<String>, Error> {
         "SELECT w.right || ' on ' || w.name AS lacking
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (name, \"right\", place)
          WHERE NOT has_schema_privilege('everloop', 'USAGE')
-            OR NOT has_table_privilege('everloop.' || w.name, w.right) ORDER BY place",
+            OR NOT CASE w.right
+                   WHEN 'EXECUTE' THEN has_function_privilege(to_regprocedure('everloop.' || w.name), w.right)
+                   ELSE has_table_privilege(to_regclass('everloop.' || w.name), w.right) END ORDER BY place",
     );
-    let statement = statement.texts(pairs().map(|(table, _)| table)).texts(pairs().map(|(_, right)| right));
+    let names = pairs().map(|(table, _)| table).chain(CALLED.iter().copied());
+    let rights = pairs().map(|(_, right)| right).chain(CALLED.iter().map(|_| "EXECUTE"));
+    let statement = statement.texts(names).texts(rights);
     let rows = line.read(statement).await?;
     rows.iter().map(|row| row.try_get("lacking").map_err(super::columns::shape("a right"))).collect()
 }

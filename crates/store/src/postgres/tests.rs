@@ -1,12 +1,12 @@
 //! What only shows from inside: query plans, and how a hub of an older format becomes one of a newer.
 
-use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_testkit::postgres::server;
 
 use super::line::{Line, Statement};
-use super::{Clock, Options, Postgres, Url, Waiter, batch, open, read};
+use super::{Clock, Options, Postgres, Url, Waiter, open, read};
 use crate::rows::{Owner, StateName, TaskFilter};
 use crate::{Error, Ledger};
 
@@ -25,8 +25,8 @@ fn plan(ledger: &Postgres, statement: Statement) -> String {
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
 }
 
-#[test]
-fn long_tables_are_read_along_an_index_and_never_sorted() {
+/// A hub with long tables.
+fn filled() -> (Url, String) {
     let (url, name) = empty();
     Postgres::init(&url).unwrap();
     let fill =
@@ -36,13 +36,16 @@ fn long_tables_are_read_along_an_index_and_never_sorted() {
                 insert into everloop.journal select i, 1, 'l' || i % 300, 1, '{}', 1 from generate_series(1, 30000) i;
                 analyze";
     server().psql(&name, fill);
+    (url, name)
+}
+
+#[test]
+fn long_tables_are_read_along_an_index_and_never_sorted() {
+    let (url, _) = filled();
     let ledger = opened(&url);
     let owner = LoopId::new("l");
     let one = |owner| TaskFilter { owner, states: vec![StateName::Done], limit: 10 };
-    let claim = |owner| batch::claim_statement(&NodeId::new("n"), 10, owner);
     let expected = [
-        (claim(None), "tasks_waiting_free"),
-        (claim(Some(&owner)), "tasks_waiting_owned"),
         (read::tasks(&one(Owner::Any)), "tasks_by_state"),
         (read::tasks(&one(Owner::Nobody)), "tasks_by_state"),
         (read::tasks(&one(Owner::Loop(owner.clone()))), "tasks_by_owner"),
@@ -56,6 +59,32 @@ fn long_tables_are_read_along_an_index_and_never_sorted() {
         let plan = plan(&ledger, statement);
         assert!(plan.contains(index), "{doing}: {plan}");
         assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{doing}: {plan}");
+    }
+}
+
+/// How a function does its work, EXPLAIN does not say; how much it touches, it does.
+#[test]
+fn a_claim_and_a_finish_touch_few_pages_of_a_long_table() {
+    let (_, name) = filled();
+    let leased = "update everloop.tasks set state = 'leased', node = 'n', until = 99 where id like 't9_90'";
+    server().psql(&name, leased);
+    let finish = "everloop.finish(1, '{t9090,t9190}', '{1,1}', '{done,done}', '{ok,ok}')";
+    let calls = [
+        "everloop.claim(50000, 'n', 1, null, 10)",
+        "everloop.claim(50000, 'n', 1, 'l', 10)",
+        "everloop.claim_one(50000, 'n', 1, null)",
+        "everloop.claim_one(50000, 'n', 1, 'l')",
+        "everloop.finish_one(1, 't9290', 1, 'done', 'ok')",
+        finish,
+    ];
+    for call in calls {
+        // Undone, so that it can be called again: the plan that stays is made at the sixth time.
+        let undone = format!("begin; select count(*) from {call}; rollback;");
+        let plan = format!("{} begin; explain (analyze, buffers) select * from {call}; rollback", undone.repeat(6));
+        let said = server().psql(&name, &plan);
+        let buffers = said.lines().find_map(|line| line.trim().strip_prefix("Buffers: shared hit="));
+        let pages: u32 = buffers.and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+        assert!(pages < 400, "{call} touched {pages} pages: {said}");
     }
 }
 

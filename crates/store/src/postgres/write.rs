@@ -1,7 +1,10 @@
 //! Brings what a draft decided to the tables: at most one statement per kind of change, however long the batch is.
 
+use std::borrow::Cow;
+
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::op::TaskRow;
+use everloop_core::op::{NewTask, TaskRow};
+use everloop_core::time::Time;
 
 use super::columns;
 use super::draft::{Draft, Pending};
@@ -31,29 +34,8 @@ pub(super) fn flush(draft: &mut Draft) -> Vec<Statement> {
 fn tasks(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
     let made: Vec<&TaskRow> = pending.made.iter().filter_map(|id| draft.tasks.get(id)).collect();
     if !made.is_empty() {
-        let new = |row: &&TaskRow| row.task.clone();
-        let new: Vec<_> = made.iter().map(new).collect();
-        all.push(
-            Statement::new(
-                "queue tasks",
-                "INSERT INTO everloop.tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at,
-                                             state, fence, failures, created_at, updated_at)
-                 SELECT w.*, 'queued', 0, 0, $11, $11
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                             $8::text[], $9::text[], $10::bigint[]) w",
-            )
-            .texts(new.iter().map(|t| t.id.as_str()))
-            .optional_texts(new.iter().map(|t| t.owner.as_ref().map(LoopId::as_str)))
-            .texts(new.iter().map(|t| &t.kind))
-            .texts(new.iter().map(|t| &t.title))
-            .texts(new.iter().map(|t| &t.prompt))
-            .numbers(new.iter().map(|t| i64::from(t.priority)))
-            .verbatim(new.iter().map(|t| columns::deps_column(&t.deps)).collect())
-            .texts(new.iter().map(|t| &t.author))
-            .texts(new.iter().map(|t| columns::trust_column(t.trust)))
-            .numbers(new.iter().map(|t| t.ready_at.0))
-            .number(draft.now.0),
-        );
+        let new: Vec<&NewTask> = made.iter().map(|row| &row.task).collect();
+        all.push(queue(&new, Clash::Undoes, Some(draft.now)));
     }
     let rows: Vec<&TaskRow> = pending.touched.iter().filter_map(|id| draft.tasks.get(id)).collect();
     if !rows.is_empty() {
@@ -82,6 +64,43 @@ fn tasks(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
     }
 }
 
+/// What becomes of a new task whose id the hub has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clash {
+    /// It was not there when the others were locked: the batch is undone.
+    Undoes,
+    /// That one is left alone; those that were made are answered.
+    LeftAlone,
+}
+
+/// Queues tasks. `now` is `None` where the hub's clock counts.
+pub(super) fn queue(new: &[&NewTask], clash: Clash, now: Option<Time>) -> Statement {
+    let sql = "WITH clock AS MATERIALIZED (
+                   SELECT coalesce($11, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+               )
+               INSERT INTO everloop.tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at,
+                                           state, fence, failures, created_at, updated_at)
+               SELECT w.*, 'queued', 0, 0, (SELECT now FROM clock), (SELECT now FROM clock)
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                           $8::text[], $9::text[], $10::bigint[]) w";
+    let sql: Cow<'static, str> = match clash {
+        Clash::Undoes => sql.into(),
+        Clash::LeftAlone => format!("{sql} ON CONFLICT (id) DO NOTHING RETURNING id").into(),
+    };
+    Statement::new("queue tasks", sql)
+        .texts(new.iter().map(|t| t.id.as_str()))
+        .optional_texts(new.iter().map(|t| t.owner.as_ref().map(LoopId::as_str)))
+        .texts(new.iter().map(|t| &t.kind))
+        .texts(new.iter().map(|t| &t.title))
+        .texts(new.iter().map(|t| &t.prompt))
+        .numbers(new.iter().map(|t| i64::from(t.priority)))
+        .verbatim(new.iter().map(|t| columns::deps_column(&t.deps)).collect())
+        .texts(new.iter().map(|t| &t.author))
+        .texts(new.iter().map(|t| columns::trust_column(t.trust)))
+        .numbers(new.iter().map(|t| t.ready_at.0))
+        .optional_number(now.map(|now| now.0))
+}
+
 /// The task's row is locked, so nobody else looks at its shelf now.
 fn shelf(pending: &Pending, all: &mut Vec<Statement>) {
     let shelved = &pending.shelved;
@@ -105,21 +124,25 @@ fn shelf(pending: &Pending, all: &mut Vec<Statement>) {
     }
 }
 
-/// Nothing is decided on a sign of life, so the last one wins.
 fn nodes(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
     if !pending.seen.is_empty() {
-        all.push(
-            Statement::new(
-                "write heartbeats",
-                "INSERT INTO everloop.nodes (id, info, seen_at)
-                 SELECT w.id, w.info, $3 FROM unnest($1::text[], $2::text[]) w (id, info)
-                 ON CONFLICT (id) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at",
-            )
-            .texts(pending.seen.keys().map(NodeId::as_str))
-            .texts(pending.seen.values())
-            .number(draft.now.0),
-        );
+        let seen: Vec<(&NodeId, &String)> = pending.seen.iter().collect();
+        all.push(heartbeats(&seen, Some(draft.now)));
     }
+}
+
+/// Nothing is decided on a sign of life, so the last one wins. `now` is `None` where the hub's clock counts.
+pub(super) fn heartbeats(seen: &[(&NodeId, &String)], now: Option<Time>) -> Statement {
+    Statement::new(
+        "write heartbeats",
+        "INSERT INTO everloop.nodes (id, info, seen_at)
+         SELECT w.id, w.info, coalesce($3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+         FROM unnest($1::text[], $2::text[]) w (id, info)
+         ON CONFLICT (id) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at",
+    )
+    .texts(seen.iter().map(|(node, _)| node.as_str()))
+    .texts(seen.iter().map(|(_, info)| info))
+    .optional_number(now.map(|now| now.0))
 }
 
 fn leader(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {

@@ -47,33 +47,33 @@ pub(super) struct RawTask {
     updated_at: Time,
 }
 
-/// Reads the columns of `tasks`.
+/// Reads the columns of `tasks`, by their place in the table: SQLite would look through all names for each of them, and
+/// claims read many. A new column comes last.
 pub(super) fn task(row: &Row<'_>) -> Sql<RawTask> {
-    let node: Option<String> = row.get("node")?;
-    let until: Option<i64> = row.get("until")?;
     let task = NewTask {
-        id: TaskId::new(row.get::<_, String>("id")?),
-        owner: owner(row)?,
-        kind: row.get("kind")?,
-        title: row.get("title")?,
-        prompt: row.get("prompt")?,
-        priority: row.get("priority")?,
+        id: TaskId::new(row.get::<_, String>(0)?),
+        owner: row.get::<_, Option<String>>(1)?.map(LoopId::new),
+        kind: row.get(2)?,
+        title: row.get(3)?,
+        prompt: row.get(4)?,
+        priority: row.get(5)?,
         deps: Vec::new(),
-        author: row.get("author")?,
+        author: row.get(7)?,
         trust: Trust::Agent,
-        ready_at: time(row, "ready_at")?,
+        ready_at: Time(row.get(9)?),
     };
+    let (node, until): (Option<String>, Option<i64>) = (row.get(11)?, row.get(12)?);
     Ok(RawTask {
         task,
-        deps: row.get("deps")?,
-        trust: row.get("trust")?,
-        state: row.get("state")?,
+        deps: row.get(6)?,
+        trust: row.get(8)?,
+        state: row.get(10)?,
         lease: node.zip(until),
-        fence: number(row, "fence")?,
-        failures: row.get("failures")?,
-        result: row.get("result")?,
-        created_at: time(row, "created_at")?,
-        updated_at: time(row, "updated_at")?,
+        fence: row.get::<_, i64>(13)? as u64,
+        failures: row.get(14)?,
+        result: row.get(15)?,
+        created_at: Time(row.get(16)?),
+        updated_at: Time(row.get(17)?),
     })
 }
 

@@ -24,8 +24,9 @@ pub(super) const READY: Query = Query {
     sql: "SELECT * FROM tasks
           WHERE owner IS ?2 AND state IN ('queued', 'leased')
             AND CASE state WHEN 'queued' THEN ready_at ELSE until END <= ?1
-            AND NOT EXISTS (SELECT 1 FROM json_each(tasks.deps) d LEFT JOIN tasks t ON t.id = d.value
-                            WHERE t.state IS NOT 'done')
+            AND (deps = '[]'
+                 OR NOT EXISTS (SELECT 1 FROM json_each(tasks.deps) d LEFT JOIN tasks t ON t.id = d.value
+                                WHERE t.state IS NOT 'done'))
           ORDER BY priority DESC, created_at, id LIMIT ?3",
 };
 

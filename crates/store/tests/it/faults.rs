@@ -30,13 +30,14 @@ fn a_cut_before_the_commit_did_nothing_and_says_that_it_does_not_know() {
     let (proxy, mut ledger, direct) = world();
     ledger.transact(Time(1), &[task("a"), save(0)]).unwrap();
     ledger.transact(Time(1), &[claim(1)]).unwrap();
-    for ops in [vec![finish(1)], vec![claim(1)], vec![save(1), note()]] {
+    for ops in [vec![finish(1)], vec![claim(1)], vec![task("b")], vec![save(1), note()]] {
         proxy.set(Mode::CutBeforeCommit);
         let unknown = ledger.transact(Time(200_000), &ops).unwrap_err();
         assert!(matches!(unknown, Error::Unknown { .. }), "{unknown:?}");
         proxy.set(Mode::Pass);
         assert_eq!(ledger.get_loop(&LoopId::new("k3f9")).unwrap().unwrap().version, 1);
         assert_eq!(direct.task(&TaskId::new("a")).unwrap().unwrap().fence, Fence(1));
+        assert_eq!(direct.task(&TaskId::new("b")).unwrap(), None);
         assert_eq!(direct.last_seq().unwrap(), 0);
     }
     assert_eq!(ledger.transact(Time(3), &[finish(1)]).unwrap(), [Reply::Ok], "so it is done again");
@@ -56,7 +57,9 @@ fn a_cut_after_the_commit_did_everything_and_says_that_it_does_not_know() {
     };
     assert!(matches!(cut(&[claim(1)]).state, TaskState::Leased { .. }));
     assert_eq!(cut(&[finish(1)]).state, TaskState::Done);
+    cut(&[task("b")]);
     cut(&[save(1), note()]);
+    assert_eq!(ledger.transact(Time(3), &[task("b")]).unwrap(), [Reply::Made(false)], "it is there");
     assert_eq!(direct.get_loop(&LoopId::new("k3f9")).unwrap().unwrap().version, 2);
     let doubled = ledger.transact(Time(3), &[finish(1)]).unwrap_err();
     assert_eq!(doubled.refusal(), Some(&Refusal::Fenced { task: TaskId::new("a"), fence: Fence(1) }));
