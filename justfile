@@ -44,7 +44,7 @@ bench *args:
     cargo build --release -p everloop-testkit --bin everloop-bench
     "${CARGO_TARGET_DIR:-target}/release/everloop-bench" {{ args }}
 
-# The ledger in PostgreSQL next to plain SQL, on a server of its own: just bench-hub --quick
+# The ledger next to plain SQL, on a server of its own, and next to other queues: just bench-hub --quick --peers
 bench-hub *args:
     cargo build --release -p everloop-testkit --bin everloop-bench
     exe="${CARGO_TARGET_DIR:-target}/release/everloop-bench"; "$exe" --everloop "$exe" --only hub {{ args }}

@@ -129,6 +129,13 @@ impl Server {
         self.port
     }
 
+    /// The process that all others of it come from.
+    pub fn pid(&self) -> u32 {
+        let state = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+        let pid = state.lines().next().and_then(|line| line.trim().parse().ok());
+        pid.expect("a server that runs has written its number down")
+    }
+
     /// The certificate of the authority behind a server with TLS.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("ca.pem")

@@ -31,12 +31,13 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick]
+    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --dir DIR        where the throw-away folders are made; its disk is measured [default: the temporary folder]
   --only LIST      only these sections
-  --quick          fewer turns, shorter waits: for a first look";
+  --quick          fewer turns, shorter waits: for a first look
+  --peers          in `hub`: also other queues in PostgreSQL, which are fetched and built first; needs npm";
 
 /// What was asked for.
 struct Options {
@@ -44,6 +45,8 @@ struct Options {
     dir: PathBuf,
     only: Vec<String>,
     effort: Effort,
+    /// Whether other queues are measured too.
+    peers: bool,
 }
 
 /// How long to measure.
@@ -129,6 +132,7 @@ fn parse(args: &[String]) -> Result<Option<Options>> {
         dir: std::env::temp_dir(),
         only: Vec::new(),
         effort: Effort::Full,
+        peers: false,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -137,6 +141,7 @@ fn parse(args: &[String]) -> Result<Option<Options>> {
             "--everloop" => options.everloop = PathBuf::from(value()?),
             "--dir" => options.dir = PathBuf::from(value()?),
             "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
+            "--peers" => options.peers = true,
             "--quick" => options.effort = Effort::Quick,
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("`{arg}` is not an option").into()),

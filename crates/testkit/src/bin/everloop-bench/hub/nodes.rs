@@ -1,0 +1,153 @@
+//! Many nodes that have nothing to do, and what that costs the hub. They are played by a few connections; each asks what a
+//! real one asks (`supervisor/mesh/node.rs`), at its own times.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use everloop_core::ids::NodeId;
+use everloop_core::jitter;
+use everloop_core::op::Op;
+use everloop_core::time::Time;
+use everloop_store::{Ledger, Owner, Postgres, StateName, TaskFilter};
+use everloop_testkit::postgres::Server;
+
+use crate::measure::usage;
+use crate::report::{Row, remark};
+use crate::{Options, Result};
+
+pub const NODES: u32 = 1000;
+/// Connections that play them.
+const PLAYERS: u32 = 20;
+/// Between two signs of life, and between two questions who supervises.
+const BEAT: Duration = Duration::from_secs(5);
+/// Of one core.
+const MOST: f64 = 0.10;
+
+pub fn run(options: &Options, server: &Server, url: &str) -> Result<()> {
+    // As it is a minute after the last work: the server has swept by itself.
+    server.psql("test0", "vacuum analyze");
+    let players = (0..PLAYERS).map(|_| super::open(url)).collect::<Result<Vec<_>>>()?;
+    // Everybody was there before: plans are made, rows are there.
+    let measured = options.effort.pick(Duration::from_secs(20), Duration::from_secs(6));
+    let asked = AtomicU64::new(0);
+    let warm = Instant::now() + BEAT.mul_f64(1.2);
+    let end = warm + measured;
+    let used = std::thread::scope(|scope| {
+        let playing = players.into_iter().enumerate().map(|(i, hub)| {
+            let asked = &asked;
+            scope.spawn(move || play(hub, i, end, asked).map_err(|e| e.to_string()))
+        });
+        let playing: Vec<_> = playing.collect();
+        std::thread::sleep(warm.saturating_duration_since(Instant::now()));
+        let before = (cpu(server.pid())?, asked.load(Ordering::Relaxed));
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        let after = (cpu(server.pid())?, asked.load(Ordering::Relaxed));
+        for player in playing {
+            player.join().map_err(|_| "a player is gone")??;
+        }
+        Ok::<_, Box<dyn std::error::Error>>((after.0.saturating_sub(before.0), after.1 - before.1))
+    })?;
+    let share = used.0.as_secs_f64() / measured.as_secs_f64();
+    Row::new("CPU of all its processes", format!("{:.1} % of a core", share * 100.0))
+        .goal("< 10 %", share < MOST)
+        .print();
+    let each = used.0.as_secs_f64() * 1e6 / used.1.max(1) as f64;
+    remark(&format!("{:.0} calls per second, {each:.0} µs each", used.1 as f64 / measured.as_secs_f64()));
+    Ok(())
+}
+
+/// One connection plays its share of the nodes, one after the other, each at its time.
+fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Result<()> {
+    let start = Instant::now();
+    let mine = NODES / PLAYERS;
+    let mut due: Vec<(Duration, u32, Kind)> = Vec::new();
+    for node in 0..mine {
+        for kind in [Kind::Beat, Kind::Ask] {
+            let seed = u64::from(node) << 32 | player as u64 | (kind as u64) << 16;
+            due.push((jitter::between(Duration::ZERO, BEAT, seed), node, kind));
+        }
+    }
+    let mut seed = player as u64;
+    loop {
+        due.sort();
+        let (at, node, kind) = due[0];
+        if start + at > end {
+            return Ok(());
+        }
+        std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
+        let calls = kind.call(&mut hub, &NodeId::new(format!("n{player}-{node}")))?;
+        asked.fetch_add(calls, Ordering::Relaxed);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (least, most) = kind.spread();
+        due[0].0 = at + jitter::between(BEAT.mul_f64(least), BEAT.mul_f64(most), seed);
+    }
+}
+
+/// What a node does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A sign of life, and what the operator wants of it.
+    Beat,
+    /// Who supervises.
+    Ask,
+}
+
+impl Kind {
+    fn spread(self) -> (f64, f64) {
+        match self {
+            Kind::Beat => (0.9, 1.1),
+            Kind::Ask => (0.8, 1.2),
+        }
+    }
+
+    /// Each time it is awake, a node also looks whether there is something to take. Answers the number of calls.
+    fn call(self, hub: &mut Postgres, node: &NodeId) -> Result<u64> {
+        let mut calls = 2;
+        match self {
+            Kind::Beat => {
+                let info = r#"{"version":"0.1.0","pid":4711,"holds":[],"leads":false,"draining":false,"next_beat":1}"#;
+                hub.transact(Time(0), &[Op::Heartbeat { node: node.clone(), info: info.to_owned() }])?;
+                hub.doc("node", node.as_str())?;
+                calls += 1;
+            }
+            Kind::Ask => {
+                hub.transact(Time(0), &[Op::Elect { node: node.clone(), lease: Duration::from_secs(15) }])?;
+            }
+        }
+        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: 200 };
+        hub.tasks(&filter)?;
+        Ok(calls)
+    }
+}
+
+/// What a server and all its processes used so far.
+fn cpu(pid: u32) -> Result<Duration> {
+    let mut sum = usage(pid)?.cpu + ended(pid)?;
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if parent(&entry.path()) == Some(pid) {
+            // One that ends right now is counted by its parent.
+            sum += usage(child).map(|used| used.cpu).unwrap_or_default();
+        }
+    }
+    Ok(sum)
+}
+
+fn parent(proc: &Path) -> Option<u32> {
+    stat(proc).get(1)?.parse().ok()
+}
+
+/// Of children that ended, in the kernel's steps of 10 ms.
+fn ended(pid: u32) -> Result<Duration> {
+    let fields = stat(&Path::new("/proc").join(pid.to_string()));
+    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).ok_or("no such process");
+    Ok(Duration::from_millis((ticks(13)? + ticks(14)?) * 10))
+}
+
+/// What stands behind the name of the program, which may hold anything: state, parent, …
+fn stat(proc: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
+    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    fields.split(' ').map(str::to_owned).collect()
+}
