@@ -84,10 +84,10 @@ impl Report {
     pub fn violations(&self) -> Vec<String> {
         let mut all = self.proof.violations.clone();
         let faults: u32 = self.faults.iter().map(|(_, times)| times).sum();
-        // Each machine holds one task at a time, so a fault costs one turn at most; more would be work that was taken from the living.
-        if self.proof.calls > self.proof.landed + faults as usize {
-            let (calls, landed) = (self.proof.calls, self.proof.landed);
-            all.push(format!("{calls} calls of agents for {landed} tasks and {faults} faults"));
+        // What an agent did counts, or lies on the shelf, or its machine was struck while it worked: on each works one.
+        let (calls, kept) = (self.proof.calls, self.proof.landed + self.proof.shelved);
+        if calls > kept + faults as usize {
+            all.push(format!("{calls} calls of agents, {kept} results and {faults} faults"));
         }
         if self.stall > STALL {
             all.push(format!("nothing moved for {:.1} s though it could", self.stall.as_secs_f64()));
@@ -204,12 +204,12 @@ pub fn run(options: &Options) -> Report {
     let mut weather = Weather::new(options.seed, options.haste);
     let mut eye = Eye { hub: None, watch: Watch::new(), look_at: began, supervisor: None };
     let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
-    // When fewer tasks wait, the next loop is made: there is always something to do.
+    // When fewer tasks wait, the next loop is made: there is something to do nearly all the time.
     let backlog = options.checks as usize * 3 / 5;
     let end = Instant::now() + options.length;
     while Instant::now() < end {
         weather.pass(&mut fleet.machines, &mut fleet.hub, eye.supervisor).iter().for_each(|line| tell(line));
-        if eye.look(&fleet, &weather).is_some_and(|sight| sight.queued() < backlog) {
+        if eye.look(&fleet, &weather).is_some_and(|sight| sight.is_hungry(backlog)) {
             fleet.add_loop();
         }
         std::thread::sleep(TICK);
@@ -219,7 +219,7 @@ pub fn run(options: &Options) -> Report {
     let healed = Instant::now();
     while healed.elapsed() < END_WITHIN {
         if let Some(sight) = eye.look(&fleet, &weather) {
-            if fleet.loops * options.checks < options.tasks && sight.queued() < backlog {
+            if fleet.loops * options.checks < options.tasks && sight.is_hungry(backlog) {
                 fleet.add_loop();
             } else if sight.is_over() {
                 break;

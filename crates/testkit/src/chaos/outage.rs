@@ -53,6 +53,9 @@ impl Report {
         if self.results < self.under_way {
             all.push(format!("only {} of {} turns under way came to a result", self.results, self.under_way));
         }
+        if self.begun == 0 {
+            all.push("nobody went on with his own share".to_owned());
+        }
         if self.overlap > 0 {
             all.push(format!("{} tasks were worked on by two nodes", self.overlap));
         }

@@ -11,6 +11,9 @@ use everloop_store::{Error, Ledger, Owner, Postgres, TaskFilter};
 /// More tasks than any run makes.
 pub const ALL: usize = 100_000;
 
+/// Loops that are under way at once.
+const LOOPS: usize = 3;
+
 /// What the hub says at one moment.
 pub struct Sight {
     /// The loops.
@@ -28,9 +31,11 @@ impl Sight {
         Ok(Self { loops, tasks: tasks.into_iter().filter(|row| row.task.owner.is_some()).collect() })
     }
 
-    /// Tasks that wait for somebody to take them.
-    pub fn queued(&self) -> usize {
-        self.tasks.iter().filter(|row| row.state == TaskState::Queued).count()
+    /// Whether one more loop is welcome: fewer tasks than `backlog` wait, and what was made before is under way, and not too much.
+    pub fn is_hungry(&self, backlog: usize) -> bool {
+        let queued = self.tasks.iter().filter(|row| row.state == TaskState::Queued).count();
+        let open: Vec<&MeshLoop> = self.loops.iter().filter(|state| state.ended.is_none()).collect();
+        queued < backlog && open.len() < LOOPS && open.iter().all(|state| state.made > 0)
     }
 
     /// Whether all loops are over.
