@@ -2,6 +2,7 @@
 
 use everloop_core::ids::NodeId;
 use everloop_core::op::Refusal;
+use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 
 use crate::rows::Leader;
@@ -10,8 +11,9 @@ use crate::rows::Leader;
 pub(crate) fn elect(current: Option<&Leader>, node: &NodeId, until: Time, now: Time) -> Option<Leader> {
     let epoch = match current {
         None => 1,
-        Some(leader) if leader.until <= now => leader.epoch + 1,
+        Some(leader) if leader.until <= now => leader.epoch + u64::from(!planted::is(Bug::EpochNotGrown)),
         Some(leader) if leader.node == *node => leader.epoch,
+        Some(leader) if planted::is(Bug::StealsTheSeat) => leader.epoch + 1,
         Some(_) => return None,
     };
     Some(Leader { node: node.clone(), epoch, until })

@@ -64,6 +64,30 @@ impl Model {
         before
     }
 
+    /// A task as it stands here, without a copy: the simulation looks at it millions of times.
+    pub fn peek_task(&self, id: &TaskId) -> Option<&TaskRow> {
+        self.tasks.get(id)
+    }
+
+    /// A document as it stands here, without a copy.
+    pub fn peek_doc(&self, name: &(String, String)) -> Option<&DocRow> {
+        self.docs.get(name)
+    }
+
+    /// The supervisor as it stands here, without a copy.
+    pub fn peek_leader(&self) -> Option<&Leader> {
+        self.leader.as_ref()
+    }
+
+    /// All tasks, or of those that are queued or leased only these.
+    fn candidates(&self, states: &[StateName]) -> Vec<&TaskRow> {
+        let wait = |state: &StateName| matches!(state, StateName::Queued | StateName::Leased);
+        if !states.is_empty() && states.iter().all(wait) {
+            return self.waiting.iter().map(|place| &self.tasks[&place.3]).collect();
+        }
+        self.tasks.values().collect()
+    }
+
     fn deps_done(&self, row: &TaskRow) -> bool {
         row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(|t| t.state == TaskState::Done))
     }
@@ -92,16 +116,13 @@ impl Ledger for Model {
     }
 
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
-        let mut rows: Vec<&TaskRow> = self
-            .tasks
-            .values()
-            .filter(|row| match &filter.owner {
-                Owner::Any => true,
-                Owner::Nobody => row.task.owner.is_none(),
-                Owner::Loop(id) => row.task.owner.as_ref() == Some(id),
-            })
-            .filter(|row| filter.states.is_empty() || filter.states.contains(&StateName::of(&row.state)))
-            .collect();
+        let mut rows = self.candidates(&filter.states);
+        rows.retain(|row| match &filter.owner {
+            Owner::Any => true,
+            Owner::Nobody => row.task.owner.is_none(),
+            Owner::Loop(id) => row.task.owner.as_ref() == Some(id),
+        });
+        rows.retain(|row| filter.states.is_empty() || filter.states.contains(&StateName::of(&row.state)));
         rows.sort_by_key(|row| Reverse((row.created_at, &row.task.id)));
         Ok(rows.into_iter().take(filter.limit).cloned().collect())
     }

@@ -137,6 +137,7 @@ fn lend(state: &mut MeshLoop, rows: &[TaskRow], now: Time) -> Option<Reason> {
 /// Nobody shall go on with a task of a loop that is over.
 fn cancel(row: &TaskRow) -> Option<Op> {
     let goes_on = matches!(row.state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked);
+    let goes_on = goes_on && !planted::is(Bug::StoppedLoopGoesOn);
     goes_on.then(|| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel })
 }
 
@@ -193,7 +194,7 @@ pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<St
         if state.open.iter().any(|open| open.check == *check) && !planted::is(Bug::TwoTasksForOneCheck) {
             continue;
         }
-        if tried >= state.spec.attempts {
+        if tried >= state.spec.attempts && !planted::is(Bug::GivesUpNever) {
             hopeless.push(check.clone());
         } else if room > 0 {
             room -= 1;

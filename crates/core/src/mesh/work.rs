@@ -191,8 +191,6 @@ pub struct View<'a> {
 /// What to do next.
 pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> Step {
     let again_at = view.again_at;
-    let failures = view.failures + 1;
-    let poison = failures >= POISON_ANYHOW || (failures >= POISON && view.elsewhere);
     match (&held.stage, standing) {
         (Stage::Working, _) => working(held, standing, local, view.node),
         (Stage::Pushed { .. }, Standing::Settled) => Step::Forget,
@@ -205,10 +203,11 @@ pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> 
             let claimed = Held { fence, ..held.clone() };
             Step::Tell(vec![claimed.take(&report.node, LEASE), claimed.finish(TaskEnd::Done, report)])
         }
+        (Stage::Pushed { .. }, Standing::Lost) if planted::is(Bug::ShelvesNothing) => Step::Forget,
         (Stage::Pushed { report }, Standing::Lost | Standing::Never | Standing::Free(_)) => {
             Step::Tell(vec![held.shelve(report)])
         }
-        (Stage::Pushed { report }, Standing::Mine) if poison && !report.short => {
+        (Stage::Pushed { report }, Standing::Mine) if is_poison(view) && !report.short => {
             let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
             let key = format!("dead:{}", held.task);
             let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
@@ -218,6 +217,12 @@ pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> 
             Step::Tell(vec![held.shelve(report), held.give_back(again_at, !report.short)])
         }
     }
+}
+
+fn is_poison(view: &View<'_>) -> bool {
+    let failures = view.failures + 1;
+    let enough = failures >= POISON_ANYHOW || (failures >= POISON && view.elsewhere);
+    enough && !planted::is(Bug::PoisonNeverDies)
 }
 
 /// The same for a task whose work is not pushed yet.
@@ -248,7 +253,8 @@ pub fn pick(node: &NodeId, rows: &[TaskRow], free: usize, now: Time) -> Vec<(Tas
 
 pub(super) fn is_free(row: &TaskRow, now: Time) -> bool {
     let steals = planted::is(Bug::TakesFromTheLiving) && matches!(row.state, TaskState::Leased { .. });
-    steals || (row.state == TaskState::Queued && row.task.ready_at <= now)
+    let early = planted::is(Bug::TakesBeforeItIsTime);
+    steals || (row.state == TaskState::Queued && (row.task.ready_at <= now || early))
 }
 
 /// How much a task is this node's (rendezvous hashing): the smallest weight of all members has it.

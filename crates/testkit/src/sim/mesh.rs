@@ -1,36 +1,71 @@
 //! A mesh in memory around the real rules of [`everloop_core::mesh`] and the model ledger: nodes that die, sleep and lose
-//! their hub, a repository between them, and agents that do well or not. Same seed, same trace.
+//! their hub, a repository between them, agents that do well or not, and people. Same seed, same trace.
 //!
-//! - [`run`](fn@run): one seed, from the first step to the end of the loop after everything was mended
-//! - `world`: virtual time and faults; `node`: what the thread of a node does, step by step as the real one does it;
-//!   `alone`: the same without a hub
+//! - [`run`](fn@run): one seed, from the first step to the end of the last loop after everything was mended
+//! - `world`: virtual time and what is still to come; [`weather`]: what goes wrong; `people`: those who meddle
+//! - `node`, `work`, `lead`: what the thread of a node does, step by step as the real one does it; `line`: its calls to the hub;
+//!   `alone`: what it does without one
 //! - `git`: the shared repository; `facts`: the invariants
 
 mod alone;
 mod facts;
 mod git;
+mod lead;
+mod line;
 mod node;
+mod people;
+pub mod planted;
+mod sum;
+pub mod weather;
+mod work;
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::random::Random;
 use super::world::Violation;
+pub use sum::Sum;
+use weather::Plan;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Machines.
     pub nodes: u64,
-    /// Checks, each of which wants its own file.
+    /// Tasks that each of them works on at once.
+    pub slots: u64,
+    /// Checks of a loop, each of which wants its own file.
     pub checks: u64,
+    /// Loops, one after the other.
+    pub loops: u64,
+    /// Between two of them; so long the mesh has nothing to do.
+    pub rest: Duration,
     /// For how long things go wrong; then everything is mended.
     pub bad: Duration,
     /// The average time between two faults; `None`: nothing goes wrong.
     pub fault_every: Option<Duration>,
-    /// Whether clocks run at different rates.
+    /// Of so many calls to the hub and writes to a disk, one goes wrong.
+    pub one_in: u64,
+    /// Whether clocks are wrong and run at different rates.
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
+    /// Whose work never comes to anything.
+    pub ill: Ill,
+}
+
+/// Whose work never comes to anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ill {
+    /// Nobody's.
+    Nobody,
+    /// That of the first machine.
+    Machine,
+    /// That on the first check.
+    Check,
+    /// Everybody's: all agents die as soon as they are started.
+    All,
 }
 
 /// What came of it.
@@ -42,44 +77,116 @@ pub struct Report {
     pub time: Duration,
     /// Steps of nodes.
     pub steps: u64,
-    /// Things that went wrong.
-    pub faults: u64,
+    /// Places at which something can go wrong: calls to the hub, writes to a disk, moves of the branch.
+    pub points: u64,
+    /// Things that went wrong, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Tasks that landed.
     pub landed: u64,
+    /// Attempts at tasks that were begun.
+    pub begun: u64,
     /// Results that came too late.
     pub shelved: u64,
     /// Times that a node became supervisor.
     pub epochs: u64,
     /// The longest time for which a free task waited while a healthy node had nothing to do.
     pub longest_stall: Duration,
+    /// The most calls that reached a hub in one second of the minute after it came back, for each node.
+    pub herd: f64,
     /// All steps as one number.
     pub trace_hash: u64,
     /// The last ones in words.
     pub tail: Vec<String>,
 }
 
-/// A setup that depends on its seed alone.
+impl Report {
+    /// All that went wrong.
+    pub fn fault_count(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+const fn minutes(n: u64) -> Duration {
+    Duration::from_secs(n * 60)
+}
+
+/// A setup that depends on its seed alone: hours of bad weather.
 pub fn random(seed: u64) -> Setup {
-    let mut dice = super::random::Random::new(seed ^ 0x006d_6573_6800);
-    let minutes = |n: u64| Duration::from_secs(n * 60);
+    let mut dice = Random::new(seed ^ 0x006d_6573_6800);
     Setup {
-        nodes: dice.pick(&[1, 2, 3, 3, 5, 5, 8]),
+        nodes: dice.pick(&[1, 2, 3, 3, 5, 5, 8, 20]),
+        slots: dice.pick(&[1, 1, 2]),
         checks: dice.between(2, 12),
+        loops: dice.pick(&[1, 1, 2]),
+        rest: minutes(dice.between(1, 60)),
         bad: minutes(dice.between(10, 120)),
         fault_every: Some(Duration::from_secs(dice.between(20, 600))),
+        one_in: dice.pick(&[100, 400, 2_000]),
         drift: dice.one_in(4),
         work: Duration::from_secs(dice.pick(&[20, 100, 400])),
+        ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check, Ill::All]),
+    }
+}
+
+/// Days of a mesh of `nodes` machines as people have it: work now and then, something wrong now and then.
+pub fn days(seed: u64, nodes: u64) -> Setup {
+    let mut dice = Random::new(seed ^ 0x6461_7973);
+    Setup {
+        nodes,
+        slots: dice.pick(&[1, 2]),
+        checks: dice.between(2, 12),
+        loops: dice.between(3, 6),
+        rest: minutes(dice.between(120, 720)),
+        bad: minutes(60 * dice.between(12, 72)),
+        fault_every: Some(minutes(dice.between(10, 180))),
+        one_in: dice.pick(&[2_000, 20_000]),
+        drift: dice.one_in(4),
+        work: minutes(dice.pick(&[2, 15, 45])),
+        ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check]),
     }
 }
 
 /// A setup in which much happens in a short time, also to clocks: for mistakes that need bad luck to show.
 pub fn violent(seed: u64) -> Setup {
-    let secs = Duration::from_secs;
-    let drift = seed.is_multiple_of(2);
-    Setup { nodes: 3, checks: 12, bad: secs(1_800), fault_every: Some(secs(15)), drift, work: secs(20) }
+    Setup {
+        nodes: 3,
+        slots: 1 + seed % 3 / 2,
+        checks: 12,
+        loops: 1,
+        rest: Duration::ZERO,
+        bad: minutes(30),
+        fault_every: Some(Duration::from_secs(15)),
+        one_in: 150,
+        drift: seed.is_multiple_of(2),
+        work: Duration::from_secs(20),
+        ill: Ill::Nobody,
+    }
 }
 
-/// Runs one seed.
+/// A small one without bad weather, for faults at chosen places.
+pub fn small() -> Setup {
+    let secs = Duration::from_secs;
+    Setup {
+        nodes: 2,
+        slots: 1,
+        checks: 2,
+        loops: 1,
+        rest: Duration::ZERO,
+        bad: Duration::ZERO,
+        fault_every: None,
+        one_in: 0,
+        drift: false,
+        work: secs(5),
+        ill: Ill::Nobody,
+    }
+}
+
+/// Runs one seed in the weather of its setup.
 pub fn run(setup: &Setup, seed: u64) -> Report {
-    world::World::new(setup, seed).run()
+    run_with(setup, seed, Plan::Weather)
+}
+
+/// Runs one seed with these faults.
+pub fn run_with(setup: &Setup, seed: u64, plan: Plan) -> Report {
+    world::World::new(setup, seed, plan).run()
 }

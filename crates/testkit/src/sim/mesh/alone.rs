@@ -1,15 +1,18 @@
 //! What a node of the simulation does while the hub is away, step by step as the real one does it, and whether what all of
 //! them use stays within the loop's limits.
 
+use std::rc::Rc;
+
+use everloop_core::ids::NodeId;
+use everloop_core::mesh::MeshLoop;
 use everloop_core::mesh::alone::{DOWN, Replica};
 use everloop_core::mesh::work::{self, Held};
-use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::time::Time;
 use everloop_store::Ledger;
 
-use super::node::BEAT;
-use super::world::{LOOP, World, ms};
+use super::node::{BEAT, File};
+use super::world::{World, ms};
 
 impl World {
     /// The hub answered, after it did not.
@@ -17,10 +20,12 @@ impl World {
         let now = self.clock(n);
         let node = &mut self.nodes[n];
         if node.line.answered(now) {
-            node.claim_at = now + node.replica.turn_of(&node.id);
-            let alone: Vec<String> = node.held.values().filter(|held| held.alone).map(Held::key).collect();
-            for key in alone {
-                node.renewed.remove(&key);
+            let turn = node.disk.replica.turn_of(&node.id);
+            node.claim_at = now + turn;
+            // Nobody waits for it until then.
+            node.idle_since = node.idle_since.max(self.now + ms(turn));
+            for file in node.disk.held.values().filter(|file| file.held.alone) {
+                node.renewed.remove(&file.key);
             }
         }
     }
@@ -30,7 +35,7 @@ impl World {
     }
 
     pub(super) fn remember(&mut self, n: usize, free: &[TaskRow]) {
-        let old = &self.nodes[n].replica;
+        let old = &self.nodes[n].disk.replica;
         let known = |row: &TaskRow| old.free.iter().any(|r| r.task.id == row.task.id && r.fence == row.fence);
         let same = free.len() == old.free.len() && free.iter().all(known);
         if same && (free.is_empty() || !self.must_remember(n)) {
@@ -39,57 +44,62 @@ impl World {
         self.nodes[n].remembered_at = self.clock(n);
         let mut replica = Replica { free: free.to_vec(), ..Replica::default() };
         if !free.is_empty() {
-            let found = self.at_hub(n, |hub| Ok((hub.nodes()?, hub.doc(KIND, LOOP)?)));
-            let Some(Ok((nodes, Some(doc)))) = found else { return };
+            let Some(Ok(nodes)) = self.at_hub(n, |hub, _| hub.nodes()) else { return };
             let own = nodes.iter().find(|row| row.node == self.nodes[n].id).map_or(Time::default(), |row| row.seen_at);
-            let lately = nodes.into_iter().filter(|row| own.since(row.seen_at) < DOWN);
+            // What a node says of itself when it gives a sign of life.
+            let works = |id: &NodeId| self.named(id).is_some_and(|n| !self.nodes[n].draining);
+            let lately = nodes.into_iter().filter(|row| own.since(row.seen_at) < DOWN && works(&row.node));
             replica.members = lately.map(|row| row.node).collect();
-            replica.loops = vec![self.parsed(&doc)];
+            replica.loops = vec![self.state()];
         }
-        self.nodes[n].replica = replica;
+        self.nodes[n].disk.replica = Rc::new(replica);
     }
 
     pub(super) fn begin_alone(&mut self, n: usize) {
-        let room = usize::from(self.nodes[n].held.is_empty());
-        let has: Vec<Held> = self.nodes[n].held.values().cloned().collect();
         let node = &self.nodes[n];
-        for held in node.replica.pick(&node.id, &has, room, self.time()) {
+        let room = if node.draining { 0 } else { node.room() };
+        if room == 0 || node.dying || node.disk.replica.free.is_empty() {
+            return;
+        }
+        let has: Vec<Held> = node.disk.held.values().map(|file| file.held.clone()).collect();
+        for held in node.disk.replica.pick(&node.id, &has, room, self.hub_now(n)) {
             self.trace.say(self.now, "alone", &format!("{} {}", self.nodes[n].id, held.key()));
             self.begun_alone(n, &held);
-            self.nodes[n].held.insert(held.key(), held);
+            self.put(n, held);
         }
     }
 
-    /// A task and its loop, as the hub had them.
+    /// The loop of a task, as the hub had it.
     pub(super) fn remembered(&self, n: usize, held: &Held) -> Option<MeshLoop> {
-        let replica = &self.nodes[n].replica;
+        let replica = &self.nodes[n].disk.replica;
         let row = replica.free.iter().find(|row| row.task.id == held.task)?;
         replica.loop_of(row).cloned()
     }
 
-    pub(super) fn claim(&mut self, n: usize, held: &Held) {
-        let (at, node) = (self.time(), self.nodes[n].id.clone());
-        let take = held.take(&node, work::LEASE);
-        match self.at_hub(n, |hub| hub.transact(at, &[take])) {
-            Some(Ok(_)) => self.adopt(n, held),
-            Some(Err(_)) => drop(self.nodes[n].renewed.remove(&held.key())),
+    pub(super) fn claim(&mut self, n: usize, file: &Rc<File>) {
+        let take = file.held.take(&self.nodes[n].id, work::LEASE);
+        match self.transact(n, None, &[take]) {
+            Some(Ok(_)) => self.adopt(n, file),
+            Some(Err(_)) => drop(self.nodes[n].renewed.remove(&file.key)),
             None => {}
         }
     }
 
-    pub(super) fn adopt(&mut self, n: usize, held: &Held) {
+    pub(super) fn adopt(&mut self, n: usize, file: &Rc<File>) {
         let now = self.clock(n);
-        self.trace.say(self.now, "adopts", &format!("{} {}", self.nodes[n].id, held.key()));
-        self.nodes[n].held.insert(held.key(), Held { alone: false, ..held.clone() });
-        self.nodes[n].renewed.insert(held.key(), now);
+        if self.put(n, Held { alone: false, ..file.held.clone() }) {
+            self.trace.say(self.now, "adopts", &format!("{} {}", self.nodes[n].id, file.key));
+            self.nodes[n].renewed.insert(file.key.clone(), now);
+        }
     }
 
     /// Nodes that know the same begin different things.
     fn begun_alone(&mut self, n: usize, held: &Held) {
-        let knows = |n: usize| (&self.nodes[n].replica.members, &self.nodes[n].replica.free);
+        let knows = |n: usize| (&self.nodes[n].disk.replica.members, &self.nodes[n].disk.replica.free);
         let others = (0..self.nodes.len()).filter(|o| *o != n);
         let twice = others.into_iter().find(|o| {
-            let same = self.nodes[*o].held.values().any(|h| h.alone && h.task == held.task && h.fence == held.fence);
+            let is_same = |h: &Held| h.alone && h.task == held.task && h.fence == held.fence;
+            let same = self.nodes[*o].disk.held.values().any(|file| is_same(&file.held));
             same && knows(*o) == knows(n)
         });
         if let Some(other) = twice {
@@ -101,15 +111,16 @@ impl World {
     /// An attempt begins that takes so many turns. What two nodes do under one fence, because one of them could not ask, is the
     /// offline allowance; everything else is within the limits.
     pub(super) fn attempt(&mut self, n: usize, held: &Held, turns: u64) {
-        let row = self.hub.task(&held.task).expect("the model answers");
+        let row = self.hub.model.peek_task(&held.task);
         let mine = row.is_some_and(|row| match &row.state {
             TaskState::Queued => row.fence.next() == held.fence,
             TaskState::Leased { node, .. } => row.fence == held.fence && *node == self.nodes[n].id,
             _ => false,
         });
-        let is_same = |h: &Held| h.task == held.task && h.fence == held.fence;
-        let beside = (0..self.nodes.len()).any(|o| o != n && self.nodes[o].held.values().any(is_same));
-        if !mine || beside {
+        let is_same = |file: &Rc<File>| file.held.task == held.task && file.held.fence == held.fence;
+        let beside = (0..self.nodes.len()).any(|o| o != n && self.nodes[o].disk.held.values().any(is_same));
+        // What a hub was told that was set back counts for nobody.
+        if !mine || beside || held.owner.as_str() != self.current.name.1 || self.hub.copies > 0 {
             return;
         }
         self.facts.calls.push((self.now, turns));
@@ -121,7 +132,7 @@ impl World {
         let (all, hour) = (within(u64::MAX), within(ms(std::time::Duration::from_secs(3600))));
         if limits.calls.is_some_and(|most| all > most) {
             self.violated("I6", format!("{all} turns of {limits:?}"));
-        } else if limits.per_hour.is_some_and(|most| hour > most) {
+        } else if limits.per_hour.is_some_and(|most| hour > most) && self.now > self.hub.odd_until {
             self.violated("I6", format!("{hour} turns in an hour of {limits:?}"));
         }
     }

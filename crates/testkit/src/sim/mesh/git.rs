@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::ids::TaskId;
+use everloop_core::planted::{self, Bug};
 
 /// A commit, by its number.
 pub(super) type Commit = usize;
@@ -13,14 +14,13 @@ pub(super) struct Git {
     commits: Vec<BTreeSet<String>>,
     /// Where the branch is.
     pub target: Commit,
-    /// Whose merges stand on it, oldest first.
-    pub landed: Vec<TaskId>,
-    pub refs: BTreeMap<String, Commit>,
+    /// Whose merges stand on it, and how often.
+    landed: BTreeMap<TaskId, u64>,
 }
 
 impl Git {
     pub fn new() -> Self {
-        Self { commits: vec![BTreeSet::new()], target: 0, landed: Vec::new(), refs: BTreeMap::new() }
+        Self { commits: vec![BTreeSet::new()], target: 0, landed: BTreeMap::new() }
     }
 
     pub fn commit(&mut self, files: BTreeSet<String>) -> Commit {
@@ -40,11 +40,27 @@ impl Git {
 
     /// Moves the branch, if it is where it is thought to be.
     pub fn land(&mut self, old: Commit, new: Commit, task: &TaskId) -> bool {
-        let fits = self.target == old;
+        let fits = self.target == old || planted::is(Bug::LandsByForce);
         if fits {
             self.target = new;
-            self.landed.push(task.clone());
+            *self.landed.entry(task.clone()).or_default() += 1;
         }
         fits
+    }
+
+    /// Somebody else moves the branch.
+    pub fn push(&mut self, file: String) {
+        let mut files = self.commits[self.target].clone();
+        files.insert(file);
+        self.target = self.commit(files);
+    }
+
+    /// How often a task's trailer stands on the branch.
+    pub fn times(&self, task: &TaskId) -> u64 {
+        self.landed.get(task).copied().unwrap_or(0)
+    }
+
+    pub fn landed(&self) -> u64 {
+        self.landed.values().sum()
     }
 }

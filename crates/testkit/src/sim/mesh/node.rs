@@ -1,50 +1,105 @@
-//! What the thread of a node does, step by step as the real one does it; only its errands are models.
+//! The thread of a node: signs of life, the office of supervisor, and what errands bring back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::jitter;
 use everloop_core::mesh::alone::{Line, Replica};
-use everloop_core::mesh::lead::{self, Office, Step as LeadStep};
-use everloop_core::mesh::purse::Loan;
 use everloop_core::mesh::seat::{self, Seat};
-use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
-use everloop_core::mesh::{KIND, Landed, MeshLoop, Report, Said, accept};
-use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskRow, TaskState};
+use everloop_core::mesh::work::Held;
+use everloop_core::op::{Op, Reply};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, Model, Owner, StateName, TaskFilter};
+use everloop_store::Ledger;
 
+use super::Setup;
 use super::git::Commit;
-use super::world::{Event, LOOP, World, ms};
-use crate::sim::random::of_text;
+use super::line::Cut;
+use super::world::{EPOCH, Event, World, ms};
+use crate::sim::random::Random;
 
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
+/// When the office is free, nodes ask for it within this time, not all at once.
+const RUSH: Duration = Duration::from_millis(500);
+/// For the mistake of a node that looks only when it is told to.
+const TOO_LONG: Duration = Duration::from_secs(600);
+/// Every so many signs of life a node compares its clock with the hub's.
+const COMPARE: u64 = 12;
+
+/// What nodes tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// The office of supervisor is free.
+    Seat,
+    /// There is something to take, or to merge.
+    Work,
+}
 
 /// Something that a node sent out.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub(super) enum Errand {
-    /// Make the loop of a held task.
-    Begin(String),
+    /// Make the loop of a held task, for this check and at most so many turns.
+    Begin(Rc<File>, String, u64),
     /// Push what a loop made.
-    Push(String),
-    /// Ask the checks about this commit of the branch.
-    Judge(Commit),
+    Push(Rc<File>),
+    /// Ask the checks of the loop with this number about this commit of the branch.
+    Judge(u64, Commit),
     /// Merge a task's work, seen when the branch was here.
-    Merge { task: TaskId, fence: Fence, node: NodeId, work: Commit, target: Commit },
+    Merge(Merge),
+}
+
+/// A merge that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Merge {
+    /// For the loop with this number.
+    pub number: u64,
+    pub task: TaskId,
+    pub fence: Fence,
+    pub node: NodeId,
+    pub check: String,
+    pub work: Commit,
+    pub target: Commit,
+    /// Whether the task's trailer stood on the branch when it was looked for.
+    pub landed: bool,
+}
+
+/// What a node wrote down about a task, with the names that follow from it.
+#[derive(Debug)]
+pub(super) struct File {
+    pub held: Held,
+    pub key: String,
+    pub local: LoopId,
+}
+
+impl File {
+    pub fn new(held: Held) -> Rc<Self> {
+        let (key, local) = (held.key(), held.local());
+        Rc::new(Self { held, key, local })
+    }
 }
 
 /// A loop of the node's own.
 #[derive(Clone, Debug)]
 pub(super) struct Local1 {
-    base: Commit,
-    check: String,
+    pub base: Commit,
+    pub check: String,
     /// Turns that it takes.
-    turns: u64,
+    pub turns: u64,
     /// Whether it reached what it should, when it is over.
     pub over: Option<bool>,
-    commit: Option<Commit>,
+    pub commit: Option<Commit>,
+}
+
+/// What is on a node's disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk {
+    pub held: BTreeMap<String, Rc<File>>,
+    pub loops: BTreeMap<LoopId, Local1>,
+    /// What the hub said last.
+    pub replica: Rc<Replica>,
 }
 
 /// A machine.
@@ -53,102 +108,154 @@ pub(super) struct Node {
     pub id: NodeId,
     /// Thousandths of the real rate at which its clock runs.
     pub rate: u64,
+    /// What its clock is ahead of a right one since it was started.
+    pub offset: i64,
+    /// What it is ahead from the next start on.
+    pub next_offset: i64,
+    pub slots: usize,
     pub alive: bool,
+    /// Its thread stands still; agents go on.
     pub paused: bool,
-    /// Nothing comes through between it and the hub.
-    pub cut: bool,
+    /// All of it stands still.
+    pub asleep: bool,
+    /// It dies at the end of this step, and nothing that it does until then happens.
+    pub dying: bool,
+    pub cut: Option<Cut>,
+    /// Nothing can be written to its disk.
+    pub full: bool,
+    /// A person wants it to take nothing; it learns of that with its next sign of life.
+    pub wished_away: bool,
     pub healthy_since: u64,
     pub idle_since: u64,
     pub life: u64,
-    // On its disk.
-    pub held: BTreeMap<String, Held>,
-    pub loops: BTreeMap<LoopId, Local1>,
-    pub replica: Replica,
+    /// Which of its arranged steps counts.
+    pub turn: u64,
+    /// News that wait until it wakes up.
+    pub unread: Vec<Event>,
+    pub disk: Disk,
     // In its memory.
-    seat: Seat,
+    pub seat: Seat,
+    /// The hub's clock is so far ahead of its own; known from the first answer on.
+    pub ahead: Option<i64>,
+    beats: u64,
     beat_at: Time,
-    ask_at: Time,
+    pub ask_at: Time,
     pub renewed: BTreeMap<String, Time>,
+    pub errands: BTreeSet<String>,
+    pub judging: bool,
+    pub draining: bool,
     pub line: Line,
     pub remembered_at: Time,
+    /// When the hub was away, no task is taken before this.
     pub claim_at: Time,
-    errands: BTreeSet<String>,
-    judging: bool,
+    pub call_at: Time,
+    /// How far the hub's journal was, and of which copy of the hub.
+    pub seen: u64,
+    pub copy: u64,
+    // What it says again and again, made once.
+    beat: Rc<[Op; 1]>,
+    elect: Rc<[Op; 1]>,
 }
 
 impl Node {
-    pub fn new(id: &str, rate: u64) -> Self {
+    pub fn new(id: &str, setup: &Setup, dice: &mut Random) -> Self {
+        let hour = 3_600_000;
+        let (rate, offset) = if setup.drift {
+            let offsets = [0, 0, 1_000, -1_000, hour, -hour, -EPOCH, 20 * 365 * 24 * hour];
+            (dice.pick(&[500, 900, 1000, 1100, 2000]), dice.pick(&offsets))
+        } else {
+            (1000, 0)
+        };
+        Self::start(NodeId::new(id), setup.slots as usize, rate, offset)
+    }
+
+    fn start(id: NodeId, slots: usize, rate: u64, offset: i64) -> Self {
         Self {
-            id: NodeId::new(id),
+            beat: Rc::new([Op::Heartbeat { node: id.clone(), info: String::new() }]),
+            elect: Rc::new([Op::Elect { node: id.clone(), lease: seat::LEASE }]),
+            id,
             rate,
+            offset,
+            next_offset: offset,
+            slots,
             alive: true,
             paused: false,
-            cut: false,
+            asleep: false,
+            dying: false,
+            cut: None,
+            full: false,
+            wished_away: false,
             healthy_since: 0,
             idle_since: 0,
             life: 0,
-            held: BTreeMap::new(),
-            loops: BTreeMap::new(),
-            replica: Replica::default(),
+            turn: 0,
+            unread: Vec::new(),
+            disk: Disk::default(),
             seat: Seat::default(),
-            beat_at: Time::default(),
-            ask_at: Time::default(),
+            ahead: None,
+            beats: 0,
+            beat_at: Time(i64::MIN),
+            ask_at: Time(i64::MIN),
             renewed: BTreeMap::new(),
-            line: Line::default(),
-            remembered_at: Time::default(),
-            claim_at: Time::default(),
             errands: BTreeSet::new(),
             judging: false,
+            draining: false,
+            line: Line::default(),
+            remembered_at: Time(i64::MIN),
+            claim_at: Time(i64::MIN),
+            call_at: Time::default(),
+            seen: 0,
+            copy: 0,
         }
     }
 
     /// All that was in memory goes.
     pub fn die(&mut self) {
-        let fresh = Self::new(self.id.as_str(), self.rate);
+        let fresh = Self::start(self.id.clone(), self.slots, self.rate, self.next_offset);
         let old = std::mem::replace(self, fresh);
         self.alive = false;
         self.life = old.life + 1;
+        self.turn = old.turn;
         self.cut = old.cut;
-        self.held = old.held;
-        self.loops = old.loops;
-        self.replica = old.replica;
+        self.full = old.full;
+        self.wished_away = old.wished_away;
+        self.disk = old.disk;
     }
 
-    fn free(&self) -> bool {
-        self.held.is_empty()
+    /// Its thread does nothing.
+    pub fn stopped(&self) -> bool {
+        self.paused || self.asleep
+    }
+
+    pub fn room(&self) -> usize {
+        self.slots.saturating_sub(self.disk.held.len())
+    }
+
+    /// Nothing is wrong with it, and it has nothing to do and nothing to tell.
+    pub fn is_quiet(&self) -> bool {
+        let idle = self.disk.held.is_empty() && self.disk.loops.values().all(|l| l.over.is_some());
+        idle && self.alive && !self.stopped() && self.cut.is_none()
     }
 }
 
 impl World {
+    /// A node's own clock.
     pub(super) fn clock(&self, n: usize) -> Time {
-        Time(i64::try_from(self.now * self.nodes[n].rate / 1000).unwrap_or(i64::MAX))
+        let node = &self.nodes[n];
+        let ran = if node.rate == 1000 { self.now } else { self.now * node.rate / 1000 };
+        Time(EPOCH + node.offset + ran as i64)
     }
 
-    /// A call to the hub. `None`: what became of it is unknown. Now and then a call is lost on its way there, or its answer
-    /// on the way back.
-    pub(super) fn at_hub<T>(
-        &mut self,
-        n: usize,
-        call: impl FnOnce(&mut Model) -> Result<T, Error>,
-    ) -> Option<Result<T, Error>> {
-        let fate = if self.setup.fault_every.is_some() { self.dice.below(800) } else { 1 };
-        let reached = self.hub_up && !self.nodes[n].cut && fate != 0;
-        let answer = reached.then(|| call(&mut self.hub)).filter(|_| fate != 799);
-        if answer.is_none() {
-            let now = self.clock(n);
-            self.nodes[n].line.failed(now);
-        } else if self.nodes[n].line.is_broken() {
-            self.back(n);
-        }
-        answer
+    /// What the hub's clock says, as far as a node knows.
+    pub(super) fn hub_now(&self, n: usize) -> Time {
+        Time(self.clock(n).0 + self.nodes[n].ahead.unwrap_or(0))
     }
 
     pub(super) fn step(&mut self, n: usize) {
+        self.steps += 1;
         let now = self.clock(n);
         if now >= self.nodes[n].beat_at {
-            self.nodes[n].beat_at = now + BEAT;
-            let (node, at) = (self.nodes[n].id.clone(), self.time());
-            self.at_hub(n, |hub| hub.transact(at, &[Op::Heartbeat { node, info: String::new() }]));
+            self.beat(n);
         }
         if now >= self.nodes[n].ask_at {
             self.ask(n);
@@ -162,387 +269,111 @@ impl World {
         } else {
             self.take_more(n);
         }
+        self.after_step(n);
+        if self.nodes[n].dying {
+            return self.kill(n);
+        }
         let now = self.clock(n);
         let node = &self.nodes[n];
-        let timers = node.beat_at.since(now).min(node.ask_at.since(now));
-        let idle = node.free() && !node.line.is_broken() && node.seat.epoch(now).is_none();
+        let timers = node.beat_at.min(node.ask_at).since(now);
+        let idle = node.disk.held.is_empty() && !node.line.is_broken() && node.seat.epoch(now).is_none();
         let nap = if idle { timers } else { timers.min(LOOK) };
+        let nap = if idle && planted::is(Bug::TrustsHints) { TOO_LONG } else { nap };
         let wait = (ms(nap) * 1000 / node.rate).max(1);
-        let life = node.life;
-        self.later(wait, Event::Step(n, life));
+        self.wake(n, wait);
+    }
+
+    /// What a node does after any news.
+    pub(super) fn finish_step(&mut self, n: usize) {
+        if self.nodes[n].dying {
+            self.kill(n);
+        } else {
+            self.step(n);
+        }
+    }
+
+    fn beat(&mut self, n: usize) {
+        let seed = self.dice.draw();
+        let now = self.clock(n);
+        self.nodes[n].beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
+        let beat = self.nodes[n].beat.clone();
+        if !matches!(self.transact(n, None, &*beat), Some(Ok(_))) {
+            return;
+        }
+        let compares = self.nodes[n].beats % COMPARE == 0;
+        let found = self.at_hub(n, |hub, node| {
+            let seen = |rows: Vec<everloop_store::NodeRow>| rows.into_iter().find(|row| row.node == node.id);
+            (node.wished_away, compares.then(|| hub.nodes().ok().and_then(seen)).flatten())
+        });
+        if let Some((draining, row)) = found {
+            self.nodes[n].beats += 1;
+            if self.nodes[n].draining && !draining {
+                self.nodes[n].idle_since = self.now;
+            }
+            self.nodes[n].draining = draining;
+            if let Some(row) = row {
+                self.nodes[n].ahead = Some(row.seen_at.0 - now.0);
+            }
+        }
     }
 
     fn ask(&mut self, n: usize) {
         let asked = self.clock(n);
         self.nodes[n].ask_at = Seat::ask_next(asked, self.dice.draw());
-        let (node, at) = (self.nodes[n].id.clone(), self.time());
-        let answer = self.at_hub(n, |hub| hub.transact(at, &[Op::Elect { node, lease: seat::LEASE }]));
-        let Some(Ok(replies)) = answer else { return };
-        let epoch = replies.into_iter().find_map(|r| if let Reply::Elected(epoch) = r { epoch } else { None });
-        if let Some(epoch) = epoch.filter(|e| *e > self.facts.last_epoch) {
-            self.facts.last_epoch = epoch;
-            self.facts.epochs += 1;
-            self.trace.say(self.now, "leads", &format!("{} {epoch}", self.nodes[n].id));
+        if self.nodes[n].draining {
+            return;
         }
+        let elect = self.nodes[n].elect.clone();
+        let Some(Ok(replies)) = self.transact(n, None, &*elect) else { return };
+        let epoch = replies.into_iter().find_map(|r| if let Reply::Elected(epoch) = r { epoch } else { None });
+        if epoch.is_some() {
+            let Some(until) = self.at_hub(n, |hub, _| hub.peek_leader().map(|leader| leader.until)) else { return };
+            let until = until.map_or(0, |until| until.0 - ms(seat::LEASE) as i64);
+            self.nodes[n].ahead = Some(until - asked.0);
+        }
+        let asked = if planted::is(Bug::LeaseFromTheReply) { asked + Duration::from_secs(7) } else { asked };
         self.nodes[n].seat.answered(asked, epoch);
     }
 
-    fn tend(&mut self, n: usize) {
-        let all: Vec<Held> = self.nodes[n].held.values().cloned().collect();
-        for held in all {
-            if !self.nodes[n].errands.contains(&held.key()) {
-                self.tend_one(n, &held);
-            }
+    pub(super) fn hear(&mut self, n: usize, hint: Hint) {
+        if !self.nodes[n].alive {
+            return;
         }
-    }
-
-    fn tend_one(&mut self, n: usize, held: &Held) {
-        let local = match self.nodes[n].loops.get(&held.local()) {
-            None => Local::Missing,
-            Some(Local1 { over: None, .. }) => Local::Running,
-            Some(Local1 { over: Some(reached), .. }) => Local::Over { reached: *reached },
-        };
-        let (standing, row) = self.stand(n, held, &local);
-        let (failures, again_at) = (row.as_ref().map_or(0, |row| row.failures), self.time() + work::AGAIN);
-        let node = self.nodes[n].id.clone();
-        let elsewhere = self.failed_elsewhere(n, held);
-        match work::next(held, standing, &local, &View { node: &node, failures, elsewhere, again_at }) {
-            Step::Wait => {}
-            Step::Begin => self.begin(n, held),
-            Step::Stop => {
-                let now = self.clock(n);
-                self.nodes[n].renewed.insert(held.key(), now);
-                if let Some(local) = self.nodes[n].loops.get_mut(&held.local()) {
-                    local.over.get_or_insert(false);
-                }
-            }
-            Step::Claim => self.claim(n, held),
-            Step::Adopt => self.adopt(n, held),
-            Step::Push { .. } => self.send(n, held, Errand::Push(held.key()), 1_000),
-            Step::Tell(ops) => self.tell(n, held, &ops),
-            Step::Forget => self.forget(n, held),
+        if self.nodes[n].stopped() {
+            return self.nodes[n].unread.push(Event::Hint(n, hint));
         }
-    }
-
-    fn failed_elsewhere(&self, n: usize, held: &Held) -> bool {
-        let shelf = self.hub.shelf(&held.task).expect("the model answers");
-        let own = format!("\"node\":\"{}\"", self.nodes[n].id);
-        self.nodes.len() == 1 || shelf.iter().any(|late| !late.result.contains(&own))
-    }
-
-    fn stand(&mut self, n: usize, held: &Held, local: &Local) -> (Standing, Option<TaskRow>) {
-        let now = self.clock(n);
-        let due = self.nodes[n].renewed.get(&held.key()).is_none_or(|at| now.since(*at) >= work::RENEW);
-        if held.stage == Stage::Working && *local != Local::Missing {
-            if !due {
-                return (Standing::Unknown, None);
-            }
-            if !held.alone {
-                return (self.renew(n, held), None);
-            }
+        if hint == Hint::Seat {
+            let seed = self.dice.draw();
+            self.nodes[n].ask_at = self.clock(n) + jitter::between(Duration::ZERO, RUSH, seed);
         }
-        let (task, node) = (held.task.clone(), self.nodes[n].id.clone());
-        let Some(Ok(row)) = self.at_hub(n, |hub| hub.task(&task)) else { return (Standing::Unknown, None) };
-        let standing = work::standing(held, row.as_ref(), &node);
-        match standing {
-            Standing::Mine if due && !held.alone => drop(self.renew(n, held)),
-            _ if held.alone => drop(self.nodes[n].renewed.insert(held.key(), now)),
-            _ => {}
-        }
-        (standing, row)
-    }
-
-    fn renew(&mut self, n: usize, held: &Held) -> Standing {
-        let (now, at, renew) = (self.clock(n), self.time(), held.renew(work::LEASE));
-        match self.at_hub(n, |hub| hub.transact(at, &[renew])) {
-            Some(Ok(_)) => {
-                self.nodes[n].renewed.insert(held.key(), now);
-                Standing::Mine
-            }
-            Some(Err(Error::Refused(Refusal::Fenced { .. } | Refusal::Gone { .. }))) => Standing::Lost,
-            Some(Err(_)) | None => Standing::Unknown,
-        }
-    }
-
-    fn tell(&mut self, n: usize, held: &Held, ops: &[Op]) {
-        if planted::is(Bug::ForgetsBeforeTold) {
-            self.forget(n, held);
-        }
-        let at = self.time();
-        if let Some(Ok(_)) = self.at_hub(n, |hub| hub.transact(at, ops)) {
-            self.trace.say(self.now, "told", &format!("{} {}", self.nodes[n].id, held.key()));
-            self.forget(n, held);
-        }
-    }
-
-    fn forget(&mut self, n: usize, held: &Held) {
-        self.nodes[n].held.remove(&held.key());
-        self.nodes[n].renewed.remove(&held.key());
-        if self.nodes[n].free() {
-            self.nodes[n].idle_since = self.now;
-        }
-    }
-
-    fn send(&mut self, n: usize, held: &Held, errand: Errand, most: u64) {
-        self.nodes[n].errands.insert(held.key());
-        let (wait, life) = (self.dice.between(10, most), self.nodes[n].life);
-        self.later(wait, Event::Errand(n, life, errand));
-    }
-
-    fn begin(&mut self, n: usize, held: &Held) {
-        let Some(state) = self.about(n, held) else { return };
-        if state.check_of(&held.task).is_none() {
-            let nothing = Report::nothing(&self.nodes[n].id, held.fence, "unknown");
-            return self.tell(n, held, &[held.finish(TaskEnd::Dead, &nothing)]);
-        }
-        let ready = state.judged.is_some() && state.loan(&held.task, held.fence).is_some();
-        let now = self.clock(n);
-        if ready {
-            self.nodes[n].renewed.insert(held.key(), now);
-            self.send(n, held, Errand::Begin(held.key()), 2_000);
-        } else if let Some(waits) = &state.waits {
-            let (at, until) = (self.time(), waits.until.unwrap_or(self.time() + work::AGAIN));
-            if self.at_hub(n, |hub| hub.transact(at, &[held.give_back(until, false)])).is_some() {
-                self.forget(n, held);
-            }
-        }
-    }
-
-    /// The loop of a task: as the hub has it, or as it had it before it went away.
-    fn about(&mut self, n: usize, held: &Held) -> Option<MeshLoop> {
-        if held.alone {
-            return self.remembered(n, held);
-        }
-        let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return None };
-        Some(self.parsed(&doc))
+        self.step(n);
     }
 
     /// An errand is over.
     pub(super) fn over(&mut self, n: usize, errand: Errand) {
         match errand {
-            Errand::Begin(key) => self.begun(n, &key),
-            Errand::Push(key) => self.pushed(n, &key),
-            Errand::Judge(commit) => {
+            Errand::Begin(file, check, most) => self.begun(n, &file, check, most),
+            Errand::Push(file) => self.pushed(n, &file),
+            Errand::Judge(number, commit) => {
                 self.nodes[n].judging = false;
                 let board = self.board(commit);
-                self.change(n, |state| state.judge(commit.to_string(), board));
+                self.change(n, number, |state| state.judge(commit.to_string(), board));
             }
-            Errand::Merge { task, fence, node, work, target } => {
+            Errand::Merge(merge) => {
                 self.nodes[n].judging = false;
-                self.merge(n, (task, fence, node), work, target);
+                self.merge(n, &merge);
             }
         }
     }
 
-    fn begun(&mut self, n: usize, key: &str) {
-        self.nodes[n].errands.remove(key);
-        let Some(held) = self.nodes[n].held.get(key).cloned() else { return };
-        let state = if held.alone { self.remembered(n, &held) } else { Some(self.state()) };
-        let Some(state) = state else { return };
-        let Some(check) = state.check_of(&held.task).map(str::to_owned) else { return };
-        let most = state.loan(&held.task, held.fence).and_then(|loan| loan.calls).unwrap_or(1);
-        let (base, turns) = (self.git.target, 1 + of_text(self.seed, &held.key()) % most);
-        let local = Local1 { base, check, turns, over: None, commit: None };
-        if !self.nodes[n].loops.contains_key(&held.local()) {
-            self.attempt(n, &held, turns);
-            self.nodes[n].loops.insert(held.local(), local);
+    /// The node is told to go: the office is given back at once, and so are tasks.
+    pub(super) fn leave(&mut self, n: usize) {
+        if let Some(epoch) = self.nodes[n].seat.granted() {
+            let node = self.nodes[n].id.clone();
+            self.transact(n, None, &[Op::Resign { node, epoch }]);
+            self.hint(n, Hint::Seat);
         }
-        let wait = self.dice.between(1_000, ms(self.setup.work));
-        let life = self.nodes[n].life;
-        self.later(wait, Event::Local(n, life, held.local()));
-    }
-
-    /// The agents of a loop are done: mostly well, sometimes not.
-    pub(super) fn local_over(&mut self, n: usize, id: &LoopId) {
-        let luck = of_text(self.seed, id.as_str()) % 10;
-        let Some(local) = self.nodes[n].loops.get(id).filter(|l| l.over.is_none()).cloned() else { return };
-        let mut files = self.git.files(local.base).clone();
-        let (reached, commit) = match luck {
-            0 | 1 => (false, None),
-            _ => {
-                files.insert(local.check.clone());
-                (true, Some(self.git.commit(files)))
-            }
-        };
-        self.nodes[n].loops.insert(id.clone(), Local1 { over: Some(reached), commit, ..local });
-    }
-
-    fn pushed(&mut self, n: usize, key: &str) {
-        self.nodes[n].errands.remove(key);
-        let Some(held) = self.nodes[n].held.get(key).cloned() else { return };
-        let Some(local) = self.nodes[n].loops.get(&held.local()).cloned() else { return };
-        if let Some(commit) = local.commit {
-            self.git.refs.insert(held.reference(&self.nodes[n].id), commit);
-        }
-        let report = self.report(n, &held, &local);
-        self.facts.pushed.insert((held.task.clone(), report.why.clone()));
-        self.nodes[n].held.insert(key.to_owned(), Held { stage: Stage::Pushed { report }, ..held });
-    }
-
-    fn report(&self, n: usize, held: &Held, local: &Local1) -> Report {
-        let node = &self.nodes[n].id;
-        // Says which one it is, so that it can be looked for at the end.
-        let nothing = Report::nothing(node, held.fence, &format!("{node} {}", held.key()));
-        let (turns, commit) = (u32::try_from(local.turns).unwrap_or(u32::MAX), local.commit.map(|c| c.to_string()));
-        Report { reached: local.over == Some(true) && commit.is_some(), commit, turns, ..nothing }
-    }
-
-    fn take_more(&mut self, n: usize) {
-        let free = usize::from(self.nodes[n].free());
-        if free == 0 && !self.must_remember(n) {
-            return;
-        }
-        let mut states = vec![StateName::Queued];
-        if planted::is(Bug::TakesFromTheLiving) {
-            states.push(StateName::Leased);
-        }
-        let filter = TaskFilter { owner: Owner::Any, states, limit: 200 };
-        let Some(Ok(rows)) = self.at_hub(n, |hub| hub.tasks(&filter)) else { return };
-        self.remember(n, &rows);
-        let rows: Vec<TaskRow> = rows.into_iter().filter(|row| self.nodes[n].replica.is_lent(row)).collect();
-        let free = if self.clock(n) < self.nodes[n].claim_at { 0 } else { free };
-        let (node, at) = (self.nodes[n].id.clone(), self.time());
-        for (task, fence) in work::pick(&node, &rows, free, at) {
-            let free = rows.iter().find(|r| r.task.id == task).map_or(0, |r| r.updated_at.0.max(r.task.ready_at.0));
-            // Before something was set aside for it, it waited for that.
-            let lent = |loan: &&Loan| loan.task == task && loan.fence == fence;
-            let free = free.max(self.state().loans.iter().find(lent).map_or(0, |loan| loan.at.0));
-            let owner = LoopId::new(LOOP);
-            let held = Held { task: task.clone(), fence, owner, stage: Stage::Working, alone: false };
-            self.nodes[n].held.insert(held.key(), held.clone());
-            let before = self.hub.task(&task).expect("the model answers").map(|row| row.state);
-            let take = held.take(&node, work::LEASE);
-            if matches!(before, Some(TaskState::Leased { until, .. }) if until <= at) {
-                self.taken_from(&task);
-            }
-            match self.at_hub(n, |hub| hub.transact(at, &[take])) {
-                Some(Ok(_)) => {
-                    let sent = self.clock(n);
-                    self.nodes[n].renewed.insert(held.key(), sent);
-                    self.trace.say(self.now, "takes", &format!("{node} {}", held.key()));
-                    self.took(n, u64::try_from(free).unwrap_or(0));
-                }
-                Some(Err(_)) => drop(self.nodes[n].held.remove(&held.key())),
-                None => {}
-            }
-        }
-    }
-
-    fn lead(&mut self, n: usize, epoch: u64) {
-        let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let mut state = self.parsed(&doc);
-        if state.ended.is_some() {
-            return;
-        }
-        let open = state.open.clone();
-        let found = self.at_hub(n, |hub| open.iter().map(|o| hub.task(&o.task)).collect::<Result<Vec<_>, _>>());
-        let Some(Ok(rows)) = found else { return };
-        let rows: Vec<TaskRow> = rows.into_iter().flatten().collect();
-        let Some(late) = self.late(n, &state, &rows) else { return };
-        self.reclaim(n, &rows, epoch);
-        let plan = lead::plan(&mut state, &rows, &late, self.nodes[n].judging, self.time());
-        match plan.errand {
-            Some(LeadStep::Judge) => self.judge(n),
-            Some(LeadStep::Integrate { task, fence, report }) => self.integrate(n, task, fence, &report),
-            _ => {}
-        }
-        for note in &plan.notes {
-            self.trace.say(self.now, "writes", note);
-        }
-        if plan.changed {
-            self.write(n, &state, (doc.version, epoch), plan.ops);
-        }
-    }
-
-    /// What the shelf says about tasks for which something is set aside.
-    fn late(&mut self, n: usize, state: &MeshLoop, rows: &[TaskRow]) -> Option<Vec<Said>> {
-        let mut late = Vec::new();
-        for (task, fence) in state.unsettled() {
-            if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
-                continue;
-            }
-            let Some(Ok(shelf)) = self.at_hub(n, |hub| hub.shelf(&task)) else { return None };
-            let said = shelf.into_iter().filter_map(|late| serde_json::from_str(&late.result).ok());
-            late.extend(said.map(|report| (task.clone(), report)));
-        }
-        Some(late)
-    }
-
-    fn office(&self, n: usize, epoch: u64) -> Office {
-        Office { node: self.nodes[n].id.clone(), epoch }
-    }
-
-    fn write(&mut self, n: usize, state: &MeshLoop, (version, epoch): (u64, u64), ops: Vec<Op>) {
-        let batch = self.office(n, epoch).batch(ops.into_iter().chain(state.save(version, &[])));
-        let at = self.time();
-        match self.at_hub(n, |hub| hub.transact(at, &batch)) {
-            Some(Ok(_)) => self.wrote(n, epoch, state),
-            Some(Err(Error::Refused(Refusal::Deposed { .. }))) => {
-                let now = self.clock(n);
-                self.nodes[n].seat.answered(now, None);
-            }
-            Some(Err(_)) | None => {}
-        }
-    }
-
-    fn reclaim(&mut self, n: usize, rows: &[TaskRow], epoch: u64) {
-        if !self.nodes[n].seat.reclaims(self.clock(n)) {
-            return;
-        }
-        for (task, fence) in lead::overdue(rows, self.time()) {
-            let (batch, at) = (self.office(n, epoch).take_back(&task, fence), self.time());
-            self.taken_from(&task);
-            if let Some(Ok(_)) = self.at_hub(n, |hub| hub.transact(at, &batch)) {
-                self.trace.say(self.now, "reclaims", &format!("{task} {fence}"));
-            }
-        }
-    }
-
-    fn judge(&mut self, n: usize) {
-        self.nodes[n].judging = true;
-        let (wait, life, target) = (self.dice.between(100, 5_000), self.nodes[n].life, self.git.target);
-        self.later(wait, Event::Errand(n, life, Errand::Judge(target)));
-    }
-
-    fn integrate(&mut self, n: usize, task: TaskId, fence: Fence, report: &Report) {
-        let Some(work) = report.commit.as_ref().and_then(|c| c.parse().ok()) else { return };
-        self.nodes[n].judging = true;
-        let (node, target) = (report.node.clone(), self.git.target);
-        let (wait, life) = (self.dice.between(100, 20_000), self.nodes[n].life);
-        self.later(wait, Event::Errand(n, life, Errand::Merge { task, fence, node, work, target }));
-    }
-
-    /// The checks said what they say about the merged tree, when the branch was at `target`.
-    fn merge(&mut self, n: usize, (task, fence, node): (TaskId, Fence, NodeId), work: Commit, target: Commit) {
-        let Some(check) = self.state().check_of(&task).map(str::to_owned) else { return };
-        let landed =
-            |commit: String| Landed { task: task.clone(), check: check.clone(), node: node.clone(), fence, commit };
-        // Looked for when it began, and again when the branch moved: here it is the same look.
-        if self.git.landed.contains(&task) && !planted::is(Bug::LandsWithoutLook) {
-            let commit = self.git.target.to_string();
-            return self.change(n, |state| state.land(landed(commit), None));
-        }
-        if of_text(self.seed, &format!("{task}.{fence} conflicts")).is_multiple_of(12) {
-            return self.change(n, |state| state.refuse(&task, "conflict"));
-        }
-        let merged = self.git.join(target, work);
-        let (before, after) = (self.board(target), self.board(merged));
-        if let Err(why) = accept(&before, &after, &check) {
-            return self.change(n, |state| state.refuse(&task, &why));
-        }
-        let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) else { return };
-        if self.git.land(target, merged, &task) {
-            self.trace.say(self.now, "lands", task.as_str());
-            self.landed(n, epoch, &task);
-            self.change(n, |state| state.land(landed(merged.to_string()), Some(after)));
-        }
-    }
-
-    fn change(&mut self, n: usize, change: impl FnOnce(&mut MeshLoop)) {
-        let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) else { return };
-        let Some(Ok(Some(doc))) = self.at_hub(n, |hub| hub.doc(KIND, LOOP)) else { return };
-        let mut state = self.parsed(&doc);
-        change(&mut state);
-        self.write(n, &state, (doc.version, epoch), Vec::new());
+        self.give_all_back(n);
+        self.hint(n, Hint::Work);
     }
 }

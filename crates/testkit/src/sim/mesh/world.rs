@@ -1,276 +1,317 @@
-//! Virtual time, what is still to come, and what goes wrong.
+//! Virtual time, and what is still to come.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
-use everloop_core::mesh::{KIND, MeshLoop, MeshSpec};
+use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, work};
+use everloop_core::op::{Op, TaskRow};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
-use everloop_store::{DocRow, Ledger, Model};
+use everloop_store::Ledger;
 
 use super::alone::Limits;
 use super::facts::Facts;
 use super::git::{Commit, Git};
-use super::node::{Errand, Node};
+use super::line::{Hub, Mood};
+use super::node::{Disk, Errand, Hint, Node};
+use super::weather::{Plan, Weather};
 use super::{Report, Setup};
 use crate::sim::random::Random;
 use crate::sim::trace::Trace;
 
-/// The loop that is simulated.
-pub(super) const LOOP: &str = "k3f9";
-/// After everything was mended, the loop has so long to end: leases, amnesties and many attempts fit in.
-const LIVENESS: Duration = Duration::from_secs(24 * 3600);
-/// So long after the loop ended every node is back, whatever was wrong with it, and has told what it still had to tell.
-const LAST_WORDS: Duration = Duration::from_secs(5400);
+/// What clocks that are right say at the beginning, in milliseconds since 1970.
+pub(super) const EPOCH: i64 = 1_800_000_000_000;
+/// After everything was mended, a loop has so long to end besides all attempts that it may take: leases and amnesties fit in.
+const LIVENESS: Duration = Duration::from_secs(6 * 3600);
+/// Tasks for a check, and attempts at each of them.
+const ATTEMPTS: u32 = 5 * work::POISON;
+/// Turns of an attempt.
+const TURNS: u32 = 5;
+/// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and has told all.
+const LAST_WORDS: Duration = Duration::from_secs(30 * 3600);
+/// When nobody has anything to tell any more, so long is waited whether that stays so.
+const SILENCE: Duration = Duration::from_secs(150);
 
 /// Something to come.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(super) enum Event {
-    /// A node looks around; only in this life of it.
+    /// A node looks around, unless it did so since this was arranged.
     Step(usize, u64),
-    /// An errand of a node is over.
-    Errand(usize, u64, Errand),
-    /// The agents of a node's loop are done.
-    Local(usize, u64, LoopId),
+    /// An errand of a node, in this life of it, is over.
+    Errand(usize, u64, Box<Errand>),
+    /// The agents of a node's loop are done; only in this life of the node.
+    Local(usize, u64, Box<LoopId>),
+    /// A node hears a hint.
+    Hint(usize, Hint),
+    /// A request reaches the hub that was sent long ago, perhaps under an epoch.
+    Late(usize, Option<u64>, Vec<Op>),
     /// Something goes wrong.
     Fault,
     /// A node comes back.
     Start(usize),
     /// A node wakes up.
-    Wake(usize),
+    Wake(usize, u64),
     /// A node's line to the hub is mended.
     Mend(usize),
+    /// A node's disk has room again.
+    Room(usize),
+    /// A node's disk becomes what it was.
+    Rollback(usize, Box<Disk>),
+    /// A person wants a node to work again.
+    Undrain(usize),
     /// The hub comes back.
     HubBack,
     /// Nothing goes wrong any more.
     Heal,
+    /// Somebody has another loop to do.
+    NextLoop,
+}
+
+struct Due {
+    at: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    /// The earliest is the greatest, for a heap that gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+/// The loop that is under way.
+pub(super) struct Current {
+    /// The name of its document.
+    pub name: (String, String),
+    /// It as it was last read, with its version, and its open tasks: most looks find them unchanged, and JSON is slow.
+    pub read: Option<(u64, MeshLoop)>,
+    pub rows: Vec<TaskRow>,
+    pub since: u64,
+    pub number: u64,
 }
 
 pub(super) struct World {
     pub setup: Setup,
     pub limits: Limits,
     pub now: u64,
-    pub hub: Model,
-    pub hub_up: bool,
-    pub hub_since: u64,
+    pub hub: Hub,
     pub git: Git,
     pub nodes: Vec<Node>,
+    pub current: Current,
     pub facts: Facts,
     pub trace: Trace,
     pub dice: Random,
+    pub weather: Weather,
     pub seed: u64,
     pub steps: u64,
-    faults: u64,
-    healed: Option<u64>,
-    /// The loop as it was last read, with its version: most reads find it unchanged.
-    read: (u64, MeshLoop),
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pub begun: u64,
+    width: u32,
+    /// When the last loop ended; from then on nobody has anything new to do.
+    over: Option<u64>,
+    heap: BinaryHeap<Due>,
     sequence: u64,
 }
 
 impl World {
-    pub fn new(setup: &Setup, seed: u64) -> Self {
+    pub fn new(setup: &Setup, seed: u64, plan: Plan) -> Self {
         let mut dice = Random::new(seed);
         let width = dice.between(1, 8) as u32;
         let limits = Limits {
             calls: dice.one_in(3).then(|| dice.between(3, 60)),
             per_hour: dice.one_in(3).then(|| dice.between(2, 20)),
         };
-        let state = new_loop(setup, width, limits);
-        let rate = |dice: &mut Random| if setup.drift { dice.pick(&[500, 900, 1000, 1100, 2000]) } else { 1000 };
-        let nodes = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), rate(&mut dice))).collect();
+        let limits = if setup.fault_every.is_some() { limits } else { Limits::default() };
+        let nodes = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), setup, &mut dice)).collect();
         let mut world = Self {
             setup: setup.clone(),
             limits,
             now: 0,
-            hub: Model::default(),
-            hub_up: true,
-            hub_since: 0,
+            hub: Hub::new(),
             git: Git::new(),
             nodes,
+            current: Current { name: Default::default(), read: None, rows: Vec::new(), since: 0, number: 0 },
             facts: Facts::default(),
             trace: Trace::default(),
+            weather: Weather::new(plan, setup, seed),
             dice,
             seed,
             steps: 0,
-            faults: 0,
-            healed: None,
-            read: (0, state.clone()),
+            begun: 0,
+            width,
+            over: None,
             heap: BinaryHeap::new(),
             sequence: 0,
         };
-        world.hub.transact(Time(0), &state.save(0, &[])).expect("an empty model takes everything");
+        world.next_loop();
         for node in 0..world.nodes.len() {
             let delay = world.dice.below(5_000);
-            world.later(delay, Event::Step(node, 0));
+            world.wake(node, delay);
         }
-        let bad = ms(setup.bad);
-        world.later(bad, Event::Heal);
+        world.later(ms(setup.bad), Event::Heal);
         world.next_fault();
         world
     }
 
     /// Runs to the end.
     pub fn run(mut self) -> Report {
-        let mut over = None;
-        while let Some(Reverse((at, _, event))) = self.heap.pop() {
+        while let Some(Due { at, event, .. }) = self.heap.pop() {
             self.now = at;
             self.happen(event);
-            if self.facts.violation.is_some() {
-                break;
-            }
-            if self.healed.is_some() && over.is_none() && self.facts.ended {
-                over = Some(self.now);
-            }
-            let done = over.is_some_and(|at| self.since(at) > LAST_WORDS);
-            if done || self.healed.is_some_and(|at| self.since(at) > LIVENESS) {
-                self.at_the_end();
+            if self.facts.violation.is_some() || self.is_over() {
                 break;
             }
         }
-        let shelved = self.facts.pushed.iter().filter(|(task, which)| {
-            self.hub.shelf(task).expect("the model answers").iter().any(|late| late.result.contains(which))
-        });
-        let shelved = shelved.count() as u64;
         Report {
             time: Duration::from_millis(self.now),
             steps: self.steps,
-            faults: self.faults,
-            landed: self.git.landed.len() as u64,
-            shelved,
+            points: self.weather.points,
+            landed: self.git.landed(),
+            begun: self.begun,
+            shelved: self.facts.shelved.len() as u64,
             epochs: self.facts.epochs,
             longest_stall: self.facts.longest_stall,
+            herd: self.hub.herd as f64 / self.nodes.len() as f64,
             trace_hash: self.trace.hash(),
             tail: self.trace.tail(),
+            faults: self.weather.met,
             violation: self.facts.violation,
         }
     }
 
+    fn is_over(&mut self) -> bool {
+        let silent = |at: u64| self.since(at) > SILENCE && self.nodes.iter().all(Node::is_quiet);
+        let over = self.over.filter(|_| self.weather.healed).map(|at| at.max(self.weather.healed_at));
+        if over.is_some_and(|at| self.since(at) > LAST_WORDS || silent(at)) {
+            self.at_the_end();
+            return true;
+        }
+        let all = self.setup.checks as u32 * ATTEMPTS * (self.setup.work + Duration::from_secs(60));
+        let turns = self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(ATTEMPTS * TURNS) / most);
+        let all = all + Duration::from_secs(turns * 3600);
+        let since = self.weather.healed_at.max(self.current.since).max(self.hub.since);
+        if self.weather.healed
+            && self.over.is_none()
+            && !self.facts.ended
+            && self.since(since) > LIVENESS + all
+            && self.hub.mood == Mood::Well
+        {
+            let open = self.state().open;
+            self.violated("I5", format!("long after all was mended the loop goes on: {open:?}"));
+        }
+        false
+    }
+
+    /// The loop ended: the mesh rests, or all is done.
+    pub fn ended(&mut self) {
+        self.facts.ended = true;
+        if self.current.number < self.setup.loops {
+            let rest = ms(self.setup.rest);
+            self.later(rest.max(1), Event::NextLoop);
+        } else {
+            self.over = Some(self.now);
+        }
+    }
+
+    /// The hub was set back, and the loop that had ended goes on.
+    pub fn goes_on(&mut self) {
+        self.facts.ended = false;
+        self.over = None;
+    }
+
+    /// Somebody makes a loop.
+    fn next_loop(&mut self) {
+        let goes_on = self.current.number > 0 && !self.facts.ended;
+        if goes_on || self.current.number >= self.setup.loops {
+            return;
+        }
+        self.facts.ended = false;
+        self.facts.calls.clear();
+        self.current.number += 1;
+        let id = LoopId::new(format!("k{}", self.current.number));
+        self.current.name = (KIND.to_owned(), id.to_string());
+        self.current.since = self.now;
+        self.current.read = None;
+        self.current.rows.clear();
+        // What the one before made has nothing to do with it.
+        self.git.target = self.git.commit([format!("begin {id}")].into());
+        let state = new_loop(&self.setup, id, (self.width, self.limits), self.time());
+        self.hub.model.transact(self.time(), &state.save(0, &[])).expect("there is no such loop yet");
+        self.hub.forget_backup();
+        self.trace.say(self.now, "loop", state.id.as_str());
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Step(node, life) => {
+            Event::Step(node, turn) => {
                 let n = &self.nodes[node];
-                if n.alive && n.life == life && !n.paused {
-                    self.steps += 1;
+                if n.turn == turn && n.alive && !n.stopped() {
                     self.step(node);
                 }
             }
             Event::Errand(node, life, errand) => {
-                if self.nodes[node].paused && self.nodes[node].life == life {
-                    self.later(1_000, Event::Errand(node, life, errand));
-                } else if self.nodes[node].alive && self.nodes[node].life == life {
-                    self.over(node, errand);
+                if self.nodes[node].life != life || !self.nodes[node].alive {
+                } else if self.nodes[node].stopped() {
+                    self.nodes[node].unread.push(Event::Errand(node, life, errand));
+                } else {
+                    self.over(node, *errand);
+                    self.finish_step(node);
                 }
             }
             Event::Local(node, life, id) => {
-                if self.nodes[node].paused && self.nodes[node].life == life {
-                    self.later(1_000, Event::Local(node, life, id));
-                } else if self.nodes[node].alive && self.nodes[node].life == life {
+                if self.nodes[node].life != life || !self.nodes[node].alive {
+                } else if self.nodes[node].asleep {
+                    self.nodes[node].unread.push(Event::Local(node, life, id));
+                } else {
                     self.local_over(node, &id);
                 }
             }
+            Event::Hint(node, hint) => self.hear(node, hint),
+            Event::Late(node, epoch, ops) => self.arrive_late(node, epoch, &ops),
             Event::Fault => self.go_wrong(),
             Event::Start(node) => self.start(node),
-            Event::Wake(node) => {
-                self.nodes[node].paused = false;
-                self.well_again(node);
-                self.later(0, Event::Step(node, self.nodes[node].life));
-            }
+            Event::Wake(node, life) => self.wake_up(node, life),
             Event::Mend(node) => {
-                self.nodes[node].cut = false;
+                self.nodes[node].cut = None;
                 self.well_again(node);
             }
-            Event::HubBack => {
-                self.hub_up = true;
-                self.hub_since = self.now;
-                self.trace.say(self.now, "hub", "is back");
-            }
-            Event::Heal => self.healed = Some(self.now),
-        }
-    }
-
-    fn next_fault(&mut self) {
-        if let Some(every) = self.setup.fault_every {
-            let wait = self.dice.between(ms(every) / 4, ms(every) * 2);
-            self.later(wait, Event::Fault);
-        }
-    }
-
-    fn go_wrong(&mut self) {
-        if self.healed.is_some() {
-            return;
-        }
-        self.faults += 1;
-        let node = self.dice.below(self.nodes.len() as u64) as usize;
-        let long = [1_000, 8_000, 13_000, 17_000, 20_000, 60_000, 120_000, 400_000, 2_000_000];
-        let wait = self.dice.pick(&long);
-        match self.dice.below(5) {
-            0 | 1 => self.kill(node, wait),
-            2 => {
-                if self.nodes[node].alive && !self.nodes[node].paused {
-                    self.nodes[node].paused = true;
-                    self.trace.say(self.now, "pause", self.nodes[node].id.as_str());
-                    self.later(wait, Event::Wake(node));
-                }
-            }
-            3 => {
-                if !self.nodes[node].cut {
-                    self.nodes[node].cut = true;
-                    self.trace.say(self.now, "cut", self.nodes[node].id.as_str());
-                    self.later(wait, Event::Mend(node));
-                }
-            }
-            _ => {
-                if self.hub_up {
-                    self.hub_up = false;
-                    self.trace.say(self.now, "hub", "is away");
-                    self.later(wait, Event::HubBack);
-                }
-            }
-        }
-        self.next_fault();
-    }
-
-    /// The plug is pulled: what was only in memory is gone.
-    fn kill(&mut self, node: usize, wait: u64) {
-        if !self.nodes[node].alive {
-            return;
-        }
-        self.trace.say(self.now, "kill", self.nodes[node].id.as_str());
-        self.nodes[node].die();
-        self.later(wait, Event::Start(node));
-    }
-
-    fn start(&mut self, node: usize) {
-        self.trace.say(self.now, "start", self.nodes[node].id.as_str());
-        self.nodes[node].alive = true;
-        self.nodes[node].paused = false;
-        self.well_again(node);
-        let life = self.nodes[node].life;
-        self.later(100, Event::Step(node, life));
-        // Loops of this machine go on where they were.
-        let going: Vec<LoopId> =
-            self.nodes[node].loops.iter().filter(|(_, l)| l.over.is_none()).map(|(id, _)| id.clone()).collect();
-        for id in going {
-            let wait = self.dice.between(1_000, ms(self.setup.work));
-            self.later(wait, Event::Local(node, life, id));
-        }
-    }
-
-    fn well_again(&mut self, node: usize) {
-        let n = &mut self.nodes[node];
-        if n.alive && !n.paused && !n.cut {
-            n.healthy_since = self.now;
+            Event::Room(node) => self.nodes[node].full = false,
+            Event::Rollback(node, disk) => self.rolled_back(node, *disk),
+            Event::Undrain(node) => self.nodes[node].wished_away = false,
+            Event::HubBack => self.hub_back(),
+            Event::Heal => self.heal(),
+            Event::NextLoop => self.next_loop(),
         }
     }
 
     pub fn later(&mut self, wait: u64, event: Event) {
         self.sequence += 1;
-        self.heap.push(Reverse((self.now + wait, self.sequence, event)));
+        self.heap.push(Due { at: self.now + wait, sequence: self.sequence, event });
+    }
+
+    /// A node looks around in so many milliseconds, and not before.
+    pub fn wake(&mut self, node: usize, wait: u64) {
+        self.nodes[node].turn += 1;
+        let turn = self.nodes[node].turn;
+        self.later(wait, Event::Step(node, turn));
     }
 
     pub fn since(&self, at: u64) -> Duration {
@@ -279,20 +320,20 @@ impl World {
 
     /// The hub's clock.
     pub fn time(&self) -> Time {
-        Time(i64::try_from(self.now).unwrap_or(i64::MAX))
+        Time(EPOCH + self.hub.ahead + i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
     /// The loop as the hub has it.
     pub fn state(&mut self) -> MeshLoop {
-        let doc = self.hub.doc(KIND, LOOP).expect("the model answers").expect("it was made at the beginning");
-        self.parsed(&doc)
+        self.read().1.clone()
     }
 
-    pub fn parsed(&mut self, doc: &DocRow) -> MeshLoop {
-        if self.read.0 != doc.version {
-            self.read = (doc.version, MeshLoop::read(&doc.body).expect("it was written by us"));
-        }
-        self.read.1.clone()
+    /// The same, without a copy, and its version.
+    pub fn read(&mut self) -> &(u64, MeshLoop) {
+        let doc = self.hub.model.peek_doc(&self.current.name).expect("it was made at the beginning");
+        let known = self.current.read.take().filter(|(version, _)| *version == doc.version);
+        let known = known.unwrap_or_else(|| (doc.version, MeshLoop::read(&doc.body).expect("it was written by us")));
+        self.current.read.insert(known)
     }
 
     /// What the checks say about a commit.
@@ -311,7 +352,7 @@ impl World {
 }
 
 /// The loop that all of them work on.
-fn new_loop(setup: &Setup, width: u32, limits: Limits) -> MeshLoop {
+fn new_loop(setup: &Setup, id: LoopId, (width, limits): (u32, Limits), now: Time) -> MeshLoop {
     let mut guard = GuardSpec::default();
     guard.budget.calls = limits.calls;
     guard.caps.per_hour = limits.per_hour.and_then(|n| n.try_into().ok());
@@ -346,9 +387,9 @@ fn new_loop(setup: &Setup, width: u32, limits: Limits) -> MeshLoop {
         below: String::new(),
         width,
         attempts: 5,
-        task_turns: 5,
+        task_turns: TURNS,
     };
-    MeshLoop::new(LoopId::new(LOOP), "all".to_owned(), spec, Time(0))
+    MeshLoop::new(id, "all".to_owned(), spec, now)
 }
 
 pub(super) fn ms(d: Duration) -> u64 {

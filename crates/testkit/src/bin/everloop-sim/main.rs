@@ -1,5 +1,7 @@
 //! `everloop-sim`: runs seeds of the simulation and says what came of them. Exit 1 when an invariant does not hold.
 
+mod mesh;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -7,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use everloop_core::planted::{self, Bug};
 use everloop_testkit::sim::fault::{Fault, Plan};
-use everloop_testkit::sim::mesh;
 use everloop_testkit::sim::run::{Report, run};
 use everloop_testkit::sim::scenario::{Scenario, bad_account, known, random, storm};
 
-const USAGE: &str = "usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace] | --mesh [--seeds …]";
+const USAGE: &str = "\
+usage: everloop-sim [--seeds N | --seeds A..B] [--scenario NAME] [--every-step] [--bug NAME] [--trace]
+       everloop-sim --mesh [--seeds …] [--nodes N] [--minutes CPU-MINUTES] [--pairs] [--bug NAME]
+       everloop-sim --planted";
 
 struct Options {
     seeds: Range<u64>,
@@ -20,6 +24,9 @@ struct Options {
     bug: Option<Bug>,
     trace: bool,
     mesh: bool,
+    planted: bool,
+    /// What is wanted of a mesh.
+    wanted: mesh::Wanted,
 }
 
 #[derive(Default)]
@@ -45,8 +52,11 @@ fn main() -> ExitCode {
         }
     };
     planted::plant(options.bug);
+    if options.planted {
+        return mesh::planted();
+    }
     if options.mesh {
-        return meshes(options.seeds);
+        return mesh::run(options.seeds, options.wanted);
     }
     let began = Instant::now();
     let mut sum = Sum::default();
@@ -66,38 +76,6 @@ fn main() -> ExitCode {
     }
     println!("{}", sum.describe(began.elapsed()));
     ExitCode::from(u8::from(sum.violations > 0))
-}
-
-/// Many machines around one hub, on this thread alone.
-#[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
-fn meshes(seeds: Range<u64>) -> ExitCode {
-    let began = Instant::now();
-    let (mut time, mut nodes, mut faults, mut stall, mut hash) = (0.0, 0.0, 0, Duration::ZERO, 0u64);
-    let count = seeds.end.saturating_sub(seeds.start);
-    for seed in seeds {
-        let setup = mesh::random(seed);
-        let report = mesh::run(&setup, seed);
-        if let Some(violation) = &report.violation {
-            println!("{}", report.tail.join("\n"));
-            println!("VIOLATION seed {seed} {setup:?}: {}: {}", violation.invariant, violation.text);
-            return ExitCode::FAILURE;
-        }
-        time += report.time.as_secs_f64();
-        nodes += report.time.as_secs_f64() * setup.nodes as f64;
-        faults += report.faults;
-        stall = stall.max(report.longest_stall);
-        hash = hash.rotate_left(1) ^ report.trace_hash;
-    }
-    let (took, year) = (began.elapsed().as_secs_f64().max(0.001), 365.25 * 86_400.0);
-    println!(
-        "{count} meshes in {took:.1} s: {:.2} years simulated, {:.2} node-years, {faults} faults, longest stall {:.1} s, \
-         trace {hash:016x}, 0 violations; {:.0} node-years per CPU-hour",
-        time / year,
-        nodes / year,
-        stall.as_secs_f64(),
-        nodes / year / took * 3600.0
-    );
-    ExitCode::SUCCESS
 }
 
 fn reports(options: &Options) -> Box<dyn Iterator<Item = (String, Report)> + '_> {
@@ -122,13 +100,28 @@ fn run_seed(seed: u64) -> Report {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options =
-        Options { seeds: 0..100, scenario: None, every_step: false, bug: None, trace: false, mesh: false };
+    let mut options = Options {
+        seeds: 0..100,
+        scenario: None,
+        every_step: false,
+        bug: None,
+        trace: false,
+        mesh: false,
+        planted: false,
+        wanted: mesh::Wanted::default(),
+    };
     while let Some(flag) = args.next() {
         match flag.as_str() {
             "--every-step" => options.every_step = true,
             "--trace" => options.trace = true,
             "--mesh" => options.mesh = true,
+            "--planted" => options.planted = true,
+            "--pairs" => options.wanted.pairs = true,
+            "--nodes" => options.wanted.nodes = Some(number(&args.next().ok_or("--nodes needs a number")?)?),
+            "--minutes" => {
+                options.wanted.minutes = Some(number(&args.next().ok_or("--minutes needs a number")?)?);
+                options.seeds.end = u64::MAX;
+            }
             "--seeds" => options.seeds = seeds(&args.next().ok_or("--seeds needs a number or a range")?)?,
             "--scenario" => {
                 let name = args.next().ok_or("--scenario needs a name")?;
@@ -148,8 +141,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|e| format!("`{text}`: {e}"))
+}
+
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|e| format!("`{text}`: {e}"));
     match text.split_once("..") {
         Some((from, to)) => Ok(number(from)?..number(to)?),
         None => Ok(0..number(text)?),

@@ -1,0 +1,285 @@
+//! The hub, and the line from a node to it: calls that are lost on their way there or back, refused, or late.
+
+use std::time::Duration;
+
+use everloop_core::op::{Op, Reply};
+use everloop_store::{Error, Ledger, Model};
+
+use super::node::{Hint, Node};
+use super::weather::Fault;
+use super::world::{Event, World};
+
+/// After a call that the hub did not answer, before the next one.
+const CALL_AGAIN: Duration = Duration::from_secs(1);
+/// Hints are counted as part of a herd for so long after the hub came back.
+const RETURN_MS: u64 = 60_000;
+
+/// How the hub is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Well,
+    /// Nobody reaches it: down, or it lets nobody in, or its tables are gone.
+    Away,
+    /// It answers and writes nothing.
+    ReadOnly,
+    /// Every other connection is one too many.
+    Crowded,
+}
+
+/// The hub.
+pub(super) struct Hub {
+    pub model: Model,
+    pub mood: Mood,
+    /// Since when it is well.
+    pub since: u64,
+    /// Its clock is so far ahead of a right one.
+    pub ahead: i64,
+    /// Until then nobody can say how long anything took, because its clock was set.
+    pub odd_until: u64,
+    /// How often it was set back to an older copy.
+    pub copies: u64,
+    backup: Option<Model>,
+    /// Calls in this second.
+    second: (u64, u64),
+    /// The most of them after a return.
+    pub herd: u64,
+}
+
+impl Hub {
+    pub fn new() -> Self {
+        Self {
+            model: Model::default(),
+            mood: Mood::Well,
+            since: 0,
+            ahead: 0,
+            odd_until: 0,
+            copies: 0,
+            backup: None,
+            second: (0, 0),
+            herd: 0,
+        }
+    }
+
+    pub fn back_up(&mut self) {
+        self.backup = Some(self.model.clone());
+    }
+
+    pub fn forget_backup(&mut self) {
+        self.backup = None;
+    }
+
+    /// Becomes what it was at the last backup, if there is one.
+    pub fn restore(&mut self) -> bool {
+        let Some(backup) = self.backup.clone() else { return false };
+        self.model = backup;
+        self.copies += 1;
+        true
+    }
+
+    fn count(&mut self, now: u64) {
+        if self.since == 0 || now - self.since > RETURN_MS {
+            return;
+        }
+        let second = now / 1000;
+        self.second = if self.second.0 == second { (second, self.second.1 + 1) } else { (second, 1) };
+        self.herd = self.herd.max(self.second.1);
+    }
+}
+
+/// What a node's line does to its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Nothing comes through.
+    Both,
+    /// The hub does not hear the node.
+    Requests,
+    /// The node does not hear the hub.
+    Answers,
+    /// Ten seconds nothing, ten seconds everything, since then.
+    Flapping(u64),
+}
+
+/// Ten seconds, in milliseconds.
+const FLAP_MS: u64 = 10_000;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// Nothing happens at the hub.
+    Lost,
+    /// It happens, and nobody hears of it.
+    Unheard,
+    /// It happens so much later, and nobody hears of it.
+    Late(u64),
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+}
+
+impl World {
+    /// Reads something from the hub. `None`: it is away, and what it would have said is unknown.
+    pub(super) fn at_hub<T>(&mut self, n: usize, read: impl FnOnce(&Model, &Node) -> T) -> Option<T> {
+        match self.fate(n, Call::Read) {
+            Fate::Answered => {
+                self.hub.count(self.now);
+                self.heard(n);
+                Some(read(&self.hub.model, &self.nodes[n]))
+            }
+            Fate::Lost | Fate::Unheard | Fate::Late(_) => self.away(n),
+        }
+    }
+
+    /// Writes something at the hub, under an epoch if it is for a loop.
+    pub(super) fn transact(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) -> Option<Result<Vec<Reply>, Error>> {
+        match self.fate(n, Call::Write) {
+            Fate::Answered => {
+                self.heard(n);
+                let answer = self.write_at_hub(n, epoch, ops);
+                self.nodes[n].seen = self.hub.model.last_seq().expect("the model answers");
+                Some(answer)
+            }
+            Fate::Unheard => {
+                // Refused or not, nobody hears of it.
+                self.write_at_hub(n, epoch, ops).ok();
+                self.away(n)
+            }
+            Fate::Late(wait) => {
+                self.later(wait, Event::Late(n, epoch, ops.to_vec()));
+                self.away(n)
+            }
+            Fate::Lost => self.away(n),
+        }
+    }
+
+    fn write_at_hub(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+        self.hub.count(self.now);
+        let answer = self.hub.model.transact(self.time(), ops);
+        if answer.is_ok() {
+            self.after(Some((n, epoch)), ops);
+        }
+        answer
+    }
+
+    pub(super) fn arrive_late(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) {
+        if self.hub.mood != Mood::Away && self.hub.mood != Mood::ReadOnly {
+            self.trace.say(self.now, "late", self.nodes[n].id.as_str());
+            // Refused or not, nobody hears of it.
+            self.weather.late = true;
+            self.write_at_hub(n, epoch, ops).ok();
+            self.weather.late = false;
+        }
+    }
+
+    /// The hub answers. Part of every new connection is a look at its clock: without it a node whose own one is wrong could not
+    /// say when a task is to be tried again.
+    fn heard(&mut self, n: usize) {
+        if self.nodes[n].ahead.is_none() || self.nodes[n].line.is_broken() {
+            self.nodes[n].ahead = Some(self.time().0 - self.clock(n).0);
+        }
+        if self.nodes[n].line.is_broken() {
+            self.back(n);
+        }
+    }
+
+    fn away<T>(&mut self, n: usize) -> Option<T> {
+        let now = self.clock(n);
+        if !self.nodes[n].line.is_broken() || now >= self.nodes[n].call_at {
+            self.nodes[n].line.failed(now);
+            self.nodes[n].call_at = now + CALL_AGAIN;
+        }
+        None
+    }
+
+    fn fate(&mut self, n: usize, call: Call) -> Fate {
+        let node = &self.nodes[n];
+        if node.dying || (node.line.is_broken() && self.clock(n) < node.call_at) {
+            return Fate::Lost;
+        }
+        let fault = self.meet();
+        let line = self.line(n, call);
+        match fault {
+            Some(Fault::KillBefore) => {
+                self.nodes[n].dying = true;
+                Fate::Lost
+            }
+            Some(Fault::KillAfter) => {
+                self.nodes[n].dying = true;
+                if line == Fate::Lost { Fate::Lost } else { Fate::Unheard }
+            }
+            Some(Fault::LoseRequest | Fault::HubError(_)) => Fate::Lost,
+            Some(Fault::LoseAnswer) if line != Fate::Lost => Fate::Unheard,
+            Some(Fault::Late(wait)) if line != Fate::Lost => Fate::Late(wait),
+            Some(Fault::Stop(wait)) => {
+                self.stop_thread(n, wait);
+                if line == Fate::Lost { Fate::Lost } else { Fate::Late(wait) }
+            }
+            Some(Fault::HubAway(wait)) => {
+                self.hub_goes(wait);
+                Fate::Lost
+            }
+            Some(Fault::LoseAnswer | Fault::Late(_) | Fault::DiskFull) | None => line,
+        }
+    }
+
+    /// What hub and line do to a call without further misfortune.
+    fn line(&mut self, n: usize, call: Call) -> Fate {
+        let heard = match self.hub.mood {
+            Mood::Well => true,
+            Mood::Away => false,
+            Mood::ReadOnly => call == Call::Read,
+            Mood::Crowded => self.dice.one_in(2),
+        };
+        let node = &self.nodes[n];
+        let fate = match node.cut {
+            None => Fate::Answered,
+            Some(Cut::Both | Cut::Requests) => Fate::Lost,
+            Some(Cut::Answers) => Fate::Unheard,
+            Some(Cut::Flapping(since)) if (self.now - since) / FLAP_MS % 2 == 0 => Fate::Lost,
+            Some(Cut::Flapping(_)) => Fate::Answered,
+        };
+        if heard && self.same_hub(n) { fate } else { Fate::Lost }
+    }
+
+    /// Whether the hub knows all that this node saw there; one that was set back is not worked with.
+    fn same_hub(&mut self, n: usize) -> bool {
+        if self.nodes[n].copy != self.hub.copies {
+            if self.hub.model.last_seq().expect("the model answers") < self.nodes[n].seen {
+                return false;
+            }
+            self.nodes[n].copy = self.hub.copies;
+        }
+        true
+    }
+
+    /// Tells other nodes to look. Hints are lost, late, doubled and out of order.
+    pub(super) fn hint(&mut self, n: usize, hint: Hint) {
+        if self.at_hub(n, |_, _| ()).is_none() {
+            return;
+        }
+        for other in 0..self.nodes.len() {
+            if other == n || self.nodes[other].cut.is_some() {
+                continue;
+            }
+            let wait = self.dice.between(1, 40);
+            match if self.weather.is_bad() { self.dice.below(20) } else { 9 } {
+                0 => self.count("hint lost"),
+                1 => {
+                    self.count("hint late");
+                    let wait = wait * 1_000;
+                    self.later(wait, Event::Hint(other, hint));
+                }
+                2 => {
+                    self.count("hint twice");
+                    self.later(wait, Event::Hint(other, hint));
+                    self.later(wait + 100, Event::Hint(other, hint));
+                }
+                _ => self.later(wait, Event::Hint(other, hint)),
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! People at the worst moment (37): they stop loops, cancel and retry tasks, drain nodes and send them home, and commit to
+//! the branch themselves.
+
+use everloop_core::ids::TaskId;
+use everloop_core::op::{Amendment, Op};
+use everloop_store::{Ledger, Owner, StateName, TaskFilter};
+
+use super::line::Mood;
+use super::world::{Event, World};
+
+/// In one of so many worlds people stop loops: such a loop has nothing more to show.
+const STOPS_IN: u64 = 4;
+/// There, one of so many writes of a loop comes a moment after that.
+const WORST_MOMENT: u64 = 100;
+
+impl World {
+    pub(super) fn meddle(&mut self, node: usize, wait: u64) {
+        if self.hub.mood != Mood::Well {
+            return;
+        }
+        if self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(STOPS_IN) {
+            return self.stop();
+        }
+        match self.dice.below(7) {
+            0 => self.amend("person cancels", &Amendment::Cancel),
+            1 | 2 => self.amend("person retries", &Amendment::Retry),
+            3 => self.amend("person blocks", &Amendment::Block),
+            4 => {
+                self.count("person drains");
+                self.nodes[node].wished_away = true;
+                self.later(wait, Event::Undrain(node));
+            }
+            5 => {
+                if self.nodes[node].alive && !self.nodes[node].stopped() {
+                    self.count("person sends a node home");
+                    self.leave(node);
+                    self.kill_for(node, wait);
+                }
+            }
+            _ => {
+                self.count("person commits");
+                self.git.push(format!("own {}", self.now));
+            }
+        }
+    }
+
+    /// Somebody stops the loop after the supervisor read it and before it writes.
+    pub(super) fn worst_moment(&mut self) {
+        if self.weather.is_bad() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
+            self.stop();
+        }
+    }
+
+    fn stop(&mut self) {
+        let (version, mut state) = self.read().clone();
+        if state.ended.is_none() {
+            self.count("person stops");
+            state.stop = true;
+            self.ask_hub(&state.save(version, &[]));
+        }
+    }
+
+    fn amend(&mut self, name: &'static str, change: &Amendment) {
+        let filter = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: 20 };
+        let rows = self.hub.model.tasks(&filter).expect("the model answers");
+        let Some(row) = (!rows.is_empty()).then(|| self.dice.pick(&rows)) else { return };
+        // Twice, because people click twice.
+        for _ in 0..2 {
+            self.count(name);
+            self.ask_hub(&[Op::Amend { task: row.task.id.clone(), change: change.clone() }]);
+        }
+    }
+
+    /// Refused or not, a person sees it and goes on.
+    fn ask_hub(&mut self, ops: &[Op]) {
+        if self.hub.model.transact(self.time(), ops).is_ok() {
+            self.after(None, ops);
+        }
+    }
+
+    /// What people hold up they let go.
+    pub(super) fn people_go(&mut self) {
+        for node in &mut self.nodes {
+            node.wished_away = false;
+        }
+        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Blocked], limit: usize::MAX };
+        let rows = self.hub.model.tasks(&filter).expect("the model answers");
+        let blocked: Vec<TaskId> = rows.into_iter().map(|row| row.task.id).collect();
+        for task in blocked {
+            self.ask_hub(&[Op::Amend { task, change: Amendment::Retry }]);
+        }
+    }
+}
