@@ -110,7 +110,7 @@ fn cut(state: &mut State) {
 }
 
 /// Statements that are a transaction by themselves.
-const ALONE_ASKED: [&[u8]; 3] = [b"everloop.claim", b"everloop.finish", b"INSERT INTO everloop."];
+const ALONE_ASKED: [&[u8]; 3] = [b"everloop.claim", b"everloop.finish", b"ON CONFLICT (id) DO"];
 /// How the hub says that something was done. What only reads says the same; nobody is worse off for that.
 const DONE: [&[u8]; 3] = [b"COMMIT\0", b"SELECT ", b"INSERT "];
 /// What the hub says when it waits for the next one.

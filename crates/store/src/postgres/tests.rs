@@ -66,8 +66,9 @@ fn long_tables_are_read_along_an_index_and_never_sorted() {
 #[test]
 fn a_claim_and_a_finish_touch_few_pages_of_a_long_table() {
     let (_, name) = filled();
-    let leased = "update everloop.tasks set state = 'leased', node = 'n', until = 99 where id like 't9_90'";
-    server().psql(&name, leased);
+    let some = "update everloop.tasks set state = 'leased', node = 'n', until = 99 where id like 't9_90';
+                update everloop.tasks set owner = null where state = 'queued' and created_at % 20 = 10; analyze";
+    server().psql(&name, some);
     let finish = "everloop.finish(1, '{t9090,t9190}', '{1,1}', '{done,done}', '{ok,ok}')";
     let calls = [
         "everloop.claim(50000, 'n', 1, null, 10)",
