@@ -257,6 +257,15 @@ fn held(fence: u64) -> Held {
     Held { task, fence: Fence(fence), owner, stage: Stage::Working, alone: false }
 }
 
+#[test]
+fn a_result_that_waits_for_the_hub_does_not_keep_its_node_idle() {
+    let report = Report::nothing(&NodeId::new("n1"), Fence(1), "");
+    let told_later = Held { stage: Stage::Pushed { report }, ..held(1) };
+    assert_eq!(work::room(1, std::slice::from_ref(&told_later)), 1);
+    assert_eq!(work::room(1, &[told_later, held(2)]), 0);
+    assert_eq!(work::room(1, &[held(1), held(2)]), 0, "never below zero");
+}
+
 fn view(failures: u32) -> work::View<'static> {
     static NODE: std::sync::LazyLock<NodeId> = std::sync::LazyLock::new(|| NodeId::new("n1"));
     work::View { node: &NODE, failures, elsewhere: true, again_at: NOW }

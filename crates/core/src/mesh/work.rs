@@ -243,6 +243,13 @@ fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Ste
     }
 }
 
+/// Tasks that a node can still begin. What is done and only waits to be told takes no room: a hub that is away would keep the
+/// node idle with it.
+pub fn room(slots: u32, has: &[Held]) -> usize {
+    let busy = has.iter().filter(|held| held.stage == Stage::Working).count();
+    (slots as usize).saturating_sub(busy)
+}
+
 /// The tasks to take, up to `free`: the most urgent first; among equals each node begins elsewhere, so that they do not all
 /// want the same one. Only what is free: what others hold, the supervisor alone gives back.
 pub fn pick(node: &NodeId, rows: &[TaskRow], free: usize, now: Time) -> Vec<(TaskId, Fence)> {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::Event;
-use everloop_core::mesh::{End, MeshLoop};
+use everloop_core::mesh::{End, MeshLoop, Report};
 use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Postgres};
 
@@ -66,14 +66,10 @@ impl Proof {
             let mut known = BTreeSet::new();
             self.shelved = 0;
             for row in &sight.tasks {
-                let (task, owner) = (&row.task.id, row.task.owner.as_ref().expect("only such tasks are looked at"));
-                let name = |fence: u64| format!("refs/everloop/{owner}/{task}/{fence}");
-                let shelf = hub.shelf(task).expect("the weather is over");
+                let shelf = hub.shelf(&row.task.id).expect("the weather is over");
                 self.shelved += shelf.len();
-                known.extend(shelf.iter().map(|late| name(late.fence.0)));
-                if row.state == TaskState::Done {
-                    known.insert(name(row.fence.0));
-                }
+                let counts = row.result.as_deref().filter(|_| row.state == TaskState::Done);
+                known.extend(shelf.iter().map(|late| late.result.as_str()).chain(counts).filter_map(reference));
             }
             let pushed = fleet.shared(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
             let lost: Vec<&str> = pushed.lines().filter(|name| !known.contains(*name)).collect();
@@ -161,6 +157,11 @@ impl Proof {
             }
         }
     }
+}
+
+/// Where the work lies of which a result tells.
+fn reference(result: &str) -> Option<String> {
+    serde_json::from_str::<Report>(result).ok()?.reference
 }
 
 /// The tasks of which the journal of a loop says that they landed.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use everloop_core::ids::{NodeId, TaskId};
 use everloop_core::mesh::alone::{DOWN, Replica};
-use everloop_core::mesh::work::Held;
+use everloop_core::mesh::work::{self, Held};
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::TaskRow;
 use everloop_store::{Ledger, NodeRow};
@@ -28,8 +28,8 @@ fn path(home: &Home) -> PathBuf {
 impl Node {
     /// Tasks that it can still take.
     pub(super) fn room(&self) -> usize {
-        let slots = if self.draining { 0 } else { self.membership.slots as usize };
-        slots.saturating_sub(self.shelf.all().len())
+        let slots = if self.draining { 0 } else { self.membership.slots };
+        work::room(slots, &self.shelf.all())
     }
 
     /// The hub answers again.
@@ -117,7 +117,7 @@ impl Node {
     /// Asks for a task that was begun without the hub.
     pub(super) fn claim(&mut self, held: &Held) {
         let (now, node) = (self.pace.now(), self.membership.node.clone());
-        let take = held.take(&node, self.pace.real(everloop_core::mesh::work::LEASE));
+        let take = held.take(&node, self.pace.real(work::LEASE));
         match self.at_hub("ask for a task that was begun", |hub| hub.transact(now, &[take])) {
             Some(Ok(_)) => self.adopt(held),
             // Somebody was faster: the next look finds out who.
