@@ -4,6 +4,7 @@
 //! - [`model`]: in memory, for the simulation and as the yardstick of the others
 //! - [`sqlite`]: one file on this machine, the default
 //! - [`postgres`]: the hub that many machines share
+//! - [`mirror`]: the ledger as plain files, and back
 //! - [`replay`]: a walk over the whole journal that trusts nothing
 //! - [`rows`]: what reads answer and how they are narrowed
 //! - [`error`]: what can go wrong
@@ -13,6 +14,7 @@
 
 pub mod error;
 mod leader;
+pub mod mirror;
 pub mod model;
 pub mod postgres;
 pub mod replay;

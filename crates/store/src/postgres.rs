@@ -1,7 +1,7 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
-//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
+//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
 //! `tls` its encryption; `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
@@ -13,6 +13,7 @@ mod columns;
 mod draft;
 mod ear;
 mod line;
+mod mirror;
 mod open;
 mod probe;
 mod read;

@@ -1,7 +1,7 @@
 //! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one machine.
 //!
-//! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads, `sqlite/columns.rs` knows the
-//! columns. Methods stand in the same order as in the model, so that the twins can be read side by side.
+//! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads, `sqlite/mirror.rs` is
+//! mirrored and rebuilt, `sqlite/columns.rs` knows the columns. Methods stand in the same order as in the model, so that the twins can be read side by side.
 //!
 //! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a batch is on disk or
 //! it never was. A crash between the making of the empty file and the first migration leaves an empty file: the next
@@ -9,6 +9,7 @@
 
 mod batch;
 mod columns;
+mod mirror;
 mod open;
 mod read;
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::op::{NewTask, TaskRow};
+use everloop_core::journal::Stored;
+use everloop_core::op::{Message, NewTask, TaskRow, Ticket};
 use everloop_core::time::Time;
 
 use super::columns;
@@ -232,21 +233,22 @@ fn messages(pending: &Pending, all: &mut Vec<Statement>) {
         let sql = "DELETE FROM everloop.messages WHERE id = ANY($1)";
         all.push(Statement::new("take messages", sql).numbers(pending.consumed.iter().copied()));
     }
-    let sent = &pending.sent;
-    if !sent.is_empty() {
-        all.push(
-            Statement::new(
-                "leave messages",
-                "INSERT INTO everloop.messages (id, at, recipient, sender, body)
-                 SELECT w.* FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[]) w",
-            )
-            .numbers(sent.iter().map(|m| m.id as i64))
-            .numbers(sent.iter().map(|m| m.at.0))
-            .texts(sent.iter().map(|m| &m.to))
-            .texts(sent.iter().map(|m| &m.by))
-            .texts(sent.iter().map(|m| &m.body)),
-        );
+    if !pending.sent.is_empty() {
+        all.push(message_rows(&pending.sent));
     }
+}
+
+pub(super) fn message_rows(sent: &[Message]) -> Statement {
+    Statement::new(
+        "leave messages",
+        "INSERT INTO everloop.messages (id, at, recipient, sender, body)
+                 SELECT w.* FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[]) w",
+    )
+    .numbers(sent.iter().map(|m| m.id as i64))
+    .numbers(sent.iter().map(|m| m.at.0))
+    .texts(sent.iter().map(|m| &m.to))
+    .texts(sent.iter().map(|m| &m.by))
+    .texts(sent.iter().map(|m| &m.body))
 }
 
 /// Closed first: the key may have been opened anew.
@@ -263,44 +265,46 @@ fn tickets(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
             .number(draft.now.0),
         );
     }
-    let opened = &pending.opened;
-    if !opened.is_empty() {
-        all.push(
-            Statement::new(
-                "open tickets",
-                "INSERT INTO everloop.tickets (id, key, owner, text, opened_at, closed_at, answer)
-                 SELECT w.* FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
-                                        $7::text[]) w",
-            )
-            .numbers(opened.iter().map(|t| t.id as i64))
-            .texts(opened.iter().map(|t| &t.key))
-            .optional_texts(opened.iter().map(|t| t.owner.as_ref().map(LoopId::as_str)))
-            .texts(opened.iter().map(|t| &t.text))
-            .numbers(opened.iter().map(|t| t.opened_at.0))
-            .optional_numbers(opened.iter().map(|t| t.closed.as_ref().map(|(at, _)| at.0)))
-            .optional_texts(opened.iter().map(|t| t.closed.as_ref().map(|(_, answer)| answer))),
-        );
+    if !pending.opened.is_empty() {
+        all.push(ticket_rows(&pending.opened));
     }
 }
 
+pub(super) fn ticket_rows(opened: &[Ticket]) -> Statement {
+    Statement::new(
+        "open tickets",
+        "INSERT INTO everloop.tickets (id, key, owner, text, opened_at, closed_at, answer)
+                 SELECT w.* FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+                                        $7::text[]) w",
+    )
+    .numbers(opened.iter().map(|t| t.id as i64))
+    .texts(opened.iter().map(|t| &t.key))
+    .optional_texts(opened.iter().map(|t| t.owner.as_ref().map(LoopId::as_str)))
+    .texts(opened.iter().map(|t| &t.text))
+    .numbers(opened.iter().map(|t| t.opened_at.0))
+    .optional_numbers(opened.iter().map(|t| t.closed.as_ref().map(|(at, _)| at.0)))
+    .optional_texts(opened.iter().map(|t| t.closed.as_ref().map(|(_, answer)| answer)))
+}
+
 fn journal(pending: &Pending, all: &mut Vec<Statement>) {
-    let rows = &pending.journal;
-    if !rows.is_empty() {
-        all.push(
-            Statement::new(
-                "write to the journal",
-                "INSERT INTO everloop.journal (seq, at, owner, version, body, sum)
+    if !pending.journal.is_empty() {
+        all.push(journal_rows(&pending.journal));
+    }
+}
+
+pub(super) fn journal_rows(rows: &[Stored]) -> Statement {
+    Statement::new(
+        "write to the journal",
+        "INSERT INTO everloop.journal (seq, at, owner, version, body, sum)
                  SELECT w.* FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[],
                                         $6::bigint[]) w",
-            )
-            .numbers(rows.iter().map(|r| r.seq as i64))
-            .numbers(rows.iter().map(|r| r.at.0))
-            .optional_texts(rows.iter().map(|r| r.owner.as_ref().map(LoopId::as_str)))
-            .numbers(rows.iter().map(|r| i64::from(r.version)))
-            .texts(rows.iter().map(|r| &r.body))
-            .numbers(rows.iter().map(|r| i64::from(r.sum))),
-        );
-    }
+    )
+    .numbers(rows.iter().map(|r| r.seq as i64))
+    .numbers(rows.iter().map(|r| r.at.0))
+    .optional_texts(rows.iter().map(|r| r.owner.as_ref().map(LoopId::as_str)))
+    .numbers(rows.iter().map(|r| i64::from(r.version)))
+    .texts(rows.iter().map(|r| &r.body))
+    .numbers(rows.iter().map(|r| i64::from(r.sum)))
 }
 
 fn heads(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {

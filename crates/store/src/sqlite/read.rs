@@ -63,7 +63,7 @@ pub(super) const TAIL_OF: Query = Query {
 };
 
 impl Query {
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         conn: &Connection,
         params: impl Params,

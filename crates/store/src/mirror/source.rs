@@ -1,0 +1,47 @@
+//! What a ledger has to tell so that it can be mirrored: which of its rows changed, without reading them all.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use everloop_core::ids::{LoopId, TaskId};
+
+use crate::{Error, Ledger};
+
+/// A ledger that can be mirrored. A mark is a number that differs when the row does.
+pub trait Source: Ledger {
+    /// Every loop with its version.
+    fn loop_marks(&self) -> Result<Vec<(LoopId, u64)>, Error>;
+
+    /// Every document's kind, key and version.
+    fn doc_marks(&self) -> Result<Vec<(String, String, u64)>, Error>;
+
+    /// Every task that is not over, and the newest `completed` of those that are.
+    fn task_marks(&self, completed: usize) -> Result<Vec<TaskMark>, Error>;
+
+    /// Results that were shelved after the one with this number, and their own numbers.
+    fn shelved_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error>;
+}
+
+/// A task, and how it differs from what it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskMark {
+    /// Which.
+    pub id: TaskId,
+    /// The folder of the queue that it belongs into.
+    pub folder: &'static str,
+    /// What differs when it does.
+    pub mark: u64,
+}
+
+impl TaskMark {
+    /// From what may change about a task: state, `updated_at`, fence, failures and the end of the lease.
+    pub(crate) fn new(id: String, state: &str, numbers: [i64; 4]) -> Self {
+        let folder = match state {
+            "leased" => "claimed",
+            "done" | "dead" => "completed",
+            _ => "pending",
+        };
+        let mut hasher = DefaultHasher::new();
+        (state, numbers).hash(&mut hasher);
+        Self { id: TaskId::new(id), folder, mark: hasher.finish() }
+    }
+}

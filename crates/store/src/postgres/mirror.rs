@@ -1,0 +1,212 @@
+//! What the mirror asks of a hub, and how an empty one gets back what a mirror holds.
+
+use std::time::Duration;
+
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::TaskRow;
+use tokio::time::timeout;
+use tokio_postgres::Row;
+
+use super::line::{BEGIN, End, Line, Statement};
+use super::{Postgres, columns};
+use crate::Error;
+use crate::mirror::{Rows, Source, TaskMark};
+
+/// All of it together: a person waits, and a hub that does not answer in this time will not.
+const RESTORE_WITHIN: Duration = Duration::from_secs(120);
+/// Rows in one statement: each stays far below what a hub answers in time.
+const AT_ONCE: usize = 500;
+
+impl Source for Postgres {
+    fn loop_marks(&self) -> Result<Vec<(LoopId, u64)>, Error> {
+        let statement = Statement::new("look for changed loops", "SELECT id, version FROM everloop.loops");
+        self.all(statement, |row| pair(row).map(|(id, version)| (LoopId::new(id), version)))
+    }
+
+    fn doc_marks(&self) -> Result<Vec<(String, String, u64)>, Error> {
+        let sql = "SELECT kind, key AS id, version FROM everloop.docs";
+        self.all(Statement::new("look for changed documents", sql), |row| {
+            let (key, version) = pair(row)?;
+            Ok((columns::plain(row, "kind").map_err(columns::shape("a document"))?, key, version))
+        })
+    }
+
+    fn task_marks(&self, completed: usize) -> Result<Vec<TaskMark>, Error> {
+        let part = |state: &str| {
+            let limit = if ["done", "dead"].contains(&state) { format!("LIMIT {completed}") } else { String::new() };
+            format!(
+                "(SELECT id, state, updated_at, fence, failures, coalesce(until, 0) AS until FROM everloop.tasks
+                  WHERE state = '{state}' ORDER BY created_at DESC, id DESC {limit})"
+            )
+        };
+        let parts = ["queued", "leased", "blocked", "done", "dead"].map(part);
+        self.all(Statement::new("look for changed tasks", parts.join(" UNION ALL ")), |row| {
+            let read = || -> Result<TaskMark, tokio_postgres::Error> {
+                let state = columns::plain(row, "state")?;
+                let numbers = ["updated_at", "fence", "failures", "until"].map(|column| row.try_get::<_, i64>(column));
+                let [updated_at, fence, failures, until] = numbers;
+                Ok(TaskMark::new(columns::plain(row, "id")?, &state, [updated_at?, fence?, failures?, until?]))
+            };
+            read().map_err(columns::shape("a task"))
+        })
+    }
+
+    fn shelved_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error> {
+        let sql = "SELECT id AS version, task AS id FROM everloop.shelf WHERE id > $1 ORDER BY version";
+        let after = i64::try_from(number).unwrap_or(i64::MAX);
+        let statement = Statement::new("look for late results", sql).number(after);
+        self.all(statement, |row| pair(row).map(|(task, number)| (number, TaskId::new(task))))
+    }
+}
+
+fn pair(row: &Row) -> Result<(String, u64), Error> {
+    let read =
+        || -> Result<_, tokio_postgres::Error> { Ok((columns::plain(row, "id")?, columns::number(row, "version")?)) };
+    read().map_err(columns::shape("a row"))
+}
+
+impl Postgres {
+    /// Gives a hub that holds nothing yet all of `rows`, and the name `id` of the one that was lost, so that its nodes know
+    /// it again; in one transaction. False when it does hold something.
+    pub fn restore(&mut self, id: &str, rows: &Rows) -> Result<bool, Error> {
+        let doing = "give the hub back what it held";
+        let made = self.waiter.wait(async || {
+            let line = Line::connect(&self.options.url).await?;
+            timeout(RESTORE_WITHIN, restore(&line, id, rows)).await.map_err(|late| line.too_late(doing, late))?
+        })?;
+        if made {
+            id.clone_into(&mut self.id);
+            // Whoever asks next finds the hub under its old name.
+            *self.line.lock().expect("no call panics while it holds the line") = None;
+        }
+        Ok(made)
+    }
+}
+
+async fn restore(line: &Line, id: &str, rows: &Rows) -> Result<bool, Error> {
+    let doing = "look whether the hub is empty";
+    // The lock keeps another node from doing the same at this moment; both ends of the transaction release it.
+    let look = [
+        Statement::new(doing, "LOCK TABLE everloop.hub IN EXCLUSIVE MODE"),
+        Statement::new(
+            doing,
+            "SELECT NOT EXISTS (SELECT 1 FROM everloop.tasks) AND NOT EXISTS (SELECT 1 FROM everloop.docs)
+                    AND NOT EXISTS (SELECT 1 FROM everloop.journal) AND NOT EXISTS (SELECT 1 FROM everloop.loops) AS empty",
+        ),
+    ];
+    let found = line.send(Some(BEGIN), &look, End::Open).await?;
+    let empty: bool =
+        found[1].first().map_or(Ok(false), |row| row.try_get("empty")).map_err(columns::shape("the hub"))?;
+    if !empty {
+        line.rollback().await?;
+        return Ok(false);
+    }
+    for statement in statements(id, rows) {
+        line.send(None, &[statement], End::Open).await?;
+    }
+    line.send(None, &[], End::Commit).await?;
+    Ok(true)
+}
+
+fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
+    let mut all: Vec<Statement> = rows.tasks.chunks(AT_ONCE).map(tasks).collect();
+    all.extend(rows.shelf.chunks(AT_ONCE).map(|late| {
+        let sql = "INSERT INTO everloop.shelf (task, fence, at, result)
+                   SELECT w.task, w.fence, w.at, w.result FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
+                   WITH ORDINALITY w (task, fence, at, result, place) ORDER BY w.place";
+        Statement::new("give back the shelf", sql)
+            .texts(late.iter().map(|s| s.task.as_str()))
+            .numbers(late.iter().map(|s| s.fence.0 as i64))
+            .numbers(late.iter().map(|s| s.at.0))
+            .texts(late.iter().map(|s| &s.result))
+    }));
+    all.extend(rows.docs.chunks(AT_ONCE).map(|docs| {
+        let sql = "INSERT INTO everloop.docs (name, kind, key, version, updated_at, body)
+                   SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[]) w";
+        Statement::new("give back documents", sql)
+            .texts(docs.iter().map(|(kind, doc)| format!("{kind}\u{1f}{}", doc.key)))
+            .texts(docs.iter().map(|(kind, _)| kind))
+            .texts(docs.iter().map(|(_, doc)| &doc.key))
+            .numbers(docs.iter().map(|(_, doc)| doc.version as i64))
+            .numbers(docs.iter().map(|(_, doc)| doc.updated_at.0))
+            .texts(docs.iter().map(|(_, doc)| &doc.body))
+    }));
+    all.extend(records(rows));
+    all.extend(heads(rows));
+    all.push(Statement::new("give the hub its name back", "UPDATE everloop.hub SET id = $1").text(id));
+    all
+}
+
+fn tasks(rows: &[TaskRow]) -> Statement {
+    Statement::new(
+        "give back tasks",
+        "INSERT INTO everloop.tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at, state, node,
+                                     until, fence, failures, result, created_at, updated_at)
+         SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                                $8::text[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::bigint[],
+                                $14::bigint[], $15::bigint[], $16::text[], $17::bigint[], $18::bigint[]) w",
+    )
+    .texts(rows.iter().map(|r| r.task.id.as_str()))
+    .optional_texts(rows.iter().map(|r| r.task.owner.as_ref().map(LoopId::as_str)))
+    .texts(rows.iter().map(|r| &r.task.kind))
+    .texts(rows.iter().map(|r| &r.task.title))
+    .texts(rows.iter().map(|r| &r.task.prompt))
+    .numbers(rows.iter().map(|r| i64::from(r.task.priority)))
+    .verbatim(rows.iter().map(|r| columns::deps_column(&r.task.deps)).collect())
+    .texts(rows.iter().map(|r| &r.task.author))
+    .texts(rows.iter().map(|r| columns::trust_column(r.task.trust)))
+    .numbers(rows.iter().map(|r| r.task.ready_at.0))
+    .texts(rows.iter().map(|r| columns::state_columns(&r.state).0))
+    .optional_texts(rows.iter().map(|r| columns::state_columns(&r.state).1))
+    .optional_numbers(rows.iter().map(|r| columns::state_columns(&r.state).2))
+    .numbers(rows.iter().map(|r| r.fence.0 as i64))
+    .numbers(rows.iter().map(|r| i64::from(r.failures)))
+    .optional_texts(rows.iter().map(|r| r.result.as_ref()))
+    .numbers(rows.iter().map(|r| r.created_at.0))
+    .numbers(rows.iter().map(|r| r.updated_at.0))
+}
+
+fn records(rows: &Rows) -> Vec<Statement> {
+    let mut all: Vec<Statement> = Vec::new();
+    all.extend(rows.journal.chunks(AT_ONCE).map(super::write::journal_rows));
+    all.extend(rows.tickets.chunks(AT_ONCE).map(super::write::ticket_rows));
+    all.extend(rows.messages.chunks(AT_ONCE).map(super::write::message_rows));
+    let guards: Vec<(String, i64, String)> = rows
+        .guards
+        .iter()
+        .map(|(scope, guard)| {
+            let state = serde_json::to_string(&guard.state).expect("a guard is plain data and always has a JSON form");
+            (scope.to_string(), guard.version as i64, state)
+        })
+        .collect();
+    all.extend(guards.chunks(AT_ONCE).map(|guards| {
+        let sql = "INSERT INTO everloop.guards (scope, version, state)
+                   SELECT w.* FROM unnest($1::text[], $2::bigint[], $3::text[]) w";
+        Statement::new("give back guards", sql)
+            .texts(guards.iter().map(|(scope, _, _)| scope))
+            .numbers(guards.iter().map(|(_, version, _)| *version))
+            .texts(guards.iter().map(|(_, _, state)| state))
+    }));
+    if let Some(leader) = &rows.leader {
+        let sql = "INSERT INTO everloop.leader (single, node, epoch, until) VALUES (1, $1, $2, $3)";
+        let statement = Statement::new("give back the supervisor", sql).text(leader.node.as_str());
+        all.push(statement.number(leader.epoch as i64).number(leader.until.0));
+    }
+    all
+}
+
+/// The last numbers that were given out go on from what is there.
+fn heads(rows: &Rows) -> [Statement; 3] {
+    let head = |name: &str, value: u64, sum: u32| {
+        Statement::new("write the heads", "UPDATE everloop.heads SET value = $2, sum = $3 WHERE name = $1")
+            .text(name)
+            .number(value as i64)
+            .number(i64::from(sum))
+    };
+    let last = rows.journal.last();
+    [
+        head("journal", last.map_or(0, |r| r.seq), last.map_or(0, |r| r.sum)),
+        head("messages", rows.messages.iter().map(|m| m.id).max().unwrap_or(0), 0),
+        head("tickets", rows.tickets.iter().map(|t| t.id).max().unwrap_or(0), 0),
+    ]
+}
