@@ -45,6 +45,7 @@ mod plugin;
 mod prompt;
 mod prompts;
 mod quarantine;
+mod recover;
 mod replay;
 mod resume;
 mod run;
@@ -154,6 +155,8 @@ pub enum Verb {
     Prompt(prompt::Args),
     /// Find what agents were told, in sessions and in turns
     Prompts(prompts::Args),
+    /// Make a lost ledger (and hub) again from the mirror
+    Recover(recover::Args),
     /// Rebuild every state from the journal and compare
     Replay(replay::Args),
     /// Write an everloop.toml with the checks this project seems to have
@@ -358,6 +361,7 @@ fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
         Verb::Check(args) => check::check(&args, session),
         Verb::Prompt(args) => prompt::prompt(&args, session),
         Verb::Prompts(args) => prompts::prompts(&args, session),
+        Verb::Recover(args) => recover::recover(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),
         Verb::Init(args) => init::init(&args, session),
         Verb::Uninstall(args) => uninstall::uninstall(&args, session),

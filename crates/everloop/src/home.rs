@@ -87,6 +87,16 @@ impl Home {
         self.root.join("mesh")
     }
 
+    /// The ledger as plain files.
+    pub fn mirror(&self) -> PathBuf {
+        self.root.join("mirror")
+    }
+
+    /// Folders of all turns.
+    pub fn turns(&self) -> PathBuf {
+        self.root.join("turns")
+    }
+
     /// Where clients knock to wake the supervisor.
     pub fn bell(&self) -> PathBuf {
         self.root.join("bell")

@@ -27,6 +27,7 @@ mod mcp;
 mod membership;
 mod notifiers;
 mod record;
+mod recover;
 mod supervisor;
 mod tally;
 mod tickets;

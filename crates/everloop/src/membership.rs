@@ -88,6 +88,11 @@ impl Membership {
         Ok(listen(&Url::parse(&self.url)?, heard)?)
     }
 
+    /// Opens whatever hub is at the address: one that was lost and made anew has another id.
+    pub fn open_any(&self) -> Result<Postgres, Failure> {
+        Ok(Postgres::open(Options { url: Url::parse(&self.url)?, clock: Clock::Hub, hub: None })?)
+    }
+
     /// Opens the hub.
     pub fn open(&self) -> Result<Postgres, Failure> {
         let options = Options { url: Url::parse(&self.url)?, clock: Clock::Hub, hub: Some(self.hub.clone()) };

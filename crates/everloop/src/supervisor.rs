@@ -37,6 +37,7 @@ mod inbox;
 mod judge;
 mod life;
 pub mod mesh;
+pub mod mirror;
 mod notify;
 mod outside;
 mod pane;
@@ -170,6 +171,8 @@ pub struct Supervisor {
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
     notify: notify::Notify,
+    /// The file mirror, except for somebody who only delivers a message.
+    mirror: Option<mirror::Follower>,
 }
 
 impl Supervisor {
@@ -207,6 +210,7 @@ impl Supervisor {
             outside: outside::Outside::default(),
             mesh: None,
             notify: notify::Notify::default(),
+            mirror: None,
         }
     }
 
@@ -220,6 +224,10 @@ impl Supervisor {
         let mut bell = bell::Bell::hang(&self.home)?;
         let mut signals = Signals::listen()?;
         self.api.serve();
+        if self.until != Until::Idle {
+            let role = if self.until == Until::Told { "up" } else { "run" };
+            self.mirror = mirror::Follower::start(&self.home, role);
+        }
         self.look_around(watcher).await?;
         while !self.is_done()? && !watcher.wants_to_go() {
             self.keep_notifying();
@@ -239,6 +247,9 @@ impl Supervisor {
         }
         self.last_messages().await;
         self.last_words().await;
+        if let Some(mirror) = self.mirror.take() {
+            mirror.gone().await;
+        }
         Ok(self.ended_by)
     }
 
@@ -297,6 +308,7 @@ impl Supervisor {
     /// Reads the box and picks up loops that are new.
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
+        self.tell_mirror();
         self.look_at_mesh();
         self.read_notices()?;
         let loops = self.ledger.loops()?;
@@ -317,6 +329,15 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Somebody else may have written, and long turns are a sign of life.
+    fn tell_mirror(&mut self) {
+        let Some(mirror) = &mut self.mirror else { return };
+        mirror.look(self.ledger.data_version().ok());
+        if self.slots.values().any(|slot| matches!(slot.state.phase, Phase::Turn(_))) {
+            mirror.alive();
+        }
+    }
+
     /// A supervisor of all loops is a node as long as its folder belongs to a mesh.
     fn look_at_mesh(&mut self) {
         if self.until != Until::Told || self.draining {
@@ -326,7 +347,9 @@ impl Supervisor {
         self.mesh = self.mesh.take().filter(mesh::Mesh::is_there);
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
-            (Ok(Some(membership)), None) => self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership),
+            (Ok(Some(membership)), None) => {
+                self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership);
+            }
             (Ok(None), Some(mesh)) => {
                 mesh.dismiss();
                 self.mesh = None;

@@ -123,7 +123,12 @@ impl Supervisor {
         let mut told = false;
         loop {
             match self.ledger.transact(now, &batch) {
-                Ok(replies) => return Ok(replies.iter().rev().find_map(Reply::version)),
+                Ok(replies) => {
+                    if let Some(mirror) = &self.mirror {
+                        mirror.changed();
+                    }
+                    return Ok(replies.iter().rev().find_map(Reply::version));
+                }
                 Err(Error::Refused(Refusal::Fenced { task, fence })) if shelve_late(&mut batch, &task, fence) => {}
                 Err(e @ Error::Full { .. }) => {
                     if !told {

@@ -6,6 +6,7 @@
 //! - [`alone`]: what it does while the hub is away
 //! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time
 //! - [`tickets`]: what people have to know
+//! - [`mirror`]: the hub as plain files, for the day on which it is gone
 //!
 //! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
 //! supervisor here does not know that it is anybody else's.
@@ -13,6 +14,7 @@
 mod alone;
 mod held;
 mod lead;
+mod mirror;
 mod node;
 mod pace;
 mod tickets;

@@ -28,6 +28,7 @@ mod plugin;
 mod prompts;
 mod quarantine;
 mod readme;
+mod recover;
 mod replay;
 mod run;
 mod secrets;

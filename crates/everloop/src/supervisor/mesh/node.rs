@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use super::held::Shelf;
+use super::mirror::HubMirror;
 use super::pace::Pace;
 use crate::error::Failure;
 use crate::home::Home;
@@ -142,6 +143,8 @@ pub(super) struct Node {
     pub claim_at: Time,
     /// A hub that is away is asked again then, and not with every wish.
     call_at: Time,
+    /// What the hub knows, in files of this machine.
+    pub mirror: HubMirror,
 }
 
 impl Node {
@@ -179,6 +182,7 @@ impl Node {
             remembered_at: Time::default(),
             claim_at: Time::default(),
             call_at: Time::default(),
+            mirror: HubMirror::default(),
         })
     }
 
@@ -201,6 +205,9 @@ impl Node {
 
     fn step(&mut self) {
         let now = self.pace.now();
+        if now >= self.mirror.look_at {
+            self.mirror_hub();
+        }
         if now >= self.beat_at {
             self.beat();
         }
@@ -369,6 +376,8 @@ impl Node {
             self.hint(Hint::Seat);
         }
         self.give_all_back();
+        self.mirror.due();
+        self.mirror_hub();
         // Also wakes its own ear, which then finds nobody to tell it to.
         self.hint(Hint::Work);
     }

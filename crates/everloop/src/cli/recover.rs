@@ -1,0 +1,257 @@
+//! `everloop recover`: a ledger that is gone is made again from the mirror, and a hub that is gone from a node's.
+
+use std::path::{Path, PathBuf};
+
+use everloop_agents::job;
+use everloop_core::event::Event;
+use everloop_core::ids::TurnId;
+use everloop_core::op::{Op, TaskState};
+use everloop_store::mirror::{self, Error};
+use everloop_store::{Ledger, Mode, Sqlite};
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::error::{Code, Failure};
+use crate::home::Home;
+use crate::membership::Membership;
+use crate::recover::Plan;
+use crate::ui::text::{clean, count};
+
+const HELP: &str = "Examples:
+  everloop recover --dry-run
+  everloop recover --from mirror
+  everloop recover --from /mnt/backup/mirror
+  everloop hub init && everloop recover --hub
+
+A ledger that can be read is never written over. Files of the mirror that are cut off, damaged, foreign or newer are refused by
+name. Turns that were under way are looked for by the next `everloop up`, as after any crash.
+--hub also gives the new, empty hub of this node the loops, tasks and late results of the one that is gone, and its name, so
+that the other nodes know it again; start them anew. Tasks that were held there are free, and what their holders still bring
+is put on the shelf.";
+
+/// Rebuilds the ledger of this state folder from the files of its mirror.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// `mirror` for this state folder's own, or the folder of another one
+    #[arg(long, default_value = "mirror", value_name = "MIRROR")]
+    from: PathBuf,
+    /// Also rebuild the hub; the ledger of this machine may then be there
+    #[arg(long)]
+    hub: bool,
+    /// Only tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What is there in the place of the ledger.
+enum Ledgers {
+    /// Nothing, or one without content.
+    None,
+    /// One that cannot be read.
+    Broken(String),
+    /// One that can.
+    Whole,
+}
+
+pub fn recover(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+    session.for_a_person("to rebuild a ledger")?;
+    let home = session.home()?;
+    let _ownership = match home.own("recover", session.now())? {
+        Ok(ownership) => ownership,
+        Err(owner) => return Err(super::up::taken(&home, owner.as_ref())),
+    };
+    let root = if args.from == Path::new("mirror") { home.mirror() } else { session.dir.join(&args.from) };
+    let mut lines = Vec::new();
+    let mut content = json!({ "from": root.display().to_string(), "dry_run": args.dry_run });
+    match (look(&home), args.hub) {
+        (Ledgers::Whole, false) => {
+            return Err(Failure::failed(format!(
+                "there is a ledger that can be read: `{}`",
+                home.database().display()
+            ))
+            .hint("`everloop replay` checks it; to give it up, move it out of the way first"));
+        }
+        (Ledgers::Whole, true) => lines.push("the ledger of this machine is there and stays as it is".to_owned()),
+        (found, _) => content["ledger"] = local(args, session, (&home, &root, found), &mut lines)?,
+    }
+    if args.hub {
+        content["hub"] = hub(args, session, (&home, &root), &mut lines)?;
+    }
+    if !args.dry_run {
+        lines.push("go on: everloop up".to_owned());
+    }
+    session.ui.answer(&lines, &content)?;
+    Ok(Code::Ok)
+}
+
+fn look(home: &Home) -> Ledgers {
+    let looked = || -> Result<Ledgers, everloop_store::Error> {
+        let ledger = Sqlite::open(&home.database(), Mode::ReadOnly)?;
+        if let Some(wrong) = ledger.check_integrity()?.first() {
+            return Ok(Ledgers::Broken(wrong.clone()));
+        }
+        let empty = ledger.last_seq()? == 0 && ledger.loops()?.is_empty();
+        Ok(if empty { Ledgers::None } else { Ledgers::Whole })
+    };
+    match looked() {
+        Ok(found) => found,
+        Err(everloop_store::Error::Missing { .. }) => Ledgers::None,
+        // It can be read by the right everloop.
+        Err(
+            everloop_store::Error::Newer { .. }
+            | everloop_store::Error::Older { .. }
+            | everloop_store::Error::Busy { .. },
+        ) => Ledgers::Whole,
+        Err(error) => Ledgers::Broken(error.to_string()),
+    }
+}
+
+fn local(
+    args: &Args,
+    session: &Session,
+    (home, root, there): (&Home, &Path, Ledgers),
+    lines: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    let found = mirror::found(root).map_err(|e| cannot(&e))?;
+    let turns = turns(home);
+    let plan = Plan::local(found, &turns, session.now());
+    let strangers = &plan.strangers;
+    if !args.dry_run {
+        set_aside(home, strangers)?;
+        if let Ledgers::Broken(why) = &there {
+            let place = move_ledger(home)?;
+            session.ui.warn(&format!("the broken ledger ({why}) is now `{}`", place.display()));
+        }
+        let mut ledger = session.writer(home)?;
+        if !ledger.restore(&plan.rows)? {
+            return Err(Failure::failed("the ledger is not empty").hint("move it out of the way first"));
+        }
+        let text = format!("this ledger was rebuilt from `{}`", root.display());
+        ledger.transact(session.now(), &[Op::Append { owner: None, events: vec![Event::Note { text }] }])?;
+    }
+    let mut told = tell(&plan, ("the ledger", args.dry_run), lines);
+    for turn in strangers {
+        lines.push(format!("  turn {turn} began after the last moment of the mirror; its folder is set aside"));
+    }
+    told["turns_set_aside"] = json!(strangers);
+    Ok(told)
+}
+
+/// Turns of which there is a folder.
+fn turns(home: &Home) -> Vec<TurnId> {
+    let entries = std::fs::read_dir(home.turns()).into_iter().flatten().flatten();
+    let mut all: Vec<TurnId> = entries.map(|e| TurnId::new(e.file_name().to_string_lossy().into_owned())).collect();
+    all.sort();
+    all
+}
+
+/// A turn that nobody knows of must neither run on nor be taken for another one with the same name.
+fn set_aside(home: &Home, strangers: &[TurnId]) -> Result<(), Failure> {
+    for turn in strangers {
+        let dir = home.turn(turn);
+        if let Ok(job::Found::Alive { shim }) = job::inspect(&dir) {
+            let who = shim.map_or_else(String::new, |shim| format!(" (process {})", shim.pid));
+            return Err(Failure::failed(format!("turn `{turn}`{who} still runs, and the mirror does not know of it"))
+                .hint("let it end, or stop it, then recover; nothing was changed"));
+        }
+        let place = dir.with_file_name(format!("{turn}.lost"));
+        std::fs::rename(&dir, &place)
+            .map_err(|e| Failure::failed(format!("cannot move `{}`", dir.display())).because(&e))?;
+    }
+    Ok(())
+}
+
+/// Moves a ledger that cannot be read out of the way, with all that belongs to it.
+fn move_ledger(home: &Home) -> Result<PathBuf, Failure> {
+    let from = home.database();
+    let place = |n: u32| from.with_file_name(format!("ledger.db.broken-{n}"));
+    let to = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("nobody has broken so many ledgers");
+    for end in ["-wal", "-shm", ""] {
+        let name = |path: &Path| PathBuf::from(format!("{}{end}", path.display()));
+        match std::fs::rename(name(&from), name(&to)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::failed(format!("cannot move `{}`", name(&from).display())).because(&e));
+            }
+            _ => {}
+        }
+    }
+    Ok(to)
+}
+
+fn hub(
+    args: &Args,
+    session: &Session,
+    (home, root): (&Home, &Path),
+    lines: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    let Some(mut membership) = Membership::read(home)? else {
+        return Err(Failure::failed("this machine is a node of no mesh")
+            .hint("make the hub (everloop hub init) and join it (everloop join), then recover"));
+    };
+    let found = mirror::found(&root.join("hub")).map_err(|e| cannot(&e))?;
+    let mut hub = membership.open_any()?;
+    if membership.hub != found.of && membership.hub != hub.id() {
+        return Err(Failure::failed(format!(
+            "the mirror is that of hub `{}`, and this machine is a node of `{}`",
+            found.of, membership.hub
+        ))
+        .hint("use the mirror of a node of this hub: --from FOLDER"));
+    }
+    let id = found.of.clone();
+    let plan = Plan::hub(found, session.now());
+    if !args.dry_run {
+        if !hub.restore(&id, &plan.rows)? {
+            return Err(Failure::failed("the hub is not empty, so nothing was written to it")
+                .hint("look at it: everloop hub check; only a new one can be rebuilt"));
+        }
+        membership.hub.clone_from(&id);
+        membership.save(home)?;
+    }
+    let mut told = tell(&plan, ("the hub", args.dry_run), lines);
+    told["id"] = json!(id);
+    Ok(told)
+}
+
+fn tell(plan: &Plan, (what, dry_run): (&str, bool), lines: &mut Vec<String>) -> Value {
+    let rows = &plan.rows;
+    let of = |fits: fn(&TaskState) -> bool| rows.tasks.iter().filter(|row| fits(&row.state)).count();
+    let open = of(|state| matches!(state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked));
+    let done = of(|state| matches!(state, TaskState::Done | TaskState::Dead));
+    let verb = if dry_run { "would get back" } else { "has" };
+    lines.push(format!(
+        "{what} {verb} {}, {} ({open} open, {done} over), {}, {}",
+        count(rows.loops.len() as u64, "loop"),
+        count(rows.tasks.len() as u64, "task"),
+        count(rows.shelf.len() as u64, "late result"),
+        count(rows.journal.len() as u64, "journal record"),
+    ));
+    for turn in &plan.under_way {
+        lines.push(format!("  turn {turn} was under way; the supervisor looks what became of it"));
+    }
+    for lost in &plan.lost {
+        lines.push(format!("  not known: {}: {}", clean(&lost.what), clean(&lost.why)));
+    }
+    let lost: Vec<Value> = plan.lost.iter().map(|lost| json!({ "what": lost.what, "why": lost.why })).collect();
+    json!({
+        "loops": rows.loops.len(),
+        "documents": rows.docs.len(),
+        "tasks": rows.tasks.len(),
+        "tasks_open": open,
+        "shelf": rows.shelf.len(),
+        "tickets": rows.tickets.len(),
+        "journal": rows.journal.len(),
+        "fences_raised": plan.leapt,
+        "turns_under_way": plan.under_way,
+        "lost": lost,
+    })
+}
+
+fn cannot(error: &Error) -> Failure {
+    let failure = Failure::failed(error.to_string());
+    let failure = match std::error::Error::source(error) {
+        Some(source) => failure.because(source),
+        None => failure,
+    };
+    failure.hint("name the folder of another mirror: everloop recover --from FOLDER")
+}
