@@ -33,7 +33,7 @@ mod telemetry;
 
 use access::Token;
 use answer::Answer;
-pub use figures::{Figures, Wake};
+pub use figures::{Figures, Membership, Wake};
 use port::Port;
 pub use telemetry::Line;
 use telemetry::{Desk, Signal};
@@ -106,7 +106,7 @@ impl Api {
     }
 
     /// What the owner counts while he works.
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &Arc<Figures> {
         &self.figures
     }
 

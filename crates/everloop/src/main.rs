@@ -32,6 +32,7 @@ mod supervisor;
 mod tally;
 mod tickets;
 mod ui;
+mod unit;
 
 use std::process::ExitCode;
 

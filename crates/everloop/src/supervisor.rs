@@ -47,6 +47,7 @@ mod signs;
 mod stream;
 mod turn;
 mod watch;
+mod watchdog;
 
 pub use inbox::{Notice, SUPERVISOR};
 
@@ -173,6 +174,7 @@ pub struct Supervisor {
     notify: notify::Notify,
     /// The file mirror, except for somebody who only delivers a message.
     mirror: Option<mirror::Follower>,
+    watchdog: watchdog::Watchdog,
 }
 
 impl Supervisor {
@@ -211,6 +213,7 @@ impl Supervisor {
             mesh: None,
             notify: notify::Notify::default(),
             mirror: None,
+            watchdog: watchdog::Watchdog::new(),
         }
     }
 
@@ -229,7 +232,9 @@ impl Supervisor {
             self.mirror = mirror::Follower::start(&self.home, role);
         }
         self.look_around(watcher).await?;
+        self.watchdog.ready();
         while !self.is_done()? && !watcher.wants_to_go() {
+            self.watchdog.alive();
             self.keep_notifying();
             let nap = self.nap(watcher);
             self.api.figures().beat(nap, self.next_wake());
@@ -242,6 +247,7 @@ impl Supervisor {
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
+        self.watchdog.stopping();
         if let Some(mesh) = self.mesh.take() {
             mesh.gone().await;
         }
@@ -276,7 +282,7 @@ impl Supervisor {
         let beats = beats.filter(|_| !self.draining);
         let all = timers.chain(pulse).chain(tell).chain(beats);
         let next = all.map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
-        next.min(watcher.beats().unwrap_or(NAP)).min(NAP)
+        next.min(watcher.beats().unwrap_or(NAP)).min(self.watchdog.nap().unwrap_or(NAP)).min(NAP)
     }
 
     /// The next timer of a loop, for those who ask.
@@ -348,7 +354,7 @@ impl Supervisor {
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
             (Ok(Some(membership)), None) => {
-                self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership);
+                self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership, self.api.figures());
             }
             (Ok(None), Some(mesh)) => {
                 mesh.dismiss();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everloop_agents::clock;
 use everloop_core::event::Event;
-use everloop_core::ids::LoopId;
+use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::time::Time;
 
 /// Longer than this beyond his nap the owner never takes for one round; a full disk he waits out, and is then not well.
@@ -21,6 +21,19 @@ pub struct Wake {
     pub owner: LoopId,
     /// What the loop is waiting for; the rule, or the name of its phase.
     pub why: String,
+}
+
+/// What a node of a mesh tells about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Its name there.
+    pub node: NodeId,
+    /// Whether it is the supervisor of the mesh.
+    pub leads: bool,
+    /// Tasks that it holds.
+    pub holds: usize,
+    /// Since when the hub does not answer.
+    pub away_since: Option<Time>,
 }
 
 /// Sums since the supervisor began.
@@ -44,6 +57,7 @@ struct Inner {
     beat: Option<(Duration, Duration)>,
     wake: Option<Wake>,
     counts: Counts,
+    membership: Option<Membership>,
 }
 
 /// What the owner counts. He writes, answers read, nobody waits.
@@ -88,6 +102,16 @@ impl Figures {
     /// The next timer.
     pub fn wake(&self) -> Option<Wake> {
         self.inner().wake.clone()
+    }
+
+    /// What this machine is in a mesh, if it is part of one.
+    pub fn membership(&self) -> Option<Membership> {
+        self.inner().membership.clone()
+    }
+
+    /// The node says how it is; `None` when it goes.
+    pub fn belongs(&self, membership: Option<Membership>) {
+        self.inner().membership = membership;
     }
 
     /// Since when the owner should have been heard of again; `None` while all is well.

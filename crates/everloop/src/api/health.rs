@@ -23,6 +23,10 @@ pub async fn health(shared: &Shared) -> Answer {
     };
     let running = seen.as_ref().map_or(0, |look| look.loops.get("running").copied().unwrap_or(0));
     let wake = shared.figures.wake().map(|w| json!({ "at": w.at, "loop": w.owner, "why": w.why }));
+    let mesh = shared.figures.membership().map(|m| {
+        let (role, since) = (if m.leads { "supervisor" } else { "worker" }, m.away_since);
+        json!({ "node": m.node, "role": role, "holds": m.holds, "hub_away_since": since })
+    });
     let body = json!({
         "schema_version": 1,
         "ok": ok,
@@ -36,6 +40,7 @@ pub async fn health(shared: &Shared) -> Answer {
         "leases": leases,
         "agents_running": running,
         "next_wake": wake,
+        "mesh": mesh,
         "overdue_s": overdue.map(|late| late.as_secs()),
     });
     Answer::json(if ok { 200 } else { 503 }, &body)

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::Session;
+use super::up::perform;
 use crate::error::{Code, Failure};
+use crate::unit::{Manager, is_ours};
 
 /// Turns that are under way are interrupted and tried again by the next supervisor.
 #[derive(Debug, clap::Args)]
@@ -13,6 +15,9 @@ pub struct Args {
     /// Give up waiting after this long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = everloop_core::time::parse_duration)]
     timeout: Duration,
+    /// Take back what `up --install` made, too
+    #[arg(long)]
+    uninstall: bool,
 }
 
 /// How often to look whether it is gone.
@@ -21,6 +26,12 @@ const LOOK: Duration = Duration::from_millis(20);
 pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     session.for_a_person("to stop the supervisor")?;
     let home = session.home()?;
+    if args.uninstall {
+        uninstall(session)?;
+        if !home.is_owned() {
+            return Ok(Code::Ok);
+        }
+    }
     let Some(owner) = home.owner() else {
         return Err(Failure::away("no supervisor is running").hint("`everloop status` shows the loops"));
     };
@@ -39,4 +50,20 @@ pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     }
     session.ui.said("stopped", &serde_json::json!({ "stopped": owner.process.pid }))?;
     Ok(Code::Ok)
+}
+
+/// Stops the service and removes its unit, if it is ours.
+fn uninstall(session: &Session) -> Result<(), Failure> {
+    let manager = Manager::here();
+    let path = manager.path()?;
+    let ours = std::fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));
+    if !ours {
+        return Err(Failure::failed(format!("`{}` is not there, or not everloop's own", path.display()))
+            .hint("without --uninstall the supervisor is stopped and nothing is removed"));
+    }
+    let (done, rest) = perform(manager.end(&path));
+    std::fs::remove_file(&path)
+        .map_err(|e| Failure::failed(format!("cannot remove `{}`", path.display())).because(&e))?;
+    let told = serde_json::json!({ "removed": path.display().to_string(), "done": done, "failed": rest });
+    session.ui.said(&format!("the unit `{}` is gone", path.display()), &told)
 }

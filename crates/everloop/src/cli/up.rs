@@ -14,6 +14,8 @@ use everloop_core::time::Time;
 
 use jiff::tz::TimeZone;
 
+use serde_json::json;
+
 use super::Session;
 use crate::api::{self, Listen};
 use crate::config;
@@ -21,6 +23,7 @@ use crate::error::{Code, Failure};
 use crate::home::{Home, Owner, Ownership};
 use crate::supervisor::{Interrupt, Options, Reach, Supervisor, Until, Watcher};
 use crate::ui::{self, figures};
+use crate::unit::{Manager, Unit, is_ours};
 
 /// Looks after every loop that is not over, until it is told to stop (Ctrl-C, `everloop down`). Loops of an everloop.toml in
 /// this folder are added first.
@@ -32,6 +35,12 @@ pub struct Args {
     /// Where to answer /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
     #[arg(long, value_name = "ADDR", env = LISTEN, hide_env_values = true)]
     listen: Option<config::Listen>,
+    /// Make it a service of yours that starts with your session and again after a failure (systemd, on macOS launchd)
+    #[arg(long)]
+    install: bool,
+    /// Only print the unit [default: of this system]
+    #[arg(long, value_name = "systemd|launchd", num_args = 0..=1, default_missing_value = Manager::HERE)]
+    print_unit: Option<Manager>,
 }
 
 /// Says where to listen, or that nobody shall.
@@ -39,6 +48,14 @@ const LISTEN: &str = "EVERLOOP_LISTEN";
 
 pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let home = session.home()?;
+    if let Some(manager) = args.print_unit {
+        let text = unit(&home)?.text(manager);
+        session.ui.said(text.trim_end(), &json!({ "unit": text }))?;
+        return Ok(Code::Ok);
+    }
+    if args.install {
+        return install(&home, session);
+    }
     let ownership = own(&home, session, args.queue)?;
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
@@ -63,6 +80,54 @@ pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         Some(Interrupt::Term) => Code::Terminated,
         None => Code::Ok,
     })
+}
+
+fn unit(home: &Home) -> Result<Unit, Failure> {
+    let cannot = |e: &std::io::Error| Failure::failed("cannot find this program's own file").because(e);
+    let program = std::env::current_exe().map_err(|e| cannot(&e))?;
+    Unit::new(program, home.root().to_owned(), home.log())
+}
+
+/// Writes the unit and has it started. Where no manager answers the file stays, and the commands are told.
+fn install(home: &Home, session: &Session) -> Result<Code, Failure> {
+    session.for_a_person("to install a service")?;
+    let manager = Manager::here();
+    let (path, text) = (manager.path()?, unit(home)?.text(manager));
+    let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
+    match std::fs::read_to_string(&path) {
+        Ok(there) if !is_ours(&there) => {
+            return Err(Failure::failed(format!("`{}` is not everloop's own", path.display()))
+                .hint("move it out of the way, or print the unit and put it elsewhere: everloop up --print-unit"));
+        }
+        _ => {}
+    }
+    let new = path.with_extension("new");
+    std::fs::create_dir_all(path.parent().unwrap_or(home.root())).map_err(|e| cannot(&e))?;
+    std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &path)).map_err(|e| cannot(&e))?;
+    let (done, rest) = perform(manager.begin(&path));
+    let mut lines = vec![format!("the unit is `{}`", path.display())];
+    if rest.is_empty() {
+        lines.push("it runs; `everloop status` shows the loops, `everloop down --uninstall` takes it away".to_owned());
+    } else {
+        lines.push(format!("nobody here starts services; where somebody does: {}", rest.join(" && ")));
+    }
+    if manager == Manager::Systemd {
+        lines.push("to keep it while you are logged out: loginctl enable-linger".to_owned());
+    }
+    session.ui.answer(&lines, &json!({ "unit": path.display().to_string(), "done": done, "to_do": rest }))?;
+    Ok(Code::Ok)
+}
+
+/// Runs commands of the service manager until one fails: those that worked, and the rest.
+pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
+    let (mut done, mut rest) = (Vec::new(), Vec::new());
+    for words in commands {
+        let mut command = std::process::Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let worked = rest.is_empty() && command.status().is_ok_and(|status| status.success());
+        if worked { done.push(words.join(" ")) } else { rest.push(words.join(" ")) }
+    }
+    (done, rest)
 }
 
 /// A `run` answers only agents that have something to send, and those not if nobody shall listen.

@@ -135,6 +135,7 @@ impl Supervisor {
                         tracing::warn!(error = %e, "the disk is full: waiting for room, nothing is lost");
                         told = true;
                     }
+                    self.watchdog.alive();
                     sleep(FULL_WAIT).await;
                 }
                 Err(e) => return Err(e),

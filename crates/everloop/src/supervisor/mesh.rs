@@ -4,7 +4,7 @@
 //! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
 //! - [`lead`]: what the supervisor of the mesh does for its loops
 //! - [`alone`]: what it does while the hub is away
-//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time
+//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time; [`tells`]: what it says about itself
 //! - [`tickets`]: what people have to know
 //! - [`mirror`]: the hub as plain files, for the day on which it is gone
 //!
@@ -17,18 +17,21 @@ mod lead;
 mod mirror;
 mod node;
 mod pace;
+mod tells;
 mod tickets;
 mod work;
 
 pub use node::{NODE, Wish};
 pub use tickets::copy_of;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everloop_agents::job::Shim;
 
+use self::tells::Tells;
+use crate::api::Figures;
 use crate::home::Home;
 use crate::membership::Membership;
 
@@ -45,13 +48,17 @@ pub(super) struct Mesh {
 
 impl Mesh {
     /// Becomes a node.
-    pub fn start(home: &Home, shim: &Shim, membership: &Membership) -> Option<Self> {
+    pub fn start(home: &Home, shim: &Shim, membership: &Membership, figures: &Arc<Figures>) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
         let runner = tokio::runtime::Handle::current();
         let member = membership.clone();
+        let figures = Arc::clone(figures);
         let run = move || match node::Node::new((home, shim), member, own, runner) {
-            Ok(node) => node.run(&heard),
+            Ok(mut node) => {
+                node.tells = Tells::new(figures);
+                node.run(&heard);
+            }
             Err(failure) => tracing::error!(error = failure.message, "this machine cannot be a node"),
         };
         let (ear, hints) = (membership.clone(), news.clone());

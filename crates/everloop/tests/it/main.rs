@@ -42,5 +42,6 @@ mod tidy;
 mod triage;
 mod uninstall;
 mod untouched;
+mod up;
 mod usage;
 mod watch;

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use super::held::Shelf;
 use super::mirror::HubMirror;
 use super::pace::Pace;
+use super::tells::Tells;
 use crate::error::Failure;
 use crate::home::Home;
 use crate::membership::Membership;
@@ -145,6 +146,8 @@ pub(super) struct Node {
     call_at: Time,
     /// What the hub knows, in files of this machine.
     pub mirror: HubMirror,
+    /// What others on this machine may know about it.
+    pub tells: Tells,
 }
 
 impl Node {
@@ -183,6 +186,7 @@ impl Node {
             claim_at: Time::default(),
             call_at: Time::default(),
             mirror: HubMirror::default(),
+            tells: Tells::default(),
         })
     }
 
@@ -225,6 +229,7 @@ impl Node {
         } else {
             self.take_more();
         }
+        self.say_how_it_is();
     }
 
     fn nap(&self) -> Duration {
