@@ -61,6 +61,12 @@ fn is_untouched(row: &TaskRow, fence: Fence) -> bool {
     }
 }
 
+/// Whether the task was taken from whoever had it under the loan's fence. While it is open it may need the very part that
+/// a machine which never comes back had.
+fn is_past(rows: &[TaskRow], loan: &Loan) -> bool {
+    rows.iter().any(|row| row.task.id == loan.task && row.fence > loan.fence)
+}
+
 /// Who holds a task under a fence.
 fn holder<'a>(row: &'a TaskRow, task: &TaskId, fence: Fence) -> Option<&'a NodeId> {
     match &row.state {
@@ -180,7 +186,7 @@ impl MeshLoop {
                 loan.over = Some((now, u64::from(report.turns)));
             } else if rows.iter().any(|row| row.task.id == loan.task && is_untouched(row, loan.fence)) {
                 loan.over = Some((now, 0));
-            } else if !is_open && now.since(loan.at) >= SILENT {
+            } else if (!is_open || is_past(rows, loan)) && now.since(loan.at) >= SILENT {
                 spent = spent.plus(loan.held());
                 loan.over = Some((now, loan.calls()));
             }

@@ -439,6 +439,20 @@ fn caps_hold_over_all_machines_in_every_window() {
 }
 
 #[test]
+fn what_was_lent_to_a_machine_that_never_comes_back_does_not_keep_its_task_waiting_for_ever() {
+    let mut state = state();
+    state.spec.wanted.guard.budget.calls = Some(1);
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let row = |fence| TaskRow { fence: Fence(fence), ..row(&tasks[0], TaskState::Queued, None) };
+    // It was taken under the first fence, and taken back under the second without a word.
+    lead::plan(&mut state, &[row(2)], &[], false, NOW + Duration::from_secs(60));
+    assert!(state.ended.is_none() && state.loan(&tasks[0].id, Fence(3)).is_none(), "all is lent");
+    lead::plan(&mut state, &[row(2)], &[], false, NOW + purse::SILENT);
+    assert_eq!((state.spent.calls, &state.ended), (1, &Some(End::Exhausted { bound: "calls".to_owned() })));
+}
+
+#[test]
 fn time_ends_a_loop_of_the_mesh_too() {
     let mut state = state();
     state.spec.wanted.bounds.max_time = Some(Duration::from_secs(60));

@@ -32,6 +32,8 @@ pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Every so many signs of life a node compares its clock with the hub's.
+const COMPARE: u32 = 12;
 /// After a call that the hub did not answer, before the next one: a call may take seconds to fail.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
 /// After the hub was away, before it is listened to again.
@@ -118,6 +120,8 @@ pub(super) struct Node {
     pub seat: Arc<Mutex<Seat>>,
     /// The hub's clock is so far ahead of ours, in milliseconds.
     ahead: i64,
+    /// Signs of life since the hub could not be reached.
+    beats: u32,
     beat_at: Time,
     ask_at: Time,
     /// When tickets of the hub are looked at again.
@@ -171,6 +175,7 @@ impl Node {
             hub: None,
             seat: Arc::default(),
             ahead: 0,
+            beats: 0,
             beat_at: Time::default(),
             ask_at: Time::default(),
             tell_at: Time::default(),
@@ -209,14 +214,16 @@ impl Node {
 
     fn step(&mut self) {
         let now = self.pace.now();
-        if now >= self.mirror.look_at {
-            self.mirror_hub();
-        }
-        if now >= self.beat_at {
+        // What a hub that was away is asked first is to take a sign of life, and what its clock says.
+        let asks_again = self.line.is_broken() && self.pace.wall() >= self.call_at;
+        if asks_again || now >= self.beat_at {
             self.beat();
         }
         if now >= self.ask_at {
             self.ask();
+        }
+        if now >= self.mirror.look_at {
+            self.mirror_hub();
         }
         self.tend();
         let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
@@ -320,6 +327,7 @@ impl Node {
         }
         self.line.failed(self.pace.now());
         self.call_at = self.pace.wall() + CALL_AGAIN;
+        self.beats = 0;
     }
 
     fn beat(&mut self) {
@@ -336,11 +344,17 @@ impl Node {
         });
         let node = self.membership.node.clone();
         let wish = format!("{node}");
+        let (wall, compares) = (self.pace.wall(), self.beats.is_multiple_of(COMPARE));
         let beaten = self.at_hub("give a sign of life", |hub| {
             hub.transact(now, &[Op::Heartbeat { node, info: info.to_string() }])?;
-            hub.doc(NODE, &wish)
+            Ok((hub.doc(NODE, &wish)?, if compares { hub.nodes()? } else { Vec::new() }))
         });
-        if let Some(Ok(doc)) = beaten {
+        if let Some(Ok((doc, nodes))) = beaten {
+            self.beats += 1;
+            // A node whose own clock is wrong could not say otherwise when a task is to be tried again.
+            if let Some(own) = nodes.iter().find(|row| row.node == self.membership.node) {
+                self.ahead = own.seen_at.0 - wall.0;
+            }
             self.draining =
                 doc.is_some_and(|doc| serde_json::from_str(&doc.body).unwrap_or(Wish::Drain) == Wish::Drain);
         }

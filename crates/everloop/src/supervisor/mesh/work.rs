@@ -125,6 +125,11 @@ impl Node {
                 self.forget(held);
                 self.hint(Hint::Work);
             }
+            // The hub was set back to before the task was made. What came of it was pushed, and nobody else can hear of it.
+            Some(Err(Error::Refused(Refusal::Gone { .. }))) => {
+                tracing::warn!(task = %held.task, fence = %held.fence, "the hub does not know this task any more");
+                self.forget(held);
+            }
             // Somebody took it in this very moment: the next look finds that out.
             Some(Err(error)) => tracing::info!(task = %held.task, %error, "a result does not count"),
             None => {}
@@ -135,7 +140,8 @@ impl Node {
     fn begin(&mut self, held: &Held, row: Option<TaskRow>) {
         let (owner, task) = (held.owner.to_string(), held.task.clone());
         let Some((row, state)) = self.about(held, row) else { return };
-        if state.check_of(&task).is_none() {
+        // Somebody may have retried a task of a loop that is over.
+        if state.check_of(&task).is_none() || state.ended.is_some() {
             let why = "the loop does not know this task any more";
             let nothing = Report::nothing(&self.membership.node, held.fence, why);
             return self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);

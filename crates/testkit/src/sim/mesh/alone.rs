@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
-use everloop_core::ids::NodeId;
-use everloop_core::mesh::MeshLoop;
+use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::mesh::alone::{DOWN, Replica};
 use everloop_core::mesh::work::{self, Held};
+use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::time::Time;
 use everloop_store::Ledger;
@@ -50,9 +50,20 @@ impl World {
             let works = |id: &NodeId| self.named(id).is_some_and(|n| !self.nodes[n].draining);
             let lately = nodes.into_iter().filter(|row| own.since(row.seen_at) < DOWN && works(&row.node));
             replica.members = lately.map(|row| row.node).collect();
-            replica.loops = vec![self.state()];
+            let mut owners: Vec<&LoopId> = free.iter().filter_map(|row| row.task.owner.as_ref()).collect();
+            owners.dedup();
+            replica.loops = owners.into_iter().filter_map(|owner| self.loop_at_hub(owner)).collect();
         }
         self.nodes[n].disk.replica = Rc::new(replica);
+    }
+
+    /// A loop as the hub has it.
+    pub(super) fn loop_at_hub(&mut self, id: &LoopId) -> Option<MeshLoop> {
+        if id.as_str() == self.current.name.1 {
+            return Some(self.state());
+        }
+        let doc = self.hub.model.peek_doc(&(KIND.to_owned(), id.to_string()))?;
+        MeshLoop::read(&doc.body).ok()
     }
 
     pub(super) fn begin_alone(&mut self, n: usize) {

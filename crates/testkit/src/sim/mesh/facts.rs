@@ -252,6 +252,13 @@ impl World {
         }
         if state.ended.is_some() && !self.facts.ended {
             self.ended();
+            let goes_on = |task: &TaskId| {
+                let row = self.hub.model.peek_task(task);
+                row.is_some_and(|row| matches!(row.state, TaskState::Queued | TaskState::Leased { .. }))
+            };
+            if let Some(open) = state.open.iter().find(|open| goes_on(&open.task)) {
+                self.violated("over", format!("the loop is over, and {} is not called off", open.task));
+            }
             if state.ended == Some(End::Reached) && !self.board(self.git.target).all_pass() {
                 self.violated("false success", format!("{:?}", self.git.files(self.git.target)));
             }

@@ -175,12 +175,7 @@ impl World {
         }
     }
 
-    /// The hub answers. Part of every new connection is a look at its clock: without it a node whose own one is wrong could not
-    /// say when a task is to be tried again.
     fn heard(&mut self, n: usize) {
-        if self.nodes[n].ahead.is_none() || self.nodes[n].line.is_broken() {
-            self.nodes[n].ahead = Some(self.time().0 - self.clock(n).0);
-        }
         if self.nodes[n].line.is_broken() {
             self.back(n);
         }
@@ -191,6 +186,7 @@ impl World {
         if !self.nodes[n].line.is_broken() || now >= self.nodes[n].call_at {
             self.nodes[n].line.failed(now);
             self.nodes[n].call_at = now + CALL_AGAIN;
+            self.nodes[n].beats = 0;
         }
         None
     }

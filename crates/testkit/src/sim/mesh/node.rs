@@ -135,9 +135,9 @@ pub(super) struct Node {
     pub disk: Disk,
     // In its memory.
     pub seat: Seat,
-    /// The hub's clock is so far ahead of its own; known from the first answer on.
-    pub ahead: Option<i64>,
-    beats: u64,
+    /// The hub's clock is so far ahead of its own.
+    pub ahead: i64,
+    pub beats: u64,
     beat_at: Time,
     pub ask_at: Time,
     pub renewed: BTreeMap<String, Time>,
@@ -192,7 +192,7 @@ impl Node {
             unread: Vec::new(),
             disk: Disk::default(),
             seat: Seat::default(),
-            ahead: None,
+            ahead: 0,
             beats: 0,
             beat_at: Time(i64::MIN),
             ask_at: Time(i64::MIN),
@@ -248,13 +248,15 @@ impl World {
 
     /// What the hub's clock says, as far as a node knows.
     pub(super) fn hub_now(&self, n: usize) -> Time {
-        Time(self.clock(n).0 + self.nodes[n].ahead.unwrap_or(0))
+        Time(self.clock(n).0 + self.nodes[n].ahead)
     }
 
     pub(super) fn step(&mut self, n: usize) {
         self.steps += 1;
         let now = self.clock(n);
-        if now >= self.nodes[n].beat_at {
+        // What a hub that was away is asked first is to take a sign of life, and to compare clocks.
+        let asks_again = self.nodes[n].line.is_broken() && now >= self.nodes[n].call_at;
+        if asks_again || now >= self.nodes[n].beat_at {
             self.beat(n);
         }
         if now >= self.nodes[n].ask_at {
@@ -312,7 +314,7 @@ impl World {
             }
             self.nodes[n].draining = draining;
             if let Some(row) = row {
-                self.nodes[n].ahead = Some(row.seen_at.0 - now.0);
+                self.nodes[n].ahead = row.seen_at.0 - now.0;
             }
         }
     }
@@ -329,7 +331,7 @@ impl World {
         if epoch.is_some() {
             let Some(until) = self.at_hub(n, |hub, _| hub.peek_leader().map(|leader| leader.until)) else { return };
             let until = until.map_or(0, |until| until.0 - ms(seat::LEASE) as i64);
-            self.nodes[n].ahead = Some(until - asked.0);
+            self.nodes[n].ahead = until - asked.0;
         }
         let asked = if planted::is(Bug::LeaseFromTheReply) { asked + Duration::from_secs(7) } else { asked };
         self.nodes[n].seat.answered(asked, epoch);

@@ -1,8 +1,8 @@
 //! People at the worst moment (37): they stop loops, cancel and retry tasks, drain nodes and send them home, and commit to
 //! the branch themselves.
 
-use everloop_core::ids::TaskId;
-use everloop_core::op::{Amendment, Op};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::{Amendment, Op, TaskState};
 use everloop_store::{Ledger, Owner, StateName, TaskFilter};
 
 use super::line::Mood;
@@ -61,9 +61,19 @@ impl World {
     }
 
     fn amend(&mut self, name: &'static str, change: &Amendment) {
-        let filter = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: 20 };
+        // A task of a loop that is over and has nothing to spend would wait for ever for whoever retried it.
+        if self.facts.ended {
+            return;
+        }
+        let owner = Owner::Loop(LoopId::new(self.current.name.1.clone()));
+        let filter = TaskFilter { owner, states: Vec::new(), limit: 20 };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let Some(row) = (!rows.is_empty()).then(|| self.dice.pick(&rows)) else { return };
+        // Nothing is set aside for a task that the loop has done with: where something is limited, nobody would ever take it.
+        let limited = self.limits.calls.or(self.limits.per_hour).is_some();
+        if limited && row.state == TaskState::Dead {
+            return;
+        }
         // Twice, because people click twice.
         for _ in 0..2 {
             self.count(name);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
-use everloop_core::mesh::{KIND, MeshLoop, Report};
+use everloop_core::mesh::{MeshLoop, Report};
 use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
@@ -107,10 +107,13 @@ impl World {
         if planted::is(Bug::ForgetsBeforeTold) {
             self.forget(n, file);
         }
-        if let Some(Ok(_)) = self.transact(n, None, ops) {
+        let told = self.transact(n, None, ops);
+        if let Some(Ok(_)) = told {
             self.trace.say(self.now, "told", &format!("{} {}", self.nodes[n].id, file.key));
             self.forget(n, file);
             self.hint(n, Hint::Work);
+        } else if let Some(Err(Error::Refused(Refusal::Gone { .. }))) = told {
+            self.forget(n, file);
         }
     }
 
@@ -166,7 +169,8 @@ impl World {
     fn begin(&mut self, n: usize, file: &Rc<File>) {
         let held = &file.held;
         let Some(state) = self.about(n, held) else { return };
-        let Some(check) = state.check_of(&held.task).map(str::to_owned) else {
+        let check = state.check_of(&held.task).filter(|_| state.ended.is_none());
+        let Some(check) = check.map(str::to_owned) else {
             let nothing = Report::nothing(&self.nodes[n].id, held.fence, "the loop does not know this task any more");
             return self.tell(n, file, &[held.finish(TaskEnd::Dead, &nothing)]);
         };
@@ -193,11 +197,8 @@ impl World {
         if held.alone {
             return self.remembered(n, held);
         }
-        let name = (KIND.to_owned(), held.owner.to_string());
-        if name == self.current.name {
-            return self.at_hub(n, |_, _| ()).map(|()| self.state());
-        }
-        self.at_hub(n, |hub, _| MeshLoop::read(&hub.peek_doc(&name)?.body).ok()).flatten()
+        self.at_hub(n, |_, _| ())?;
+        self.loop_at_hub(&held.owner)
     }
 
     pub(super) fn begun(&mut self, n: usize, file: &Rc<File>, check: String, most: u64) {

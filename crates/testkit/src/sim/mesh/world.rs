@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
-use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, work};
+use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, purse, work};
 use everloop_core::op::{Op, TaskRow};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
@@ -206,7 +206,8 @@ impl World {
         }
         let all = self.setup.checks as u32 * ATTEMPTS * (self.setup.work + Duration::from_secs(60));
         let turns = self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(ATTEMPTS * TURNS) / most);
-        let all = all + Duration::from_secs(turns * 3600);
+        let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { purse::SILENT } else { Duration::ZERO };
+        let all = all + silent + Duration::from_secs(turns * 3600);
         let since = self.weather.healed_at.max(self.current.since).max(self.hub.since);
         if self.weather.healed
             && self.over.is_none()
