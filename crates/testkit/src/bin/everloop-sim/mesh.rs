@@ -14,7 +14,7 @@ const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
 const STORM_ONE_IN: u64 = 4;
 
 /// What is wanted of a mesh.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Wanted {
     /// So many machines.
     pub nodes: Option<u64>,
@@ -84,13 +84,12 @@ pub fn planted() -> ExitCode {
     for row in bugs::TABLE {
         let before = cpu();
         let found = row.find();
-        let secs = (cpu() - before).as_secs_f64();
-        match found {
-            Some(seed) => println!("{secs:>7.2} s  {:?}: {} (seed {seed}): {}", row.bug, row.caught_by, row.mistake),
-            None => {
-                missed += 1;
-                println!("{secs:>7.2} s  {:?}: NOT FOUND: {}", row.bug, row.mistake);
-            }
+        let secs = cpu().saturating_sub(before).as_secs_f64();
+        if let Some(seed) = found {
+            println!("{secs:>7.2} s  {:?}: {} (seed {seed}): {}", row.bug, row.caught_by, row.mistake);
+        } else {
+            missed += 1;
+            println!("{secs:>7.2} s  {:?}: NOT FOUND: {}", row.bug, row.mistake);
         }
     }
     println!("{} mistakes, {missed} not found", bugs::TABLE.len());

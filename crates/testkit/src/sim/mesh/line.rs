@@ -232,11 +232,10 @@ impl World {
         };
         let node = &self.nodes[n];
         let fate = match node.cut {
-            None => Fate::Answered,
             Some(Cut::Both | Cut::Requests) => Fate::Lost,
             Some(Cut::Answers) => Fate::Unheard,
-            Some(Cut::Flapping(since)) if (self.now - since) / FLAP_MS % 2 == 0 => Fate::Lost,
-            Some(Cut::Flapping(_)) => Fate::Answered,
+            Some(Cut::Flapping(since)) if ((self.now - since) / FLAP_MS).is_multiple_of(2) => Fate::Lost,
+            Some(Cut::Flapping(_)) | None => Fate::Answered,
         };
         if heard && self.same_hub(n) { fate } else { Fate::Lost }
     }

@@ -302,7 +302,7 @@ impl World {
         if !matches!(self.transact(n, None, &*beat), Some(Ok(_))) {
             return;
         }
-        let compares = self.nodes[n].beats % COMPARE == 0;
+        let compares = self.nodes[n].beats.is_multiple_of(COMPARE);
         let found = self.at_hub(n, |hub, node| {
             let seen = |rows: Vec<everloop_store::NodeRow>| rows.into_iter().find(|row| row.node == node.id);
             (node.wished_away, compares.then(|| hub.nodes().ok().and_then(seen)).flatten())
