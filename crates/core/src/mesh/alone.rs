@@ -39,10 +39,14 @@ impl Replica {
         self.loops.iter().find(|state| Some(&state.id) == row.task.owner.as_ref())
     }
 
-    /// Whether something is set aside for the next attempt at a task; also when its loop is not known.
+    /// Whether something is set aside for the next attempt at a task. Also when its loop is not known, or does not want the
+    /// task any more: whoever takes it then ends it.
     pub fn is_lent(&self, row: &TaskRow) -> bool {
-        planted::is(Bug::TakesFromTheLiving)
-            || self.loop_of(row).is_none_or(|state| state.loan(&row.task.id, row.fence.next()).is_some())
+        let lent = |state: &MeshLoop| {
+            let wanted = state.ended.is_none() && state.check_of(&row.task.id).is_some();
+            !wanted || state.loan(&row.task.id, row.fence.next()).is_some()
+        };
+        planted::is(Bug::TakesFromTheLiving) || self.loop_of(row).is_none_or(lent)
     }
 
     /// What `node` begins by itself, up to `room` tasks besides those that it has. `now` is the hub's time.

@@ -12,7 +12,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 
-use super::node::{Hint, Node, Outcome};
+use super::node::{BEAT, Hint, Node, Outcome};
 use crate::supervisor::errand::full_text;
 use crate::supervisor::read_state;
 
@@ -277,10 +277,11 @@ impl Node {
 
     /// Takes tasks as long as there is room.
     pub(super) fn take_more(&mut self) {
-        let free = self.room();
-        if free == 0 && !self.must_remember() {
+        let (free, now) = (self.room(), self.pace.now());
+        if now < self.list_at || (free == 0 && !self.must_remember()) {
             return;
         }
+        self.list_at = now + BEAT / 2;
         let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
         let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();

@@ -8,7 +8,7 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::jitter;
 use everloop_core::mesh::alone::{Line, Replica};
 use everloop_core::mesh::seat::{self, Seat};
-use everloop_core::mesh::work::Held;
+use everloop_core::mesh::work::{Held, Stage};
 use everloop_core::op::{Op, Reply};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
@@ -27,7 +27,7 @@ const RUSH: Duration = Duration::from_millis(500);
 /// For the mistake of a node that looks only when it is told to.
 const TOO_LONG: Duration = Duration::from_secs(600);
 /// Every so many signs of life a node compares its clock with the hub's.
-const COMPARE: u64 = 12;
+const COMPARE: u64 = 60;
 
 /// What nodes tell each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +228,8 @@ impl Node {
     }
 
     pub fn room(&self) -> usize {
-        self.slots.saturating_sub(self.disk.held.len())
+        let busy = self.disk.held.values().filter(|file| file.held.stage == Stage::Working).count();
+        self.slots.saturating_sub(busy)
     }
 
     /// Nothing is wrong with it, and it has nothing to do and nothing to tell.

@@ -2,7 +2,7 @@
 //! the branch themselves.
 
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Amendment, Op, TaskState};
+use everloop_core::op::{Amendment, Op};
 use everloop_store::{Ledger, Owner, StateName, TaskFilter};
 
 use super::line::Mood;
@@ -61,7 +61,7 @@ impl World {
     }
 
     fn amend(&mut self, name: &'static str, change: &Amendment) {
-        // A task of a loop that is over and has nothing to spend would wait for ever for whoever retried it.
+        // What is changed after the end would have to be waited for again.
         if self.facts.ended {
             return;
         }
@@ -69,11 +69,6 @@ impl World {
         let filter = TaskFilter { owner, states: Vec::new(), limit: 20 };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let Some(row) = (!rows.is_empty()).then(|| self.dice.pick(&rows)) else { return };
-        // Nothing is set aside for a task that the loop has done with: where something is limited, nobody would ever take it.
-        let limited = self.limits.calls.or(self.limits.per_hour).is_some();
-        if limited && row.state == TaskState::Dead {
-            return;
-        }
         // Twice, because people click twice.
         for _ in 0..2 {
             self.count(name);

@@ -113,6 +113,10 @@ impl World {
             self.forget(n, file);
             self.hint(n, Hint::Work);
         } else if let Some(Err(Error::Refused(Refusal::Gone { .. }))) = told {
+            // A hub that was set back did not know the task, and may make another one of the same name.
+            if self.hub.copies > 0 {
+                self.facts.forgiven.insert((file.held.task.clone(), format!("{} {}", self.nodes[n].id, file.key)));
+            }
             self.forget(n, file);
         }
     }

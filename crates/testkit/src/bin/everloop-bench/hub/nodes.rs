@@ -76,7 +76,7 @@ fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Re
             return Ok(());
         }
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
-        let calls = kind.call(&mut hub, &NodeId::new(format!("n{player}-{node}")))?;
+        let calls = kind.call(&mut hub, &NodeId::new(format!("n{player}-{node}")), seed >> 63 == 0)?;
         asked.fetch_add(calls, Ordering::Relaxed);
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (least, most) = kind.spread();
@@ -101,22 +101,26 @@ impl Kind {
         }
     }
 
-    /// Each time it is awake, a node also looks whether there is something to take. Answers the number of calls.
-    fn call(self, hub: &mut Postgres, node: &NodeId) -> Result<u64> {
-        let mut calls = 2;
+    /// Once between two beats a node also looks whether there is something to take, and with every other one what the operator
+    /// wants of it. Answers the number of calls.
+    fn call(self, hub: &mut Postgres, node: &NodeId, listens: bool) -> Result<u64> {
+        let mut calls = 1;
         match self {
             Kind::Beat => {
                 let info = r#"{"version":"0.1.0","pid":4711,"holds":[],"leads":false,"draining":false,"next_beat":1}"#;
                 hub.transact(Time(0), &[Op::Heartbeat { node: node.clone(), info: info.to_owned() }])?;
-                hub.doc("node", node.as_str())?;
+                let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: 200 };
+                hub.tasks(&filter)?;
                 calls += 1;
+                if listens {
+                    hub.doc("node", node.as_str())?;
+                    calls += 1;
+                }
             }
             Kind::Ask => {
                 hub.transact(Time(0), &[Op::Elect { node: node.clone(), lease: Duration::from_secs(15) }])?;
             }
         }
-        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: 200 };
-        hub.tasks(&filter)?;
         Ok(calls)
     }
 }
