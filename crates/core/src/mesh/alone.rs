@@ -20,7 +20,7 @@ pub const AWAY_CALLS: u32 = 3;
 /// A node that was not heard of for so long is no member.
 pub const DOWN: Duration = Duration::from_secs(45);
 /// After the hub was away, nodes take tasks again one after the other within this time.
-pub const SPREAD: Duration = Duration::from_secs(60);
+pub const SPREAD: Duration = Duration::from_secs(25);
 
 /// What a node remembers of the hub.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

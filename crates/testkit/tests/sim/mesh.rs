@@ -11,11 +11,14 @@ use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, random, run, ru
 use super::in_parallel;
 
 /// Meshes in hours of bad weather in a test run.
-const STORMS: u64 = 1_200;
+const STORMS: u64 = 800;
 /// Meshes that are watched for days.
-const DAYS: u64 = 150;
+const DAYS: u64 = 110;
 /// Their sizes in turn.
 const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
+
+/// Of the places of a second fault, one in so many is tried for each first one; `everloop-sim --pairs` tries them at random.
+const PAIRS: u64 = 41;
 
 #[track_caller]
 fn must_be_clean(what: &str, report: &Report) {
@@ -73,8 +76,9 @@ fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
     let setup = Setup { nodes: 5, checks: 6, ill: Ill::All, ..small() };
     let report = run(&setup, 3);
     must_be_clean("storm", &report);
-    // Five tasks for each check, three attempts at each.
-    assert_eq!((report.landed, report.begun), (0, 6 * 5 * 3), "{report:?}");
+    // Five tasks for each check; three attempts at each, and more only until a second machine failed too.
+    let tasks = 6 * 5;
+    assert!(report.landed == 0 && (tasks * 3..tasks * 4).contains(&report.begun), "{report:?}");
 }
 
 /// Where things can go wrong in the small mesh when nothing does.
@@ -101,7 +105,8 @@ fn long_two_faults_at_any_two_places_of_a_small_mesh_break_nothing() {
     let firsts: Vec<(u64, Fault)> =
         (1..=places).flat_map(|p| [(p, Fault::KillAfter), (p, Fault::LoseAnswer)]).collect();
     in_parallel(&firsts, |first| {
-        for second in first.0 + 1..=places {
+        // Each first one meets every other place with one of its neighbours.
+        for second in (first.0 + 1 + first.0 % PAIRS..=places).step_by(PAIRS as usize) {
             for fault in [Fault::KillAfter, Fault::LoseAnswer, Fault::Stop(100_000)] {
                 let plan = vec![*first, (second, fault)];
                 let report = run_with(&small(), 0, Plan::At(plan.clone()));

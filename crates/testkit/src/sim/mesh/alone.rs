@@ -134,16 +134,23 @@ impl World {
         if !mine || beside || held.owner.as_str() != self.current.name.1 || self.hub.copies > 0 {
             return;
         }
+        // The other one may have ended, or lost its disk, meanwhile.
+        if !self.facts.attempted.insert((held.task.clone(), held.fence)) {
+            return;
+        }
         self.facts.calls.push((self.now, turns));
         let limits = &self.limits;
         let within = |window: u64| -> u64 {
             let lately = self.facts.calls.iter().rev().take_while(|(at, _)| self.now - at < window);
             lately.map(|(_, turns)| turns).sum()
         };
-        let (all, hour) = (within(u64::MAX), within(ms(std::time::Duration::from_secs(3600))));
+        let an_hour = ms(std::time::Duration::from_secs(3600));
+        let (all, hour) = (within(u64::MAX), within(an_hour));
+        // An hour is one by the hub's clock: when that was set, it may be none.
+        let told = self.hub.odd_until == 0 || self.now > self.hub.odd_until + an_hour;
         if limits.calls.is_some_and(|most| all > most) {
             self.violated("I6", format!("{all} turns of {limits:?}"));
-        } else if limits.per_hour.is_some_and(|most| hour > most) && self.now > self.hub.odd_until {
+        } else if limits.per_hour.is_some_and(|most| hour > most) && told {
             self.violated("I6", format!("{hour} turns in an hour of {limits:?}"));
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Facts {
     pub longest_stall: Duration,
     /// Work that was pushed, by task and what its report says, and by whom: each must be heard of at the end.
     pub pushed: BTreeMap<(TaskId, String), usize>,
+    /// Attempts whose turns count.
+    pub attempted: BTreeSet<(TaskId, Fence)>,
     /// Turns that attempts at this loop took, and when.
     pub calls: Vec<(u64, u64)>,
     /// Of that, what a fault took away for good.
@@ -169,7 +171,9 @@ impl World {
     /// A node took a task.
     fn began(&mut self, n: usize, task: &TaskId, fence: Fence) {
         let node = &self.nodes[n];
-        let written = node.disk.held.values().any(|file| file.held.task == *task && file.held.fence == fence);
+        // What was begun without the hub is asked for, with its result, under whatever fence is next.
+        let is_it = |held: &work::Held| held.task == *task && (held.fence == fence || held.alone);
+        let written = node.disk.held.values().any(|file| is_it(&file.held));
         // A request that was late finds a node that has given up on it.
         if !written && !self.weather.late {
             self.violated("written first", format!("{} took {task} and has not written that down", node.id));
