@@ -144,7 +144,8 @@ impl World {
             let lately = self.facts.calls.iter().rev().take_while(|(at, _)| self.now - at < window);
             lately.map(|(_, turns)| turns).sum()
         };
-        let an_hour = ms(std::time::Duration::from_secs(3600));
+        // A supervisor whose clock runs at another rate knows the hub's time to some seconds.
+        let an_hour = ms(std::time::Duration::from_secs(if self.setup.drift { 3540 } else { 3600 }));
         let (all, hour) = (within(u64::MAX), within(an_hour));
         // An hour is one by the hub's clock: when that was set, it may be none.
         let told = self.hub.odd_until == 0 || self.now > self.hub.odd_until + an_hour;

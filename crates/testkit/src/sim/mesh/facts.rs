@@ -308,8 +308,11 @@ impl World {
 
     /// The hub was set back: what it was told since is known to nobody, unless it still stands on a disk.
     pub(super) fn forgive(&mut self) {
-        let held = |n: usize, task: &TaskId| self.nodes[n].disk.held.values().any(|f| f.held.task == *task);
-        let gone = self.facts.pushed.iter().filter(|((task, _), n)| !held(**n, task)).map(|(k, _)| k.clone());
+        let held = |n: usize, which: &str| {
+            let node = &self.nodes[n];
+            node.disk.held.values().any(|file| *which == format!("{} {}", node.id, file.key))
+        };
+        let gone = self.facts.pushed.iter().filter(|((_, which), n)| !held(**n, which)).map(|(k, _)| k.clone());
         let gone: Vec<_> = gone.collect();
         self.facts.forgiven.extend(gone);
         let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
