@@ -183,9 +183,15 @@ fn a_node_takes_what_is_free_and_nothing_else() {
     let leased = TaskState::Leased { node: NodeId::new("n2"), until: Time(0) };
     let rows = [row(&tasks[0], TaskState::Queued, None), row(&tasks[1], leased, None)];
     let node = NodeId::new("n1");
-    assert_eq!(work::pick(&node, &rows, 5, NOW), [(tasks[0].id.clone(), Fence(2))], "an old lease is not its business");
-    assert_eq!(work::pick(&node, &rows, 0, NOW), []);
-    assert_eq!(work::pick(&node, &rows, 5, Time(0)), [], "it is not due yet");
+    assert_eq!(
+        work::pick(&node, &[], &rows, 5, NOW),
+        [(tasks[0].id.clone(), Fence(2))],
+        "an old lease is not its business"
+    );
+    assert_eq!(work::pick(&node, &[], &rows, 0, NOW), []);
+    let own = Held { task: tasks[0].id.clone(), alone: true, ..held(2) };
+    assert_eq!(work::pick(&node, &[own], &rows, 5, NOW), [], "what waits to be told is not begun again");
+    assert_eq!(work::pick(&node, &[], &rows, 5, Time(0)), [], "it is not due yet");
     assert_eq!(lead::overdue(&rows, Time(0)), [(tasks[1].id.clone(), Fence(1))]);
     let spec = work::local_spec(&state, &rows[0], Fence(1)).unwrap();
     assert_eq!(spec.checks.len(), 1, "its own check; none passes yet");

@@ -251,9 +251,11 @@ pub fn room(slots: u32, has: &[Held]) -> usize {
 }
 
 /// The tasks to take, up to `free`: the most urgent first; among equals each node begins elsewhere, so that they do not all
-/// want the same one. Only what is free: what others hold, the supervisor alone gives back.
-pub fn pick(node: &NodeId, rows: &[TaskRow], free: usize, now: Time) -> Vec<(TaskId, Fence)> {
-    let mut ready: Vec<&TaskRow> = rows.iter().filter(|row| is_free(row, now)).collect();
+/// want the same one. Only what is free: what others hold, the supervisor alone gives back; and what this node has already, begun
+/// without the hub and not told yet, is no new task.
+pub fn pick(node: &NodeId, has: &[Held], rows: &[TaskRow], free: usize, now: Time) -> Vec<(TaskId, Fence)> {
+    let is_new = |row: &&TaskRow| !has.iter().any(|held| held.task == row.task.id);
+    let mut ready: Vec<&TaskRow> = rows.iter().filter(|row| is_free(row, now)).filter(is_new).collect();
     ready.sort_by_key(|row| (std::cmp::Reverse(row.task.priority), weight(node, &row.task.id)));
     ready.into_iter().take(free).map(|row| (row.task.id.clone(), row.fence.next())).collect()
 }

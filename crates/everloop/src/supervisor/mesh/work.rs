@@ -290,7 +290,7 @@ impl Node {
         let free = if self.pace.now() < self.claim_at { 0 } else { free };
         let now = self.hub_now();
         let node = self.membership.node.clone();
-        for (task, fence) in work::pick(&node, &rows, free, now) {
+        for (task, fence) in work::pick(&node, &self.shelf.all(), &rows, free, now) {
             let Some(owner) = rows.iter().find(|r| r.task.id == task).and_then(|r| r.task.owner.clone()) else {
                 continue;
             };

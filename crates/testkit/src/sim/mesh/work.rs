@@ -288,7 +288,8 @@ impl World {
             return;
         }
         self.waited(n, &rows);
-        let picked = work::pick(&self.nodes[n].id, &rows, room, self.hub_now(n));
+        let has: Vec<Held> = self.nodes[n].disk.held.values().map(|file| file.held.clone()).collect();
+        let picked = work::pick(&self.nodes[n].id, &has, &rows, room, self.hub_now(n));
         for (task, fence) in picked {
             let Some(row) = rows.iter().find(|r| r.task.id == task) else { continue };
             let Some(owner) = row.task.owner.clone() else { continue };
