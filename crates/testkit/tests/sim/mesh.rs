@@ -11,14 +11,14 @@ use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, random, run, ru
 use super::in_parallel;
 
 /// Meshes in hours of bad weather in a test run.
-const STORMS: u64 = 800;
+const STORMS: u64 = 600;
 /// Meshes that are watched for days.
-const DAYS: u64 = 110;
+const DAYS: u64 = 96;
 /// Their sizes in turn.
 const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
 
 /// Of the places of a second fault, one in so many is tried for each first one; `everloop-sim --pairs` tries them at random.
-const PAIRS: u64 = 41;
+const PAIRS: u64 = 97;
 
 #[track_caller]
 fn must_be_clean(what: &str, report: &Report) {
