@@ -193,6 +193,11 @@ impl Report {
         Self { node, reached: false, commit, reference, turns: 0, microusd: 0, tokens: 0, fence, short: false, why }
     }
 
+    /// As it stands in a task's result or on the shelf; `None` when it is something else.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
     /// What was used.
     pub fn spend(&self) -> Spend {
         Spend { calls: u64::from(self.turns), tokens: self.tokens, microusd: self.microusd }

@@ -402,6 +402,14 @@ pub struct Caps {
     pub per_day: Option<u32>,
 }
 
+impl Caps {
+    /// Those that are set: the window's name and length, and the starts in it.
+    pub fn windows(&self) -> impl Iterator<Item = (&'static str, Duration, u32)> {
+        let all = [("minute", 60, self.per_minute), ("hour", 3600, self.per_hour), ("day", 86_400, self.per_day)];
+        all.into_iter().filter_map(|(name, secs, cap)| Some((name, Duration::from_secs(secs), cap?)))
+    }
+}
+
 /// What a loop may use in all; reserved before a turn, settled after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {

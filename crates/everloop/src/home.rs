@@ -21,6 +21,16 @@ const LOCK: &str = "supervisor.lock";
 /// A look at who holds it takes microseconds, and so long it is not free; many looks at once take no longer than this.
 const GLANCE: Duration = Duration::from_secs(2);
 
+/// Puts `bytes` in the place of a file, whole or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&aside, path)
+}
+
 /// The state folder.
 #[derive(Clone, Debug)]
 pub struct Home {

@@ -1,8 +1,5 @@
 //! Which mesh this state folder belongs to, and under which name. A private file: the address holds a password.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
 use everloop_store::Postgres;
@@ -10,7 +7,7 @@ use everloop_store::postgres::{Clock, Options, Url, listen};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
-use crate::home::Home;
+use crate::home::{Home, write_whole};
 
 /// What a node has to know to be part of a mesh.
 #[derive(Clone, Serialize, Deserialize)]
@@ -57,14 +54,9 @@ impl Membership {
     /// Writes it down, whole or not at all.
     pub fn save(&self, home: &Home) -> Result<(), Failure> {
         let path = home.membership();
-        let new = path.with_extension("new");
-        let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
-        let text = serde_json::to_string(self).expect("a membership is plain data and always has a JSON form");
-        let mut options = std::fs::OpenOptions::new();
-        let mut file =
-            options.create(true).truncate(true).write(true).mode(0o600).open(&new).map_err(|e| cannot(&e))?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.and_then(|()| std::fs::rename(&new, &path)).map_err(|e| cannot(&e))
+        let text = serde_json::to_vec(self).expect("a membership is plain data and always has a JSON form");
+        write_whole(&path, &text, 0o600)
+            .map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))
     }
 
     /// Forgets it.

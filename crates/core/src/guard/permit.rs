@@ -222,11 +222,8 @@ fn backoff<'a>(
 }
 
 fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
-    let windows =
-        [("minute", 60, spec.caps.per_minute), ("hour", 3600, spec.caps.per_hour), ("day", 86_400, spec.caps.per_day)];
-    windows.into_iter().find_map(|(name, secs, cap)| {
-        let window = Duration::from_secs(secs);
-        let (cap, used) = (cap?, own.starts.within(window, now));
+    spec.caps.windows().find_map(|(name, window, cap)| {
+        let used = own.starts.within(window, now);
         (used >= cap).then(|| {
             let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", used);
             reason.until(own.starts.room_at(window, cap, now))

@@ -33,7 +33,33 @@ pub struct Replica {
     pub loops: Vec<MeshLoop>,
 }
 
+/// A node as the hub shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Who.
+    pub node: NodeId,
+    /// When it last gave a sign of life.
+    pub at: Time,
+    /// It takes nothing more.
+    pub drains: bool,
+}
+
+/// Nodes that were heard of lately and take tasks. `own` was heard of just now; that tells what the hub's clock says.
+pub fn members(own: &NodeId, seen: &[Seen], down: Duration) -> Vec<NodeId> {
+    let now = seen.iter().find(|row| row.node == *own).map_or(Time::default(), |row| row.at);
+    let there = seen.iter().filter(|row| now.since(row.at) < down && !row.drains);
+    let mut members: Vec<NodeId> = there.map(|row| row.node.clone()).collect();
+    members.sort();
+    members
+}
+
 impl Replica {
+    /// Whether these are the free tasks that it knows.
+    pub fn is_of(&self, free: &[TaskRow]) -> bool {
+        let known = |row: &TaskRow| self.free.iter().any(|r| r.task.id == row.task.id && r.fence == row.fence);
+        free.len() == self.free.len() && free.iter().all(known)
+    }
+
     /// The loop of a task.
     pub fn loop_of(&self, row: &TaskRow) -> Option<&MeshLoop> {
         self.loops.iter().find(|state| Some(&state.id) == row.task.owner.as_ref())

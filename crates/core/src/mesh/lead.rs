@@ -250,7 +250,7 @@ pub fn is_awaited(row: &TaskRow, fence: Fence) -> bool {
 
 /// What whoever finished a task said about it.
 pub fn report(row: &TaskRow) -> Option<Report> {
-    serde_json::from_str(row.result.as_deref()?).ok()
+    Report::read(row.result.as_deref()?)
 }
 
 /// Tasks whose lease is over, for a supervisor that may take them from their holders. Whether it really is over, the hub's

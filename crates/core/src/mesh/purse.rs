@@ -75,17 +75,13 @@ fn holder<'a>(row: &'a TaskRow, task: &TaskId, fence: Fence) -> Option<&'a NodeI
     }
 }
 
-/// The windows in which starts are counted, where the operator limits them.
-fn windows(spec: &MeshSpec) -> impl Iterator<Item = (&'static str, Duration, u64)> {
-    let caps = &spec.wanted.guard.caps;
-    let all = [("minute", 60, caps.per_minute), ("hour", 3600, caps.per_hour), ("day", 86_400, caps.per_day)];
-    all.into_iter().filter_map(|(name, secs, cap)| Some((name, Duration::from_secs(secs), u64::from(cap?))))
-}
-
 /// Whether anything is limited, so that no attempt may begin without a loan.
 pub fn is_limited(spec: &MeshSpec) -> bool {
     let budget = &spec.wanted.guard.budget;
-    budget.calls.is_some() || budget.tokens.is_some() || budget.microusd.is_some() || windows(spec).next().is_some()
+    budget.calls.is_some()
+        || budget.tokens.is_some()
+        || budget.microusd.is_some()
+        || spec.wanted.guard.caps.windows().next().is_some()
 }
 
 impl MeshLoop {
@@ -141,8 +137,8 @@ impl MeshLoop {
         };
         let mut calls = limits.calls.map(|limit| limit.saturating_sub(used.calls));
         part("calls", limits.calls, used.calls, 1)?;
-        for (name, window, cap) in windows(&self.spec) {
-            let starts = self.starts_within(window, now);
+        for (name, window, cap) in self.spec.wanted.guard.caps.windows() {
+            let (starts, cap) = (self.starts_within(window, now), u64::from(cap));
             let room = if planted::is(Bug::LendsPastCaps) { cap } else { cap.saturating_sub(starts) };
             if room == 0 {
                 let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", starts);
@@ -170,7 +166,7 @@ impl MeshLoop {
 
     /// Takes back what attempts did not use. `reports`: what is known of attempts at tasks for which something is set aside.
     pub(super) fn collect(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) -> bool {
-        let longest = windows(&self.spec).map(|(_, window, _)| window).max().unwrap_or_default();
+        let longest = self.spec.wanted.guard.caps.windows().map(|(_, window, _)| window).max().unwrap_or_default();
         let before = self.loans.clone();
         let mut spent = self.spent;
         for loan in self.loans.iter_mut().filter(|loan| loan.over.is_none()) {

@@ -4,9 +4,9 @@
 //! What is there when a session begins or a person says something is good: a person may change everything. What the agent
 //! does after that may add, and take away a share. A copy is written beside and renamed, so that it is whole or the old one.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use everloop_agents::protect::Globs;
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::payload::Payload;
 use super::place::Place;
 use super::tree::hex;
+use crate::home::write_whole;
 
 /// A larger file is no memory, and copying it would cost time in every hook.
 const MAX_BYTES: u64 = 4 << 20;
@@ -194,13 +195,4 @@ fn name_for(path: &Path) -> String {
 fn path_named(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name.replace("%2F", "/").replace("%25", "%"));
     path.components().all(|c| matches!(c, std::path::Component::Normal(_))).then_some(path)
-}
-
-fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&aside, path)
 }

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::line::{BEGIN, End, Line, Statement};
+use super::write::{with_new, with_standing};
 use super::{Postgres, columns};
 use crate::Error;
 use crate::mirror::{Rows, Source, TaskMark};
@@ -138,32 +139,17 @@ fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
 }
 
 fn tasks(rows: &[TaskRow]) -> Statement {
-    Statement::new(
+    let statement = Statement::new(
         "give back tasks",
         "INSERT INTO everloop.tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at, state, node,
                                      until, fence, failures, result, created_at, updated_at)
          SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
                                 $8::text[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::bigint[],
                                 $14::bigint[], $15::bigint[], $16::text[], $17::bigint[], $18::bigint[]) w",
-    )
-    .texts(rows.iter().map(|r| r.task.id.as_str()))
-    .optional_texts(rows.iter().map(|r| r.task.owner.as_ref().map(LoopId::as_str)))
-    .texts(rows.iter().map(|r| &r.task.kind))
-    .texts(rows.iter().map(|r| &r.task.title))
-    .texts(rows.iter().map(|r| &r.task.prompt))
-    .numbers(rows.iter().map(|r| i64::from(r.task.priority)))
-    .verbatim(rows.iter().map(|r| columns::deps_column(&r.task.deps)).collect())
-    .texts(rows.iter().map(|r| &r.task.author))
-    .texts(rows.iter().map(|r| columns::trust_column(r.task.trust)))
-    .numbers(rows.iter().map(|r| r.task.ready_at.0))
-    .texts(rows.iter().map(|r| columns::state_columns(&r.state).0))
-    .optional_texts(rows.iter().map(|r| columns::state_columns(&r.state).1))
-    .optional_numbers(rows.iter().map(|r| columns::state_columns(&r.state).2))
-    .numbers(rows.iter().map(|r| r.fence.0 as i64))
-    .numbers(rows.iter().map(|r| i64::from(r.failures)))
-    .optional_texts(rows.iter().map(|r| r.result.as_ref()))
-    .numbers(rows.iter().map(|r| r.created_at.0))
-    .numbers(rows.iter().map(|r| r.updated_at.0))
+    );
+    with_standing(with_new(statement, rows.iter().map(|r| &r.task)), rows.iter())
+        .numbers(rows.iter().map(|r| r.created_at.0))
+        .numbers(rows.iter().map(|r| r.updated_at.0))
 }
 
 fn records(rows: &Rows) -> Vec<Statement> {

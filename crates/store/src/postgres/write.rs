@@ -41,28 +41,47 @@ fn tasks(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
     let rows: Vec<&TaskRow> = pending.touched.iter().filter_map(|id| draft.tasks.get(id)).collect();
     if !rows.is_empty() {
         // What the rules may change; the rest of a task stays as it was made.
-        all.push(
-            Statement::new(
-                "write tasks",
-                "UPDATE everloop.tasks t
-                 SET ready_at = w.ready_at, state = w.state, node = w.node, until = w.until, fence = w.fence,
-                     failures = w.failures, result = w.result, updated_at = w.updated_at
-                 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
-                             $7::bigint[], $8::text[], $9::bigint[])
-                      w (id, ready_at, state, node, until, fence, failures, result, updated_at)
-                 WHERE t.id = w.id",
-            )
-            .texts(rows.iter().map(|r| r.task.id.as_str()))
-            .numbers(rows.iter().map(|r| r.task.ready_at.0))
-            .texts(rows.iter().map(|r| columns::state_columns(&r.state).0))
-            .optional_texts(rows.iter().map(|r| columns::state_columns(&r.state).1))
-            .optional_numbers(rows.iter().map(|r| columns::state_columns(&r.state).2))
-            .numbers(rows.iter().map(|r| r.fence.0 as i64))
-            .numbers(rows.iter().map(|r| i64::from(r.failures)))
-            .optional_texts(rows.iter().map(|r| r.result.as_ref()))
-            .numbers(rows.iter().map(|r| r.updated_at.0)),
-        );
+        let statement = Statement::new(
+            "write tasks",
+            "UPDATE everloop.tasks t
+             SET ready_at = w.ready_at, state = w.state, node = w.node, until = w.until, fence = w.fence,
+                 failures = w.failures, result = w.result, updated_at = w.updated_at
+             FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+                         $7::bigint[], $8::text[], $9::bigint[])
+                  w (id, ready_at, state, node, until, fence, failures, result, updated_at)
+             WHERE t.id = w.id",
+        )
+        .texts(rows.iter().map(|r| r.task.id.as_str()))
+        .numbers(rows.iter().map(|r| r.task.ready_at.0));
+        let statement = with_standing(statement, rows.iter().copied());
+        all.push(statement.numbers(rows.iter().map(|r| r.updated_at.0)));
     }
+}
+
+/// The ten columns of a task that stay as it was made, and when it is ready: id to `ready_at`.
+pub(super) fn with_new<'a>(statement: Statement, new: impl Iterator<Item = &'a NewTask> + Clone) -> Statement {
+    statement
+        .texts(new.clone().map(|t| t.id.as_str()))
+        .optional_texts(new.clone().map(|t| t.owner.as_ref().map(LoopId::as_str)))
+        .texts(new.clone().map(|t| &t.kind))
+        .texts(new.clone().map(|t| &t.title))
+        .texts(new.clone().map(|t| &t.prompt))
+        .numbers(new.clone().map(|t| i64::from(t.priority)))
+        .verbatim(new.clone().map(|t| columns::deps_column(&t.deps)).collect())
+        .texts(new.clone().map(|t| &t.author))
+        .texts(new.clone().map(|t| columns::trust_column(t.trust)))
+        .numbers(new.map(|t| t.ready_at.0))
+}
+
+/// The six columns of a task that say how it stands: state, node, until, fence, failures, result.
+pub(super) fn with_standing<'a>(statement: Statement, rows: impl Iterator<Item = &'a TaskRow> + Clone) -> Statement {
+    statement
+        .texts(rows.clone().map(|r| columns::state_columns(&r.state).0))
+        .optional_texts(rows.clone().map(|r| columns::state_columns(&r.state).1))
+        .optional_numbers(rows.clone().map(|r| columns::state_columns(&r.state).2))
+        .numbers(rows.clone().map(|r| r.fence.0 as i64))
+        .numbers(rows.clone().map(|r| i64::from(r.failures)))
+        .optional_texts(rows.map(|r| r.result.as_ref()))
 }
 
 /// What becomes of a new task whose id the hub has already.
@@ -88,18 +107,7 @@ pub(super) fn queue(new: &[&NewTask], clash: Clash, now: Option<Time>) -> Statem
         Clash::Undoes => sql.into(),
         Clash::LeftAlone => format!("{sql} ON CONFLICT (id) DO NOTHING RETURNING id").into(),
     };
-    Statement::new("queue tasks", sql)
-        .texts(new.iter().map(|t| t.id.as_str()))
-        .optional_texts(new.iter().map(|t| t.owner.as_ref().map(LoopId::as_str)))
-        .texts(new.iter().map(|t| &t.kind))
-        .texts(new.iter().map(|t| &t.title))
-        .texts(new.iter().map(|t| &t.prompt))
-        .numbers(new.iter().map(|t| i64::from(t.priority)))
-        .verbatim(new.iter().map(|t| columns::deps_column(&t.deps)).collect())
-        .texts(new.iter().map(|t| &t.author))
-        .texts(new.iter().map(|t| columns::trust_column(t.trust)))
-        .numbers(new.iter().map(|t| t.ready_at.0))
-        .optional_number(now.map(|now| now.0))
+    with_new(Statement::new("queue tasks", sql), new.iter().copied()).optional_number(now.map(|now| now.0))
 }
 
 /// The task's row is locked, so nobody else looks at its shelf now.

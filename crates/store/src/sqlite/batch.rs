@@ -68,26 +68,7 @@ impl Batch<'_> {
             return Ok(Reply::Made(false));
         }
         task::check_deps(task, |dep| Ok::<_, Error>(read::task(&self.tx, dep)?.is_some()))?;
-        let deps = serde_json::to_string(&task.deps).expect("a list of ids always has a JSON form");
-        self.write(
-            "queue a task",
-            "INSERT INTO tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at,
-                                state, fence, failures, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'queued', 0, 0, ?11, ?11)",
-            params![
-                task.id.as_str(),
-                task.owner.as_ref().map(LoopId::as_str),
-                task.kind,
-                task.title,
-                task.prompt,
-                task.priority,
-                deps,
-                task.author,
-                columns::trust_column(task.trust),
-                task.ready_at.0,
-                self.now.0,
-            ],
-        )?;
+        insert_task(&self.tx, &task::queued(task, self.now)).map_err(sql("queue a task"))?;
         Ok(Reply::Made(true))
     }
 
@@ -320,6 +301,39 @@ impl Batch<'_> {
     fn write(&self, doing: &'static str, text: &str, params: impl Params) -> Result<usize, Error> {
         self.tx.prepare_cached(text).and_then(|mut s| s.execute(params)).map_err(sql(doing))
     }
+}
+
+/// Writes a task that is not there yet.
+pub(super) fn insert_task(conn: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
+    let TaskRow { task, state, fence, failures, result, created_at, updated_at } = row;
+    let deps = serde_json::to_string(&task.deps).expect("a list of ids always has a JSON form");
+    let (state, node, until) = columns::state_columns(state);
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at, state, node, until,
+                            fence, failures, result, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+    )?;
+    insert.execute(params![
+        task.id.as_str(),
+        task.owner.as_ref().map(LoopId::as_str),
+        task.kind,
+        task.title,
+        task.prompt,
+        task.priority,
+        deps,
+        task.author,
+        columns::trust_column(task.trust),
+        task.ready_at.0,
+        state,
+        node,
+        until,
+        fence.0 as i64,
+        failures,
+        result,
+        created_at.0,
+        updated_at.0,
+    ])?;
+    Ok(())
 }
 
 /// The answer to a compare-and-swap that wrote this many rows.

@@ -1,11 +1,11 @@
 //! What the mirror asks, and how a ledger is made again from what it holds.
 
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::TaskRow;
 use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
 
+use super::batch::insert_task;
 use super::read::Query;
-use super::{Sqlite, columns, sql};
+use super::{Sqlite, sql};
 use crate::mirror::{Rows, Source, TaskMark};
 use crate::{Error, Ledger};
 
@@ -85,35 +85,8 @@ fn insert(tx: &Transaction<'_>, text: &str, params: impl Params) -> Result<(), E
 }
 
 fn tasks(tx: &Transaction<'_>, rows: &Rows) -> Result<(), Error> {
-    for TaskRow { task, state, fence, failures, result, created_at, updated_at } in &rows.tasks {
-        let deps = serde_json::to_string(&task.deps).expect("a list of ids always has a JSON form");
-        let (state, node, until) = columns::state_columns(state);
-        insert(
-            tx,
-            "INSERT INTO tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at, state, node,
-                                until, fence, failures, result, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-            params![
-                task.id.as_str(),
-                task.owner.as_ref().map(LoopId::as_str),
-                task.kind,
-                task.title,
-                task.prompt,
-                task.priority,
-                deps,
-                task.author,
-                columns::trust_column(task.trust),
-                task.ready_at.0,
-                state,
-                node,
-                until,
-                fence.0 as i64,
-                failures,
-                result,
-                created_at.0,
-                updated_at.0,
-            ],
-        )?;
+    for row in &rows.tasks {
+        insert_task(tx, row).map_err(sql("give back a task"))?;
     }
     for late in &rows.shelf {
         let text = "INSERT INTO shelf (task, fence, at, result) VALUES (?1, ?2, ?3, ?4)";

@@ -161,7 +161,7 @@ impl Proof {
 
 /// Where the work lies of which a result tells.
 fn reference(result: &str) -> Option<String> {
-    serde_json::from_str::<Report>(result).ok()?.reference
+    Report::read(result)?.reference
 }
 
 /// The tasks of which the journal of a loop says that they landed.

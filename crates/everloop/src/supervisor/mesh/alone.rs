@@ -1,19 +1,17 @@
 //! While the hub is away: what it said last is remembered in a file, so that also a machine that was restarted can go on, and
 //! free tasks that are this node's own are begun.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 
 use everloop_core::ids::{NodeId, TaskId};
-use everloop_core::mesh::alone::{DOWN, Replica};
+use everloop_core::mesh::alone::{self, DOWN, Replica, Seen};
 use everloop_core::mesh::work::{self, Held};
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::TaskRow;
 use everloop_store::{Ledger, NodeRow};
 
 use super::node::{BEAT, Node};
-use crate::home::Home;
+use crate::home::{Home, write_whole};
 
 /// What the hub said last, before this process; nothing when that cannot be read.
 pub(super) fn read(home: &Home) -> Replica {
@@ -52,9 +50,7 @@ impl Node {
 
     /// Remembers what is free, of which loops, and who is there.
     pub(super) fn remember(&mut self, free: &[TaskRow]) {
-        let known = |row: &TaskRow| self.replica.free.iter().any(|r| r.task.id == row.task.id && r.fence == row.fence);
-        let same = free.len() == self.replica.free.len() && free.iter().all(known);
-        if same && (free.is_empty() || !self.must_remember()) {
+        if self.replica.is_of(free) && (free.is_empty() || !self.must_remember()) {
             return;
         }
         self.remembered_at = self.pace.now();
@@ -72,24 +68,22 @@ impl Node {
         if replica == self.replica {
             return;
         }
-        if let Err(e) = write(&self.home, &replica) {
+        let text = serde_json::to_vec(&replica).expect("a replica is plain data and always has a JSON form");
+        if let Err(e) = write_whole(&path(&self.home), &text, 0o600) {
             tracing::warn!(error = %e, "what the hub said cannot be written down");
         }
         self.replica = replica;
     }
 
-    /// Nodes that were heard of lately and take tasks; this one was heard of just now, by the hub's clock.
+    /// Who is there and takes tasks.
     pub(super) fn members(&self, nodes: &[NodeRow]) -> Vec<NodeId> {
-        let own = &self.membership.node;
-        let now = nodes.iter().filter(|row| row.node == *own).map(|row| row.seen_at).max().unwrap_or_default();
-        let works = |row: &&NodeRow| {
+        let seen = |row: &NodeRow| {
             let draining = |info: serde_json::Value| info.get("draining").is_some_and(|d| *d == true);
             let drains = serde_json::from_str(&row.info).is_ok_and(draining);
-            now.since(row.seen_at) < self.pace.real(DOWN) && !drains
+            Seen { node: row.node.clone(), at: row.seen_at, drains }
         };
-        let mut members: Vec<NodeId> = nodes.iter().filter(works).map(|row| row.node.clone()).collect();
-        members.sort();
-        members
+        let seen: Vec<Seen> = nodes.iter().map(seen).collect();
+        alone::members(&self.membership.node, &seen, self.pace.real(DOWN))
     }
 
     /// Begins free tasks that are this node's own.
@@ -139,15 +133,4 @@ impl Node {
         tracing::info!(task = %held.task, "a task that was begun without the hub is this node's");
         self.renewed.insert(held.key(), self.pace.now());
     }
-}
-
-/// Whole or not at all.
-fn write(home: &Home, replica: &Replica) -> std::io::Result<()> {
-    let path = path(home);
-    let new = path.with_extension("new");
-    let text = serde_json::to_vec(replica).expect("a replica is plain data and always has a JSON form");
-    let mut file = File::create(&new)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    std::fs::rename(&new, &path)
 }

@@ -2,10 +2,11 @@
 //! when the hub knows all. A node that was killed finds them again.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use everloop_core::mesh::work::Held;
+
+use crate::home::write_whole;
 
 /// The files.
 pub(super) struct Shelf(PathBuf);
@@ -27,12 +28,7 @@ impl Shelf {
 
     /// Writes one down, whole or not at all, also over a power cut.
     pub fn put(&self, held: &Held) -> std::io::Result<()> {
-        let path = self.path(held);
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&serde_json::to_vec(held)?)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
+        write_whole(&self.path(held), &serde_json::to_vec(held)?, 0o600)?;
         File::open(&self.0)?.sync_all()
     }
 

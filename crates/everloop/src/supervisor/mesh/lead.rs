@@ -67,7 +67,8 @@ impl Node {
                 if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
                     continue;
                 }
-                let said = hub.shelf(&task)?.into_iter().filter_map(|late| serde_json::from_str(&late.result).ok());
+                let shelf = hub.shelf(&task)?;
+                let said = shelf.iter().filter_map(|late| Report::read(&late.result));
                 late.extend(said.map(|report| (task.clone(), report)));
             }
             Ok((rows, late))

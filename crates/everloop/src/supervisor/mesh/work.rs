@@ -59,8 +59,7 @@ impl Node {
         let (task, own) = (held.task.clone(), self.membership.node.clone());
         let found = self.at_hub("look at the shelf", |hub| Ok((hub.shelf(&task)?, hub.nodes()?)));
         let Some(Ok((shelf, nodes))) = found else { return false };
-        let reports = shelf.iter().filter_map(|late| serde_json::from_str::<Report>(&late.result).ok());
-        self.members(&nodes).iter().all(|node| *node == own) || reports.into_iter().any(|report| report.node != own)
+        work::failed_elsewhere(&own, &self.members(&nodes), shelf.iter().map(|late| late.result.as_str()))
     }
 
     /// When a task that came to nothing may be tried again, by the hub's clock.

@@ -4,11 +4,10 @@
 use std::rc::Rc;
 
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::mesh::alone::{DOWN, Replica};
+use everloop_core::mesh::alone::{self, DOWN, Replica, Seen};
 use everloop_core::mesh::work::{self, Held};
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::{TaskRow, TaskState};
-use everloop_core::time::Time;
 use everloop_store::Ledger;
 
 use super::node::{BEAT, File};
@@ -35,9 +34,7 @@ impl World {
     }
 
     pub(super) fn remember(&mut self, n: usize, free: &[TaskRow]) {
-        let old = &self.nodes[n].disk.replica;
-        let known = |row: &TaskRow| old.free.iter().any(|r| r.task.id == row.task.id && r.fence == row.fence);
-        let same = free.len() == old.free.len() && free.iter().all(known);
+        let same = self.nodes[n].disk.replica.is_of(free);
         if same && (free.is_empty() || !self.must_remember(n)) {
             return;
         }
@@ -45,11 +42,10 @@ impl World {
         let mut replica = Replica { free: free.to_vec(), ..Replica::default() };
         if !free.is_empty() {
             let Some(Ok(nodes)) = self.at_hub(n, |hub, _| hub.nodes()) else { return };
-            let own = nodes.iter().find(|row| row.node == self.nodes[n].id).map_or(Time::default(), |row| row.seen_at);
             // What a node says of itself when it gives a sign of life.
-            let works = |id: &NodeId| self.named(id).is_some_and(|n| !self.nodes[n].draining);
-            let lately = nodes.into_iter().filter(|row| own.since(row.seen_at) < DOWN && works(&row.node));
-            replica.members = lately.map(|row| row.node).collect();
+            let drains = |id: &NodeId| self.named(id).is_none_or(|n| self.nodes[n].draining);
+            let seen = nodes.into_iter().map(|row| Seen { drains: drains(&row.node), at: row.seen_at, node: row.node });
+            replica.members = alone::members(&self.nodes[n].id, &seen.collect::<Vec<_>>(), DOWN);
             let mut owners: Vec<&LoopId> = free.iter().filter_map(|row| row.task.owner.as_ref()).collect();
             owners.dedup();
             replica.loops = owners.into_iter().filter_map(|owner| self.loop_at_hub(owner)).collect();

@@ -70,7 +70,7 @@ impl World {
                 continue;
             }
             let shelf = self.hub.model.shelf(&task).expect("the model answers");
-            let said = shelf.into_iter().filter_map(|late| serde_json::from_str(&late.result).ok());
+            let said = shelf.iter().filter_map(|late| Report::read(&late.result));
             late.extend(said.map(|report| (task.clone(), report)));
         }
         late

@@ -60,8 +60,8 @@ impl World {
 
     fn failed_elsewhere(&self, n: usize, held: &Held) -> bool {
         let shelf = self.hub.model.shelf(&held.task).expect("the model answers");
-        let own = format!("\"node\":\"{}\"", self.nodes[n].id);
-        self.nodes.len() == 1 || shelf.iter().any(|late| !late.result.contains(&own))
+        let members: Vec<_> = self.nodes.iter().map(|node| node.id.clone()).collect();
+        work::failed_elsewhere(&self.nodes[n].id, &members, shelf.iter().map(|late| late.result.as_str()))
     }
 
     fn stand(&mut self, n: usize, file: &Rc<File>, local: &Local) -> (Standing, u32) {
