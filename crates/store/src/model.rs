@@ -79,6 +79,12 @@ impl Model {
         self.leader.as_ref()
     }
 
+    /// Whether tasks of loops are free, now or later.
+    pub fn has_queued(&self) -> bool {
+        let mut rows = self.waiting.iter().map(|place| &self.tasks[&place.3]);
+        rows.any(|row| row.state == TaskState::Queued && row.task.owner.is_some())
+    }
+
     /// All tasks, or of those that are queued or leased only these.
     fn candidates(&self, states: &[StateName]) -> Vec<&TaskRow> {
         let wait = |state: &StateName| matches!(state, StateName::Queued | StateName::Leased);

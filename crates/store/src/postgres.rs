@@ -2,13 +2,14 @@
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
 //! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
-//! `tls` its encryption; `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//! `tls` its encryption; `beat` gives signs of life, `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
 //! call makes a new one. Nothing is retried that may have happened.
 
 mod alone;
 mod batch;
+mod beat;
 mod columns;
 mod draft;
 mod ear;
@@ -41,6 +42,7 @@ use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tick
 use crate::{Error, Ledger};
 use line::{CALL_WITHIN, Line, Statement};
 
+pub use beat::Heard;
 pub use ear::listen;
 pub use open::FORMAT;
 pub use probe::Findings;

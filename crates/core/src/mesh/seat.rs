@@ -13,6 +13,8 @@ pub const LEASE: Duration = Duration::from_secs(15);
 pub const ACT: Duration = Duration::from_secs(10);
 /// Between two requests.
 pub const RENEW: Duration = Duration::from_secs(5);
+/// When the office is free, nodes ask for it within this time.
+const RUSH: Duration = Duration::from_millis(500);
 /// For how long a new supervisor takes nothing from anybody: whoever lives holds on to his tasks in this time.
 pub const AMNESTY: Duration = super::work::LEASE;
 
@@ -52,5 +54,10 @@ impl Seat {
     /// When to ask again: each node a little differently.
     pub fn ask_next(asked: Time, seed: u64) -> Time {
         asked + jitter::between(RENEW.mul_f64(0.8), RENEW.mul_f64(1.2), seed)
+    }
+
+    /// When a node asks that just heard for how long somebody else is the supervisor: when that is over, and not all at once.
+    pub fn ask_after(heard: Time, left: Duration, seed: u64) -> Time {
+        heard + left + jitter::between(Duration::ZERO, RUSH, seed)
     }
 }

@@ -21,7 +21,7 @@ fn a_hub_is_made_checked_and_made_again() {
     let made = env.run(&["hub", "init", "--json"]).ok().json();
     assert_eq!(env.run(&["hub", "init", "--json"]).ok().json(), made, "twice is once");
     let after = env.run(&["hub", "check", "--json"]).ok().json();
-    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &3.into()));
+    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &4.into()));
     assert_eq!(
         (&after["pooled"], &after["encrypted"], &after["lacking"]),
         (&false.into(), &false.into(), &serde_json::json!([]))
@@ -29,7 +29,7 @@ fn a_hub_is_made_checked_and_made_again() {
     assert!(after["server_version"].as_str().is_some_and(|v| !v.is_empty()), "{after}");
     assert!(after["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms < 5000.0), "{after}");
     assert!(after["clock_offset_ms"].as_i64().is_some_and(|ms| ms.abs() < 5000), "the same machine: {after}");
-    assert!(env.run(&["hub", "migrate"]).ok().stdout.contains("is up to date (format 3)"));
+    assert!(env.run(&["hub", "migrate"]).ok().stdout.contains("is up to date (format 4)"));
     let text = env.run(&["hub", "check"]).ok().stdout;
     assert!(text.contains("direct") && text.contains("all that a node needs"), "{text}");
 }

@@ -35,7 +35,7 @@ pub(super) fn plain(row: &Row, column: &str) -> Sql<String> {
     row.try_get(column).map(unescaped)
 }
 
-fn optional_text(row: &Row, column: &str) -> Sql<Option<String>> {
+pub(super) fn optional_text(row: &Row, column: &str) -> Sql<Option<String>> {
     Ok(row.try_get::<_, Option<String>>(column)?.map(unescaped))
 }
 

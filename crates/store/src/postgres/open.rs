@@ -10,6 +10,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_init.sql"),
     include_str!("../../migrations/postgres/0002_docs.sql"),
     include_str!("../../migrations/postgres/0003_functions.sql"),
+    include_str!("../../migrations/postgres/0004_beat.sql"),
 ];
 
 /// The newest hub format known here, kept in `everloop.hub`.

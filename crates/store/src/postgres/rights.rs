@@ -23,6 +23,7 @@ const NEEDED: &[(&str, &[&str])] = &[
 /// Functions that a node calls, with the types of what it hands them. They act with the caller's rights and add none.
 const CALLED: &[&str] = &[
     "all_done(text)",
+    "beat(bigint, text, text)",
     "claim(bigint, text, bigint, text, bigint)",
     "claim_one(bigint, text, bigint, text)",
     "finish(bigint, text[], bigint[], text[], text[])",

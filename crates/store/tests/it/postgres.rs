@@ -5,7 +5,7 @@ use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::journal::Damage;
 use everloop_core::op::{NewTask, Op, Reply, Trust};
 use everloop_core::time::Time;
-use everloop_store::postgres::{Clock, FORMAT, Options, Url, role_sql};
+use everloop_store::postgres::{Clock, FORMAT, Heard, Options, Url, role_sql};
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Postgres};
 use everloop_testkit::postgres::{Login, Server, Setup, Sync, server};
@@ -259,4 +259,35 @@ fn a_crash_of_the_server_loses_nothing_that_was_answered() {
     server.restart();
     assert_eq!(ledger.transact(Time(3), &[save(1), note()]).unwrap(), [Reply::Saved(2), Reply::Appended(2)]);
     assert_eq!(replay(&ledger, drop).unwrap(), 2);
+}
+
+#[test]
+fn a_sign_of_life_is_answered_with_all_that_an_idle_node_wants_to_know() {
+    let mut hub = hub();
+    let node = NodeId::new("a");
+    let first = hub.beat(Time(1_000), &node, "{}").unwrap();
+    assert_eq!(first, Heard { at: Time(1_000), led_until: None, wish: None, waiting: false, seq: 0 });
+    let lease = std::time::Duration::from_secs(15);
+    let body = "\"drain\" \u{1}".to_owned();
+    hub.transact(
+        Time(2_000),
+        &[
+            Op::Elect { node: NodeId::new("b"), lease },
+            Op::SaveDoc { kind: "node".into(), key: "a".into(), version: 0, body: body.clone() },
+            note(),
+            task("nobody's"),
+        ],
+    )
+    .unwrap();
+    let second = hub.beat(Time(3_000), &node, "{\"x\":1}").unwrap();
+    let led_until = Some(Time(17_000));
+    assert_eq!(second, Heard { at: Time(3_000), led_until, wish: Some(body), waiting: false, seq: 1 });
+    assert_eq!(hub.beat(Time(3_000), &NodeId::new("b"), "{}").unwrap().led_until, None);
+    let Op::Enqueue(owned) = task("k3f9-1") else { panic!("a task") };
+    hub.transact(Time(4_000), &[Op::Enqueue(NewTask { owner: Some(LoopId::new("k3f9")), ..owned })]).unwrap();
+    assert!(hub.beat(Time(5_000), &NodeId::new("c"), "{}").unwrap().waiting);
+    let rows: Vec<(String, String, Time)> =
+        hub.nodes().unwrap().into_iter().map(|row| (row.node.to_string(), row.info, row.seen_at)).collect();
+    let seen = |name: &str, info: &str, at| (name.to_owned(), info.to_owned(), Time(at));
+    assert_eq!(rows, [seen("a", "{\"x\":1}", 3_000), seen("b", "{}", 3_000), seen("c", "{}", 5_000)]);
 }

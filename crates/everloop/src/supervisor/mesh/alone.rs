@@ -103,7 +103,7 @@ impl Node {
         Some((row.clone(), self.replica.loop_of(row)?.clone()))
     }
 
-    /// Does not try a task again before the hub was asked.
+    /// Does not begin a task by itself before the hub was asked: somebody else has it, or it cannot be begun here.
     pub(super) fn decline(&mut self, task: &TaskId) {
         self.replica.free.retain(|row| row.task.id != *task);
     }

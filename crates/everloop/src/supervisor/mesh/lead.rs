@@ -85,7 +85,7 @@ impl Node {
                 for note in notes {
                     tracing::info!(%id, "{note}");
                 }
-                self.hint(Hint::Work);
+                self.hint(&Hint::Work);
             }
             Some(Err(error)) => {
                 if let Error::Refused(Refusal::Deposed { .. }) = error {

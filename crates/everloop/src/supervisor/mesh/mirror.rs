@@ -1,8 +1,9 @@
 //! What the hub knows, as files of every node: a hub that is lost can be rebuilt from any of them.
 //!
-//! A look costs one small question while nothing happened. The supervisor of the mesh writes to the journal with all that it
-//! does for a loop, so the journal's number tells; what comes without one (a claim, a late result) waits for the next look
-//! that would have come anyhow. When the hub is away nothing is lost: the files are as they were.
+//! A look costs nothing while nothing happened: every sign of life is answered with the number of the journal's end. The
+//! supervisor of the mesh writes to the journal with all that it does for a loop, so that number tells; what comes without one
+//! (a claim, a late result) waits for the next look that would have come anyhow. When the hub is away nothing is lost: the
+//! files are as they were.
 
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(super) struct HubMirror {
     pub look_at: Time,
     passed_at: Time,
     seq: Option<u64>,
+    /// How far the journal was at the last sign of life.
+    pub heard: Option<u64>,
     mirror: Option<Mirror>,
 }
 
@@ -32,6 +35,10 @@ impl HubMirror {
     pub fn due(&mut self) {
         self.seq = None;
     }
+
+    fn is_as_heard(&self) -> bool {
+        self.seq.is_some() && self.seq == self.heard
+    }
 }
 
 impl Node {
@@ -39,13 +46,13 @@ impl Node {
     pub(super) fn mirror_hub(&mut self) {
         let now = self.pace.now();
         self.mirror.look_at = now + LOOK;
+        if self.mirror.is_as_heard() && now.since(self.mirror.passed_at) < ANYHOW {
+            return;
+        }
         let mut own = std::mem::take(&mut self.mirror);
         let root = self.home.mirror();
         let passed = self.at_hub("mirror it", |hub| {
             let seq = hub.last_seq()?;
-            if own.seq == Some(seq) && now.since(own.passed_at) < ANYHOW {
-                return Ok(Ok(()));
-            }
             let passed = match own.mirror.take() {
                 Some(mirror) => Ok(mirror),
                 None => open_for_hub(&root, hub.id()),

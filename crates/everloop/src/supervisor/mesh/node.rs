@@ -15,6 +15,7 @@ use everloop_core::mesh::seat::{self, Seat};
 use everloop_core::mesh::work::Held;
 use everloop_core::op::{Op, Reply};
 use everloop_core::time::Time;
+use everloop_store::postgres::Heard;
 use everloop_store::{Error, Ledger, Mode, Postgres, Sqlite};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -31,15 +32,12 @@ use crate::membership::Membership;
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Every so many signs of life a node compares its clock with the hub's.
-const COMPARE: u32 = 60;
+/// When nothing is free: the next sign of life tells, or a hint.
+pub(super) const FAR: Duration = Duration::from_secs(3600);
 /// After a call that the hub did not answer, before the next one: a call may take seconds to fail.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
 /// After the hub was away, before it is listened to again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// When the office is free, nodes ask for it within this time, not all at once.
-const RUSH: Duration = Duration::from_millis(500);
 
 /// What wakes a node.
 pub(super) enum News {
@@ -54,29 +52,38 @@ pub(super) enum News {
 }
 
 /// What nodes tell each other; it can be lost, and then it is found out a little later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     /// The office of supervisor is free.
     Seat,
     /// There is something to take, or to merge.
     Work,
+    /// Somebody took this task: nobody else begins it, should the hub go away now.
+    Taken(TaskId),
 }
 
 impl Hint {
-    fn word(self) -> &'static str {
+    fn word(&self) -> String {
         match self {
-            Hint::Seat => "seat",
-            Hint::Work => "work",
+            Hint::Seat => "seat".to_owned(),
+            Hint::Work => "work".to_owned(),
+            Hint::Taken(task) => format!("taken {task}"),
+        }
+    }
+
+    /// What a newer node says and this one does not know means: look.
+    fn read(word: &str) -> Self {
+        match word.split_once(' ') {
+            Some(("taken", task)) => Hint::Taken(TaskId::new(task)),
+            _ if word == "seat" => Hint::Seat,
+            _ => Hint::Work,
         }
     }
 }
 
 /// Passes hints on as long as the node is there; when the hub is away, it listens again later.
 pub(super) fn listen(membership: &Membership, news: &mpsc::Sender<News>) {
-    let heard = |word: &str| {
-        let hint = if word == Hint::Seat.word() { Hint::Seat } else { Hint::Work };
-        news.send(News::Hint(hint)).is_ok()
-    };
+    let heard = |word: &str| news.send(News::Hint(Hint::read(word))).is_ok();
     while membership.listen(heard).is_err() && news.send(News::Look).is_ok() {
         std::thread::sleep(LISTEN_AGAIN);
     }
@@ -120,8 +127,6 @@ pub(super) struct Node {
     pub seat: Arc<Mutex<Seat>>,
     /// The hub's clock is so far ahead of ours, in milliseconds.
     ahead: i64,
-    /// Signs of life since the hub could not be reached.
-    beats: u32,
     beat_at: Time,
     ask_at: Time,
     /// Free tasks are not listed again before this, unless there is news.
@@ -177,7 +182,6 @@ impl Node {
             hub: None,
             seat: Arc::default(),
             ahead: 0,
-            beats: 0,
             beat_at: Time::default(),
             ask_at: Time::default(),
             list_at: Time::default(),
@@ -209,10 +213,10 @@ impl Node {
                     self.over(*outcome);
                 }
                 Ok(News::Hint(Hint::Seat)) => {
-                    let now = self.pace.now();
-                    self.ask_at = now + jitter::between(Duration::ZERO, RUSH, self.seed());
+                    self.ask_at = Seat::ask_after(self.pace.now(), Duration::ZERO, self.seed());
                 }
                 Ok(News::Hint(Hint::Work) | News::Look) => self.list_at = Time::default(),
+                Ok(News::Hint(Hint::Taken(task))) => self.decline(&task),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
         }
@@ -272,8 +276,8 @@ impl Node {
     }
 
     /// Tells other nodes to look. Lost hints cost time and nothing else.
-    pub fn hint(&mut self, hint: Hint) {
-        self.at_hub("give a hint", |hub| hub.hint(hint.word()));
+    pub fn hint(&mut self, hint: &Hint) {
+        self.at_hub("give a hint", |hub| hub.hint(&hint.word()));
     }
 
     /// Differs from node to node and from time to time.
@@ -334,7 +338,6 @@ impl Node {
         }
         self.line.failed(self.pace.now());
         self.call_at = self.pace.wall() + CALL_AGAIN;
-        self.beats = 0;
     }
 
     fn beat(&mut self) {
@@ -349,26 +352,27 @@ impl Node {
             "draining": self.draining,
             "next_beat": self.hub_now() + self.pace.real(self.beat_at.since(now)),
         });
-        let node = self.membership.node.clone();
-        let wish = format!("{node}");
-        let (wall, compares) = (self.pace.wall(), self.beats.is_multiple_of(COMPARE));
-        // An operator can wait for the next beat but one; a thousand idle nodes ask half as much.
-        let listens = self.beats.is_multiple_of(2);
-        let beaten = self.at_hub("give a sign of life", |hub| {
-            hub.transact(now, &[Op::Heartbeat { node, info: info.to_string() }])?;
-            let wish = if listens { Some(hub.doc(NODE, &wish)?) } else { None };
-            Ok((wish, if compares { hub.nodes()? } else { Vec::new() }))
-        });
-        if let Some(Ok((wish, nodes))) = beaten {
-            self.beats += 1;
-            // A node whose own clock is wrong could not say otherwise when a task is to be tried again.
-            if let Some(own) = nodes.iter().find(|row| row.node == self.membership.node) {
-                self.ahead = own.seen_at.0 - wall.0;
-            }
-            if let Some(doc) = wish {
-                self.draining =
-                    doc.is_some_and(|doc| serde_json::from_str(&doc.body).unwrap_or(Wish::Drain) == Wish::Drain);
-            }
+        let (node, wall) = (self.membership.node.clone(), self.pace.wall());
+        let beaten = self.at_hub("give a sign of life", |hub| hub.beat(now, &node, &info.to_string()));
+        if let Some(Ok(heard)) = beaten {
+            self.hear(&heard, wall);
+        }
+    }
+
+    /// What the hub answered to a sign of life that was sent at `sent`, by this machine's clock.
+    fn hear(&mut self, heard: &Heard, sent: Time) {
+        let now = self.pace.now();
+        // A node whose own clock is wrong could not say otherwise when a task is to be tried again.
+        self.ahead = heard.at.0 - sent.0;
+        let drains = |wish: &String| serde_json::from_str(wish).unwrap_or(Wish::Drain) == Wish::Drain;
+        self.draining = heard.wish.as_ref().is_some_and(drains);
+        if heard.waiting || !self.replica.free.is_empty() {
+            self.list_at = self.list_at.min(now);
+        }
+        self.mirror.heard = Some(heard.seq);
+        if self.seat.lock().expect("no holder panics").granted().is_none() {
+            let left = heard.led_until.map_or(Duration::ZERO, |until| until.since(heard.at));
+            self.ask_at = Seat::ask_after(now, self.pace.own(left), self.seed());
         }
     }
 
@@ -379,17 +383,10 @@ impl Node {
         if self.draining {
             return;
         }
-        let (node, lease, wall) = (self.membership.node.clone(), self.pace.real(seat::LEASE), self.pace.wall());
-        let answer = self.at_hub("ask who supervises", |hub| {
-            let replies = hub.transact(asked, &[Op::Elect { node, lease }])?;
-            let epoch = replies.iter().find_map(|r| if let Reply::Elected(epoch) = r { *epoch } else { None });
-            // The end of a lease that was just given tells what the hub's clock says.
-            Ok((epoch, if epoch.is_some() { hub.leader()? } else { None }))
-        });
-        let Some(Ok((epoch, leader))) = answer else { return };
-        if let Some(leader) = leader {
-            self.ahead = leader.until.0 - wall.0 - i64::try_from(lease.as_millis()).unwrap_or(0);
-        }
+        let elect = Op::Elect { node: self.membership.node.clone(), lease: self.pace.real(seat::LEASE) };
+        let answer = self.at_hub("ask who supervises", |hub| hub.transact(asked, &[elect]));
+        let Some(Ok(replies)) = answer else { return };
+        let epoch = replies.iter().find_map(|r| if let Reply::Elected(epoch) = r { *epoch } else { None });
         let mut seat = self.seat.lock().expect("no holder panics");
         if seat.granted() != epoch {
             tracing::info!(?epoch, "the supervisor of the mesh changed");
@@ -404,13 +401,13 @@ impl Node {
         if let Some(epoch) = granted {
             self.at_hub("resign", |hub| hub.transact(Time::default(), &[Op::Resign { node, epoch }]));
             self.seat.lock().expect("no holder panics").answered(Time::default(), None);
-            self.hint(Hint::Seat);
+            self.hint(&Hint::Seat);
         }
         self.give_all_back();
         self.mirror.due();
         self.mirror_hub();
         // Also wakes its own ear, which then finds nobody to tell it to.
-        self.hint(Hint::Work);
+        self.hint(&Hint::Work);
     }
 }
 

@@ -41,4 +41,9 @@ impl Pace {
     pub fn real(&self, period: Duration) -> Duration {
         period / self.haste
     }
+
+    /// How long a period of the hub's is in the node's time.
+    pub fn own(&self, period: Duration) -> Duration {
+        period * self.haste
+    }
 }

@@ -12,7 +12,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 
-use super::node::{BEAT, Hint, Node, Outcome};
+use super::node::{BEAT, FAR, Hint, Node, Outcome};
 use crate::supervisor::errand::full_text;
 use crate::supervisor::read_state;
 
@@ -122,7 +122,7 @@ impl Node {
             Some(Ok(_)) => {
                 tracing::info!(task = %held.task, fence = %held.fence, "the hub knows what came of a task");
                 self.forget(held);
-                self.hint(Hint::Work);
+                self.hint(&Hint::Work);
             }
             // The hub was set back to before the task was made. What came of it was pushed, and nobody else can hear of it.
             Some(Err(Error::Refused(Refusal::Gone { .. }))) => {
@@ -280,11 +280,14 @@ impl Node {
         if now < self.list_at || (free == 0 && !self.must_remember()) {
             return;
         }
-        self.list_at = now + BEAT / 2;
+        self.list_at = now + FAR;
         let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
         let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();
         self.remember(&rows);
+        if !rows.is_empty() {
+            self.list_at = now + BEAT / 2;
+        }
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| self.replica.is_lent(row)).collect();
         let free = if self.pace.now() < self.claim_at { 0 } else { free };
         let now = self.hub_now();
@@ -302,7 +305,10 @@ impl Node {
             let sent = self.pace.now();
             let take = held.take(&node, self.pace.real(work::LEASE));
             match self.at_hub("take a task", |hub| hub.transact(sent, &[take])) {
-                Some(Ok(_)) => drop(self.renewed.insert(held.key(), sent)),
+                Some(Ok(_)) => {
+                    self.renewed.insert(held.key(), sent);
+                    self.hint(&Hint::Taken(task));
+                }
                 Some(Err(_)) => self.shelf.remove(&held),
                 // Whether it was taken is unknown, and found out at the next look.
                 None => {}

@@ -163,7 +163,7 @@ impl World {
     pub(super) fn seat_was_forced(&mut self) {
         let now = self.time();
         if let Some((_, _, until)) = &mut self.facts.seat {
-            *until = now;
+            *until = now.min(*until);
         }
         self.facts.odd_seat_until = self.now + ms(seat::LEASE);
     }
@@ -177,6 +177,10 @@ impl World {
         // A request that was late finds a node that has given up on it.
         if !written && !self.weather.late {
             self.violated("written first", format!("{} took {task} and has not written that down", node.id));
+            return;
+        }
+        if node.disk.held.values().any(|file| file.held.alone && file.held.task == *task) {
+            // Nobody begins anything: it was begun, or done, while the hub was away.
             return;
         }
         let (time, row) = (self.time(), self.hub.model.peek_task(task));
@@ -196,25 +200,27 @@ impl World {
         }
     }
 
-    /// Somebody takes a task from its holder.
-    pub(super) fn taken_from(&mut self, task: &TaskId) {
-        let Some(TaskRow { state: TaskState::Leased { node, .. }, .. }) = self.hub.model.peek_task(task) else {
-            return;
-        };
-        let node = node.clone();
-        let Some(holder) = self.named(&node).map(|n| &self.nodes[n]) else { return };
+    /// Somebody wants to take a task from its holder: what it breaks, should the hub let him.
+    pub(super) fn taken_from(&self, task: &TaskId) -> Option<Violation> {
+        let row = self.hub.model.peek_task(task)?;
+        let TaskState::Leased { node, .. } = &row.state else { return None };
+        let holder = self.named(node).map(|n| &self.nodes[n])?;
         let well = holder.alive && !holder.stopped() && holder.cut.is_none() && holder.copy == self.hub.copies;
         let fit = well && self.hub.mood == Mood::Well && holder.rate == 1000 && self.now > self.hub.odd_until;
         if !fit {
-            return;
+            return None;
         }
         let held = holder.disk.held.values().any(|file| file.held.task == *task);
         let (well, up) = (self.since(holder.healthy_since), self.since(self.hub.since));
         if held && well >= HEALTHY && up >= HEALTHY {
-            self.violated("living", format!("{task} was taken from {node}, which is well"));
-        } else if held && up < work::LEASE && self.hub.since > 0 && well >= up {
-            self.violated("amnesty", format!("{task} was taken from {node} as soon as the hub was back"));
+            return Some(Violation {
+                invariant: "living",
+                text: format!("{task} was taken from {node}, which is well"),
+            });
         }
+        let soon = held && up < work::LEASE && self.hub.since > 0 && well >= up;
+        let text = || format!("{task} was taken from {node} as soon as the hub was back");
+        soon.then(|| Violation { invariant: "amnesty", text: text() })
     }
 
     /// The branch moved from one commit to another.
@@ -286,7 +292,8 @@ impl World {
         let at = u64::try_from(at.0 - EPOCH - self.hub.ahead).unwrap_or(0);
         let node = &self.nodes[n];
         let stall = self.since(node.idle_since.max(node.healthy_since).max(self.hub.since).max(at));
-        let fair = !self.setup.drift && self.now > self.hub.odd_until && self.hub.mood == Mood::Well;
+        let fair =
+            !self.setup.drift && node.cut.is_none() && self.now > self.hub.odd_until && self.hub.mood == Mood::Well;
         if !fair {
             return;
         }

@@ -105,9 +105,13 @@ impl World {
         let now = if planted::is(Bug::ReclaimsByItsOwnClock) { self.clock(n) } else { self.hub_now(n) };
         for (task, fence) in lead::overdue(rows, now) {
             let batch = self.office(n, epoch).take_back(&task, fence);
-            self.taken_from(&task);
-            if let Some(Ok(_)) = self.transact(n, Some(epoch), &batch) {
+            let wrong = self.taken_from(&task);
+            let answer = self.transact(n, Some(epoch), &batch);
+            if let Some(Ok(_)) = answer {
                 self.trace.say(self.now, "reclaims", &format!("{task} {fence}"));
+            }
+            if let Some(wrong) = wrong.filter(|_| !matches!(answer, Some(Err(_)))) {
+                self.violated(wrong.invariant, wrong.text);
             }
         }
     }

@@ -186,7 +186,6 @@ impl World {
         if !self.nodes[n].line.is_broken() || now >= self.nodes[n].call_at {
             self.nodes[n].line.failed(now);
             self.nodes[n].call_at = now + CALL_AGAIN;
-            self.nodes[n].beats = 0;
         }
         None
     }

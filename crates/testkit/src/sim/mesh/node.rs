@@ -12,7 +12,6 @@ use everloop_core::mesh::work::{Held, Stage};
 use everloop_core::op::{Op, Reply};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
-use everloop_store::Ledger;
 
 use super::Setup;
 use super::git::Commit;
@@ -22,12 +21,10 @@ use crate::sim::random::Random;
 
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
-/// When the office is free, nodes ask for it within this time, not all at once.
-const RUSH: Duration = Duration::from_millis(500);
+/// When nothing is free: the next sign of life tells, or a hint.
+pub(super) const FAR: Duration = Duration::from_secs(3600);
 /// For the mistake of a node that looks only when it is told to.
 const TOO_LONG: Duration = Duration::from_secs(600);
-/// Every so many signs of life a node compares its clock with the hub's.
-const COMPARE: u64 = 60;
 
 /// What nodes tell each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +134,9 @@ pub(super) struct Node {
     pub seat: Seat,
     /// The hub's clock is so far ahead of its own.
     pub ahead: i64,
-    pub beats: u64,
     beat_at: Time,
+    /// Free tasks are not listed again before this, unless there is news.
+    pub list_at: Time,
     pub ask_at: Time,
     pub renewed: BTreeMap<String, Time>,
     pub errands: BTreeSet<String>,
@@ -193,8 +191,8 @@ impl Node {
             disk: Disk::default(),
             seat: Seat::default(),
             ahead: 0,
-            beats: 0,
             beat_at: Time(i64::MIN),
+            list_at: Time(i64::MIN),
             ask_at: Time(i64::MIN),
             renewed: BTreeMap::new(),
             errands: BTreeSet::new(),
@@ -303,20 +301,27 @@ impl World {
         if !matches!(self.transact(n, None, &*beat), Some(Ok(_))) {
             return;
         }
-        let compares = self.nodes[n].beats.is_multiple_of(COMPARE);
-        let found = self.at_hub(n, |hub, node| {
-            let seen = |rows: Vec<everloop_store::NodeRow>| rows.into_iter().find(|row| row.node == node.id);
-            (node.wished_away, compares.then(|| hub.nodes().ok().and_then(seen)).flatten())
-        });
-        if let Some((draining, row)) = found {
-            self.nodes[n].beats += 1;
-            if self.nodes[n].draining && !draining {
-                self.nodes[n].idle_since = self.now;
-            }
-            self.nodes[n].draining = draining;
-            if let Some(row) = row {
-                self.nodes[n].ahead = row.seen_at.0 - now.0;
-            }
+        self.hear_back(n, now);
+    }
+
+    /// What the hub says to a sign of life that was sent at `sent`; on the real line it comes with the answer.
+    fn hear_back(&mut self, n: usize, sent: Time) {
+        let (at, seed) = (self.time(), self.dice.draw());
+        let leader = self.hub.model.peek_leader().filter(|leader| leader.node != self.nodes[n].id);
+        let led_until = leader.map_or(at, |leader| leader.until);
+        let waiting = self.hub.model.has_queued() || !self.nodes[n].disk.replica.free.is_empty();
+        let now = self.clock(n);
+        let node = &mut self.nodes[n];
+        if node.draining && !node.wished_away {
+            node.idle_since = self.now;
+        }
+        node.draining = node.wished_away;
+        node.ahead = at.0 - sent.0;
+        if waiting {
+            node.list_at = node.list_at.min(now);
+        }
+        if node.seat.granted().is_none() {
+            node.ask_at = Seat::ask_after(now, led_until.since(at), seed);
         }
     }
 
@@ -329,11 +334,6 @@ impl World {
         let elect = self.nodes[n].elect.clone();
         let Some(Ok(replies)) = self.transact(n, None, &*elect) else { return };
         let epoch = replies.into_iter().find_map(|r| if let Reply::Elected(epoch) = r { epoch } else { None });
-        if epoch.is_some() {
-            let Some(until) = self.at_hub(n, |hub, _| hub.peek_leader().map(|leader| leader.until)) else { return };
-            let until = until.map_or(0, |until| until.0 - ms(seat::LEASE) as i64);
-            self.nodes[n].ahead = until - asked.0;
-        }
         let asked = if planted::is(Bug::LeaseFromTheReply) { asked + Duration::from_secs(7) } else { asked };
         self.nodes[n].seat.answered(asked, epoch);
     }
@@ -345,15 +345,19 @@ impl World {
         if self.nodes[n].stopped() {
             return self.nodes[n].unread.push(Event::Hint(n, hint));
         }
-        if hint == Hint::Seat {
-            let seed = self.dice.draw();
-            self.nodes[n].ask_at = self.clock(n) + jitter::between(Duration::ZERO, RUSH, seed);
+        match hint {
+            Hint::Seat => {
+                let seed = self.dice.draw();
+                self.nodes[n].ask_at = Seat::ask_after(self.clock(n), Duration::ZERO, seed);
+            }
+            Hint::Work => self.nodes[n].list_at = Time(i64::MIN),
         }
         self.step(n);
     }
 
     /// An errand is over.
     pub(super) fn over(&mut self, n: usize, errand: Errand) {
+        self.nodes[n].list_at = Time(i64::MIN);
         match errand {
             Errand::Begin(file, check, most) => self.begun(n, &file, check, most),
             Errand::Push(file) => self.pushed(n, &file),

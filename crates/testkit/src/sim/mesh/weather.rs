@@ -388,6 +388,8 @@ impl World {
         let n = &mut self.nodes[node];
         if n.alive && !n.stopped() && n.cut.is_none() {
             n.healthy_since = self.now;
+            // Somebody who slept is the last thing to be mended.
+            self.weather.healed_at = self.now;
         }
     }
 

@@ -11,7 +11,7 @@ use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
 
 use super::Ill;
-use super::node::{Errand, File, Hint, Local1};
+use super::node::{BEAT, Errand, FAR, File, Hint, Local1};
 use super::weather::Fault;
 use super::world::{Event, World, ms};
 use crate::sim::random::of_text;
@@ -272,9 +272,11 @@ impl World {
         let greedy = usize::from(planted::is(Bug::TakesMoreThanItsSlots));
         let drained = self.nodes[n].draining && !planted::is(Bug::DrainIgnored);
         let room = if drained { 0 } else { self.nodes[n].room() + greedy };
-        if (room == 0 && !self.must_remember(n)) || self.nodes[n].dying {
+        let now = self.clock(n);
+        if now < self.nodes[n].list_at || (room == 0 && !self.must_remember(n)) || self.nodes[n].dying {
             return;
         }
+        self.nodes[n].list_at = now + FAR;
         let mut states = vec![StateName::Queued];
         if planted::is(Bug::TakesFromTheLiving) {
             states.push(StateName::Leased);
@@ -282,6 +284,9 @@ impl World {
         let filter = TaskFilter { owner: Owner::Any, states, limit: SEEN };
         let Some(Ok(mut rows)) = self.at_hub(n, |hub, _| hub.tasks(&filter)) else { return };
         self.remember(n, &rows);
+        if !rows.is_empty() {
+            self.nodes[n].list_at = now + BEAT / 2;
+        }
         let replica = self.nodes[n].disk.replica.clone();
         rows.retain(|row| replica.is_lent(row));
         if rows.is_empty() || room == 0 || self.clock(n) < self.nodes[n].claim_at {
@@ -307,10 +312,9 @@ impl World {
             return false;
         }
         let sent = self.clock(n);
-        if let TaskState::Leased { until, .. } = &row.state
-            && *until <= self.time()
-        {
-            self.taken_from(&held.task);
+        let expired = matches!(&row.state, TaskState::Leased { until, .. } if *until <= self.time());
+        if let Some(wrong) = self.taken_from(&held.task).filter(|_| expired) {
+            self.violated(wrong.invariant, wrong.text);
         }
         let take = held.take(&self.nodes[n].id, work::LEASE);
         let key = held.key();

@@ -9,7 +9,7 @@ use everloop_core::ids::NodeId;
 use everloop_core::jitter;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Owner, Postgres, StateName, TaskFilter};
+use everloop_store::{Ledger, Postgres};
 use everloop_testkit::postgres::Server;
 
 use crate::measure::usage;
@@ -19,7 +19,9 @@ use crate::{Options, Result};
 pub const NODES: u32 = 1000;
 /// Connections that play them.
 const PLAYERS: u32 = 20;
-/// Between two signs of life, and between two questions who supervises.
+/// What a node says of itself.
+const INFO: &str = r#"{"version":"0.1.0","pid":4711,"holds":[],"leads":false,"draining":false,"next_beat":1}"#;
+/// Between two signs of life.
 const BEAT: Duration = Duration::from_secs(5);
 /// Of one core.
 const MOST: f64 = 0.10;
@@ -33,12 +35,16 @@ pub fn run(options: &Options, server: &Server, url: &str) -> Result<()> {
     let asked = AtomicU64::new(0);
     let warm = Instant::now() + BEAT.mul_f64(1.2);
     let end = warm + measured;
+    let mut leader = super::open(url)?;
+    let elect = Op::Elect { node: NodeId::new("leader"), lease: Duration::from_secs(15) };
+    leader.transact(Time(0), &[elect])?;
     let used = std::thread::scope(|scope| {
+        let leading = scope.spawn(move || lead(leader, end).map_err(|e| e.to_string()));
         let playing = players.into_iter().enumerate().map(|(i, hub)| {
             let asked = &asked;
             scope.spawn(move || play(hub, i, end, asked).map_err(|e| e.to_string()))
         });
-        let playing: Vec<_> = playing.collect();
+        let playing: Vec<_> = std::iter::once(leading).chain(playing).collect();
         std::thread::sleep(warm.saturating_duration_since(Instant::now()));
         let before = (cpu(server.pid())?, asked.load(Ordering::Relaxed));
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -60,69 +66,38 @@ pub fn run(options: &Options, server: &Server, url: &str) -> Result<()> {
 /// One connection plays its share of the nodes, one after the other, each at its time.
 fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Result<()> {
     let start = Instant::now();
-    let mine = NODES / PLAYERS;
-    let mut due: Vec<(Duration, u32, Kind)> = Vec::new();
-    for node in 0..mine {
-        for kind in [Kind::Beat, Kind::Ask] {
-            let seed = u64::from(node) << 32 | player as u64 | (kind as u64) << 16;
-            due.push((jitter::between(Duration::ZERO, BEAT, seed), node, kind));
-        }
+    let mut due: Vec<(Duration, u32)> = Vec::new();
+    for node in 0..NODES / PLAYERS {
+        let seed = u64::from(node) << 32 | player as u64;
+        due.push((jitter::between(Duration::ZERO, BEAT, seed), node));
     }
     let mut seed = player as u64;
     loop {
         due.sort();
-        let (at, node, kind) = due[0];
+        let (at, node) = due[0];
         if start + at > end {
             return Ok(());
         }
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
-        let calls = kind.call(&mut hub, &NodeId::new(format!("n{player}-{node}")), seed >> 63 == 0)?;
-        asked.fetch_add(calls, Ordering::Relaxed);
+        let heard = hub.beat(Time(0), &NodeId::new(format!("n{player}-{node}")), INFO)?;
+        // Somebody supervises, so nobody else asks for it; nothing is free, so nobody lists it.
+        if heard.waiting || heard.led_until.is_none_or(|until| until <= heard.at) {
+            return Err("these nodes should have nothing to do".into());
+        }
+        asked.fetch_add(1, Ordering::Relaxed);
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (least, most) = kind.spread();
-        due[0].0 = at + jitter::between(BEAT.mul_f64(least), BEAT.mul_f64(most), seed);
+        due[0].0 = at + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
     }
 }
 
-/// What a node does by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// A sign of life, and what the operator wants of it.
-    Beat,
-    /// Who supervises.
-    Ask,
-}
-
-impl Kind {
-    fn spread(self) -> (f64, f64) {
-        match self {
-            Kind::Beat => (0.9, 1.1),
-            Kind::Ask => (0.8, 1.2),
-        }
+/// One node is the supervisor, and asks for it as often as a real one does.
+fn lead(mut hub: Postgres, end: Instant) -> Result<()> {
+    while Instant::now() < end {
+        hub.transact(Time(0), &[Op::Elect { node: NodeId::new("leader"), lease: Duration::from_secs(15) }])?;
+        hub.docs("mesh")?;
+        std::thread::sleep(Duration::from_secs(1).min(end.saturating_duration_since(Instant::now())));
     }
-
-    /// Once between two beats a node also looks whether there is something to take, and with every other one what the operator
-    /// wants of it. Answers the number of calls.
-    fn call(self, hub: &mut Postgres, node: &NodeId, listens: bool) -> Result<u64> {
-        let mut calls = 1;
-        match self {
-            Kind::Beat => {
-                let info = r#"{"version":"0.1.0","pid":4711,"holds":[],"leads":false,"draining":false,"next_beat":1}"#;
-                hub.transact(Time(0), &[Op::Heartbeat { node: node.clone(), info: info.to_owned() }])?;
-                let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: 200 };
-                hub.tasks(&filter)?;
-                calls += 1;
-                if listens {
-                    hub.doc("node", node.as_str())?;
-                    calls += 1;
-                }
-            }
-            Kind::Ask => {
-                hub.transact(Time(0), &[Op::Elect { node: node.clone(), lease: Duration::from_secs(15) }])?;
-            }
-        }
-        Ok(calls)
-    }
+    Ok(())
 }
 
 /// What a server and all its processes used so far.
