@@ -44,7 +44,7 @@ fn another_format_is_refused_with_the_way_out() {
     assert!(
         newer.stderr.contains("has format 99, newer") && newer.stderr.contains("hint: use the everloop that wrote it")
     );
-    assert!(env.run(&["hub", "check"]).exits(1).stdout.contains("format 99 of 3"));
+    assert!(env.run(&["hub", "check"]).exits(1).stdout.contains("format 99 of 4"));
     server().psql(&name, "update everloop.hub set format = 0");
     let older = env.run(&["hub", "init"]).exits(1);
     assert!(older.stderr.contains("hint: bring it up to date: everloop hub migrate"), "{}", older.stderr);
