@@ -254,6 +254,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::Steered { .. }
         | Event::Stopping { .. }
         | Event::Noticed { .. }
+        | Event::StrategyChanged { .. }
         | Event::TicketOpened { .. }
         | Event::TicketClosed { .. }
         | Event::Ended { .. }

@@ -15,7 +15,7 @@ use crate::telemetry::Source;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 5;
+pub const EVENT_VERSION: u32 = 6;
 
 /// Something that happened to a loop or to the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -210,6 +210,13 @@ pub enum Event {
         pattern: Pattern,
         /// For how many turns.
         turns: u32,
+    },
+    /// Nothing got better for too long: the next turns try another way, before a person is told.
+    StrategyChanged {
+        /// What passed without progress.
+        reason: Reason,
+        /// Who had been at work; others of the operator's list are asked first now.
+        agent: String,
     },
     /// A person should look.
     TicketOpened {

@@ -89,7 +89,7 @@ pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
         return found;
     }
     let mut say = |pattern, turns: u32, from: u32| {
-        if turns >= from && (turns / from).is_power_of_two() && turns.is_multiple_of(from) {
+        if doubles(turns, from) {
             found.push((pattern, turns));
         }
     };
@@ -100,6 +100,11 @@ pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
         found.push((Pattern::PingPong, 4));
     }
     found
+}
+
+/// Whether so many turns are the number from which on it is said, or that doubled, and doubled again.
+pub fn doubles(turns: u32, from: u32) -> bool {
+    turns >= from && (turns / from).is_power_of_two() && turns.is_multiple_of(from)
 }
 
 /// The last four turns went back and forth between two scoreboards.

@@ -70,6 +70,8 @@ pub enum Bug {
     RecoveryDoublesKeepalive,
     SignalInTwoWrites,
     SignalKeepsCursor,
+    TicketBeforeChange,
+    ChangesForEver,
 }
 
 /// Those about many machines.
@@ -136,6 +138,8 @@ pub const ALL: &[Bug] = &[
     Bug::RecoveryDoublesKeepalive,
     Bug::SignalInTwoWrites,
     Bug::SignalKeepsCursor,
+    Bug::TicketBeforeChange,
+    Bug::ChangesForEver,
 ];
 
 /// Those of the immune system: found by fleets, not by a world of one machine.

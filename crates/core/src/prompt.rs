@@ -28,6 +28,8 @@ pub struct Prompt {
     pub checks: Vec<CheckLine>,
     /// How many pass.
     pub passing: usize,
+    /// Nothing got better for too long: another way is wanted.
+    pub rethink: Option<Rethink>,
     /// What was tried, newest first.
     pub tries: Vec<String>,
     /// Messages from the operator.
@@ -46,6 +48,17 @@ pub struct Prompt {
     pub resumed: bool,
     /// Last words of the conversation before, for one that begins anew; data.
     pub handoff: String,
+}
+
+/// What an agent is told when nothing got better for too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rethink {
+    /// Turns without progress.
+    pub turns: u32,
+    /// How the latest of them ended, newest first.
+    pub ended: Vec<&'static str>,
+    /// Checks that still do not pass.
+    pub failing: Vec<String>,
 }
 
 /// A message from somebody who is not the operator.
@@ -101,6 +114,7 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         assignment,
         passing: checks.iter().filter(|c| c.passes).count(),
         checks,
+        rethink: state.strategy.is_some().then(|| rethink(state)),
         tries: state.tries.iter().rev().take(TRIES_TOLD).map(tried).collect(),
         messages: state.notes.iter().filter_map(word).collect(),
         mail: state.notes.iter().filter_map(letter).collect(),
@@ -108,6 +122,17 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
+    }
+}
+
+fn rethink(state: &LoopState) -> Rethink {
+    // A change for time or money may come before a turn counted.
+    let turns = state.since_progress.max(1);
+    let counted = state.tries.iter().rev().filter(|t| t.outcome.counts()).take(TRIES_TOLD.min(turns as usize));
+    Rethink {
+        turns,
+        ended: counted.map(|t| t.outcome.label()).collect(),
+        failing: state.board.failing().map(|r| r.name.clone()).collect(),
     }
 }
 

@@ -328,7 +328,7 @@ pub struct GuardSpec {
     /// How long an agent with a stream may say nothing, by what it is busy with.
     #[serde(default)]
     pub phases: PhaseLimits,
-    /// Turns without progress after which a person is told.
+    /// Turns without progress after which another way is tried, and after as many more a person is told.
     pub stagnation_turns: u32,
     /// The same as time that turns took, where the operator wants it.
     #[serde(default, with = "opt_millis", skip_serializing_if = "Option::is_none")]
@@ -336,6 +336,19 @@ pub struct GuardSpec {
     /// The same in millionths of a dollar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stagnation_microusd: Option<u64>,
+    /// Whether another way is tried at all before a person is told.
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    pub stagnation_change: bool,
+}
+
+/// As it is when nobody says anything, and as it was not written before there was a choice.
+fn on() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_on(flag: &bool) -> bool {
+    *flag
 }
 
 /// How long an agent with a stream may say nothing, by what it is busy with.
@@ -505,6 +518,8 @@ impl Default for GuardSpec {
             stagnation_turns: 10,
             stagnation_time: None,
             stagnation_microusd: None,
+            // A fresh start costs one conversation; a person who is called for nothing costs trust.
+            stagnation_change: true,
         }
     }
 }

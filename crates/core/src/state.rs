@@ -10,7 +10,7 @@ use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
 use crate::reason::Reason;
-use crate::spec::LoopSpec;
+use crate::spec::{AgentSpec, LoopSpec};
 use crate::stream::Usage;
 use crate::telemetry::Source;
 use crate::time::{Time, millis};
@@ -91,6 +91,9 @@ pub struct LoopState {
     /// Time in turns and money as they stood then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Box<Then>>,
+    /// Another way is tried, until there is progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Box<Change>>,
     /// No-op turns in a row.
     pub noops: u32,
     /// The same failure in a row.
@@ -136,6 +139,21 @@ pub struct Then {
     pub spent: Spend,
 }
 
+/// Nothing got better for too long, so that another way is tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// What had passed without progress.
+    pub reason: Reason,
+    /// The number of the first turn that tries it.
+    pub from_turn: u32,
+    /// Who had been at work before; others are asked first now.
+    pub agent: String,
+    /// Turns without progress until then.
+    pub turns: u32,
+    /// What had been used until then.
+    pub then: Then,
+}
+
 /// A conversation with an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -173,16 +191,32 @@ impl LoopState {
         ops
     }
 
-    /// Time in turns and money since the last progress.
-    pub fn since_then(&self) -> (Duration, Spend) {
-        let then = self.then.as_deref().cloned().unwrap_or_default();
+    /// Turns, time in them and money since the last progress, or since another way is tried.
+    pub fn since_then(&self) -> (u32, Duration, Spend) {
+        let (turns, then) = match &self.strategy {
+            Some(change) => (change.turns, change.then.clone()),
+            None => (0, self.then.as_deref().cloned().unwrap_or_default()),
+        };
         let Spend { calls, tokens, microusd } = self.spent;
         let spent = Spend {
             calls: calls.saturating_sub(then.spent.calls),
             tokens: tokens.saturating_sub(then.spent.tokens),
             microusd: microusd.saturating_sub(then.spent.microusd),
         };
-        (self.in_turns.saturating_sub(then.in_turns), spent)
+        (self.since_progress.saturating_sub(turns), self.in_turns.saturating_sub(then.in_turns), spent)
+    }
+
+    /// Everybody who may take a task, as they are asked: in the operator's order, and while another way is tried those first
+    /// who come after the one that had been at work. Another account of that one is no other way.
+    pub fn crew(&self, kind: &str, priority: i32) -> Vec<&AgentSpec> {
+        let mut crew: Vec<_> = self.spec.agents().filter(|a| a.tasks.include(kind, priority)).collect();
+        if let Some(change) = &self.strategy
+            && let Some(last) = crew.iter().rposition(|a| a.name == change.agent)
+        {
+            crew.rotate_left(last + 1);
+            crew.sort_by_key(|a| a.name == change.agent);
+        }
+        crew
     }
 
     /// Whether the loop is over; it may be resumed unless it was reached.

@@ -10,7 +10,7 @@ use crate::watch::{PARKED, WATCHING};
 pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let subject = format!("Loop {} ({})", state.id, state.name);
     let passing = format!("{} of {} checks pass", state.board.passing().len(), state.board.0.len());
-    match &state.phase {
+    let now = match &state.phase {
         Phase::New if state.baseline.is_some() => {
             format!("{subject} runs its checks again, because something changed or somebody woke it.")
         }
@@ -26,6 +26,29 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Phase::Ended { ending, at } => {
             format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
         }
+    };
+    let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
+    match another_way(state) {
+        Some(tries) if told => format!("{now} It {tries}; that did not help either, and a person was told."),
+        Some(tries) => format!("{now} It {tries}; if that does not help either, a person is told."),
+        None => now,
+    }
+}
+
+/// That a loop tries another way, since when and what for.
+pub fn another_way(state: &LoopState) -> Option<String> {
+    let change = state.strategy.as_ref().filter(|_| !state.is_over())?;
+    let (what, rule) = (stagnation(&change.reason), &change.reason.rule);
+    Some(format!("tries another way since turn {}, because there was {what} [{rule}]", change.from_turn))
+}
+
+/// What passed without progress.
+pub fn stagnation(reason: &Reason) -> String {
+    let input = |name| reason.input(name);
+    match reason.rule.as_str() {
+        "stagnation.turns" => format!("no progress for {} turns", input("turns")),
+        "stagnation.time" => format!("no progress for {} of work", input("worked")),
+        _ => format!("no progress for {}", input("spent")),
     }
 }
 
@@ -92,6 +115,7 @@ pub fn choice(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> Str
     match reason.rule.as_str() {
         "agent.preferred" => "the first of the loop's agents".to_owned(),
         "agent.fits" => fits(reason),
+        "agent.change" => instead(reason),
         _ => format!("another one would have been first, but {}", waiting(reason, now, clock).trim_end_matches('.')),
     }
 }
@@ -99,6 +123,10 @@ pub fn choice(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> Str
 fn fits(reason: &Reason) -> String {
     let (kind, priority) = (reason.input("kind"), reason.input("priority"));
     format!("the first of the loop's agents for tasks of kind `{kind}` with priority {priority}")
+}
+
+fn instead(reason: &Reason) -> String {
+    format!("another way is tried, because nothing got better while `{}` was at work", reason.input("agent"))
 }
 
 fn barred_by(reason: &Reason) -> String {

@@ -30,6 +30,7 @@ const VERSION_2: &str = include_str!("fixtures/journal-v2.jsonl");
 const VERSION_3: &str = include_str!("fixtures/journal-v3.jsonl");
 const VERSION_4: &str = include_str!("fixtures/journal-v4.jsonl");
 const VERSION_5: &str = include_str!("fixtures/journal-v5.jsonl");
+const VERSION_6: &str = include_str!("fixtures/journal-v6.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -380,6 +381,14 @@ fn watching() -> Vec<Event> {
     ]
 }
 
+/// What version 6 added: another way before a person is told.
+fn strategy() -> Vec<Event> {
+    let mut spec = spec();
+    spec.guard.stagnation_change = false;
+    let reason = Reason::new("stagnation.turns").with("turns", 10);
+    vec![Event::SpecChanged { spec }, Event::StrategyChanged { reason, agent: text("claude") }]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -405,6 +414,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Frozen { .. } => "frozen",
         Event::Released { .. } => "released",
         Event::Noticed { .. } => "noticed",
+        Event::StrategyChanged { .. } => "strategy_changed",
         Event::TicketOpened { .. } => "ticket_opened",
         Event::TicketClosed { .. } => "ticket_closed",
         Event::Ended { .. } => "ended",
@@ -417,7 +427,7 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-const KINDS: usize = 31;
+const KINDS: usize = 32;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -475,11 +485,25 @@ fn every_event_of_version_4_is_read_as_it_was_meant() {
     }
 }
 
+fn fifth() -> Vec<Event> {
+    fourth().into_iter().chain(immune_steps()).chain(watching()).collect()
+}
+
 #[test]
-fn every_event_of_version_5_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 5, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = fourth().into_iter().chain(immune_steps()).chain(watching()).collect();
-    let lines: Vec<&str> = VERSION_5.lines().collect();
+fn every_event_of_version_5_is_read_as_it_was_meant() {
+    let (events, lines) = (fifth(), VERSION_5.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_6_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 6, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = fifth().into_iter().chain(strategy()).collect();
+    let lines: Vec<&str> = VERSION_6.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

@@ -304,6 +304,11 @@ impl Next {
 
 /// Why an agent that nothing holds was chosen.
 fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
+    if let Some(change) = state.strategy.as_ref().filter(|c| c.agent != agent.name)
+        && state.crew(next.kind(), next.priority()).iter().any(|a| a.name == change.agent)
+    {
+        return Reason::new("agent.change").with("agent", &change.agent);
+    }
     let mut before = state.spec.agents().take_while(|a| *a != agent);
     let passed_over = before.any(|a| !a.tasks.include(next.kind(), next.priority()));
     if passed_over || !agent.tasks.all() { next.named("agent.fits") } else { Reason::new("agent.preferred") }

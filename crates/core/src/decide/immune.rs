@@ -25,12 +25,12 @@ pub(super) struct Crew<'s> {
     pub(super) asked: Vec<&'s AgentSpec>,
     /// Who is not asked, or only after the others, and why.
     skipped: Vec<(&'s AgentSpec, Use)>,
-    /// The operator's order.
+    /// All of them, in the order in which they would be asked.
     order: Vec<&'s AgentSpec>,
 }
 
 impl Crew<'_> {
-    /// Why somebody whom the operator put before this one was not asked first.
+    /// Why somebody who stands before this one was not asked first.
     pub(super) fn passed_over(&self, agent: &AgentSpec) -> Option<Reason> {
         let mut before = self.order.iter().take_while(|a| **a != agent);
         let found = before.find_map(|a| self.skipped.iter().find(|(s, _)| s == a));
@@ -45,10 +45,9 @@ impl Crew<'_> {
 }
 
 impl Step<'_> {
-    /// Orders the loop's agents: as the operator did, without those who are out, unless there is nobody else.
+    /// Orders the loop's agents: without those who are out, unless there is nobody else.
     pub(super) fn crew<'s>(&self, state: &'s LoopState, kind: &str, priority: i32) -> Crew<'s> {
-        let fits = |a: &&AgentSpec| a.tasks.include(kind, priority);
-        let order: Vec<&AgentSpec> = state.spec.agents().filter(fits).collect();
+        let order = state.crew(kind, priority);
         let (mut asked, mut skipped) = (Vec::new(), Vec::new());
         for (n, agent) in order.iter().enumerate() {
             let how = self.out.immune.may(&subjects(self.ctx.node, agent, Some(kind)), self.ctx.now);

@@ -1,56 +1,77 @@
-//! A loop that does not get on: turns, time or money without progress, and work that could be done while nothing moves. Each cause
-//! is one ticket, closed when it is gone. The loop goes on all the same.
+//! A loop that does not get on: turns, time or money without progress, and work that could be done while nothing moves. Without
+//! progress another way is tried first, once. Each cause is one ticket, closed when it is gone. The loop goes on all the same.
 
 use std::time::Duration;
 
 use super::Step;
-use crate::event::{Event, Pattern};
+use crate::event::Event;
 use crate::guard::permit::SLOTS;
-use crate::judge::patterns;
+use crate::judge::{doubles, patterns};
+use crate::planted::{self, Bug};
+use crate::reason::Reason;
 use crate::state::Phase;
 use crate::time::{Time, human};
+use crate::why::stagnation;
+
+/// The tickets of turns, time and money without progress.
+const STAGNATION: [&str; 3] = ["stagnation", "stagnation.time", "stagnation.spend"];
 
 /// Work is runnable and nothing moves for this long: a person should know.
 pub const STALLED_AFTER: Duration = Duration::from_secs(30 * 60);
 
 impl Step<'_> {
-    /// What the turn that just ended completes: patterns in the journal, and tickets when there is no progress for too long.
+    /// What the turn that just ended completes: patterns in the journal, another way when there is no progress for too long,
+    /// and tickets when that did not help either.
     pub(super) fn say_patterns(&mut self, progress: bool) {
-        let id = self.state().id.clone();
-        let keys = ["stagnation", "stagnation.time", "stagnation.spend"].map(|kind| format!("{kind}:{id}"));
         if progress {
-            for key in &keys {
-                self.close_ticket(key, "there was progress");
+            for kind in STAGNATION {
+                self.close_ticket(&format!("{kind}:{}", self.state().id), "there was progress");
             }
         }
         for (pattern, turns) in patterns(self.state()) {
             self.emit(Event::Noticed { pattern, turns });
-            if pattern == Pattern::Stagnation {
-                let text = format!("no progress for {turns} turns; the loop goes on, but a look may save money");
-                self.ticket(keys[0].clone(), text);
+        }
+        let passed = self.passed();
+        let tried = self.state().strategy.is_some();
+        let may = self.state().spec.guard.stagnation_change && !planted::is(Bug::TicketBeforeChange);
+        match passed.first() {
+            Some((_, reason)) if may && (!tried || planted::is(Bug::ChangesForEver)) => {
+                let agent = self.state().tries.last().map_or_else(String::new, |t| t.agent.clone());
+                self.emit(Event::StrategyChanged { reason: reason.clone(), agent });
+            }
+            _ => {
+                let since = if tried { " since another way was tried" } else { "" };
+                for (kind, reason) in passed {
+                    let what = stagnation(&reason);
+                    let text = format!("{what}{since}; the loop goes on, but a look may save money");
+                    self.ticket(format!("{kind}:{}", self.state().id), text);
+                }
             }
         }
+    }
+
+    /// Thresholds that the loop passes without progress, each with the kind of its ticket.
+    fn passed(&self) -> Vec<(&'static str, Reason)> {
+        let state = self.state();
         // Nothing is missing that there could be progress towards: it watches.
-        if self.state().board.all_pass() && self.state().landed.all_pass() {
-            return;
+        if state.board.all_pass() && state.landed.all_pass() {
+            return Vec::new();
         }
-        let guard = &self.state().spec.guard;
-        let (time, money) = (guard.stagnation_time, guard.stagnation_microusd);
-        let (worked, spent) = self.state().since_then();
-        if time.is_some_and(|most| worked >= most) {
-            let text =
-                format!("no progress for {} of work; the loop goes on, but a look may save money", human(worked));
-            self.ticket(keys[1].clone(), text);
+        let guard = &state.spec.guard;
+        let (turns, worked, spent) = state.since_then();
+        let mut passed = Vec::new();
+        if doubles(turns, guard.stagnation_turns.max(1)) {
+            passed.push((STAGNATION[0], Reason::new("stagnation.turns").with("turns", turns)));
         }
-        if money.is_some_and(|most| spent.microusd >= most) {
+        if guard.stagnation_time.is_some_and(|most| worked >= most) {
+            passed.push((STAGNATION[1], Reason::new("stagnation.time").with("worked", human(worked))));
+        }
+        if guard.stagnation_microusd.is_some_and(|most| spent.microusd >= most) {
             let cents = spent.microusd / 10_000;
-            let text = format!(
-                "${}.{:02} without progress; the loop goes on, but a look may save money",
-                cents / 100,
-                cents % 100
-            );
-            self.ticket(keys[2].clone(), text);
+            let spent = format!("${}.{:02}", cents / 100, cents % 100);
+            passed.push((STAGNATION[2], Reason::new("stagnation.spend").with("spent", spent)));
         }
+        passed
     }
 
     /// Since when the loop waits although there is work that could be done: for a slot, or for somebody who takes it.

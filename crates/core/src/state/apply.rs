@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    KEPT_LISTED, Kept, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, Session, Stage, StopWish,
-    TRIES_KEPT, Tally, Then, Try, Turn, worker,
+    Change, KEPT_LISTED, Kept, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, Session, Stage,
+    StopWish, TRIES_KEPT, Tally, Then, Try, Turn, worker,
 };
 use crate::board::{self, Board};
 use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled, StopCause};
@@ -12,6 +12,7 @@ use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Trust;
 use crate::planted::{self, Bug};
+use crate::reason::Reason;
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::stream::LimitClass;
 use crate::telemetry::{Source, settle};
@@ -52,6 +53,7 @@ impl LoopState {
             kept_count: 0,
             since_progress: 0,
             then: None,
+            strategy: None,
             noops: 0,
             same_error: 0,
             notes: Vec::new(),
@@ -123,6 +125,7 @@ impl LoopState {
                     turn.told = turn.told.saturating_sub(extra);
                 }
             }
+            Event::StrategyChanged { reason, agent } => self.change_strategy(reason, agent),
             Event::TicketOpened { key, .. } if self.tickets.contains(key) => {}
             Event::TicketOpened { key, .. } => self.tickets.push(key.clone()),
             Event::TicketClosed { key } => self.tickets.retain(|k| k != key),
@@ -143,12 +146,27 @@ impl LoopState {
         self.then = wanted.then(|| Box::new(Then { in_turns: self.in_turns, spent: self.spent }));
     }
 
+    /// What was learned in the conversation so far did not help: the next turn begins a fresh one.
+    fn change_strategy(&mut self, reason: &Reason, agent: &str) {
+        self.session = None;
+        self.strategy = Some(Box::new(Change {
+            reason: reason.clone(),
+            from_turn: self.started + 1,
+            agent: agent.to_owned(),
+            turns: self.since_progress,
+            then: Then { in_turns: self.in_turns, spent: self.spent },
+        }));
+    }
+
     fn change_spec(&mut self, spec: &LoopSpec) {
         let checks_changed = spec.checks != self.spec.checks;
         self.watch.change_spec(&self.spec.watch, &spec.watch);
         self.spec = spec.clone();
         if self.then.is_none() {
             self.begin_streak();
+        }
+        if !spec.guard.stagnation_change {
+            self.strategy = None;
         }
         if checks_changed {
             self.board = board::unknown(&spec.checks);
@@ -353,6 +371,7 @@ impl LoopState {
     fn take_streaks(&mut self, turn: &Turn, outcome: &Outcome, settled: &Settled) {
         if settled.progress {
             self.since_progress = 0;
+            self.strategy = None;
             self.begin_streak();
         } else if outcome.counts() {
             self.since_progress += 1;

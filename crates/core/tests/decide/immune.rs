@@ -26,6 +26,8 @@ fn rig() -> Rig {
             s.others.push(other);
         }
         s.guard = s.guard.clone().cheap();
+        // Who is asked is a matter of the immune system alone here.
+        s.guard.stagnation_change = false;
     })
 }
 

@@ -1,10 +1,15 @@
-//! A loop that does not get on: one ticket per cause, closed when it is gone.
+//! A loop that does not get on: another way first, then one ticket per cause, closed when it is gone.
 
 use everloop_core::action::Command;
 use everloop_core::decide::Decision;
-use everloop_core::event::Event;
+use everloop_core::event::{Event, Exit, Judgement};
+use everloop_core::prompt::prompt;
+use everloop_core::spec::{AgentSpec, LoopSpec};
+use everloop_core::state::Phase;
+use everloop_core::stream::Report;
+use everloop_core::why::why;
 
-use crate::rig::{Rig, secs};
+use crate::rig::{Rig, board, secs};
 
 /// Keys of tickets that a decision opens and closes.
 fn tickets(decision: &Decision) -> (Vec<&str>, Vec<&str>) {
@@ -51,6 +56,7 @@ fn time_and_money_without_progress_are_a_ticket_each() {
     let mut rig = Rig::with(|spec| {
         spec.guard.stagnation_time = Some(secs(100));
         spec.guard.stagnation_microusd = Some(500_000);
+        spec.guard.stagnation_change = false;
         spec.agent.turn_microusd = 200_000;
     });
     rig.baseline(0);
@@ -69,4 +75,172 @@ fn time_and_money_without_progress_are_a_ticket_each() {
     let closed = rig.landed();
     assert_eq!(tickets(&closed).1, ["stagnation.time:k", "stagnation.spend:k"]);
     assert_eq!(tickets(&rig.no_op()).0, Vec::<&str>::new(), "it counts from the progress on");
+}
+
+/// A loop that may do so many turns without progress, with its first one under way.
+fn stagnating(turns: u32, change: impl FnOnce(&mut LoopSpec)) -> Rig {
+    let mut rig = Rig::with(|spec| {
+        spec.guard = spec.guard.clone().cheap();
+        spec.guard.stagnation_turns = turns;
+        change(spec);
+    });
+    rig.baseline(0);
+    rig
+}
+
+/// The loop's agents besides its first one, `agent`.
+fn others(spec: &mut LoopSpec, others: &[(&str, &str)]) {
+    let of = |(name, account): &(&str, &str)| AgentSpec {
+        name: (*name).to_owned(),
+        account: (*account).to_owned(),
+        ..spec.agent.clone()
+    };
+    spec.others = others.iter().map(of).collect();
+}
+
+/// A turn in which nothing is done, and the next one begun.
+fn idle(rig: &mut Rig) -> Decision {
+    let ended = rig.no_op();
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    ended
+}
+
+/// What passed without progress, when a decision changes the strategy.
+fn changed(decision: &Decision) -> Option<&str> {
+    decision.events.iter().find_map(|e| match e {
+        Event::StrategyChanged { reason, .. } => Some(reason.rule.as_str()),
+        _ => None,
+    })
+}
+
+fn said(rig: &Rig) -> String {
+    why(&rig.state, rig.now, &|_| String::new())
+}
+
+#[test]
+fn another_way_is_tried_once_before_a_person_is_told() {
+    let mut rig = stagnating(2, |_| {});
+    let happened: Vec<_> = (1..=6)
+        .map(|_| {
+            let ended = idle(&mut rig);
+            (changed(&ended).is_some(), tickets(&ended).0.join(" "))
+        })
+        .collect();
+    let quiet = || (false, String::new());
+    let told = (false, "stagnation:k".to_owned());
+    assert_eq!(happened, [quiet(), (true, String::new()), quiet(), told, quiet(), quiet()]);
+    assert!(said(&rig).contains("that did not help either, and a person was told"), "{}", said(&rig));
+}
+
+#[test]
+fn progress_after_the_change_needs_nobody_and_everything_counts_anew() {
+    let mut rig = stagnating(2, |spec| others(spec, &[("second", "own")]));
+    idle(&mut rig);
+    assert_eq!(changed(&idle(&mut rig)), Some("stagnation.turns"));
+    assert_eq!(rig.state.worker, "second@own");
+    rig.exit(30, 0);
+    rig.judged(1);
+    let landed = rig.landed();
+    assert_eq!(tickets(&landed), (Vec::new(), Vec::new()));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.state.strategy, None);
+    assert_eq!(rig.state.worker, "agent@default", "the operator's order holds again");
+    assert_eq!(changed(&idle(&mut rig)), None);
+    let again = idle(&mut rig);
+    assert_eq!((changed(&again), tickets(&again).0), (Some("stagnation.turns"), Vec::new()), "it is another streak");
+}
+
+#[test]
+fn the_prompt_asks_for_another_approach_and_why_tells_of_it() {
+    let mut rig = stagnating(2, |spec| others(spec, &[("second", "own")]));
+    assert_eq!(prompt(&rig.state, None, rig.now).rethink, None);
+    idle(&mut rig);
+    idle(&mut rig);
+    let asked = prompt(&rig.state, None, rig.now).rethink.expect("another way is tried");
+    assert_eq!((asked.turns, asked.ended), (2, vec!["no-op", "no-op"]));
+    assert_eq!(asked.failing, ["c0", "c1", "c2"]);
+    let said = said(&rig);
+    assert!(said.contains("It tries another way since turn 3, because there was no progress for 2 turns"), "{said}");
+    assert!(said.contains("The agent `second` has it: another way is tried"), "{said}");
+    assert!(said.contains("nothing got better while `agent` was at work"), "{said}");
+}
+
+#[test]
+fn another_way_is_a_fresh_conversation_with_what_was_said_last() {
+    let mut rig = stagnating(2, |_| {});
+    let mut resumed = Vec::new();
+    for _ in 0..4 {
+        let Phase::Turn(turn) = &rig.state.phase else { panic!("a turn is under way") };
+        resumed.push(turn.resume.clone());
+        let session = format!("conversation {}", resumed.iter().filter(|r| r.is_none()).count());
+        let last_text = "I am at my wits' end".to_owned();
+        let report = Report { session: Some(session), ok: Some(true), last_text, ..Report::default() };
+        rig.exit_as(30, Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() });
+        rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        if resumed.len() == 2 {
+            assert_eq!(prompt(&rig.state, None, rig.now).handoff, "I am at my wits' end");
+        }
+    }
+    let goes_on = |n: u32| Some(format!("conversation {n}"));
+    assert_eq!(resumed, [None, goes_on(1), None, goes_on(2)]);
+}
+
+#[test]
+fn the_next_agent_of_the_list_takes_over_and_another_account_of_the_same_is_none() {
+    let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own"), ("second", "s"), ("third", "t")]));
+    idle(&mut rig);
+    assert_eq!(rig.state.worker, "second@s");
+    let crew = |rig: &Rig| rig.state.crew("batch", 0).iter().map(|a| a.account.clone()).collect::<Vec<_>>();
+    assert_eq!(crew(&rig), ["s", "t", "default", "own"]);
+    let mut rig = stagnating(1, |spec| others(spec, &[("second", "s"), ("agent", "own")]));
+    idle(&mut rig);
+    assert_eq!(crew(&rig), ["s", "default", "own"], "also when it stands behind the next one");
+    let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own")]));
+    idle(&mut rig);
+    assert_eq!((rig.state.worker.as_str(), rig.state.strategy.is_some()), ("agent@default", true));
+    let mut rig = stagnating(1, |spec| {
+        others(spec, &[("second", "s")]);
+        spec.others[0].tasks.kinds = vec!["docs".to_owned()];
+    });
+    idle(&mut rig);
+    assert_eq!(rig.state.worker, "agent@default", "the other one is not for such tasks");
+}
+
+#[test]
+fn time_and_money_change_the_strategy_and_count_from_there() {
+    let mut rig = stagnating(10, |spec| {
+        spec.guard.stagnation_time = Some(secs(100));
+        spec.guard.stagnation_microusd = Some(500_000);
+        spec.agent.turn_microusd = 200_000;
+    });
+    let mut happened = Vec::new();
+    for turn in 1..=7 {
+        let ended = idle(&mut rig);
+        happened.extend(changed(&ended).map(|rule| (turn, rule.to_owned())));
+        happened.extend(tickets(&ended).0.iter().map(|key| (turn, (*key).to_owned())));
+    }
+    let wanted = [(3, "stagnation.spend"), (6, "stagnation.spend:k"), (7, "stagnation.time:k")];
+    assert_eq!(happened, wanted.map(|(n, what)| (n, what.to_owned())), "30 s and $0.20 a turn");
+}
+
+#[test]
+fn who_does_not_want_it_is_told_at_once() {
+    let mut rig = stagnating(2, |spec| spec.guard.stagnation_change = false);
+    idle(&mut rig);
+    let told = idle(&mut rig);
+    assert_eq!((changed(&told), tickets(&told).0), (None, vec!["stagnation:k"]));
+    let mut rig = stagnating(2, |_| {});
+    idle(&mut rig);
+    idle(&mut rig);
+    let mut spec = rig.state.spec.clone();
+    spec.guard.stagnation_change = false;
+    rig.ask(Command::Reconfigure { spec: Box::new(spec) });
+    assert_eq!(rig.state.strategy, None, "from then on");
 }

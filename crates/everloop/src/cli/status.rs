@@ -108,6 +108,8 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
     lines.extend(quarantine::lines(&seen.immune, look, |_| true));
     lines.extend(seen.sessions.iter().map(|(id, record)| session_line(id, record, look)));
     lines.extend(seen.loops.iter().filter_map(|state| waiting_line(state, look)));
+    let tries = |state: &LoopState| why::another_way(state).map(|tries| format!("{} {tries}", state.id));
+    lines.extend(seen.loops.iter().filter_map(tries).map(|line| fit(&clean(&line), look.width)));
     for ticket in &seen.tickets {
         let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
         let line = format!(
@@ -213,6 +215,7 @@ fn loop_json(state: &LoopState) -> Value {
         "spent_estimated": state.spent_estimated,
         "next_at": next_at,
         "next_rule": rule,
+        "strategy": state.strategy,
         "tickets": state.tickets,
         "created_at": state.created_at,
         "updated_at": state.updated_at,

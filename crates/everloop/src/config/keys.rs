@@ -361,12 +361,15 @@ pub struct GuardKeys {
     pub backoff_first: Option<Span>,
     /// The longest such wait.
     pub backoff_cap: Option<Span>,
-    /// Turns without progress after which you are told.
+    /// Turns without progress after which another way is tried, and after as many more you are told.
     pub stagnation_turns: Option<Count>,
     /// The same as time that turns took without progress.
     pub stagnation_time: Option<TimeLimit>,
     /// The same as dollars that were used without progress.
     pub stagnation_usd: Option<Dollars>,
+    /// Try another way first: a fresh conversation, the next of the loop's agents, and a prompt that asks for another approach.
+    /// `false`: you are told at once.
+    pub stagnation_change: Option<Flag>,
     /// Starts that an account may make at once (together with `bucket_every`).
     pub bucket_burst: Option<Count>,
     /// Time after which an account may make one more start (together with `bucket_burst`).

@@ -139,6 +139,7 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
     set("stagnation_time", guard.stagnation_time.map_or(Value::from("none"), |time| Value::from(write_duration(time))));
     let dollars = |microusd: u64| Value::from(microusd as f64 / 1e6);
     set("stagnation_usd", guard.stagnation_microusd.map_or(Value::from("none"), dollars));
+    set("stagnation_change", Value::from(guard.stagnation_change));
     set("no_diff", guard.phases.no_diff.map_or(Value::from("none"), |limit| Value::from(write_duration(limit))));
     for (key, duration) in [
         ("gap", guard.gap),

@@ -296,6 +296,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec.stagnation_turns = count(k.stagnation_turns, spec.stagnation_turns);
     spec.stagnation_time = k.stagnation_time.map_or(spec.stagnation_time, |limit| limit.0);
     spec.stagnation_microusd = k.stagnation_usd.map_or(spec.stagnation_microusd, |dollars| dollars.0);
+    spec.stagnation_change = k.stagnation_change.map_or(spec.stagnation_change, |flag| flag.0);
     spec.frosty = FrostySpec {
         deaths: count(k.frosty_deaths, spec.frosty.deaths),
         window: span(k.frosty_window, spec.frosty.window),

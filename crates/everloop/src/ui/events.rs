@@ -5,6 +5,7 @@ use everloop_core::guard::Freeze;
 use everloop_core::hook::{Did, Why};
 use everloop_core::journal::Record;
 use everloop_core::op::Trust;
+use everloop_core::reason::Reason;
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
@@ -43,16 +44,9 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
             let goes_on = if resume.is_some() { ", the same conversation" } else { "" };
             format!("turn {number} started ({turn}{goes_on}{trial})")
         }
-        Event::AgentSwitched { from, to, reason } if reason.rule == "agent.preferred" => {
-            format!("goes back from {from} to {to}, which is free again")
-        }
-        Event::AgentSwitched { from, to, reason } if reason.rule == "agent.fits" => {
-            let (kind, priority) = (reason.input("kind"), reason.input("priority"));
-            format!("goes from {from} to {to}, the first for tasks of kind `{kind}` with priority {priority}")
-        }
         Event::AgentSwitched { from, to, reason } => {
-            let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
-            format!("switches from {from} to {to}: {}", sentence.trim_end_matches('.'))
+            let moment = |time| moment(time, at, zone);
+            switched((from, to), reason, at, &moment)
         }
         Event::Limited { scope, limit, until: end, .. } => {
             format!("{scope} is limited until {} ({}: {})", until(end), limit.class, limit.text)
@@ -88,6 +82,9 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::Frozen { scope, freeze } => format!("Willy: {scope} is frozen {}", frozen(freeze, &until)),
         Event::Released { scope, by, reason } => format!("{scope} was released by {by}: {reason}"),
         Event::Noticed { pattern, turns } => format!("noticed {} for {}", pattern.label(), count(*turns, "turn")),
+        Event::StrategyChanged { reason, .. } => {
+            format!("tries another way, in a fresh conversation: {}", why::stagnation(reason))
+        }
         Event::TicketOpened { key, text } => format!("ticket `{key}`: {text}"),
         Event::TicketClosed { key } => format!("ticket `{key}` is closed"),
         Event::Ended { ending } => format!("ended: {}", ended(ending)),
@@ -95,6 +92,18 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::InSession { session, name, did } => format!("session {session} ({name}) {}", in_session(did, &until)),
         Event::Immune { step } => quarantine::step(step, &until),
         Event::Note { text } => text.clone(),
+    }
+}
+
+fn switched((from, to): (&str, &str), reason: &Reason, at: Time, clock: &dyn Fn(Time) -> String) -> String {
+    match reason.rule.as_str() {
+        "agent.preferred" => format!("goes back from {from} to {to}, the first of the loop's agents"),
+        "agent.fits" => {
+            let (kind, priority) = (reason.input("kind"), reason.input("priority"));
+            format!("goes from {from} to {to}, the first for tasks of kind `{kind}` with priority {priority}")
+        }
+        "agent.change" => format!("goes from {from} to {to}: {}", why::choice(reason, at, clock)),
+        _ => format!("switches from {from} to {to}: {}", why::waiting(reason, at, clock).trim_end_matches('.')),
     }
 }
 
@@ -220,7 +229,6 @@ mod tests {
     use everloop_core::event::{Pattern, StopCause};
     use everloop_core::guard::{Permit, Scope, Spend};
     use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
-    use everloop_core::reason::Reason;
 
     use super::super::sample::{START, board, spec};
     use super::*;
@@ -267,6 +275,10 @@ mod tests {
             Event::Stopping { turn: turn(), cause: StopCause::Wall },
             Event::Cooldown { scope: Scope::All, until: Time(START.0 + 60_000), level: 1 },
             Event::Noticed { pattern: Pattern::NoOps, turns: 3 },
+            Event::StrategyChanged {
+                reason: Reason::new("stagnation.turns").with("turns", 10),
+                agent: "claude".into(),
+            },
             Event::Ended { ending: Ending::Exhausted { bound: "turns".into() } },
         ]
         .map(line);

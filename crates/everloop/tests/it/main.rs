@@ -34,6 +34,7 @@ mod run;
 mod secrets;
 mod send;
 mod show;
+mod stagnation;
 mod status;
 mod storm;
 mod task;

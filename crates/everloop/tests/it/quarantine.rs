@@ -30,6 +30,7 @@ gap = "0"
 backoff_first = "1ms"
 backoff_cap = "1ms"
 frosty_young = "1ms"
+stagnation_change = false
 "#;
 
 /// An agent that always fails, and two that work.

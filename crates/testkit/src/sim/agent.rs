@@ -49,10 +49,12 @@ pub enum Kind {
     Overloaded,
     /// Changes something that no check looks at, and says how much of its account's window is used.
     Metered,
+    /// Says that all is done and does nothing, until it is asked for another approach; then it makes one more check pass.
+    Stubborn,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 17] = [
+pub const KINDS: [Kind; 18] = [
     Kind::Good,
     Kind::Slow,
     Kind::Clumsy,
@@ -70,6 +72,7 @@ pub const KINDS: [Kind; 17] = [
     Kind::Limited,
     Kind::Overloaded,
     Kind::Metered,
+    Kind::Stubborn,
 ];
 
 /// A window of an account, as its vendor counts it.
@@ -132,7 +135,8 @@ impl Script {
             | Kind::Busy
             | Kind::PingPong
             | Kind::Asks
-            | Kind::Metered => u32::MAX,
+            | Kind::Metered
+            | Kind::Stubborn => u32::MAX,
         };
         Self { tasks: kinds.iter().map(|k| (*k, times(*k))).collect(), rest: (Kind::Good, 1) }
     }
@@ -162,6 +166,7 @@ impl Kind {
             | Kind::PingPong
             | Kind::Asks
             | Kind::Metered
+            | Kind::Stubborn
             | Kind::Vanish => spread(5_000, 90_000),
         }
     }
@@ -217,7 +222,8 @@ impl Kind {
             | Kind::Vanish
             | Kind::Missing
             | Kind::Limited
-            | Kind::Overloaded => {}
+            | Kind::Overloaded
+            | Kind::Stubborn => {}
         }
         if *tree != before {
             tree.log.push(task.to_string());

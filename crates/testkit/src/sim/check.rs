@@ -1,7 +1,8 @@
 //! The invariants of FAULTS.md, asserted after everything that happens.
 //!
 //! They are told from the journal and from the world's own facts (processes, commits, clocks), never from what the core
-//! says about itself: `journal` follows the events of each loop, `starts` holds every start against the guard's promises,
+//! says about itself: `journal` follows the events of each loop, `streak` those without progress, `starts` holds every start against
+//! the guard's promises,
 //! `facts` looks at processes, timers, tasks and repositories.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ mod immune;
 mod journal;
 mod marks;
 mod starts;
+mod streak;
 mod watch;
 
 pub use marks::MARKS;
@@ -59,6 +61,7 @@ pub struct Ward {
     moved_ms: u64,
     /// How much of what is there for its monitor it has heard of.
     heard: Option<u64>,
+    streak: streak::Streak,
 }
 
 /// A turn under way.

@@ -6,6 +6,7 @@
 use everloop_core::action::{Found, Input};
 use everloop_core::event::{Exit, StopCause};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
+use everloop_core::prompt::prompt;
 use everloop_core::state::{Phase, Stage};
 use everloop_core::stream::Report;
 use everloop_core::time::Time;
@@ -49,14 +50,20 @@ impl World {
         let Some(owner) = self.owner_of(&task) else { return Ok(()) };
         self.say("shim: starts", turn.as_str());
         let started_at = self.wall();
-        let account = match self.stored(&owner).map(|s| s.phase) {
-            Some(Phase::Turn(held)) if held.id == *turn => Some(held.account),
+        let held = self.stored(&owner).filter(|s| matches!(&s.phase, Phase::Turn(held) if held.id == *turn));
+        let asked = held.as_ref().is_some_and(|state| prompt(state, None, started_at).rethink.is_some());
+        let account = held.and_then(|state| match state.phase {
+            Phase::Turn(held) => Some(held.account),
             _ => None,
-        };
+        });
         let site = self.sites.get_mut(&owner).expect("the owner was just found");
         let runs = site.runs.entry(task.clone()).or_default();
         let bad = site.setup.bad_account.is_some_and(|bad| account.as_deref() == Some(bad));
-        let kind = if bad { Kind::Crasher } else { site.setup.script.kind(&task, *runs) };
+        let kind = match site.setup.script.kind(&task, *runs) {
+            _ if bad => Kind::Crasher,
+            Kind::Stubborn if asked => Kind::Good,
+            kind => kind,
+        };
         *runs += u32::from(!bad);
         let shim = Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
         self.shims.insert(turn.clone(), shim);

@@ -63,6 +63,8 @@ const TABLE: &[Row] = &[
     (Bug::RecoveryDoublesKeepalive, "watches", InCalm, "keepalive", "a restart does not look whether there is one"),
     (Bug::SignalInTwoWrites, "watches and works", InCrashes, "signal", "a change is known before its task is there"),
     (Bug::SignalKeepsCursor, "watches", InCalm, "signal", "a change is told of again and again"),
+    (Bug::TicketBeforeChange, "gives up", InCalm, "strategy", "a person is called before another way was tried"),
+    (Bug::ChangesForEver, "gives up", InCalm, "strategy", "one way after the other is tried, and nobody is told"),
     (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
 ];
 

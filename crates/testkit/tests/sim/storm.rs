@@ -1,10 +1,10 @@
-//! An agent that exits 1 at once, for a day.
+//! An agent that exits 1 at once, for a day; one that does nothing until it is asked for another approach.
 
 use std::time::Duration;
 
 use everloop_testkit::sim::fault::Plan;
 use everloop_testkit::sim::run::run;
-use everloop_testkit::sim::scenario::{Happening, storm};
+use everloop_testkit::sim::scenario::{Happening, known, storm};
 
 use super::must_be_clean;
 
@@ -32,4 +32,21 @@ fn while_it_storms_one_ticket_per_cause_is_open() {
     causes.sort();
     assert_eq!(causes, ["guard.freeze:loop:a", "stagnation:a"], "one per cause");
     assert!(report.starts <= 120 && report.starts >= 20, "{} starts: the trials go on", report.starts);
+}
+
+#[test]
+fn a_change_that_helps_needs_no_person_and_one_that_does_not_calls_one() {
+    let report_of = |name: &str| {
+        let all = known();
+        let scenario = all.iter().find(|s| s.name == name).expect("it is among the known ones");
+        let report = run(scenario, Plan::Calm, 1);
+        must_be_clean(name, &report);
+        report
+    };
+    let helped = report_of("stagnates");
+    let met = |mark| helped.marks.get(mark).copied().unwrap_or(0);
+    assert_eq!((met("strategy changed"), met("ticket opened")), (2, 0), "one change for each of two checks");
+    assert!(met("agent switched") >= 2, "to the next one and back");
+    let in_vain = report_of("gives up");
+    assert_eq!((in_vain.marks["strategy changed"], in_vain.tickets), (1, vec!["stagnation:a".to_owned()]));
 }

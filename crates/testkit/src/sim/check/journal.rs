@@ -7,6 +7,7 @@ use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::state::{LoopState, NOTES_KEPT};
 use everloop_core::time::Time;
 
+use super::streak::Streak;
 use super::{Current, Ward, broken};
 use crate::sim::world::{Violation, World};
 
@@ -32,6 +33,7 @@ impl Ward {
             backoff: None,
             moved_ms: now_ms,
             heard: None,
+            streak: Streak::default(),
         }
     }
 
@@ -78,6 +80,7 @@ impl World {
         ward.moved_ms = now_ms;
         ward.fold.apply(event, at);
         ward.follow(event, now_ms, &self.watch.amended)?;
+        ward.follow_streak(event)?;
         self.follow_tickets(id, event)?;
         self.check_notes(id)
     }

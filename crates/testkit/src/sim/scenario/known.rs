@@ -50,11 +50,18 @@ pub fn known() -> Vec<Scenario> {
         }),
         Scenario::new("gives up", 2)
             .with(|l| {
-                l.spec.bounds.max_turns = Some(5);
+                l.spec.bounds.max_turns = Some(7);
                 l.spec.guard.stagnation_turns = 2;
                 l.script = Script::always(Kind::Liar);
             })
             .ends("exhausted"),
+        // In place, because a start that failed counts as well, so that a fault changes which task brings the progress.
+        Scenario::new("stagnates", 2).with(|l| {
+            super::three_agents(&mut l.spec);
+            l.spec.workspace.mode = WorkspaceMode::InPlace;
+            l.spec.guard.stagnation_turns = 2;
+            l.script = Script::always(Kind::Stubborn);
+        }),
         Scenario::new("two loops, one slot", 2)
             .with(|l| l.spec.guard.slots = 1)
             .and(LoopSetup { spec: one_slot(), ..LoopSetup::new("b", 2) }),
@@ -73,6 +80,8 @@ pub fn bad_account() -> Scenario {
         super::three_agents(&mut l.spec);
         l.bad_account = Some("default");
         l.spec.guard = l.spec.guard.clone().cheap();
+        // Else the others go on without it, and nobody finds out.
+        l.spec.guard.stagnation_change = false;
         l.spec.bounds.max_turns = Some(80);
         l.script = Script { tasks: vec![(Kind::Busy, u32::MAX); 24], rest: (Kind::Good, 1) };
     })
