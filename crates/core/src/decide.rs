@@ -17,7 +17,7 @@ use crate::time::Time;
 
 mod advance;
 mod command;
-mod immune;
+pub(crate) mod immune;
 mod stalled;
 mod turn;
 mod watch;

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Outcome;
+use crate::event::{Event, Outcome};
 use crate::ids::{NodeId, TurnId};
+use crate::op::Op;
 use crate::reason::Reason;
 use crate::spec::{AgentKind, AgentSpec};
 use crate::stream::LimitClass;
@@ -242,6 +243,28 @@ impl Default for Immune {
             moved: None,
             relapses: Vec::new(),
         }
+    }
+}
+
+impl Immune {
+    /// Reads the document, refusing what a newer everloop wrote.
+    pub fn read(body: &str) -> Result<Self, String> {
+        let immune: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
+        if immune.immune_version > IMMUNE_VERSION {
+            return Err("a newer everloop wrote it".to_owned());
+        }
+        Ok(immune)
+    }
+
+    /// Takes these steps; the operations that keep them, if nobody else wrote since `version`.
+    pub fn save(&mut self, version: u64, steps: Vec<Did>, now: Time) -> Vec<Op> {
+        for step in &steps {
+            self.apply(step, now);
+        }
+        let body = serde_json::to_string(self).expect("it is plain data and always has a JSON form");
+        let events = steps.into_iter().map(|step| Event::Immune { step: Box::new(step) }).collect();
+        let save = Op::SaveDoc { kind: DOC.to_owned(), key: FLEET.to_owned(), version, body };
+        vec![save, Op::Append { owner: None, events }]
     }
 }
 

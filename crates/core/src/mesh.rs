@@ -3,6 +3,7 @@
 //!
 //! - [`lead`]: what the supervisor does next for such a loop
 //! - [`work`]: what a node does with the tasks that it holds
+//! - [`fit`]: whether a machine is fit for a task, or others do better
 //! - [`purse`]: what a loop may use, over all machines
 //! - [`alone`]: what a node does while the hub is away
 //! - [`seat`]: for how long a node may take itself for the supervisor
@@ -12,6 +13,7 @@
 //! branch.
 
 pub mod alone;
+pub mod fit;
 pub mod lead;
 pub mod purse;
 pub mod seat;

@@ -58,6 +58,8 @@ pub enum Bug {
     TakesBeforeItIsTime,
     DrainIgnored,
     TrustsHints,
+    QuarantineLeavesNobody,
+    TrialOfTheDeadStays,
     QuarantineIgnored,
     CapOffByOne,
     ChargesWithoutComparison,
@@ -103,6 +105,8 @@ pub const MESH: &[Bug] = &[
     Bug::TakesBeforeItIsTime,
     Bug::DrainIgnored,
     Bug::TrustsHints,
+    Bug::QuarantineLeavesNobody,
+    Bug::TrialOfTheDeadStays,
 ];
 
 /// Those about one machine.

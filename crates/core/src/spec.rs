@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
 
+/// The account that is there without a section: whoever is logged in on the machine.
+pub const DEFAULT_ACCOUNT: &str = "default";
+
 /// A loop as the operator wants it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopSpec {

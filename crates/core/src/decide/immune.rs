@@ -94,7 +94,7 @@ impl Step<'_> {
             _ => untried(&self.out.immune, &turn.id),
         };
         for step in steps {
-            let (alarm, over) = (alarm(&step), all_clear(&step));
+            let (alarm, over) = (alarm(&step, "this machine"), all_clear(&step));
             self.emit(Event::Immune { step: Box::new(step) });
             if let Some((key, text)) = alarm {
                 self.ticket(key.to_owned(), text);
@@ -119,7 +119,7 @@ impl Step<'_> {
 }
 
 /// The ticket that a step answers.
-fn all_clear(step: &Did) -> Option<(&'static str, &'static str)> {
+pub(crate) fn all_clear(step: &Did) -> Option<(&'static str, &'static str)> {
     match step {
         Did::Trusted => Some((OBSERVER, TRUSTED)),
         Did::Settled { .. } => Some((THRESHOLD, SETTLED)),
@@ -127,13 +127,13 @@ fn all_clear(step: &Did) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a person has to know at once.
-fn alarm(step: &Did) -> Option<(&'static str, String)> {
+/// What a person has to know at once. `here`: who else may be to blame.
+pub(crate) fn alarm(step: &Did, here: &str) -> Option<(&'static str, String)> {
     match step {
         Did::Suspected { reason } => {
             let seen: Vec<String> = reason.inputs.iter().map(|(what, n)| format!("{what}: {n}")).collect();
             let text = format!(
-                "everybody looks bad at once ({}); nobody is quarantined, because that is rather this machine, its network or \
+                "everybody looks bad at once ({}); nobody is quarantined, because that is rather {here}, its network or \
                  everloop itself",
                 seen.join(", ")
             );

@@ -20,6 +20,8 @@ const WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 const LEARNED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The longest a rule can last: whoever wants it for ever changes the configuration.
 pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Who made a rule that nobody made.
+pub const EXPERIENCE: &str = "experience";
 /// Rules and corrections that are kept: the document is written with every outcome.
 pub(super) const LISTED: usize = 64;
 
@@ -141,6 +143,6 @@ impl Draft<'_> {
         }
         let id = self.state.next_rule;
         let why = format!("the same correction {lately} times");
-        self.say(Did::Ruled { rule: Rule { id, what, by: "experience".to_owned(), why, since: self.now, until } });
+        self.say(Did::Ruled { rule: Rule { id, what, by: EXPERIENCE.to_owned(), why, since: self.now, until } });
     }
 }

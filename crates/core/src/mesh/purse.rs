@@ -94,6 +94,12 @@ impl MeshLoop {
         self.loans.iter().find(of).map(|loan| loan.most.clone())
     }
 
+    /// When it was set aside for an attempt.
+    pub(super) fn lent_at(&self, task: &TaskId, fence: Fence) -> Option<Time> {
+        let of = |loan: &&Loan| loan.task == *task && loan.fence == fence;
+        self.loans.iter().find(of).map(|loan| loan.at)
+    }
+
     /// What was used and what is set aside.
     pub fn used(&self) -> Spend {
         self.loans.iter().fold(self.spent, |sum, loan| sum.plus(loan.held()))

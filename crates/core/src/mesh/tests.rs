@@ -24,7 +24,7 @@ fn board(passing: &[&str]) -> Board {
     Board(["a", "b", "c"].into_iter().map(row).collect())
 }
 
-fn state() -> MeshLoop {
+pub(super) fn state() -> MeshLoop {
     let check = |name: &str| CheckSpec {
         name: name.to_owned(),
         run: format!("test -f {name}"),
@@ -61,7 +61,7 @@ fn state() -> MeshLoop {
     MeshLoop::new(LoopId::new("k3f9"), "all".to_owned(), spec, NOW)
 }
 
-fn row(task: &NewTask, state: TaskState, report: Option<&Report>) -> TaskRow {
+pub(super) fn row(task: &NewTask, state: TaskState, report: Option<&Report>) -> TaskRow {
     TaskRow {
         task: task.clone(),
         state,
@@ -193,11 +193,15 @@ fn a_node_takes_what_is_free_and_nothing_else() {
     assert_eq!(work::pick(&node, &[own], &rows, 5, NOW), [], "what waits to be told is not begun again");
     assert_eq!(work::pick(&node, &[], &rows, 5, Time(0)), [], "it is not due yet");
     assert_eq!(lead::overdue(&rows, Time(0)), [(tasks[1].id.clone(), Fence(1))]);
-    let spec = work::local_spec(&state, &rows[0], Fence(1)).unwrap();
+    let spec = work::local_spec(&state, &rows[0], Fence(1), 1).unwrap();
     assert_eq!(spec.checks.len(), 1, "its own check; none passes yet");
     assert_eq!(spec.bounds.max_turns, Some(3));
     state.judge("c1".to_owned(), board(&["c"]));
-    assert_eq!(work::local_spec(&state, &rows[0], Fence(1)).unwrap().checks.len(), 2, "and what passes must not break");
+    assert_eq!(
+        work::local_spec(&state, &rows[0], Fence(1), 1).unwrap().checks.len(),
+        2,
+        "and what passes must not break"
+    );
 }
 
 #[test]
@@ -277,7 +281,7 @@ fn view(failures: u32) -> work::View<'static> {
     work::View { node: &NODE, failures, elsewhere: true, again_at: NOW }
 }
 
-fn perform_one() -> NewTask {
+pub(super) fn perform_one() -> NewTask {
     let mut state = state();
     state.judge("c0".to_owned(), board(&[]));
     perform(&mut state, &[]).swap_remove(0)
@@ -395,8 +399,8 @@ fn what_attempts_may_use_together_is_never_more_than_the_budget() {
     assert_eq!(lent(&state, &tasks[0], 1), Some((Some(3), Some(500))), "a fair part for each");
     assert_eq!(lent(&state, &tasks[1], 1), Some((Some(2), Some(500))), "what is left");
     let rows = [row(&tasks[0], TaskState::Leased { node: NodeId::new("n1"), until: NOW }, None)];
-    assert_eq!(work::local_spec(&state, &rows[0], Fence(1)).unwrap().guard.budget.microusd, Some(500));
-    assert_eq!(work::local_spec(&state, &rows[0], Fence(2)), None, "nothing is begun on credit");
+    assert_eq!(work::local_spec(&state, &rows[0], Fence(1), 1).unwrap().guard.budget.microusd, Some(500));
+    assert_eq!(work::local_spec(&state, &rows[0], Fence(2), 1), None, "nothing is begun on credit");
     // It failed after one turn for 100, and is free again; the other one is silent.
     let failed = Report { microusd: 100, ..said(None) };
     let late = [(tasks[0].id.clone(), failed)];

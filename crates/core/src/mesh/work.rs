@@ -12,6 +12,7 @@ use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::jitter::mix;
 use crate::op::{Op, TaskEnd, TaskRow, TaskState};
 use crate::planted::{self, Bug};
+use crate::reason::Reason;
 use crate::spec::{Bounds, LoopSpec};
 use crate::time::Time;
 
@@ -109,6 +110,13 @@ pub enum Local {
     Missing,
     /// It goes on.
     Running,
+    /// It can do nothing here for a long time, for reasons of this machine.
+    Stuck {
+        /// Which.
+        reason: Reason,
+        /// Nothing was used yet of what was set aside for it.
+        untouched: bool,
+    },
     /// It is over.
     Over {
         /// Whether the task's check passes, and what else has to.
@@ -142,6 +150,8 @@ pub enum Step {
     Begin,
     /// Stop that loop: the task is somebody else's. What it made so far is pushed and shelved like any late result.
     Stop,
+    /// Let another machine have it: this one can do nothing.
+    GiveBack(Reason),
     /// Push what came of it.
     Push {
         /// Whether it passed.
@@ -236,6 +246,10 @@ fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Ste
     match (local, standing) {
         (Local::Over { reached }, _) => Step::Push { reached: *reached },
         (_, Standing::Mine) if held.alone => Step::Adopt,
+        (Local::Running | Local::Stuck { .. }, Standing::Lost | Standing::Never) => Step::Stop,
+        // What was used of what was set aside is for the hub to know.
+        (Local::Stuck { untouched: false, .. }, Standing::Unknown) if held.alone => Step::Wait,
+        (Local::Stuck { reason, .. }, _) => Step::GiveBack(reason.clone()),
         (_, Standing::Free(fence)) if fence == held.fence => Step::Claim,
         (Local::Missing, Standing::Mine) => Step::Begin,
         (Local::Missing, Standing::Unknown) if held.alone => Step::Begin,
@@ -244,7 +258,6 @@ fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Ste
             Step::Tell(vec![held.shelve(&Report::nothing(node, held.fence, "it was lost before it was begun"))])
         }
         (Local::Missing, Standing::Never | Standing::Settled | Standing::Free(_)) => Step::Forget,
-        (Local::Running, Standing::Lost | Standing::Never) => Step::Stop,
         (Local::Missing | Local::Running, _) => Step::Wait,
     }
 }
@@ -266,7 +279,8 @@ pub fn pick(node: &NodeId, has: &[Held], rows: &[TaskRow], free: usize, now: Tim
     ready.into_iter().take(free).map(|row| (row.task.id.clone(), row.fence.next())).collect()
 }
 
-pub(super) fn is_free(row: &TaskRow, now: Time) -> bool {
+/// Whether a task can be taken.
+pub fn is_free(row: &TaskRow, now: Time) -> bool {
     let steals = planted::is(Bug::TakesFromTheLiving) && matches!(row.state, TaskState::Leased { .. });
     let early = planted::is(Bug::TakesBeforeItIsTime);
     steals || (row.state == TaskState::Queued && (row.task.ready_at <= now || early))
@@ -279,8 +293,9 @@ pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
 }
 
 /// The loop with which a node works on a task: its check, and those that pass already, so that nothing is broken. `None`
-/// when the loop does not know the task any more, or has nothing set aside for this attempt yet.
-pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence) -> Option<LoopSpec> {
+/// when the loop does not know the task any more, or has nothing set aside for this attempt yet. `nodes`: among how many the
+/// rate of an account is shared; an attempt keeps the part with which it began.
+pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) -> Option<LoopSpec> {
     let check = state.check_of(&task.task.id)?;
     let loan = state.loan(&task.task.id, fence)?;
     let judged = state.judged.as_ref()?;
@@ -290,6 +305,7 @@ pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence) -> Option<Loop
     spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
     spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
     spec.guard.budget = loan;
+    super::fit::share(&mut spec, nodes);
     spec.workspace.include_dirty = false;
     Some(spec)
 }

@@ -1,5 +1,6 @@
 //! Who works on a loop: from the words in `agent`, `agents` or `agent_cmd` to agents, each under its account.
 
+pub use everloop_core::spec::DEFAULT_ACCOUNT;
 use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
 
 use super::account::{self, Account};
@@ -8,9 +9,6 @@ use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{self, Layer, Origin};
 use super::value::{Kind, Wire, nearest};
 use super::{Config, Moment, naming};
-
-/// The account that is there without a section: whoever is logged in on this machine.
-pub const DEFAULT_ACCOUNT: &str = "default";
 
 /// The agents that are there without a section.
 pub const BUILT_IN: [AgentKind; 5] =

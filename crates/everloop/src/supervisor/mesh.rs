@@ -4,6 +4,7 @@
 //! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
 //! - [`lead`]: what the supervisor of the mesh does for its loops
 //! - [`alone`]: what it does while the hub is away
+//! - [`fit`]: whether it can work, and whether others do better
 //! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time; [`tells`]: what it says about itself
 //! - [`tickets`]: what people have to know
 //! - [`mirror`]: the hub as plain files, for the day on which it is gone
@@ -12,6 +13,7 @@
 //! supervisor here does not know that it is anybody else's.
 
 mod alone;
+mod fit;
 mod held;
 mod lead;
 mod mirror;

@@ -5,10 +5,12 @@
 //! - `world`: virtual time and what is still to come; [`weather`]: what goes wrong; `people`: those who meddle
 //! - `node`, `work`, `lead`: what the thread of a node does, step by step as the real one does it; `line`: its calls to the hub;
 //!   `alone`: what it does without one
+//! - `fit`: who fails, and what that means for who takes what
 //! - `git`: the shared repository; `facts`: the invariants
 
 mod alone;
 mod facts;
+mod fit;
 mod git;
 mod lead;
 mod line;
@@ -89,6 +91,8 @@ pub struct Report {
     pub shelved: u64,
     /// Times that a node became supervisor.
     pub epochs: u64,
+    /// The most machines that were quarantined at once.
+    pub most_out: u64,
     /// The longest time for which a free task waited while a healthy node had nothing to do.
     pub longest_stall: Duration,
     /// The most calls that reached a hub in one second of the minute after it came back, for each node.

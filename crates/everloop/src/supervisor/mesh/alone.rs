@@ -54,7 +54,8 @@ impl Node {
             return;
         }
         self.remembered_at = self.pace.now();
-        let mut replica = Replica { free: free.to_vec(), ..Replica::default() };
+        let members = self.replica.members.clone();
+        let mut replica = Replica { free: free.to_vec(), members, loops: Vec::new() };
         if !free.is_empty() {
             let Some(Ok((nodes, docs))) = self.at_hub("look who is there", |hub| Ok((hub.nodes()?, hub.docs(KIND)?)))
             else {
@@ -89,7 +90,9 @@ impl Node {
     /// Begins free tasks that are this node's own.
     pub(super) fn begin_alone(&mut self) {
         let has = self.shelf.all();
-        for held in self.replica.pick(&self.membership.node, &has, self.room(), self.hub_now()) {
+        let mut own = self.replica.pick(&self.membership.node, &has, self.room(), self.hub_now());
+        own.retain(|held| !self.is_shut(&held.owner));
+        for held in own {
             tracing::info!(task = %held.task, "the hub is away: a task of this node's own share is begun");
             if let Err(e) = self.shelf.put(&held) {
                 tracing::warn!(task = %held.task, error = %e, "a task cannot be written down, and is not begun");

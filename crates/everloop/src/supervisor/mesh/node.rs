@@ -20,6 +20,7 @@ use everloop_store::{Error, Ledger, Mode, Postgres, Sqlite};
 use serde_json::json;
 use tokio::runtime::Handle;
 
+use super::fit::Fit;
 use super::held::Shelf;
 use super::mirror::HubMirror;
 use super::pace::Pace;
@@ -157,6 +158,8 @@ pub(super) struct Node {
     call_at: Time,
     /// What the hub knows, in files of this machine.
     pub mirror: HubMirror,
+    /// What it knows about whether it can work.
+    pub fit: Fit,
     /// What others on this machine may know about it.
     pub tells: Tells,
 }
@@ -198,6 +201,7 @@ impl Node {
             claim_at: Time::default(),
             call_at: Time::default(),
             mirror: HubMirror::default(),
+            fit: Fit::default(),
             tells: Tells::default(),
         })
     }

@@ -29,6 +29,7 @@ impl Node {
                 self.tend_one(&held);
             }
         }
+        self.compare_limits();
     }
 
     fn tend_one(&mut self, held: &Held) {
@@ -46,10 +47,15 @@ impl Node {
                 self.renewed.insert(held.key(), self.pace.now());
                 self.stop_local(&held.local());
             }
+            Step::GiveBack(reason) => self.give_back(held, &reason),
             Step::Push { reached } => self.push(held, reached),
             Step::Claim => self.claim(held),
             Step::Adopt => self.adopt(held),
-            Step::Tell(ops) => self.tell(held, &ops),
+            Step::Tell(ops) => {
+                if self.tell(held, &ops) {
+                    self.note_end(held, row.as_ref());
+                }
+            }
             Step::Forget => self.forget(held),
         }
     }
@@ -70,7 +76,8 @@ impl Node {
     fn local_of(&self, held: &Held) -> Local {
         match self.local.get_loop(&held.local()) {
             Ok(Some(row)) if row.is_over() => Local::Over { reached: row.phase == "reached" },
-            Ok(Some(_)) | Err(_) => Local::Running,
+            Ok(Some(row)) => self.stuck(&row).unwrap_or(Local::Running),
+            Err(_) => Local::Running,
             Ok(None) => Local::Missing,
         }
     }
@@ -116,13 +123,14 @@ impl Node {
         }
     }
 
-    /// Tells the hub what came of a task; when it knows, the task is forgotten here.
-    fn tell(&mut self, held: &Held, ops: &[Op]) {
+    /// Tells the hub what came of a task; when it knows, the task is forgotten here. Whether it knows.
+    fn tell(&mut self, held: &Held, ops: &[Op]) -> bool {
         match self.at_hub("tell what came of a task", |hub| hub.transact(Time::default(), ops)) {
             Some(Ok(_)) => {
                 tracing::info!(task = %held.task, fence = %held.fence, "the hub knows what came of a task");
                 self.forget(held);
                 self.hint(&Hint::Work);
+                return true;
             }
             // The hub was set back to before the task was made. What came of it was pushed, and nobody else can hear of it.
             Some(Err(Error::Refused(Refusal::Gone { .. }))) => {
@@ -133,6 +141,7 @@ impl Node {
             Some(Err(error)) => tracing::info!(task = %held.task, %error, "a result does not count"),
             None => {}
         }
+        false
     }
 
     /// Makes the loop that works on a task.
@@ -143,9 +152,10 @@ impl Node {
         if state.check_of(&task).is_none() || state.ended.is_some() {
             let why = "the loop does not know this task any more";
             let nothing = Report::nothing(&self.membership.node, held.fence, why);
-            return self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);
+            self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);
+            return;
         }
-        let Some(spec) = work::local_spec(&state, &row, held.fence) else {
+        let Some(spec) = work::local_spec(&state, &row, held.fence, self.replica.members.len()) else {
             // Until it is known what must not break, or what may be used, it waits; when nothing may be used, somebody else does.
             if let Some(waits) = &state.waits {
                 self.release(held, waits.until.unwrap_or_else(|| self.again_at()), "there is nothing to spend");
@@ -193,7 +203,9 @@ impl Node {
             Err(error) => {
                 tracing::warn!(task = %held.task, error, "a task cannot be begun here; it is given back");
                 self.decline(&held.task);
-                self.release(held, self.again_at(), &error);
+                if self.release(held, self.again_at(), &error) {
+                    self.could_not_begin(held);
+                }
             }
         }
     }
@@ -239,18 +251,20 @@ impl Node {
         self.renewed.remove(&held.key());
     }
 
-    /// Gives a task back, for somebody else from `ready_at` on, with a word about what was used.
-    fn release(&mut self, held: &Held, ready_at: Time, why: &str) {
+    /// Gives a task back, for somebody else from `ready_at` on, with a word about what was used. Whether that was possible.
+    pub(super) fn release(&mut self, held: &Held, ready_at: Time, why: &str) -> bool {
         let now = self.pace.now();
         let state = self.local.get_loop(&held.local()).ok().flatten().and_then(|row| read_state(&row).ok());
         let used = state.filter(|state| state.turns > 0);
         let said = used.map(|state| held.shelve(&so_far(&self.membership.node, held, &state, why)));
         let back = (!held.alone).then(|| held.give_back(ready_at, false));
         let ops: Vec<Op> = said.into_iter().chain(back).collect();
-        if self.at_hub("give a task back", |hub| hub.transact(now, &ops)).is_some() || held.alone {
+        let gone = self.at_hub("give a task back", |hub| hub.transact(now, &ops)).is_some() || held.alone;
+        if gone {
             self.stop_local(&held.local());
             self.forget(held);
         }
+        gone
     }
 
     /// The node goes: others take over what is not finished. What is finished is told by whoever comes next here.
@@ -290,12 +304,12 @@ impl Node {
         }
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| self.replica.is_lent(row)).collect();
         let free = if self.pace.now() < self.claim_at { 0 } else { free };
+        let offer = self.fitting(rows, free);
         let now = self.hub_now();
         let node = self.membership.node.clone();
-        for (task, fence) in work::pick(&node, &self.shelf.all(), &rows, free, now) {
-            let Some(owner) = rows.iter().find(|r| r.task.id == task).and_then(|r| r.task.owner.clone()) else {
-                continue;
-            };
+        for (task, fence) in work::pick(&node, &self.shelf.all(), &offer.rows, offer.most, now) {
+            let Some(row) = offer.rows.iter().find(|row| row.task.id == task) else { continue };
+            let Some(owner) = row.task.owner.clone() else { continue };
             let held = Held { task: task.clone(), fence, owner, stage: Stage::Working, alone: false };
             // Written down first: a node that dies in between finds out whether it holds it.
             if let Err(e) = self.shelf.put(&held) {
@@ -308,6 +322,9 @@ impl Node {
                 Some(Ok(_)) => {
                     self.renewed.insert(held.key(), sent);
                     self.hint(&Hint::Taken(task));
+                    if offer.trial {
+                        self.note_trial(&held, row);
+                    }
                 }
                 Some(Err(_)) => self.shelf.remove(&held),
                 // Whether it was taken is unknown, and found out at the next look.

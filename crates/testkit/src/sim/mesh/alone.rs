@@ -39,7 +39,8 @@ impl World {
             return;
         }
         self.nodes[n].remembered_at = self.clock(n);
-        let mut replica = Replica { free: free.to_vec(), ..Replica::default() };
+        let members = self.nodes[n].disk.replica.members.clone();
+        let mut replica = Replica { free: free.to_vec(), members, loops: Vec::new() };
         if !free.is_empty() {
             let Some(Ok(nodes)) = self.at_hub(n, |hub, _| hub.nodes()) else { return };
             // What a node says of itself when it gives a sign of life.

@@ -12,21 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, NodeId, TaskId};
+use everloop_core::immune::choice::Use;
 use everloop_core::mesh::purse::Loan;
 use everloop_core::mesh::work::Stage;
-use everloop_core::mesh::{End, KIND, MeshLoop, seat, work};
+use everloop_core::mesh::{End, KIND, MeshLoop, fit, seat, work};
 use everloop_core::op::{Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Owner, TaskFilter};
 
 use super::line::Mood;
-use super::world::{EPOCH, World, ms};
+use super::world::{World, ms};
 use crate::sim::world::Violation;
 
 /// A healthy node holds on to its tasks at least this often; with a margin for the call itself.
 const HEALTHY: Duration = Duration::from_secs(40);
 /// A free task is taken within this time by a healthy node that has nothing to do.
-const STALL: Duration = Duration::from_secs(30);
+pub(super) const STALL: Duration = Duration::from_secs(30);
 /// What two clocks that are compared now and then may differ.
 const ROUGHLY: Duration = Duration::from_secs(2);
 
@@ -62,6 +63,8 @@ pub(super) struct Facts {
     /// Somebody wants it to stop.
     stop: Option<u64>,
     pub epochs: u64,
+    /// The most machines that were quarantined at once.
+    pub most_out: u64,
 }
 
 impl World {
@@ -276,10 +279,10 @@ impl World {
         }
     }
 
-    /// Free tasks that a node sees: none may have waited for long.
-    pub(super) fn waited(&mut self, n: usize, rows: &[TaskRow]) {
+    /// Free tasks that a node may take: none may have waited for long, besides what others had it first for.
+    pub(super) fn waited(&mut self, n: usize, rows: &[TaskRow], hows: &[Use]) {
         let now = self.time();
-        let free = |row: &&TaskRow| row.state == TaskState::Queued && row.task.ready_at <= now;
+        let free = |row: &TaskRow| row.state == TaskState::Queued && row.task.ready_at <= now;
         // Before something was set aside for it, it waited for that.
         let loans = &self.read().1.loans;
         let lent = |row: &TaskRow| {
@@ -287,9 +290,10 @@ impl World {
             loans.iter().find(of).map_or(Time::default(), |loan| loan.at)
         };
         let since = |row: &TaskRow| row.updated_at.max(row.task.ready_at).max(lent(row));
-        let oldest = rows.iter().filter(free).map(since).min();
+        let rows = rows.iter().zip(hows).filter(|(row, _)| free(row));
+        let oldest = rows.map(|(row, how)| since(row) + fit::patience(how)).min();
         let Some(at) = oldest else { return };
-        let at = u64::try_from(at.0 - EPOCH - self.hub.ahead).unwrap_or(0);
+        let at = self.moment(at);
         let node = &self.nodes[n];
         let stall = self.since(node.idle_since.max(node.healthy_since).max(self.hub.since).max(at));
         let fair =
@@ -333,6 +337,7 @@ impl World {
         self.facts.odd_seat_until = self.now + ms(seat::LEASE);
         self.facts.stop = None;
         self.current.read = None;
+        self.fleet = None;
         let state = self.state();
         self.facts.stop = state.stop.then_some(self.current.number);
         if state.ended.is_none() && self.facts.ended {

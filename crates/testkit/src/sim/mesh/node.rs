@@ -85,6 +85,8 @@ pub(super) struct Local1 {
     pub check: String,
     /// Turns that it takes.
     pub turns: u64,
+    /// Somebody wanted it to end.
+    pub stopped: bool,
     /// Whether it reached what it should, when it is over.
     pub over: Option<bool>,
     pub commit: Option<Commit>,
@@ -124,6 +126,10 @@ pub(super) struct Node {
     pub wished_away: bool,
     pub healthy_since: u64,
     pub idle_since: u64,
+    /// Since when it leaves all that is free to others, with nothing to do.
+    pub lets_others_since: Option<u64>,
+    /// Looks at which it was on trial in an attempt that is over.
+    pub odd_trial: u32,
     pub life: u64,
     /// Which of its arranged steps counts.
     pub turn: u64,
@@ -185,6 +191,8 @@ impl Node {
             wished_away: false,
             healthy_since: 0,
             idle_since: 0,
+            lets_others_since: None,
+            odd_trial: 0,
             life: 0,
             turn: 0,
             unread: Vec::new(),

@@ -47,6 +47,12 @@ fn slow_agents(seed: u64) -> Setup {
     Setup { work: std::time::Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
 }
 
+/// One of three machines fails at everything, and the others have much to do.
+fn one_is_ill(seed: u64) -> Setup {
+    let (rest, bad, fault_every) = (super::minutes(1), super::minutes(360), Some(super::minutes(3)));
+    Setup { ill: Ill::Machine, loops: 6, rest, bad, fault_every, drift: false, ..slow_agents(seed) }
+}
+
 /// A check that nobody can make pass.
 fn poison(seed: u64) -> Setup {
     Setup { ill: Ill::Check, checks: 3, ..violent(seed) }
@@ -85,5 +91,12 @@ pub const TABLE: &[Row] = &[
     row(Bug::OverwritesOthers, "stop", violent, "a loop is written again over what somebody else wrote"),
     row(Bug::TakesBeforeItIsTime, "I6", violent, "a task that came to nothing is tried again at once"),
     row(Bug::DrainIgnored, "drained", violent, "a node that is to take nothing takes tasks"),
+    row(
+        Bug::QuarantineLeavesNobody,
+        "I5",
+        one_is_ill,
+        "whoever gets no work gets none when there is nobody else either",
+    ),
+    row(Bug::TrialOfTheDeadStays, "I8", one_is_ill, "a trial whose machine died is waited for until the end of days"),
     row(Bug::TrustsHints, "I5", random, "a node looks for tasks only when it is told to"),
 ];

@@ -50,6 +50,8 @@ impl World {
                 self.nodes[n].renewed.insert(file.key.clone(), now);
                 self.stop_local(n, &file.local);
             }
+            // Nothing of a machine but its record holds up its loops here.
+            Step::GiveBack(_) => self.release(n, file, self.hub_now(n)),
             Step::Claim => self.claim(n, file),
             Step::Adopt => self.adopt(n, file),
             Step::Push { .. } => self.send(n, file, Errand::Push(file.clone()), 1_000),
@@ -107,11 +109,15 @@ impl World {
         if planted::is(Bug::ForgetsBeforeTold) {
             self.forget(n, file);
         }
+        let tried = self.nodes[n].disk.loops.get(&file.local).and_then(|local| self.tried(n, local));
         let told = self.transact(n, None, ops);
         if let Some(Ok(_)) = told {
             self.trace.say(self.now, "told", &format!("{} {}", self.nodes[n].id, file.key));
             self.forget(n, file);
             self.hint(n, Hint::Work);
+            if let Some(tried) = tried {
+                self.note_end(n, file, &tried);
+            }
         } else if let Some(Err(Error::Refused(Refusal::Gone { .. }))) = told {
             // A hub that was set back did not know the task, and may make another one of the same name.
             if self.hub.copies > 0 {
@@ -209,7 +215,7 @@ impl World {
         self.nodes[n].errands.remove(&file.key);
         self.begun += 1;
         let (base, turns) = (self.git.target, 1 + of_text(self.seed, &file.key) % most);
-        let local = Local1 { base, check, turns, over: None, commit: None };
+        let local = Local1 { base, check, turns, stopped: false, over: None, commit: None };
         if !self.nodes[n].disk.loops.contains_key(&file.local) {
             self.attempt(n, &file.held, turns);
             self.nodes[n].disk.loops.insert(file.local.clone(), local);
@@ -226,6 +232,7 @@ impl World {
 
     fn stop_local(&mut self, n: usize, id: &LoopId) {
         if let Some(local) = self.nodes[n].disk.loops.get_mut(id) {
+            local.stopped |= local.over.is_none();
             local.over.get_or_insert(false);
         }
     }
@@ -290,17 +297,21 @@ impl World {
         let replica = self.nodes[n].disk.replica.clone();
         rows.retain(|row| replica.is_lent(row));
         if rows.is_empty() || room == 0 || self.clock(n) < self.nodes[n].claim_at {
+            self.nodes[n].lets_others_since = None;
             return;
         }
-        self.waited(n, &rows);
+        let Some(offer) = self.fitting(n, rows, room) else { return };
         let has: Vec<Held> = self.nodes[n].disk.held.values().map(|file| file.held.clone()).collect();
-        let picked = work::pick(&self.nodes[n].id, &has, &rows, room, self.hub_now(n));
+        let picked = work::pick(&self.nodes[n].id, &has, &offer.rows, offer.most, self.hub_now(n));
         for (task, fence) in picked {
-            let Some(row) = rows.iter().find(|r| r.task.id == task) else { continue };
+            let Some(row) = offer.rows.iter().find(|r| r.task.id == task) else { continue };
             let Some(owner) = row.task.owner.clone() else { continue };
             let held = Held { task, fence, owner, stage: Stage::Working, alone: false };
-            if !self.take(n, row, held) {
+            if !self.take(n, row, held.clone()) {
                 return;
+            }
+            if offer.trial && self.nodes[n].renewed.contains_key(&held.key()) {
+                self.note_trial(n, &held, row);
             }
         }
     }

@@ -2,10 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
+use everloop_core::immune::Immune;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, purse, work};
 use everloop_core::op::{Op, TaskRow};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
@@ -118,6 +120,8 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub current: Current,
     pub facts: Facts,
+    /// Who fails, as it was last read, with its version.
+    pub fleet: Option<(u64, Rc<Immune>)>,
     pub trace: Trace,
     pub dice: Random,
     pub weather: Weather,
@@ -150,6 +154,7 @@ impl World {
             nodes,
             current: Current { name: Default::default(), read: None, rows: Vec::new(), since: 0, number: 0 },
             facts: Facts::default(),
+            fleet: None,
             trace: Trace::default(),
             weather: Weather::new(plan, setup, seed),
             dice,
@@ -188,6 +193,7 @@ impl World {
             begun: self.begun,
             shelved: self.facts.shelved.len() as u64,
             epochs: self.facts.epochs,
+            most_out: self.facts.most_out,
             longest_stall: self.facts.longest_stall,
             herd: self.hub.herd as f64 / self.nodes.len() as f64,
             trace_hash: self.trace.hash(),
@@ -324,6 +330,11 @@ impl World {
         Time(EPOCH + self.hub.ahead + i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
+    /// When the hub's clock said this.
+    pub fn moment(&self, time: Time) -> u64 {
+        u64::try_from(time.0 - EPOCH - self.hub.ahead).unwrap_or(0)
+    }
+
     /// The loop as the hub has it.
     pub fn state(&mut self) -> MeshLoop {
         self.read().1.clone()
@@ -367,7 +378,7 @@ fn new_loop(setup: &Setup, id: LoopId, (width, limits): (u32, Limits), now: Time
     let wanted = LoopSpec {
         goal: "all of them".to_owned(),
         checks: (0..setup.checks).map(check).collect(),
-        agent: AgentSpec::default(),
+        agent: AgentSpec { name: "worker".to_owned(), account: "team".to_owned(), ..AgentSpec::default() },
         others: Vec::new(),
         workspace: WorkspaceSpec {
             dir: String::new(),
