@@ -1,5 +1,8 @@
 //! `everloop mesh`: the loops that many machines work on.
 
+use std::collections::BTreeMap;
+
+use everloop_core::mesh::fit::{self, ACCOUNT, Limited};
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
 use everloop_core::why;
@@ -8,7 +11,9 @@ use serde_json::json;
 
 use super::{Session, node};
 use crate::error::{Code, Failure};
+use crate::immune;
 use crate::ui::figures::{self, Accuracy};
+use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
@@ -135,6 +140,17 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Fai
     if let Some(reason) = &state.waits {
         lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &figures::here))));
     }
+    let (limited, record) = (limits(hub, state)?, immune::read(hub)?.1);
+    let look = session.ui.look(session.now());
+    for (account, limited) in &limited {
+        let until = figures::moment(limited.held.until, look.now, &look.zone);
+        lines.push(format!(
+            "Limited   account {} until {until}, says {}",
+            clean(account),
+            clean(limited.node.as_str())
+        ));
+    }
+    lines.extend(view::lines(&record, &look, |_| true));
     for row in &rows {
         lines.push(format!("Task      {} {}: {}", clean(row.task.id.as_str()), holder(row), clean(&row.task.title)));
     }
@@ -146,8 +162,22 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Fai
             clean(&landed.check)
         ));
     }
-    session.ui.answer(&lines, &json!({ "loop": state, "tasks": rows }))?;
+    session.ui.answer(
+        &lines,
+        &json!({ "loop": state, "tasks": rows, "limited": limited,
+        "quarantine": view::as_json(&record, look.now) }),
+    )?;
     Ok(Code::Ok)
+}
+
+/// The loop's accounts that are not served now.
+fn limits(hub: &Postgres, state: &MeshLoop) -> Result<BTreeMap<String, Limited>, Failure> {
+    let mut found = BTreeMap::new();
+    for account in fit::shared([&state.spec.wanted]) {
+        let limited = hub.doc(ACCOUNT, &account)?.and_then(|doc| Limited::read(&doc.body));
+        found.extend(limited.map(|limited| (account, limited)));
+    }
+    Ok(found)
 }
 
 fn holder(row: &TaskRow) -> String {

@@ -4,21 +4,26 @@ use std::time::Duration;
 
 use everloop_core::immune::rules::{Wish, add as wish_for, lift as lift_it};
 use everloop_core::immune::{Dimension, Immune, Rule, Subject, What};
-use everloop_core::time::parse_duration;
+use everloop_core::time::{Time, parse_duration};
 use everloop_core::why::spared;
+use everloop_store::Ledger;
 use serde_json::json;
 
-use super::Session;
+use super::{Session, node};
 use crate::error::{Code, Failure};
 use crate::immune::{read, write};
+use crate::membership::Membership;
 use crate::ui::figures::moment;
 use crate::ui::quarantine as view;
+use crate::ui::status::Look;
+use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
   everloop quarantine list
   everloop quarantine add account:team --for 2h --why \"its key is being renewed\"
   everloop quarantine add kind:docs --only agent:small --for 1d --why \"cheap enough\"
   everloop quarantine lift account:team --why \"the key is there\"
+  everloop quarantine add node:attic --mesh --why \"its disk is full\"
 
 Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME`, `kind:NAME`.";
 
@@ -50,6 +55,9 @@ enum Verb {
         /// Why, for the journal and whoever reads `why`
         #[arg(long, value_name = "TEXT")]
         why: String,
+        /// For all machines of the mesh; nodes have the names under which they joined
+        #[arg(long)]
+        mesh: bool,
     },
     /// End a quarantine or a rule; what was charged before is forgotten
     Lift {
@@ -58,6 +66,9 @@ enum Verb {
         /// What was done about the cause, for the journal
         #[arg(long, value_name = "TEXT")]
         why: String,
+        /// In the record of the mesh
+        #[arg(long)]
+        mesh: bool,
     },
 }
 
@@ -68,8 +79,27 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
 pub fn quarantine(args: Args, session: &mut Session) -> Result<Code, Failure> {
     match args.what {
         Verb::List => list(session),
-        Verb::Add { who, only, time, why } => add(&what(who, only)?, time, &why, session),
-        Verb::Lift { who, why } => lift(&who, &why, session),
+        Verb::Add { who, only, time, why, mesh } => {
+            let what = what(who, only)?;
+            if mesh {
+                let (membership, mut hub) = node::hub(session)?;
+                let now = membership.hub_now(session.now())?;
+                return add(&mut hub, now, (&what, time), &why, session);
+            }
+            let code = add(&mut session.writer(&session.home()?)?, session.now(), (&what, time), &why, session)?;
+            session.home()?.knock();
+            Ok(code)
+        }
+        Verb::Lift { who, why, mesh } => {
+            if mesh {
+                let (membership, mut hub) = node::hub(session)?;
+                let now = membership.hub_now(session.now())?;
+                return lift(&mut hub, now, &who, &why, session);
+            }
+            let code = lift(&mut session.writer(&session.home()?)?, session.now(), &who, &why, session)?;
+            session.home()?.knock();
+            Ok(code)
+        }
     }
 }
 
@@ -80,10 +110,36 @@ fn list(session: &Session) -> Result<Code, Failure> {
         None => Immune::default(),
     };
     let look = session.ui.look(session.now());
-    let (standings, rules) = view::held(&immune, look.now);
-    let somebody = !standings.is_empty() || !rules.is_empty();
-    session.ui.answer(&view::table(&immune, &look), &view::as_json(&immune, look.now))?;
+    let mut somebody = is_anybody_held(&immune, &look);
+    let (mut lines, mut content) = (view::table(&immune, &look), view::as_json(&immune, look.now));
+    if let Some(mesh) = of_the_mesh(session) {
+        lines.push("In the mesh:".to_owned());
+        match mesh {
+            Ok(record) => {
+                somebody |= is_anybody_held(&record, &look);
+                lines.extend(view::table(&record, &look));
+                content["mesh"] = view::as_json(&record, look.now);
+                content["mesh"]["seen"] = view::seen(&record);
+            }
+            Err(failure) => {
+                lines.push(look.paint.warn(&format!("unknown, the hub is away: {}", clean(&failure.message))));
+                content["mesh"] = json!({ "away": failure.message });
+            }
+        }
+    }
+    session.ui.answer(&lines, &content)?;
     Ok(if somebody { Code::Held } else { Code::Ok })
+}
+
+fn is_anybody_held(immune: &Immune, look: &Look) -> bool {
+    let (standings, rules) = view::held(immune, look.now);
+    !standings.is_empty() || !rules.is_empty()
+}
+
+/// The record of the mesh that this machine belongs to, if it belongs to one.
+fn of_the_mesh(session: &Session) -> Option<Result<Immune, Failure>> {
+    let membership = session.home().and_then(|home| Membership::read(&home)).transpose()?;
+    Some(membership.and_then(|membership| Ok(read(&membership.open()?)?.1)))
 }
 
 fn what(who: Subject, only: Option<Subject>) -> Result<What, Failure> {
@@ -97,20 +153,23 @@ fn what(who: Subject, only: Option<Subject>) -> Result<What, Failure> {
     }
 }
 
-fn add(what: &What, time: Duration, why: &str, session: &Session) -> Result<Code, Failure> {
+fn add(
+    ledger: &mut impl Ledger,
+    now: Time,
+    (what, time): (&What, Duration),
+    why: &str,
+    session: &Session,
+) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     if time.is_zero() {
         return Err(Failure::usage("a quarantine needs an end that lies ahead").hint("--for 2h"));
     }
-    let home = session.home()?;
-    let (mut ledger, now) = (session.writer(&home)?, session.now());
     let wish = Wish { what: what.clone(), by: &by, why, time };
     let refused = |cap: &str| {
         Failure::failed(format!("{what} cannot be quarantined: {}", spared(cap)))
             .hint("to stop everything: everloop guard hold --reason TEXT")
     };
-    let immune = write(&mut ledger, now, |immune| wish_for(immune, &wish, now).map_err(|cap| refused(&cap.rule)))?;
-    home.knock();
+    let immune = write(ledger, now, |immune| wish_for(immune, &wish, now).map_err(|cap| refused(&cap.rule)))?;
     let rule = immune.rules.iter().find(|r| r.what == *what);
     let until = rule.map_or(now, |r| r.until);
     let look = session.ui.look(now);
@@ -122,15 +181,12 @@ fn add(what: &What, time: Duration, why: &str, session: &Session) -> Result<Code
     Ok(Code::Ok)
 }
 
-fn lift(word: &str, why: &str, session: &Session) -> Result<Code, Failure> {
+fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &Session) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
-    let home = session.home()?;
-    let (mut ledger, now) = (session.writer(&home)?, session.now());
-    let found = named(&read(&ledger)?.1, word)?;
-    write(&mut ledger, now, |immune| {
+    let found = named(&read(ledger)?.1, word)?;
+    write(ledger, now, |immune| {
         lift_it(immune, &found, &by, why).map(|did| vec![did]).ok_or_else(|| nobody(immune, word))
     })?;
-    home.knock();
     session.ui.answer(&[format!("lifted {found}")], &json!({ "lifted": found }))?;
     Ok(Code::Ok)
 }

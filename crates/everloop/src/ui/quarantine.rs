@@ -1,5 +1,6 @@
 //! Who is quarantined and why, for `quarantine list`, `status`, `why` and the log.
 
+use everloop_core::immune::record::Lately;
 use everloop_core::immune::{Did, Immune, Rule, Standing, Subject, Threshold, Tier, What};
 use everloop_core::time::Time;
 use everloop_core::why::quarantined;
@@ -115,6 +116,15 @@ pub fn as_json(immune: &Immune, now: Time) -> Value {
         "suspicion": immune.suspicion,
         "thresholds": immune.thresholds,
     })
+}
+
+/// How often everybody of a record took part lately, and how often that was a failure.
+pub fn seen(immune: &Immune) -> Value {
+    let rows = immune.record.lately(usize::MAX);
+    let of = |(subject, lately): (&Subject, Lately)| {
+        (subject.to_string(), json!({ "outcomes": lately.outcomes, "failed": lately.failed }))
+    };
+    rows.map(of).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// A step as a line of the log.

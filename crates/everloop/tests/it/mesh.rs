@@ -175,3 +175,58 @@ fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
     let said: Value = serde_json::from_str(task["task"]["result"].as_str().unwrap()).unwrap();
     assert_eq!(said["node"], "n2");
 }
+
+#[test]
+fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why() {
+    let mut fleet = Fleet::new(3);
+    // Whatever the first one wants of the remote, its git looks for elsewhere.
+    let home = fleet.nodes[0].env.project().join("../home/.gitconfig");
+    std::fs::write(home, "[url \"/nowhere/\"]\n\tinsteadOf = /\n").expect("the folder is the test's");
+    let list = |fleet: &Fleet| fleet.operator.run(&["node", "list", "--json"]).ok().json();
+    let leads = |fleet: &Fleet| list(fleet)["nodes"].as_array().unwrap().iter().any(|node| node["leads"] == true);
+    fleet.nodes[1..].iter_mut().for_each(Node::start);
+    fleet.operator.wait_for("a supervisor that has a git", || leads(&fleet));
+    fleet.nodes[0].start();
+    // The others are busy with one each, until it was seen what the first one does with the rest.
+    let flag = fleet.operator.project().join("../flag");
+    let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(6));
+    let record = |fleet: &Fleet| fleet.nodes[1].env.run(&["quarantine", "list", "--json"]).json()["mesh"].clone();
+    let failed = |fleet: &Fleet| record(fleet)["seen"]["node:n1"]["failed"].as_u64().unwrap_or(0);
+    fleet.operator.wait_for("its failure stands in the record", || failed(&fleet) >= 1);
+    std::fs::write(&flag, "").expect("the folder is the test's");
+    fleet.proved(&id, 6);
+    let state = fleet.end_of(&id);
+    let by: Vec<&str> = state["landed"].as_array().unwrap().iter().map(|l| l["node"].as_str().unwrap()).collect();
+    assert!(!by.contains(&"n1"), "{by:?}");
+    let seen = record(&fleet)["seen"].clone();
+    let good = |node: &str| seen[node]["outcomes"].as_u64().unwrap_or(0) - seen[node]["failed"].as_u64().unwrap_or(0);
+    assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well stands there, too: {seen:#}");
+    let rule = ["quarantine", "add", "node:n1", "--mesh", "--why", "its git is broken"];
+    fleet.operator.run(&rule).ok();
+    assert_eq!(record(&fleet)["rules"][0]["why"], "its git is broken");
+    let shown = fleet.operator.run(&["mesh", "show", &id]).ok().stdout;
+    assert!(shown.contains("node:n1 is not used"), "{shown}");
+    fleet.operator.run(&["quarantine", "lift", "node:n1", "--mesh", "--why", "it is mended"]).ok();
+}
+
+#[test]
+fn long_a_machine_that_is_held_gives_back_what_it_has() {
+    let mut fleet = Fleet::new(2);
+    let (idle, flag) = (fleet.operator.project().join("../idle"), fleet.operator.project().join("../flag"));
+    std::fs::write(&idle, "").expect("the folder is the test's");
+    fleet.nodes[0].start();
+    let agent =
+        format!("while [ ! -e {} ]; do sleep 0.1; done\n[ -e {} ] && exit 0\n{WORKER}", flag.display(), idle.display());
+    let id = fleet.run(&agent, &files(1));
+    fleet.nodes[0].env.wait_for_agent();
+    fleet.nodes[0].env.run(&["guard", "hold", "--reason", "its fan is loud"]).ok();
+    // The turn ends, the check still fails, and nothing may start.
+    std::fs::write(&flag, "").expect("the folder is the test's");
+    let state = || fleet.show(&id)["tasks"][0]["state"]["is"].as_str().unwrap_or_default().to_owned();
+    fleet.operator.wait_for("the task is given back", || state() == "queued");
+    std::fs::remove_file(&idle).expect("it was made above");
+    assert_eq!(state(), "queued", "and not taken again by whoever could do nothing with it");
+    fleet.nodes[1].start();
+    fleet.proved(&id, 1);
+    assert_eq!(fleet.end_of(&id)["landed"][0]["node"], "n2");
+}
