@@ -167,6 +167,21 @@ pub fn violent(seed: u64) -> Setup {
     }
 }
 
+/// One of three machines fails at everything, and the others have much to do.
+pub fn one_is_ill(seed: u64) -> Setup {
+    Setup {
+        loops: 6,
+        rest: minutes(1),
+        bad: minutes(360),
+        fault_every: Some(minutes(3)),
+        one_in: 2_000,
+        drift: false,
+        work: Duration::from_secs(400),
+        ill: Ill::Machine,
+        ..violent(seed)
+    }
+}
+
 /// A small one without bad weather, for faults at chosen places.
 pub fn small() -> Setup {
     let secs = Duration::from_secs;

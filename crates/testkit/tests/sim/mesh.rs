@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use everloop_core::planted::MESH;
 use everloop_testkit::sim::mesh::planted::TABLE;
 use everloop_testkit::sim::mesh::weather::{EVERY, Fault, Plan};
-use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, random, run, run_with, small, violent};
+use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, one_is_ill, random, run, run_with, small, violent};
 
 use super::in_parallel;
 
@@ -79,6 +79,23 @@ fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
     // Five tasks for each check; three attempts at each, and more only until a second machine failed too.
     let tasks = 6 * 5;
     assert!(report.landed == 0 && (tasks * 3..tasks * 4).contains(&report.begun), "{report:?}");
+}
+
+#[test]
+fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_comes() {
+    let ill = |seed: u64| run(&one_is_ill(seed), seed);
+    let reports: Vec<Report> = (0..5).map(ill).collect();
+    for (seed, report) in reports.iter().enumerate() {
+        must_be_clean(&format!("seed {seed}"), report);
+    }
+    let quarantined = reports.iter().filter(|report| report.most_out == 1).count();
+    assert!(quarantined >= 3, "it was out in {quarantined} of 5 meshes");
+    // Agents that never start are everybody's: then nobody is to blame.
+    for seed in 0..3 {
+        let report = run(&Setup { ill: Ill::All, ..one_is_ill(seed) }, seed);
+        must_be_clean(&format!("seed {seed}, all of them"), &report);
+        assert_eq!(report.most_out, 0, "seed {seed}");
+    }
 }
 
 /// Where things can go wrong in the small mesh when nothing does.

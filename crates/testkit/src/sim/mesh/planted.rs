@@ -2,7 +2,7 @@
 
 use everloop_core::planted::{self, Bug};
 
-use super::{Ill, Setup, random, run, violent};
+use super::{Ill, Setup, one_is_ill, random, run, violent};
 
 /// Seeds within which a mistake has to show.
 const SEEDS: u64 = 400;
@@ -45,12 +45,6 @@ fn wrong_clocks(seed: u64) -> Setup {
 /// Agents work for longer than a lease.
 fn slow_agents(seed: u64) -> Setup {
     Setup { work: std::time::Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
-}
-
-/// One of three machines fails at everything, and the others have much to do.
-fn one_is_ill(seed: u64) -> Setup {
-    let (rest, bad, fault_every) = (super::minutes(1), super::minutes(360), Some(super::minutes(3)));
-    Setup { ill: Ill::Machine, loops: 6, rest, bad, fault_every, drift: false, ..slow_agents(seed) }
 }
 
 /// A check that nobody can make pass.
