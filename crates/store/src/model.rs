@@ -69,6 +69,11 @@ impl Model {
         self.tasks.get(id)
     }
 
+    /// The tasks that are queued or leased, without a copy.
+    pub fn peek_waiting(&self) -> impl Iterator<Item = &TaskRow> {
+        self.waiting.iter().map(|place| &self.tasks[&place.3])
+    }
+
     /// A document as it stands here, without a copy.
     pub fn peek_doc(&self, name: &(String, String)) -> Option<&DocRow> {
         self.docs.get(name)

@@ -1,7 +1,7 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
-//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
+//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/care.rs` what supervisors ask all day, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
 //! `tls` its encryption; `beat` gives signs of life, `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
@@ -10,6 +10,7 @@
 mod alone;
 mod batch;
 mod beat;
+mod care;
 mod columns;
 mod draft;
 mod ear;

@@ -60,7 +60,7 @@ impl Source for Postgres {
     }
 }
 
-fn pair(row: &Row) -> Result<(String, u64), Error> {
+pub(super) fn pair(row: &Row) -> Result<(String, u64), Error> {
     let read =
         || -> Result<_, tokio_postgres::Error> { Ok((columns::plain(row, "id")?, columns::number(row, "version")?)) };
     read().map_err(columns::shape("a row"))

@@ -1,7 +1,7 @@
 //! What becomes of a hub: other formats, other hubs, damage, logins, TLS, and what `probe` finds.
 
 use everloop_core::event::Event;
-use everloop_core::ids::{LoopId, NodeId, TaskId};
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::Damage;
 use everloop_core::op::{NewTask, Op, Reply, Trust};
 use everloop_core::time::Time;
@@ -290,4 +290,36 @@ fn a_sign_of_life_is_answered_with_all_that_an_idle_node_wants_to_know() {
         hub.nodes().unwrap().into_iter().map(|row| (row.node.to_string(), row.info, row.seen_at)).collect();
     let seen = |name: &str, info: &str, at| (name.to_owned(), info.to_owned(), Time(at));
     assert_eq!(rows, [seen("a", "{\"x\":1}", 3_000), seen("b", "{}", 3_000), seen("c", "{}", 5_000)]);
+}
+
+#[test]
+fn a_supervisor_hears_of_what_changed_and_of_what_rests_and_of_nothing_else() {
+    let mut hub = hub();
+    let save = |kind: &str, key: &str, version| {
+        let (kind, key, body) = (kind.to_owned(), key.to_owned(), format!("{key} {version}"));
+        Op::SaveDoc { kind, key, version, body }
+    };
+    let batch = [save("mesh", "b", 0), save("mesh", "a", 0), save("mesh", "a", 1), save("node", "a", 0)];
+    hub.transact(Time(1), &batch).unwrap();
+    assert_eq!(hub.doc_versions("mesh").unwrap(), [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+    let named = hub.docs_named("mesh", &["gone".to_owned(), "a".to_owned()]).unwrap();
+    assert_eq!(named.iter().map(|doc| doc.body.as_str()).collect::<Vec<_>>(), ["a 1"]);
+    let of_loop = |id: &str| match task(id) {
+        Op::Enqueue(task) => Op::Enqueue(NewTask { owner: Some(LoopId::new("k")), ..task }),
+        other => other,
+    };
+    hub.transact(Time(10), &[of_loop("old"), task("nobodys"), of_loop("held"), task("claimed")]).unwrap();
+    hub.transact(Time(20), &[of_loop("new")]).unwrap();
+    let take = |id: &str| {
+        let (task, node) = (TaskId::new(id), NodeId::new("a"));
+        Op::Take { task, fence: Fence(1), node, lease: std::time::Duration::from_millis(5) }
+    };
+    hub.transact(Time(20), &[take("held"), take("claimed")]).unwrap();
+    let ids = |queued, leased| {
+        let rows = hub.resting(Time(queued), Time(leased), 10).unwrap();
+        rows.into_iter().map(|row| row.task.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(19, 24), ["old"], "neither what is new nor what is held");
+    assert_eq!(ids(9, 25), ["claimed", "held"]);
+    assert_eq!(hub.resting(Time(99), Time(99), 1).unwrap().len(), 2, "one of each");
 }
