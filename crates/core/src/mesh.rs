@@ -7,6 +7,7 @@
 //! - [`purse`]: what a loop may use, over all machines
 //! - [`alone`]: what a node does while the hub is away
 //! - [`seat`]: for how long a node may take itself for the supervisor
+//! - [`reconcile`]: what no loop looks after, and who is silent
 //!
 //! Each check that fails becomes a task. Whoever takes it works on it as on a loop of his own, pushes what came of it, and
 //! says so. The supervisor merges one result after the other, asks all checks about the merged tree, and only then moves the
@@ -16,6 +17,7 @@ pub mod alone;
 pub mod fit;
 pub mod lead;
 pub mod purse;
+pub mod reconcile;
 pub mod seat;
 pub mod work;
 

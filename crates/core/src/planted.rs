@@ -60,6 +60,8 @@ pub enum Bug {
     TrustsHints,
     QuarantineLeavesNobody,
     TrialOfTheDeadStays,
+    ReconcilesTheLiving,
+    EndsWantedTasks,
     QuarantineIgnored,
     CapOffByOne,
     ChargesWithoutComparison,
@@ -107,6 +109,8 @@ pub const MESH: &[Bug] = &[
     Bug::TrustsHints,
     Bug::QuarantineLeavesNobody,
     Bug::TrialOfTheDeadStays,
+    Bug::ReconcilesTheLiving,
+    Bug::EndsWantedTasks,
 ];
 
 /// Those about one machine.

@@ -17,7 +17,7 @@ const OUTPUT_CHARS: usize = 4_000;
 const FIRST: Fence = Fence(1);
 
 /// The lease under which a task is taken back; it is given away in the same breath.
-const A_MOMENT: Duration = Duration::from_secs(1);
+pub(super) const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]

@@ -198,6 +198,18 @@ impl MeshLoop {
         self.loans != before
     }
 
+    /// When nobody can say any more what attempts at a loop that is over used; `None` when nothing is set aside.
+    pub(super) fn settles_at(&self) -> Option<Time> {
+        self.loans.iter().map(|loan| loan.at + SILENT).max()
+    }
+
+    /// Settles all of them then: with their reports, or as if all was used.
+    pub fn settle(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) {
+        self.collect(rows, reports, now);
+        self.spent = self.used();
+        self.loans.clear();
+    }
+
     /// Gives back what was set aside for an attempt that nobody began and nobody can begin any more: that under `fence`.
     pub(super) fn call_off(&mut self, task: &TaskId, fence: Fence) {
         self.loans.retain(|loan| loan.task != *task || loan.fence < fence || loan.over.is_some());

@@ -12,7 +12,7 @@ use crate::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, WorkspaceM
 
 const NOW: Time = Time(1_000);
 
-fn board(passing: &[&str]) -> Board {
+pub(super) fn board(passing: &[&str]) -> Board {
     let row = |name: &str| CheckResult {
         name: name.to_owned(),
         verdict: if passing.contains(&name) { Verdict::Pass } else { Verdict::Fail },
@@ -89,7 +89,7 @@ fn said(commit: Option<&str>) -> Report {
 }
 
 /// Takes the steps that need nobody else; gives the tasks it made.
-fn perform(state: &mut MeshLoop, rows: &[TaskRow]) -> Vec<NewTask> {
+pub(super) fn perform(state: &mut MeshLoop, rows: &[TaskRow]) -> Vec<NewTask> {
     let made = |op| if let Op::Enqueue(task) = op { Some(task) } else { None };
     lead::plan(state, rows, &[], false, NOW).ops.into_iter().filter_map(made).collect()
 }

@@ -34,6 +34,19 @@ pub struct Membership {
     pub holds: usize,
     /// Since when the hub does not answer.
     pub away_since: Option<Time>,
+    /// Nodes that took tasks when it last looked, itself included.
+    pub members: Option<usize>,
+    /// When the hub answered last, by CLOCK_BOOTTIME.
+    pub heard_at: Option<Duration>,
+    /// When it last said what is free, by CLOCK_BOOTTIME: a node without its hub goes by that.
+    pub remembered_at: Option<Duration>,
+}
+
+impl Membership {
+    /// Seconds since such a moment.
+    pub fn seconds_since(moment: Option<Duration>) -> Option<u64> {
+        Some(clock::boottime().saturating_sub(moment?).as_secs())
+    }
 }
 
 /// Sums since the supervisor began.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::Answer;
+use super::figures::Membership;
 use super::look::look;
 
 /// 200 when all is well, 503 when the owner is overdue or the ledger cannot be read.
@@ -25,7 +26,9 @@ pub async fn health(shared: &Shared) -> Answer {
     let wake = shared.figures.wake().map(|w| json!({ "at": w.at, "loop": w.owner, "why": w.why }));
     let mesh = shared.figures.membership().map(|m| {
         let (role, since) = (if m.leads { "supervisor" } else { "worker" }, m.away_since);
-        json!({ "node": m.node, "role": role, "holds": m.holds, "hub_away_since": since })
+        let ago = Membership::seconds_since;
+        json!({ "node": m.node, "role": role, "holds": m.holds, "hub_away_since": since, "members": m.members,
+            "hub_answered_s": ago(m.heard_at), "replica_age_s": ago(m.remembered_at) })
     });
     let body = json!({
         "schema_version": 1,

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use super::Shared;
 use super::answer::Answer;
+use super::figures::Membership;
 use super::look::look;
 
 /// What Prometheus calls its format.
@@ -34,6 +35,9 @@ pub async fn metrics(shared: &Shared) -> Answer {
         let at = wake.at.0 as f64 / 1e3;
         page.gauge("everloop_next_wake_timestamp_seconds", "When the next timer ends.").value(at);
     }
+    if let Some(membership) = shared.figures.membership() {
+        page.mesh(&membership);
+    }
     let late = shared.figures.overdue().unwrap_or_default().as_secs();
     page.gauge("everloop_owner_overdue_seconds", "How long the owner task is overdue; 0 is well.").value(late);
     let since = shared.since.0 as f64 / 1e3;
@@ -52,6 +56,25 @@ struct Page {
 }
 
 impl Page {
+    /// What this machine is in a mesh. What it does not know it does not say.
+    fn mesh(&mut self, m: &Membership) {
+        self.gauge("everloop_mesh_hub_up", "Whether the hub answered the last call.")
+            .value(u8::from(m.away_since.is_none()));
+        self.gauge("everloop_mesh_supervisor", "Whether this node supervises the mesh.").value(u8::from(m.leads));
+        self.gauge("everloop_mesh_tasks_held", "Tasks of the mesh that this node holds.").value(m.holds);
+        let members = m.members.map(|members| members as u64);
+        let ago = Membership::seconds_since;
+        for (name, help, value) in [
+            ("everloop_mesh_members", "Nodes that took tasks when this one last looked.", members),
+            ("everloop_mesh_hub_answered_seconds", "How long ago the hub last answered.", ago(m.heard_at)),
+            ("everloop_mesh_replica_age_seconds", "How old is what this node would go by alone.", ago(m.remembered_at)),
+        ] {
+            if let Some(value) = value {
+                self.gauge(name, help).value(value);
+            }
+        }
+    }
+
     fn counter(&mut self, name: &'static str, help: &str) -> &mut Self {
         self.begin(name, "counter", help)
     }
@@ -105,5 +128,36 @@ mod tests {
         let text = "# HELP turns_total Turns.\n# TYPE turns_total counter\nturns_total{outcome=\"a\\\"b\\\\c\\nd\"} 3\n\
                     # HELP wake Next.\n# TYPE wake gauge\nwake 1.5\n";
         assert_eq!(page.text, text);
+    }
+
+    #[test]
+    fn a_node_without_its_hub_says_so_and_nothing_that_it_does_not_know() {
+        let mut page = Page::default();
+        let (node, now) = (everloop_core::ids::NodeId::new("n1"), everloop_agents::clock::boottime());
+        let mut member = Membership {
+            node,
+            leads: false,
+            holds: 2,
+            away_since: Some(everloop_core::time::Time(1)),
+            members: None,
+            heard_at: Some(now.saturating_sub(std::time::Duration::from_secs(90))),
+            remembered_at: None,
+        };
+        page.mesh(&member);
+        let values = |page: &Page| -> Vec<String> {
+            page.text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        let said = values(&page);
+        assert_eq!(
+            said[..3],
+            ["everloop_mesh_hub_up 0", "everloop_mesh_supervisor 0", "everloop_mesh_tasks_held 2"].map(str::to_owned)
+        );
+        assert!(said.len() == 4 && said[3].starts_with("everloop_mesh_hub_answered_seconds 9"), "{said:?}");
+        (member.away_since, member.leads, member.members) = (None, true, Some(3));
+        let mut page = Page::default();
+        page.mesh(&member);
+        let said = values(&page);
+        assert!(said[0].ends_with(" 1") && said[1].ends_with(" 1"), "{said:?}");
+        assert_eq!(said[3], "everloop_mesh_members 3");
     }
 }

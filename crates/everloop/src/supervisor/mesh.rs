@@ -3,6 +3,7 @@
 //!
 //! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
 //! - [`lead`]: what the supervisor of the mesh does for its loops
+//! - [`reconcile`]: what it sets right besides, and what it remembers of loops
 //! - [`alone`]: what it does while the hub is away
 //! - [`fit`]: whether it can work, and whether others do better
 //! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time; [`tells`]: what it says about itself
@@ -19,6 +20,7 @@ mod lead;
 mod mirror;
 mod node;
 mod pace;
+mod reconcile;
 mod tells;
 mod tickets;
 mod work;

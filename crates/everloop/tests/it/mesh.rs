@@ -7,7 +7,7 @@ use everloop_testkit::postgres::server;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::env::{Background, Env};
+use crate::env::{Background, Env, get};
 
 /// What an agent does: writes the file that the check of its task wants.
 const WORKER: &str = r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
@@ -229,4 +229,65 @@ fn long_a_machine_that_is_held_gives_back_what_it_has() {
     fleet.nodes[1].start();
     fleet.proved(&id, 1);
     assert_eq!(fleet.end_of(&id)["landed"][0]["node"], "n2");
+}
+
+/// Waits until the hub's journal says this about the mesh itself, and gives all that it says.
+#[track_caller]
+fn noted(database: &str, text: &str) -> String {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let notes = server().psql(database, "select body from everloop.journal where owner is null order by seq");
+        if notes.contains(text) {
+            return notes;
+        }
+        assert!(Instant::now() < end, "nobody says `{text}`: {notes}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silent() {
+    let url = server().database();
+    let database = url.rsplit('/').next().expect("an address ends with its database");
+    let desk = Env::new().var("EVERLOOP_HUB_URL", &url);
+    desk.run(&["hub", "init"]).ok();
+    // The amnesty is over after nine seconds, and a node is missed after five.
+    let hasty = |name: &str| Node::new(name, &url).env.var("EVERLOOP_MESH_HASTE", "10");
+    let (one, two) = (hasty("n1"), hasty("n2"));
+    let _up = one.spawn(&["up", "--listen", "127.0.0.1:0"]);
+    let address = one.port();
+    let page = || get(address, "/metrics").1;
+    one.wait_for("it supervises", || page().contains("everloop_mesh_supervisor 1"));
+    let sleeper = two.spawn(&["up", "--listen", "off"]);
+    // A claim of a node and for a loop that nobody knows.
+    server().psql(
+        database,
+        "insert into everloop.tasks values ('lost', 'gone', 'batch', 't', '', 0, '[]', 'me', 'operator', 0, 'leased', 'n9', 1, 3,
+         0, null, 0, 0)",
+    );
+    noted(database, "1 tasks ended that no loop wants");
+    let row = server().psql(database, "select state, fence, result from everloop.tasks where id = 'lost'");
+    assert!(row.starts_with("dead|4|") && row.contains("the hub knows no such loop"), "{row}");
+    one.wait_for("both are members", || page().contains("everloop_mesh_members 2"));
+    let seen = page();
+    for line in ["everloop_mesh_hub_up 1", "everloop_mesh_tasks_held 0", "everloop_mesh_hub_answered_seconds 0"] {
+        assert!(seen.lines().any(|l| l == line), "{line}: {seen}");
+    }
+    assert!(seen.contains("\neverloop_mesh_replica_age_seconds "), "{seen}");
+    let health: Value = serde_json::from_str(&get(address, "/health").1).expect("health is JSON");
+    let mesh = &health["mesh"];
+    assert_eq!((&mesh["node"], &mesh["role"], &mesh["members"]), (&"n1".into(), &"supervisor".into(), &2.into()));
+    assert_eq!((&mesh["holds"], &mesh["hub_away_since"]), (&0.into(), &Value::Null), "{mesh}");
+    assert!(mesh["hub_answered_s"].as_u64().is_some_and(|s| s <= 5), "{mesh}");
+    sleeper.signal(Signal::SIGSTOP);
+    noted(database, "node n2 is silent for ");
+    sleeper.signal(Signal::SIGCONT);
+    let notes = noted(database, "node n2 is heard again, after ");
+    assert_eq!(notes.matches("n2 is silent").count(), 1, "once for each silence: {notes}");
+    // Whoever says goodbye is not missed.
+    two.run(&["down"]).ok();
+    let list = two.run(&["node", "list", "--json"]).ok().json();
+    let gone = list["nodes"].as_array().expect("a list").iter().find(|node| node["node"] == "n2").cloned();
+    let gone = gone.expect("it is still listed");
+    assert_eq!((&gone["state"], &gone["next_beat"]), (&"stopped".into(), &Value::Null), "{gone}");
 }

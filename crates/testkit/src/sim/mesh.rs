@@ -4,7 +4,7 @@
 //! - [`run`](fn@run): one seed, from the first step to the end of the last loop after everything was mended
 //! - `world`: virtual time and what is still to come; [`weather`]: what goes wrong; `people`: those who meddle
 //! - `node`, `work`, `lead`: what the thread of a node does, step by step as the real one does it; `line`: its calls to the hub;
-//!   `alone`: what it does without one
+//!   `alone`: what it does without one; `reconcile`: what no loop looks after
 //! - `fit`: who fails, and what that means for who takes what
 //! - `git`: the shared repository; `facts`: the invariants
 
@@ -17,6 +17,7 @@ mod line;
 mod node;
 mod people;
 pub mod planted;
+mod reconcile;
 mod sum;
 pub mod weather;
 mod work;
@@ -93,6 +94,8 @@ pub struct Report {
     pub epochs: u64,
     /// The most machines that were quarantined at once.
     pub most_out: u64,
+    /// Tasks that no loop looked after and that were set right, and silences that were said.
+    pub reconciled: (u64, u64),
     /// The longest time for which a free task waited while a healthy node had nothing to do.
     pub longest_stall: Duration,
     /// The most calls that reached a hub in one second of the minute after it came back, for each node.

@@ -8,7 +8,7 @@ use everloop_core::mesh::alone::{self, DOWN, Replica, Seen};
 use everloop_core::mesh::work::{self, Held};
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::TaskRow;
-use everloop_store::{Ledger, NodeRow};
+use everloop_store::{Ledger, NodeRow, Postgres};
 
 use super::node::{BEAT, Node};
 use crate::home::{Home, write_whole};
@@ -50,6 +50,7 @@ impl Node {
 
     /// Remembers what is free, of which loops, and who is there.
     pub(super) fn remember(&mut self, free: &[TaskRow]) {
+        self.tells.remembered();
         if self.replica.is_of(free) && (free.is_empty() || !self.must_remember()) {
             return;
         }
@@ -57,11 +58,14 @@ impl Node {
         let members = self.replica.members.clone();
         let mut replica = Replica { free: free.to_vec(), members, loops: Vec::new() };
         if !free.is_empty() {
-            let Some(Ok((nodes, docs))) = self.at_hub("look who is there", |hub| Ok((hub.nodes()?, hub.docs(KIND)?)))
-            else {
-                return;
-            };
+            let mut keys: Vec<String> =
+                free.iter().filter_map(|row| Some(row.task.owner.as_ref()?.to_string())).collect();
+            keys.sort();
+            keys.dedup();
+            let look = |hub: &mut Postgres| Ok((hub.nodes()?, hub.docs_named(KIND, &keys)?));
+            let Some(Ok((nodes, docs))) = self.at_hub("look who is there", look) else { return };
             replica.members = self.members(&nodes);
+            self.tells.members = Some(replica.members.len());
             let states = docs.iter().filter_map(|doc| MeshLoop::read(&doc.body).ok());
             let wanted = |state: &MeshLoop| free.iter().any(|row| row.task.owner.as_ref() == Some(&state.id));
             replica.loops = states.filter(wanted).collect();

@@ -30,14 +30,13 @@ const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 impl Node {
     /// Looks after all loops of the mesh.
     pub(super) fn lead(&mut self, epoch: u64) {
-        let Some(Ok(docs)) = self.at_hub("look at loops", |hub| hub.docs(KIND)) else { return };
-        for doc in docs {
-            match MeshLoop::read(&doc.body) {
-                Ok(state) if state.ended.is_none() => self.lead_one(state, doc.version, epoch),
-                Ok(_) => {}
-                Err(error) => tracing::warn!(key = doc.key, error, "a loop of the mesh cannot be read"),
-            }
+        if !self.refresh(epoch) {
+            return;
         }
+        for (state, version) in self.care.open() {
+            self.lead_one(state, version, epoch);
+        }
+        self.reconcile(epoch);
     }
 
     fn lead_one(&mut self, mut state: MeshLoop, version: u64, epoch: u64) {
@@ -56,7 +55,7 @@ impl Node {
     }
 
     /// The open tasks of a loop, and what the shelf says about those for which something is set aside.
-    fn rows_of(&mut self, state: &MeshLoop) -> Option<(Vec<TaskRow>, Vec<Said>)> {
+    pub(super) fn rows_of(&mut self, state: &MeshLoop) -> Option<(Vec<TaskRow>, Vec<Said>)> {
         let (open, unsettled) = (state.open.clone(), state.unsettled());
         let found = self.at_hub("look at tasks", |hub| {
             let rows = open.iter().map(|open| hub.task(&open.task)).collect::<Result<Vec<_>, Error>>()?;
@@ -77,7 +76,7 @@ impl Node {
     }
 
     /// Writes a loop, if this node is still the supervisor and nobody else wrote.
-    fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, (ops, notes): (Vec<Op>, &[String])) {
+    pub(super) fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, (ops, notes): (Vec<Op>, &[String])) {
         let id = &state.id;
         let batch = self.office(epoch).batch(ops.into_iter().chain(state.save(version, notes)));
         match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {

@@ -24,6 +24,7 @@ use super::fit::Fit;
 use super::held::Shelf;
 use super::mirror::HubMirror;
 use super::pace::Pace;
+use super::reconcile::Care;
 use super::tells::Tells;
 use crate::error::Failure;
 use crate::home::Home;
@@ -162,6 +163,8 @@ pub(super) struct Node {
     pub fit: Fit,
     /// What others on this machine may know about it.
     pub tells: Tells,
+    /// What it knows of the loops while it supervises.
+    pub care: Care,
 }
 
 impl Node {
@@ -203,6 +206,7 @@ impl Node {
             mirror: HubMirror::default(),
             fit: Fit::default(),
             tells: Tells::default(),
+            care: Care::default(),
         })
     }
 
@@ -324,6 +328,7 @@ impl Node {
         let answer = work(self.hub.as_mut().expect("it was just opened"));
         match answer {
             Ok(_) | Err(Error::Refused(_)) => {
+                self.tells.heard();
                 if self.line.is_broken() {
                     self.back();
                 }
@@ -347,17 +352,9 @@ impl Node {
     fn beat(&mut self) {
         let now = self.pace.now();
         self.beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), self.seed());
-        let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
-        let info = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "holds": held,
-            "leads": self.seat.lock().expect("no holder panics").epoch(now).is_some(),
-            "draining": self.draining,
-            "next_beat": self.hub_now() + self.pace.real(self.beat_at.since(now)),
-        });
+        let info = self.info(Some(self.hub_now() + self.pace.real(self.beat_at.since(now))));
         let (node, wall) = (self.membership.node.clone(), self.pace.wall());
-        let beaten = self.at_hub("give a sign of life", |hub| hub.beat(now, &node, &info.to_string()));
+        let beaten = self.at_hub("give a sign of life", |hub| hub.beat(now, &node, &info));
         if let Some(Ok(heard)) = beaten {
             self.hear(&heard, wall);
         }
@@ -368,16 +365,34 @@ impl Node {
         let now = self.pace.now();
         // A node whose own clock is wrong could not say otherwise when a task is to be tried again.
         self.ahead = heard.at.0 - sent.0;
-        let drains = |wish: &String| serde_json::from_str(wish).unwrap_or(Wish::Drain) == Wish::Drain;
+        // One that was removed and comes back takes nothing, too.
+        let drains = |wish: &String| serde_json::from_str(wish).unwrap_or(Wish::Drain) != Wish::Work;
         self.draining = heard.wish.as_ref().is_some_and(drains);
         if heard.waiting || !self.replica.free.is_empty() {
             self.list_at = self.list_at.min(now);
+        } else {
+            self.tells.remembered();
         }
         self.mirror.heard = Some(heard.seq);
         if self.seat.lock().expect("no holder panics").granted().is_none() {
             let left = heard.led_until.map_or(Duration::ZERO, |until| until.since(heard.at));
             self.ask_at = Seat::ask_after(now, self.pace.own(left), self.seed());
         }
+    }
+
+    /// What it says of itself, and when it will be heard again; not at all when it goes.
+    fn info(&self, next_beat: Option<Time>) -> String {
+        let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
+        let info = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "holds": held,
+            "leads": self.seat.lock().expect("no holder panics").epoch(self.pace.now()).is_some(),
+            "draining": self.draining || next_beat.is_none(),
+            "next_beat": next_beat,
+            "leaving": next_beat.is_none(),
+        });
+        info.to_string()
     }
 
     /// Asks for the office of supervisor, or to keep it.
@@ -408,6 +423,8 @@ impl Node {
             self.hint(&Hint::Seat);
         }
         self.give_all_back();
+        let (node, info) = (self.membership.node.clone(), self.info(None));
+        self.at_hub("say that it goes", |hub| hub.transact(Time::default(), &[Op::Heartbeat { node, info }]));
         self.mirror.due();
         self.mirror_hub();
         // Also wakes its own ear, which then finds nobody to tell it to.

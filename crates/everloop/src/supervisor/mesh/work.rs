@@ -191,7 +191,13 @@ impl Node {
             return self.remembered(held);
         }
         let owner = held.owner.to_string();
-        let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return None };
+        let Some(Ok(doc)) = self.at_hub("look at a loop", |hub| hub.doc(KIND, &owner)) else { return None };
+        let Some(doc) = doc else {
+            // It would be held for ever.
+            let nothing = Report::nothing(&self.membership.node, held.fence, "the hub knows no such loop");
+            self.tell(held, &[held.finish(TaskEnd::Dead, &nothing)]);
+            return None;
+        };
         Some((row?, MeshLoop::read(&doc.body).ok()?))
     }
 

@@ -65,6 +65,9 @@ pub(super) struct Facts {
     pub epochs: u64,
     /// The most machines that were quarantined at once.
     pub most_out: u64,
+    /// Tasks that were set right, and silences that were said.
+    pub reconciled: u64,
+    pub missed: u64,
 }
 
 impl World {
@@ -92,6 +95,9 @@ impl World {
                 Op::Finish { task, fence, state, result } => {
                     self.accepted(task, *fence, |fence| fence);
                     self.finished(task, *state, result);
+                    if by.is_some_and(|(_, epoch)| epoch.is_some()) {
+                        self.ended_by_the_supervisor(task);
+                    }
                 }
                 Op::Amend { task, .. } => self.amended(task),
                 Op::Shelve { task, fence, .. } => drop(self.facts.shelved.insert((task.clone(), *fence))),
@@ -118,6 +124,14 @@ impl World {
             self.violated("I2", format!("{task} was completed twice"));
         } else if end == TaskEnd::Done {
             known.done = Some(result.to_owned());
+        }
+    }
+
+    /// The supervisor ended a task that nobody holds: its loop must not want it.
+    fn ended_by_the_supervisor(&mut self, task: &TaskId) {
+        let state = &self.read().1;
+        if state.ended.is_none() && state.check_of(task).is_some() {
+            self.violated("wanted", format!("{task} was ended, and its loop waits for it"));
         }
     }
 

@@ -76,7 +76,7 @@ impl World {
         late
     }
 
-    fn office(&self, n: usize, epoch: u64) -> Office {
+    pub(super) fn office(&self, n: usize, epoch: u64) -> Office {
         Office { node: self.nodes[n].id.clone(), epoch }
     }
 

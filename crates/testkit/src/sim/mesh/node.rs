@@ -153,6 +153,7 @@ pub(super) struct Node {
     /// When the hub was away, no task is taken before this.
     pub claim_at: Time,
     pub call_at: Time,
+    pub reconcile_at: Time,
     /// How far the hub's journal was, and of which copy of the hub.
     pub seen: u64,
     pub copy: u64,
@@ -210,6 +211,7 @@ impl Node {
             remembered_at: Time(i64::MIN),
             claim_at: Time(i64::MIN),
             call_at: Time::default(),
+            reconcile_at: Time(i64::MIN),
             seen: 0,
             copy: 0,
         }
@@ -272,6 +274,7 @@ impl World {
         self.tend(n);
         if let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) {
             self.lead(n, epoch);
+            self.reconcile(n, epoch);
         }
         if self.nodes[n].line.is_away(self.clock(n)) {
             self.begin_alone(n);

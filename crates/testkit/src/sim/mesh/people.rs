@@ -2,7 +2,7 @@
 //! the branch themselves.
 
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Amendment, Op};
+use everloop_core::op::{Amendment, NewTask, Op, Trust};
 use everloop_store::{Ledger, Owner, StateName, TaskFilter};
 
 use super::line::Mood;
@@ -21,7 +21,7 @@ impl World {
         if self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(STOPS_IN) {
             return self.stop();
         }
-        match self.dice.below(7) {
+        match self.dice.below(8) {
             0 => self.amend("person cancels", &Amendment::Cancel),
             1 | 2 => self.amend("person retries", &Amendment::Retry),
             3 => self.amend("person blocks", &Amendment::Block),
@@ -37,11 +37,30 @@ impl World {
                     self.kill_for(node, wait);
                 }
             }
+            6 => self.queue_a_stray(),
             _ => {
                 self.count("person commits");
                 self.git.push(format!("own {}", self.now));
             }
         }
+    }
+
+    /// Somebody queues a task for a loop that nobody knows.
+    fn queue_a_stray(&mut self) {
+        self.count("person queues for no loop");
+        let stray = NewTask {
+            id: TaskId::new(format!("stray-{}", self.now)),
+            owner: Some(LoopId::new("stray")),
+            kind: "batch".to_owned(),
+            title: String::new(),
+            prompt: String::new(),
+            priority: 0,
+            deps: Vec::new(),
+            author: String::new(),
+            trust: Trust::Operator,
+            ready_at: self.time(),
+        };
+        self.ask_hub(&[Op::Enqueue(stray)]);
     }
 
     /// Somebody stops the loop after the supervisor read it and before it writes.
@@ -61,8 +80,8 @@ impl World {
     }
 
     fn amend(&mut self, name: &'static str, change: &Amendment) {
-        // What is changed after the end would have to be waited for again.
-        if self.facts.ended {
+        // What is blocked or called off after the end would have to be waited for again; a task that is retried then is ended.
+        if self.facts.ended && *change != Amendment::Retry {
             return;
         }
         let owner = Owner::Loop(LoopId::new(self.current.name.1.clone()));

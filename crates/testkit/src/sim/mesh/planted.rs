@@ -52,6 +52,11 @@ fn poison(seed: u64) -> Setup {
     Setup { ill: Ill::Check, checks: 3, ..violent(seed) }
 }
 
+/// Work that goes on for hours: tasks wait for room and for something to spend.
+fn limited(seed: u64) -> Setup {
+    Setup { bad: std::time::Duration::from_secs(6 * 3600), one_in: 2_000, ..slow_agents(seed) }
+}
+
 /// All of them.
 pub const TABLE: &[Row] = &[
     row(Bug::ActsPastItsLease, "I4", violent, "a supervisor acts until it is told that it is none"),
@@ -92,5 +97,7 @@ pub const TABLE: &[Row] = &[
         "whoever gets no work gets none when there is nobody else either",
     ),
     row(Bug::TrialOfTheDeadStays, "I8", one_is_ill, "a trial whose machine died is waited for until the end of days"),
+    row(Bug::ReconcilesTheLiving, "living", violent, "claims are given back without asking whether a lease is over"),
+    row(Bug::EndsWantedTasks, "wanted", limited, "tasks that wait are ended without asking their loop"),
     row(Bug::TrustsHints, "I5", random, "a node looks for tasks only when it is told to"),
 ];

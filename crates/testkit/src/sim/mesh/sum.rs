@@ -27,6 +27,8 @@ pub struct Sum {
     pub shelved: u64,
     /// Times that a node became supervisor.
     pub epochs: u64,
+    /// Tasks that no loop looked after and that were set right, and silences that were said.
+    pub reconciled: (u64, u64),
     /// The longest of all.
     pub longest_stall: Duration,
     /// The most of all.
@@ -49,6 +51,8 @@ impl Sum {
         self.landed += report.landed;
         self.shelved += report.shelved;
         self.epochs += report.epochs;
+        self.reconciled.0 += report.reconciled.0;
+        self.reconciled.1 += report.reconciled.1;
         self.longest_stall = self.longest_stall.max(report.longest_stall);
         self.herd = self.herd.max(report.herd);
         self.trace = self.trace.wrapping_add(report.trace_hash);
@@ -74,7 +78,7 @@ impl fmt::Display for Sum {
         write!(
             f,
             "{} meshes: {:.2} years simulated, {:.2} node-years, {} steps, {faults} faults of {} kinds, {} violations, \
-             {} landed, {} too late, {} supervisors, longest stall {:.1} s, at most {:.1} calls a second and node when the \
+             {} landed, {} too late, {} supervisors, {} tasks set right, {} silences, longest stall {:.1} s, at most {:.1} calls a second and node when the \
              hub is back, trace {:016x}",
             self.runs,
             self.years(),
@@ -85,6 +89,8 @@ impl fmt::Display for Sum {
             self.landed,
             self.shelved,
             self.epochs,
+            self.reconciled.0,
+            self.reconciled.1,
             self.longest_stall.as_secs_f64(),
             self.herd,
             self.trace

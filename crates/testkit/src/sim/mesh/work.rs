@@ -178,7 +178,7 @@ impl World {
 
     fn begin(&mut self, n: usize, file: &Rc<File>) {
         let held = &file.held;
-        let Some(state) = self.about(n, held) else { return };
+        let Some(state) = self.about(n, file) else { return };
         let check = state.check_of(&held.task).filter(|_| state.ended.is_none());
         let Some(check) = check.map(str::to_owned) else {
             let nothing = Report::nothing(&self.nodes[n].id, held.fence, "the loop does not know this task any more");
@@ -203,12 +203,18 @@ impl World {
     }
 
     /// The loop of a task: as the hub has it, or as it had it before it went away.
-    fn about(&mut self, n: usize, held: &Held) -> Option<MeshLoop> {
+    fn about(&mut self, n: usize, file: &Rc<File>) -> Option<MeshLoop> {
+        let held = &file.held;
         if held.alone {
             return self.remembered(n, held);
         }
         self.at_hub(n, |_, _| ())?;
-        self.loop_at_hub(&held.owner)
+        let state = self.loop_at_hub(&held.owner);
+        if state.is_none() {
+            let nothing = Report::nothing(&self.nodes[n].id, held.fence, "the hub knows no such loop");
+            self.tell(n, file, &[held.finish(TaskEnd::Dead, &nothing)]);
+        }
+        state
     }
 
     pub(super) fn begun(&mut self, n: usize, file: &Rc<File>, check: String, most: u64) {

@@ -194,6 +194,7 @@ impl World {
             shelved: self.facts.shelved.len() as u64,
             epochs: self.facts.epochs,
             most_out: self.facts.most_out,
+            reconciled: (self.facts.reconciled, self.facts.missed),
             longest_stall: self.facts.longest_stall,
             herd: self.hub.herd as f64 / self.nodes.len() as f64,
             trace_hash: self.trace.hash(),

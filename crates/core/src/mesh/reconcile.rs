@@ -1,0 +1,344 @@
+//! What the supervisor of the mesh sets right every minute: tasks that no open loop looks after, work that nobody takes, and
+//! nodes that were not heard of when they said they would be. What a loop looks after itself ([`super::lead`]) is left alone.
+//!
+//! - [`plan`]: what is to be done, from tasks that rest for long, the loops and the nodes
+//! - [`Book`]: what was said already, a document of the hub, so that the next supervisor does not say it again
+//! - `wakes`: who is silent and who is heard again
+
+mod wakes;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use wakes::{Sign, Silence};
+
+use super::alone::DOWN;
+use super::lead::{A_MOMENT, Office};
+use super::{MeshLoop, Report};
+use crate::event::Event;
+use crate::ids::{LoopId, NodeId, TaskId};
+use crate::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
+use crate::planted::{self, Bug};
+use crate::time::{Time, human};
+
+/// Between two runs.
+pub const EVERY: Duration = Duration::from_secs(60);
+/// Kind and key of the book.
+pub const KIND: &str = "reconcile";
+/// See [`KIND`].
+pub const KEY: &str = "book";
+/// Version of the book. A newer one is refused, never guessed at.
+const VERSION: u32 = 1;
+/// Tasks that are set right in one run: a batch has to be done within seconds, and the next run is a minute away.
+const AT_ONCE: usize = 100;
+/// Nodes that a ticket names.
+const NAMED: usize = 8;
+
+/// How long things are left as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A claim whose lease is over, and that no open loop looks after.
+    pub orphan: Duration,
+    /// A task in the queue that no open loop wants.
+    pub stray: Duration,
+    /// A task in the queue that its loop wants and nobody takes.
+    pub stalled: Duration,
+    /// A node that was to be heard of.
+    pub down: Duration,
+}
+
+impl Patience {
+    /// The usual one, in another measure of time.
+    pub fn new(real: impl Fn(Duration) -> Duration) -> Self {
+        let minutes = |n: u64| real(Duration::from_secs(n * 60));
+        Self { orphan: minutes(10), stray: minutes(15), stalled: minutes(24 * 60), down: real(DOWN) }
+    }
+
+    /// Whether a task rests for so long that there may be something to set right about it.
+    pub fn is_over(&self, row: &TaskRow, now: Time) -> bool {
+        match &row.state {
+            TaskState::Leased { until, .. } => *until + self.orphan <= now || planted::is(Bug::ReconcilesTheLiving),
+            TaskState::Queued => row.updated_at + self.stray <= now,
+            TaskState::Done | TaskState::Dead | TaskState::Blocked => false,
+        }
+    }
+}
+
+/// A loop, as far as a supervisor has to know it between two looks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Known {
+    /// It goes on.
+    Open(Box<MeshLoop>),
+    /// It is over; then what is still set aside for attempts is taken for used.
+    Over(Option<Time>),
+    /// A newer everloop wrote it, or it is damaged: nothing is done about its tasks.
+    Unreadable,
+}
+
+impl Known {
+    /// What a document says.
+    pub fn of(state: MeshLoop) -> Self {
+        if state.ended.is_some() { Known::Over(state.settles_at()) } else { Known::Open(Box::new(state)) }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Who looks.
+    pub office: &'a Office,
+    /// Every loop that the hub knows, read before the tasks.
+    pub loops: &'a BTreeMap<LoopId, Known>,
+    /// Tasks that rest for long; others are not looked at.
+    pub rows: &'a [TaskRow],
+    /// The nodes but those that were removed.
+    pub nodes: &'a [Sign],
+    /// How long things are left as they are.
+    pub patience: Patience,
+    /// By the hub's clock.
+    pub now: Time,
+}
+
+/// What was said already.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Book {
+    version: u32,
+    /// Who is silent.
+    #[serde(default)]
+    pub silent: BTreeMap<NodeId, Silence>,
+    /// Loops about whose waiting tasks people were asked, and when.
+    #[serde(default)]
+    asked: BTreeMap<LoopId, Time>,
+}
+
+impl Book {
+    /// Reads the document, refusing what a newer everloop wrote.
+    pub fn read(body: &str) -> Result<Self, String> {
+        let book: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
+        if book.version > VERSION {
+            return Err(format!("format {} is newer than this everloop understands ({VERSION})", book.version));
+        }
+        Ok(book)
+    }
+}
+
+/// How a task is set right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Whoever wants it can take it.
+    GiveBack,
+    /// It is over.
+    End,
+}
+
+/// A task that is set right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repair {
+    /// Which.
+    pub task: TaskId,
+    /// How.
+    pub remedy: Remedy,
+    ops: Vec<Op>,
+}
+
+/// What is to be done, in one transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What was said then.
+    pub book: Book,
+    /// Tasks that are set right.
+    pub repairs: Vec<Repair>,
+    /// Who was not heard of when he said, for the first time in this silence.
+    pub missed: Vec<NodeId>,
+    /// Who is heard again.
+    pub heard: Vec<NodeId>,
+    tickets: Vec<Op>,
+    notes: Vec<String>,
+}
+
+impl Plan {
+    /// Whether nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.repairs.is_empty() && self.tickets.is_empty() && self.notes.is_empty()
+    }
+
+    /// Does not touch this task: somebody else was faster.
+    pub fn leave_out(&mut self, task: &TaskId) {
+        self.repairs.retain(|repair| repair.task != *task);
+    }
+
+    /// What the journal says: about tasks and tickets in one sentence, and one for each node.
+    pub fn said(&self) -> Vec<String> {
+        let of = |remedy: Remedy| self.repairs.iter().filter(|repair| repair.remedy == remedy).count();
+        let opened = self.tickets.iter().filter(|op| matches!(op, Op::OpenTicket { .. })).count();
+        let parts = [
+            (of(Remedy::GiveBack), "claims without a holder given back"),
+            (of(Remedy::End), "tasks ended that no loop wants"),
+            (opened, "loops with tasks that nobody takes"),
+            (self.tickets.len() - opened, "of them go on"),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+        let sum = (!parts.is_empty()).then(|| format!("reconciled: {}", parts.join(", ")));
+        sum.into_iter().chain(self.notes.iter().cloned()).collect()
+    }
+
+    /// All of it, if nobody else wrote the book since `version`.
+    pub fn batch(&self, office: &Office, version: u64) -> Vec<Op> {
+        let events = self.said().into_iter().map(|text| Event::Note { text }).collect();
+        let body = serde_json::to_string(&self.book).expect("a book is plain data and always has a JSON form");
+        let save = Op::SaveDoc { kind: KIND.to_owned(), key: KEY.to_owned(), version, body };
+        let repairs = self.repairs.iter().flat_map(|repair| &repair.ops).chain(&self.tickets).cloned();
+        office.batch(repairs.chain([save, Op::Append { owner: None, events }]))
+    }
+}
+
+/// What is to be done. Asked again after it was done, it says nothing.
+pub fn plan(book: &Book, look: &Look<'_>) -> Plan {
+    let mut plan = Plan { book: Book { version: VERSION, ..book.clone() }, ..Plan::default() };
+    plan.repairs = look.rows.iter().filter_map(|row| look.repair(row)).take(AT_ONCE).collect();
+    look.ask_people(&mut plan);
+    wakes::listen(look, &mut plan);
+    plan
+}
+
+/// Whose a task is.
+enum Ward {
+    /// An open loop looks after it, or nobody can say.
+    Wanted,
+    /// It never had a loop.
+    Nobodys,
+    /// An open loop does not know it.
+    Unknown(&'static str),
+    /// Its loop is over or was never there.
+    Left(&'static str),
+}
+
+impl Look<'_> {
+    fn ward(&self, row: &TaskRow) -> Ward {
+        let Some(owner) = &row.task.owner else { return Ward::Nobodys };
+        match self.loops.get(owner) {
+            Some(Known::Open(state)) => {
+                let knows = state.check_of(&row.task.id).is_some() && !planted::is(Bug::EndsWantedTasks);
+                if knows { Ward::Wanted } else { Ward::Unknown("its loop does not know it") }
+            }
+            Some(Known::Unreadable) => Ward::Wanted,
+            Some(Known::Over(_)) => Ward::Left("its loop is over"),
+            None => Ward::Left("the hub knows no such loop"),
+        }
+    }
+
+    fn is_silent(&self, node: &NodeId) -> bool {
+        let sign = self.nodes.iter().find(|sign| sign.node == *node);
+        sign.is_none_or(|sign| self.now.since(sign.seen_at) >= self.patience.down)
+    }
+
+    fn repair(&self, row: &TaskRow) -> Option<Repair> {
+        if !self.patience.is_over(row, self.now) {
+            return None;
+        }
+        match (&row.state, self.ward(row)) {
+            (TaskState::Leased { .. }, _) if planted::is(Bug::ReconcilesTheLiving) => {
+                let retry = Op::Amend { task: row.task.id.clone(), change: Amendment::Retry };
+                Some(Repair { task: row.task.id.clone(), remedy: Remedy::GiveBack, ops: vec![retry] })
+            }
+            (TaskState::Leased { node, .. }, Ward::Nobodys) => self.is_silent(node).then(|| self.give_back(row)),
+            (TaskState::Leased { .. }, Ward::Unknown(_)) => Some(self.give_back(row)),
+            (TaskState::Leased { .. } | TaskState::Queued, Ward::Left(why))
+            | (TaskState::Queued, Ward::Unknown(why)) => Some(self.end(row, why)),
+            _ => None,
+        }
+    }
+
+    /// Under the next fence: whoever took the task, or a word of its holder that came meanwhile, makes it void.
+    fn take(&self, row: &TaskRow) -> Op {
+        let (task, node) = (row.task.id.clone(), self.office.node.clone());
+        Op::Take { task, fence: row.fence.next(), node, lease: A_MOMENT }
+    }
+
+    fn give_back(&self, row: &TaskRow) -> Repair {
+        let (task, fence) = (row.task.id.clone(), row.fence.next());
+        let release = Op::Release { task: task.clone(), fence, ready_at: Time::default(), failed: false };
+        Repair { task, remedy: Remedy::GiveBack, ops: vec![self.take(row), release] }
+    }
+
+    fn end(&self, row: &TaskRow, why: &str) -> Repair {
+        let (task, fence) = (row.task.id.clone(), row.fence.next());
+        let result = Report::nothing(&self.office.node, fence, why).to_json();
+        let finish = Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result };
+        // What waits for other tasks cannot be taken.
+        let waits = row.state == TaskState::Queued && !row.task.deps.is_empty();
+        let ops = if waits {
+            vec![Op::Amend { task: task.clone(), change: Amendment::Cancel }]
+        } else {
+            vec![self.take(row), finish]
+        };
+        Repair { task, remedy: Remedy::End, ops }
+    }
+
+    /// A task that its loop wants and nobody takes for a day is a person's business; it is never ended.
+    fn ask_people(&self, plan: &mut Plan) {
+        let asked = std::mem::take(&mut plan.book.asked);
+        let is_there = self.nodes.iter().any(|sign| !sign.leaves && !self.is_silent(&sign.node));
+        for (id, known) in self.loops {
+            let Known::Open(state) = known else { continue };
+            let Some((row, since)) = self.stalled(state) else { continue };
+            let due = asked.get(id).is_none_or(|at| self.now.since(*at) >= self.patience.stalled);
+            match asked.get(id) {
+                _ if due && is_there => {
+                    let text = self.why_not(state, row, since);
+                    plan.tickets.push(Op::OpenTicket { key: key(id), owner: Some(id.clone()), text });
+                    plan.book.asked.insert(id.clone(), self.now);
+                }
+                Some(at) => drop(plan.book.asked.insert(id.clone(), *at)),
+                None => {}
+            }
+        }
+        for id in asked.keys().filter(|id| !plan.book.asked.contains_key(*id)) {
+            let answer = "its tasks are taken again, or not wanted any more".to_owned();
+            plan.tickets.push(Op::CloseTicket { key: key(id), answer });
+        }
+    }
+
+    /// The task of a loop that waits longest, if it does so for too long.
+    fn stalled(&self, state: &MeshLoop) -> Option<(&TaskRow, Duration)> {
+        let waits = |row: &&TaskRow| row.state == TaskState::Queued && state.check_of(&row.task.id).is_some();
+        let waits = self.rows.iter().filter(waits).map(|row| (row, row.updated_at.max(row.task.ready_at)));
+        let (row, since) = waits.min_by_key(|(_, since)| *since)?;
+        let since = self.now.since(since);
+        (since >= self.patience.stalled).then_some((row, since))
+    }
+
+    /// Why nobody takes a task, as far as that is known.
+    fn why_not(&self, state: &MeshLoop, row: &TaskRow, since: Duration) -> String {
+        let mut known = Vec::new();
+        if state.loan(&row.task.id, row.fence.next()).is_none() {
+            let rule = state.waits.as_ref().map_or(String::new(), |reason| format!(" [{}]", reason.rule));
+            known.push(format!("nothing is set aside for it{rule}"));
+        }
+        let there = self.nodes.iter().filter(|sign| !sign.leaves && !self.is_silent(&sign.node));
+        known.extend(there.take(NAMED).map(|sign| match sign {
+            Sign { drains: true, node, .. } => format!("{node} takes nothing more"),
+            Sign { holds: 0, node, .. } => format!("{node} holds nothing"),
+            Sign { holds, node, .. } => format!("{node} holds {holds}"),
+        }));
+        format!(
+            "nobody takes task {} of loop {} for {}: {}; `everloop mesh show {}` says more",
+            row.task.id,
+            state.id,
+            human(since),
+            known.join(", "),
+            state.id
+        )
+    }
+}
+
+/// The cause of a ticket about a loop whose tasks nobody takes; it weighs as much as a loop of one machine that does not go on.
+fn key(id: &LoopId) -> String {
+    format!("stalled:{id}")
+}
+
+#[cfg(test)]
+mod tests;

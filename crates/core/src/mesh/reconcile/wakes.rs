@@ -1,0 +1,80 @@
+//! Who was heard of when he said he would be. Every node writes into the hub when it will give its next sign of life; others
+//! hold it to that. A silence is said once, and so is its end: machines sleep, so it is nobody's fault and no ticket.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Look, Plan};
+use crate::ids::NodeId;
+use crate::time::{Time, human};
+
+/// A node's last sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sign {
+    /// Who.
+    pub node: NodeId,
+    /// When, by the hub's clock.
+    pub seen_at: Time,
+    /// When it said it would give the next one, by the hub's clock.
+    pub next: Option<Time>,
+    /// It said that it goes, and promised nothing.
+    pub leaves: bool,
+    /// It takes nothing more.
+    pub drains: bool,
+    /// Tasks that it holds.
+    pub holds: usize,
+}
+
+impl Sign {
+    /// Reads what a node said about itself; what it did not say is nothing.
+    pub fn read(node: NodeId, seen_at: Time, info: &str) -> Self {
+        let info: serde_json::Value = serde_json::from_str(info).unwrap_or_default();
+        Self {
+            node,
+            seen_at,
+            next: info["next_beat"].as_i64().map(Time),
+            leaves: info["leaving"] == true,
+            drains: info["draining"] == true,
+            holds: info["holds"].as_array().map_or(0, Vec::len),
+        }
+    }
+
+    /// When it should have been heard of, if that is over for longer than `down`. A node that has not compared its clock with
+    /// the hub's yet may promise anything; so long after a sign of life it is not silent.
+    pub fn missed(&self, down: Duration, now: Time) -> Option<Time> {
+        self.next.filter(|next| !self.leaves && now.since(*next) > down && now.since(self.seen_at) > down)
+    }
+}
+
+/// A silence that the journal knows of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// The last sign of life before it.
+    pub since: Time,
+    /// When the next one should have come.
+    pub promised: Time,
+}
+
+/// Says who is silent and who is heard again. The last sign of life tells one silence from the next, whatever clocks do.
+pub(super) fn listen(look: &Look<'_>, plan: &mut Plan) {
+    let known = std::mem::take(&mut plan.book.silent);
+    for sign in look.nodes {
+        let (node, since) = (&sign.node, sign.seen_at);
+        let before = known.get(node);
+        if let Some(silence) = before.filter(|silence| silence.since == since) {
+            plan.book.silent.insert(node.clone(), *silence);
+            continue;
+        }
+        if let Some(silence) = before {
+            plan.heard.push(node.clone());
+            plan.notes.push(format!("node {node} is heard again, after {}", human(since.since(silence.since))));
+        }
+        if let Some(promised) = sign.missed(look.patience.down, look.now) {
+            let (late, silent) = (human(look.now.since(promised)), human(look.now.since(since)));
+            plan.notes.push(format!("node {node} is silent for {silent}; it said it would be heard {late} ago"));
+            plan.missed.push(node.clone());
+            plan.book.silent.insert(node.clone(), Silence { since, promised });
+        }
+    }
+}
