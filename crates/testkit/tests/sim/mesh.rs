@@ -50,7 +50,11 @@ fn long_ten_node_years_of_meshes_break_no_invariant_and_come_to_an_end() {
     assert!(sum.node_years() >= 10.0, "{:.2} node-years", sum.node_years());
     let weather = sum.landed > STORMS && sum.shelved > STORMS / 4 && sum.epochs > STORMS * 2;
     assert!(weather, "the weather was too fine to prove anything");
-    assert!(sum.reconciled.0 > 0 && sum.reconciled.1 > STORMS, "nothing was left to set right: {:?}", sum.reconciled);
+    assert!(
+        sum.reconciled.0 > STORMS / 10 && sum.reconciled.1 > STORMS,
+        "nothing was left to set right: {:?}",
+        sum.reconciled
+    );
     assert!(sum.faults.len() >= 30, "only these went wrong: {:?}", sum.faults.keys());
 }
 

@@ -1,7 +1,8 @@
 //! People at the worst moment (37): they stop loops, cancel and retry tasks, drain nodes and send them home, and commit to
 //! the branch themselves.
 
-use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::mesh::work;
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
 use everloop_store::{Ledger, Owner, StateName, TaskFilter};
 
@@ -60,7 +61,11 @@ impl World {
             trust: Trust::Operator,
             ready_at: self.time(),
         };
-        self.ask_hub(&[Op::Enqueue(stray)]);
+        // Half of them were taken by a machine that is never heard of again: only the supervisor can do something about that.
+        let (task, node) = (stray.id.clone(), NodeId::new("elsewhere"));
+        let take = Op::Take { task, fence: Fence(1), node, lease: work::LEASE };
+        let taken = self.dice.one_in(2).then_some(take);
+        self.ask_hub(&std::iter::once(Op::Enqueue(stray)).chain(taken).collect::<Vec<_>>());
     }
 
     /// Somebody stops the loop after the supervisor read it and before it writes.

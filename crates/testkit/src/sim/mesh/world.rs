@@ -205,7 +205,9 @@ impl World {
     }
 
     fn is_over(&mut self) -> bool {
-        let silent = |at: u64| self.since(at) > SILENCE && self.nodes.iter().all(Node::is_quiet);
+        // What no loop looks after is set right a quarter of an hour later.
+        let said = || self.nodes.iter().all(Node::is_quiet) && self.hub.model.peek_waiting().next().is_none();
+        let silent = |at: u64| self.since(at) > SILENCE && said();
         let over = self.over.filter(|_| self.weather.healed).map(|at| at.max(self.weather.healed_at));
         if over.is_some_and(|at| self.since(at) > LAST_WORDS || silent(at)) {
             self.at_the_end();
