@@ -18,12 +18,20 @@ const RUSH: Duration = Duration::from_millis(500);
 /// For how long a new supervisor takes nothing from anybody: whoever lives holds on to his tasks in this time.
 pub const AMNESTY: Duration = super::work::LEASE;
 
+/// Errands of the supervisor that fail in a row, after which another node should try…
+const HOPELESS: u32 = 3;
+/// …and for so long he does not ask himself. When there is nobody else, he tries again then.
+const SHY: Duration = Duration::from_secs(60);
+
 /// What a node knows about its own office.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
     epoch: Option<u64>,
     asked: Time,
     since: Time,
+    /// Errands that failed, since the last one that did not.
+    failed: u32,
+    shy_until: Time,
 }
 
 impl Seat {
@@ -51,6 +59,22 @@ impl Seat {
         self.epoch(now).is_some() && (planted::is(Bug::NoAmnesty) || now.since(self.since) >= AMNESTY)
     }
 
+    /// An errand of the supervisor came back, well or not. Whether he should let somebody else try: what he needs for it may be
+    /// missing on this machine only.
+    pub fn tried(&mut self, well: bool, now: Time) -> bool {
+        self.failed = if well { 0 } else { self.failed + 1 };
+        let gives_up = self.failed >= HOPELESS;
+        if gives_up {
+            (self.failed, self.shy_until) = (0, now + SHY);
+        }
+        gives_up
+    }
+
+    /// Whether it just gave the office up and leaves it to others.
+    pub fn is_shy(&self, now: Time) -> bool {
+        now < self.shy_until
+    }
+
     /// When to ask again: each node a little differently.
     pub fn ask_next(asked: Time, seed: u64) -> Time {
         asked + jitter::between(RENEW.mul_f64(0.8), RENEW.mul_f64(1.2), seed)
@@ -59,5 +83,21 @@ impl Seat {
     /// When a node asks that just heard for how long somebody else is the supervisor: when that is over, and not all at once.
     pub fn ask_after(heard: Time, left: Duration, seed: u64) -> Time {
         heard + left + jitter::between(Duration::ZERO, RUSH, seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_fails_three_times_in_a_row_leaves_the_office_to_others_for_a_minute() {
+        let (mut seat, now) = (Seat::default(), Time(1_000_000));
+        assert_eq!([false, false, true, false, false].map(|well| seat.tried(well, now)), [false; 5]);
+        assert!(!seat.is_shy(now));
+        assert!(seat.tried(false, now));
+        assert!(seat.is_shy(now + SHY / 2));
+        assert!(!seat.is_shy(now + SHY));
+        assert!(!seat.tried(false, now + SHY), "it counts anew");
     }
 }

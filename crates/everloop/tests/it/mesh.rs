@@ -184,9 +184,10 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     std::fs::write(home, "[url \"/nowhere/\"]\n\tinsteadOf = /\n").expect("the folder is the test's");
     let list = |fleet: &Fleet| fleet.operator.run(&["node", "list", "--json"]).ok().json();
     let leads = |fleet: &Fleet| list(fleet)["nodes"].as_array().unwrap().iter().any(|node| node["leads"] == true);
-    fleet.nodes[1..].iter_mut().for_each(Node::start);
-    fleet.operator.wait_for("a supervisor that has a git", || leads(&fleet));
+    // It is the supervisor at first, and lets another one be it when it cannot even ask the checks.
     fleet.nodes[0].start();
+    fleet.operator.wait_for("a supervisor", || leads(&fleet));
+    fleet.nodes[1..].iter_mut().for_each(Node::start);
     // The others are busy with one each, until it was seen what the first one does with the rest.
     let flag = fleet.operator.project().join("../flag");
     let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(6));
@@ -198,6 +199,8 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     let state = fleet.end_of(&id);
     let by: Vec<&str> = state["landed"].as_array().unwrap().iter().map(|l| l["node"].as_str().unwrap()).collect();
     assert!(!by.contains(&"n1"), "{by:?}");
+    let told = fleet.operator.run(&["ticket", "list", "--all", "--json"]).ok().stdout;
+    assert!(told.contains("n1 cannot merge or ask the checks") && told.contains("it went well"), "{told}");
     let seen = record(&fleet)["seen"].clone();
     let good = |node: &str| seen[node]["outcomes"].as_u64().unwrap_or(0) - seen[node]["failed"].as_u64().unwrap_or(0);
     assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well stands there, too: {seen:#}");

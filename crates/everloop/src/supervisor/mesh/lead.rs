@@ -118,10 +118,11 @@ impl Node {
     fn judge(&mut self, state: &MeshLoop) {
         let (id, shop) = (state.id.clone(), self.shop(state));
         self.judging.insert(id.clone());
+        let again_after = self.pace.real(AGAIN_AFTER);
         self.send_out(async move {
             let judged = shop.judge_branch().await;
             if judged.is_err() {
-                tokio::time::sleep(AGAIN_AFTER).await;
+                tokio::time::sleep(again_after).await;
             }
             Outcome::Judged { id, judged }
         });
@@ -133,11 +134,16 @@ impl Node {
         };
         let (id, shop) = (state.id.clone(), self.shop(state));
         self.judging.insert(id.clone());
+        let again_after = self.pace.real(AGAIN_AFTER);
         self.send_out(async move {
             let merged = shop.merge(&task, fence, &report, (&judged, &check)).await.unwrap_or_else(Merged::Later);
-            if let Merged::Later(error) = &merged {
-                tracing::warn!(%task, error, "work could not be merged; it is tried again");
-                tokio::time::sleep(AGAIN_AFTER).await;
+            match &merged {
+                Merged::Later(error) => tracing::warn!(%task, error, "work could not be merged; it is tried again"),
+                Merged::Moved => tracing::info!(%task, "the branch moved meanwhile; work is merged again"),
+                Merged::Landed { .. } | Merged::Refused(_) | Merged::Contained => {}
+            }
+            if matches!(merged, Merged::Later(_) | Merged::Moved) {
+                tokio::time::sleep(again_after).await;
             }
             Outcome::Merged { id, task, merged }
         });
@@ -154,7 +160,29 @@ impl Node {
         }
     }
 
+    /// An errand for a loop came back. A supervisor who cannot reach the remote, or has no room, lets somebody else try, and a
+    /// person know.
+    fn came_back(&mut self, id: &LoopId, error: Option<&String>) {
+        let now = self.pace.now();
+        let gives_up = self.seat.lock().expect("no holder panics").tried(error.is_none(), now);
+        let key = format!("remote:{id}");
+        if let Some(error) = error {
+            self.served.remove(id);
+            if gives_up {
+                tracing::warn!(%id, error, "this machine cannot do what the supervisor of the mesh does; another one should try");
+                let text = format!("{} cannot merge or ask the checks of loop {id}: {error}", self.membership.node);
+                let ticket = Op::OpenTicket { key, owner: Some(id.clone()), text };
+                self.at_hub("tell that a loop stands still", |hub| hub.transact(now, &[ticket]));
+                self.resign();
+            }
+        } else if self.served.insert(id.clone()) {
+            let answer = "it went well".to_owned();
+            self.at_hub("tell that a loop goes on", |hub| hub.transact(now, &[Op::CloseTicket { key, answer }]));
+        }
+    }
+
     pub(super) fn judged(&mut self, id: &LoopId, judged: Result<(String, Board), String>) {
+        self.came_back(id, judged.as_ref().err());
         match judged {
             Ok((commit, board)) => {
                 let note = format!("{} of {} checks pass on the branch", board.passing().len(), board.0.len());
@@ -165,6 +193,7 @@ impl Node {
     }
 
     pub(super) fn merged(&mut self, id: &LoopId, task: &TaskId, merged: Merged) {
+        self.came_back(id, if let Merged::Later(error) = &merged { Some(error) } else { None });
         match merged {
             Merged::Landed { fence, node, commit, board } => {
                 let note = format!("task {task} of {node} stands on the branch: {commit}");
@@ -185,7 +214,7 @@ impl Node {
                     state.judged = None;
                 });
             }
-            Merged::Later(_) => {}
+            Merged::Moved | Merged::Later(_) => {}
         }
     }
 
@@ -264,7 +293,7 @@ impl Shop {
         }
         match remote.land(branch, &target, &commit).await.map_err(|e| full_text(&e))? {
             Pushed::Done => Ok(landed(commit, Some(after))),
-            Pushed::Moved => Err("the branch moved meanwhile".to_owned()),
+            Pushed::Moved => Ok(Merged::Moved),
         }
     }
 

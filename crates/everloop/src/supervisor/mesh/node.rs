@@ -111,6 +111,8 @@ pub(super) enum Merged {
     Refused(String),
     /// The branch holds it already, by other means.
     Contained,
+    /// The branch moved meanwhile; it is tried again.
+    Moved,
     /// Something else was in the way; it is tried again.
     Later(String),
 }
@@ -137,6 +139,8 @@ pub(super) struct Node {
     pub tell_at: Time,
     /// Loops whose checks are being asked.
     pub judging: BTreeSet<LoopId>,
+    /// Loops for which the last errand went well.
+    pub served: BTreeSet<LoopId>,
     /// Held tasks about which an errand is under way.
     pub errands: BTreeSet<String>,
     /// When the hub last heard that a task is still held.
@@ -193,6 +197,7 @@ impl Node {
             list_at: Time::default(),
             tell_at: Time::default(),
             judging: BTreeSet::new(),
+            served: BTreeSet::new(),
             errands: BTreeSet::new(),
             renewed: std::collections::BTreeMap::new(),
             draining: false,
@@ -399,7 +404,7 @@ impl Node {
     fn ask(&mut self) {
         let asked = self.pace.now();
         self.ask_at = Seat::ask_next(asked, self.seed());
-        if self.draining {
+        if self.draining || self.seat.lock().expect("no holder panics").is_shy(asked) {
             return;
         }
         let elect = Op::Elect { node: self.membership.node.clone(), lease: self.pace.real(seat::LEASE) };
@@ -413,8 +418,8 @@ impl Node {
         seat.answered(asked, epoch);
     }
 
-    /// Gives back what it has, so that nobody has to wait for the end of a lease.
-    fn leave(&mut self) {
+    /// Gives the office back, so that nobody has to wait for the end of its lease.
+    pub(super) fn resign(&mut self) {
         let granted = self.seat.lock().expect("no holder panics").granted();
         let node = self.membership.node.clone();
         if let Some(epoch) = granted {
@@ -422,6 +427,11 @@ impl Node {
             self.seat.lock().expect("no holder panics").answered(Time::default(), None);
             self.hint(&Hint::Seat);
         }
+    }
+
+    /// Gives back what it has.
+    fn leave(&mut self) {
+        self.resign();
         self.give_all_back();
         let (node, info) = (self.membership.node.clone(), self.info(None));
         self.at_hub("say that it goes", |hub| hub.transact(Time::default(), &[Op::Heartbeat { node, info }]));
