@@ -30,7 +30,7 @@ const PORT_TRIES: u32 = 5;
 pub enum Sync {
     /// As in real life: on disk.
     Durable,
-    /// Nothing is synced; for tests that only need the answers.
+    /// Nothing is synced; for tests that only need the answers, and crashes of the server that are none of the machine.
     Off,
 }
 
@@ -168,7 +168,6 @@ impl Server {
         set("max_connections", "50");
         if self.setup.sync == Sync::Off {
             set("fsync", "off");
-            set("synchronous_commit", "off");
             set("full_page_writes", "off");
         }
         if self.setup.tls {

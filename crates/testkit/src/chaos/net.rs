@@ -26,7 +26,9 @@ pub enum Cable {
 
 /// The switch, with our own address at it.
 pub fn lay_out() {
-    ip(&["link", "add", BRIDGE, "type", "bridge"]);
+    // With a name of its own: else it takes the smallest of those plugged in, and whoever was there before talks to nobody for
+    // a minute after another machine comes.
+    ip(&["link", "add", BRIDGE, "address", "02:00:00:00:77:01", "type", "bridge"]);
     ip(&["addr", "add", &format!("{HUB}/24"), "dev", BRIDGE]);
     ip(&["link", "set", BRIDGE, "up"]);
 }
