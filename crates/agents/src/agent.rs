@@ -6,7 +6,7 @@
 //! - [`otlp`]: the telemetry that a CLI sends while it works
 //! - `provider`: whom codex would talk to
 //! - [`limits`]: which refusals of a vendor are which limit; `reset`: when they end; `rollout`: codex's own notes
-//! - [`look`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
+//! - [`probe`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
 //!
 //! Nothing here decides, waits or keeps a turn's state: the supervisor feeds, the core decides.
 
@@ -16,10 +16,10 @@ mod command;
 mod gemini;
 pub mod limits;
 mod lines;
-pub mod look;
 mod native;
 mod opencode;
 pub mod otlp;
+pub mod probe;
 mod provider;
 mod reader;
 mod record;
@@ -32,7 +32,7 @@ use everloop_core::spec::{AgentKind, AgentSpec, Telemetry};
 
 pub use lines::LINE_CAP;
 pub use native::pane_of;
-pub use reader::{End, Reader};
+pub use reader::{ProcessEnd, Reader};
 
 /// How often a CLI may try a failed request again by itself. Enough for a hiccup; the durable waiting is everloop's.
 const RETRIES: u32 = 2;

@@ -1,10 +1,10 @@
 //! An agent of our own, which talks to a model itself, for people without any CLI. It runs as a job like all others.
 //!
-//! - [`Options`]: what it is told; [`run`]: one turn, with [`Said`](everloop_core::stream::Said) as JSON lines on a writer
+//! - [`ApiTurnOptions`]: what it is told; [`run`]: one turn, with [`AgentEvent`](everloop_core::stream::Said) as JSON lines on a writer
 //! - `conversation`: ask, do what the model wants, ask again; `session`: what is kept of it for the next turn
 //! - `messages`, `responses`: the two wires; `reply`: what both answer; `sse`, `http`: how the bytes get here
 //! - [`get`]: one GET without any of it, for monitors
-//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do here; `voice`: what is said
+//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do here; `output_stream`: what is said
 //!
 //! It waits for nothing but one answer or one tool, and it tries again only what was never heard: the durable waiting is
 //! the supervisor's.
@@ -15,33 +15,33 @@ mod http;
 mod limit;
 mod messages;
 mod options;
+mod output_stream;
 mod reply;
 mod responses;
 mod session;
 mod sse;
 mod tools;
-mod voice;
 
 use std::io::Write;
 
-use everloop_core::stream::{Limit, LimitClass, Said};
+use everloop_core::stream::{AgentEvent, LimitClass, VendorLimit};
 use nix::sys::prctl;
 
 pub use get::{Got, get};
-pub use options::{Options, Prices, Timeouts, Wire};
+pub use options::{ApiFormat, ApiTurnOptions, Prices, Timeouts};
 
 use conversation::Conversation;
 use http::Client;
-use reply::Refusal;
-use session::Session;
-use voice::Voice;
+use output_stream::OutputStream;
+use reply::ApiRefusal;
+use session::ApiSession;
 
 /// The argument with which the main binary becomes this agent.
 pub const API_ARG: &str = "__api";
 
 /// How a turn ended, for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ApiTurnEnd {
     /// The model says that it is done.
     Finished,
     /// Anything else; the stream says what.
@@ -49,21 +49,21 @@ pub enum Ended {
 }
 
 /// Takes one turn with `prompt`. Everything that is to be known goes to `out`; `key` never does.
-pub fn run(options: &Options, key: Option<&str>, prompt: &str, out: &mut dyn Write) -> Ended {
+pub fn run(options: &ApiTurnOptions, key: Option<&str>, prompt: &str, out: &mut dyn Write) -> ApiTurnEnd {
     seal();
-    let mut voice = Voice::new(out, &options.secret(key));
+    let mut voice = OutputStream::new(out, &options.secret(key));
     match turn(options, key, prompt, &mut voice) {
         Ok(text) => {
-            voice.say(&Said::Result { ok: true, text });
-            if voice.is_heard() { Ended::Finished } else { Ended::Short }
+            voice.say(&AgentEvent::Result { ok: true, text });
+            if voice.is_heard() { ApiTurnEnd::Finished } else { ApiTurnEnd::Short }
         }
         Err(refusal) => {
             voice.flush();
             if let Some(limit) = refusal.limit {
-                voice.say(&Said::Limit(limit));
+                voice.say(&AgentEvent::Limit(limit));
             }
-            voice.say(&Said::Result { ok: false, text: refusal.text });
-            Ended::Short
+            voice.say(&AgentEvent::Result { ok: false, text: refusal.text });
+            ApiTurnEnd::Short
         }
     }
 }
@@ -76,18 +76,23 @@ fn seal() {
     prctl::set_child_subreaper(true).ok();
 }
 
-fn turn(options: &Options, key: Option<&str>, prompt: &str, voice: &mut Voice<'_>) -> Result<String, Refusal> {
+fn turn(
+    options: &ApiTurnOptions,
+    key: Option<&str>,
+    prompt: &str,
+    voice: &mut OutputStream<'_>,
+) -> Result<String, ApiRefusal> {
     let key = options.checked_key(key)?;
     let client = Client::new(options, key)?;
     let secret = options.secret(key);
     let session = match &options.resume {
-        Some(id) => Session::resume(options, id, &secret)?.ok_or_else(|| {
-            voice.say(&Said::SessionLost);
-            Refusal::plain(format!("there is no conversation `{}` to go on with", clip(id)))
+        Some(id) => ApiSession::resume(options, id, &secret)?.ok_or_else(|| {
+            voice.say(&AgentEvent::SessionLost);
+            ApiRefusal::plain(format!("there is no conversation `{}` to go on with", clip(id)))
         })?,
-        None => Session::begin(options, &secret)?,
+        None => ApiSession::begin(options, &secret)?,
     };
-    voice.say(&Said::Session { id: session.id().to_owned(), model: Some(options.model.clone()) });
+    voice.say(&AgentEvent::Session { id: session.id().to_owned(), model: Some(options.model.clone()) });
     Conversation::new(options, client, session, voice).hold(prompt)
 }
 
@@ -96,12 +101,17 @@ pub(crate) fn clip(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-impl Options {
+impl ApiTurnOptions {
     /// The key, if it can be one; `None` where none is wanted.
-    fn checked_key<'k>(&self, key: Option<&'k str>) -> Result<Option<&'k str>, Refusal> {
+    fn checked_key<'k>(&self, key: Option<&'k str>) -> Result<Option<&'k str>, ApiRefusal> {
         let Some(name) = &self.key_env else { return Ok(None) };
-        let auth = |rule: &str, text: String| Refusal {
-            limit: Some(Limit { rule: rule.to_owned(), class: LimitClass::Auth, reset_at: None, text: text.clone() }),
+        let auth = |rule: &str, text: String| ApiRefusal {
+            limit: Some(VendorLimit {
+                rule: rule.to_owned(),
+                class: LimitClass::Auth,
+                reset_at: None,
+                text: text.clone(),
+            }),
             text,
         };
         match key.map(str::trim).filter(|k| !k.is_empty()) {

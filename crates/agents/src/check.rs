@@ -11,17 +11,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_core::board::{self, Board, CheckResult, Run, Verdict};
 use everloop_core::event::{Exit, StopCause};
+use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use everloop_core::time::human;
 
 use crate::environment::{Environment, Hidden};
-use crate::job::{self, Caps, Ended, Errors, Shim, Spec, Stream};
+use crate::job::{self, Errors, JobEnd, OutputCaps, ShimProgram, Spec, Stream};
 use crate::protect;
 
 /// Both ends of what a check wrote; a person and a prompt see the last 4 KB of it.
-const CAPS: Caps = Caps { head_bytes: 256 << 10, tail_bytes: 256 << 10 };
+const CAPS: OutputCaps = OutputCaps { head_bytes: 256 << 10, tail_bytes: 256 << 10 };
 
 /// As much as is kept.
 const READ_BYTES: u64 = CAPS.head_bytes + CAPS.tail_bytes;
@@ -34,14 +34,14 @@ const CANNOT_START: [i32; 2] = [126, 127];
 
 /// A check could not be run for a reason that says nothing about the check.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CheckError {
     /// The job runner failed.
     #[error("could not run the check `{name}`")]
     Job {
         /// Which check.
         name: String,
         /// Why.
-        source: job::Error,
+        source: job::JobError,
     },
     /// The folder for jobs cannot be used.
     #[error("could not clear `{}`", .path.display())]
@@ -57,7 +57,7 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Checker {
     /// The program that becomes a shim.
-    pub shim: Shim,
+    pub shim: ShimProgram,
     /// A folder for this loop's check jobs alone; what is in it is cleared before every use.
     pub jobs: PathBuf,
     /// Names of variables that checks may see besides the allow list. Their values are kept out of the output.
@@ -74,21 +74,21 @@ pub struct Question<'a> {
     /// Where they run.
     pub cwd: &'a Path,
     /// What they said before.
-    pub before: Option<&'a Board>,
+    pub before: Option<&'a Scoreboard>,
     /// Whether the tree differs from the one they said it about.
     pub changed: bool,
 }
 
 /// One run, with what it left.
 struct Attempt {
-    run: Run,
+    run: CheckRun,
     output: String,
     took: Duration,
 }
 
 impl Checker {
     /// Runs all checks, one after the other.
-    pub async fn run(&self, question: Question<'_>) -> Result<Board, Error> {
+    pub async fn run(&self, question: Question<'_>) -> Result<Scoreboard, CheckError> {
         self.clear().await?;
         let mut rows = Vec::new();
         for (number, check) in question.checks.iter().enumerate() {
@@ -96,50 +96,50 @@ impl Checker {
         }
         // They have ended, so nothing is waited for.
         self.clear_now()?;
-        Ok(Board(rows))
+        Ok(Scoreboard(rows))
     }
 
     /// Ends check jobs that a former supervisor left, and removes what they said.
-    pub async fn clear(&self) -> Result<(), Error> {
+    pub async fn clear(&self) -> Result<(), CheckError> {
         // By far the usual case, and not worth a thread.
         if fs::read_dir(&self.jobs).is_ok_and(|entries| entries.flatten().all(|e| job::is_clear(&e.path()))) {
             return Ok(());
         }
         let checker = self.clone();
         let cleared = tokio::task::spawn_blocking(move || checker.clear_now()).await;
-        cleared.unwrap_or_else(|e| Err(Error::Files { path: self.jobs.clone(), source: io::Error::other(e) }))
+        cleared.unwrap_or_else(|e| Err(CheckError::Files { path: self.jobs.clone(), source: io::Error::other(e) }))
     }
 
-    fn clear_now(&self) -> Result<(), Error> {
-        let failed = |source| Error::Files { path: self.jobs.clone(), source };
+    fn clear_now(&self) -> Result<(), CheckError> {
+        let failed = |source| CheckError::Files { path: self.jobs.clone(), source };
         let entries = match fs::read_dir(&self.jobs) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
         for dir in entries.flatten().map(|e| e.path()) {
-            job::clear(&dir).map_err(|source| Error::Job { name: dir.display().to_string(), source })?;
+            job::clear(&dir).map_err(|source| CheckError::Job { name: dir.display().to_string(), source })?;
         }
         Ok(())
     }
 
     /// Runs one check as often as the evidence asks for.
-    async fn judge(&self, check: &CheckSpec, number: usize, question: Question<'_>) -> Result<CheckResult, Error> {
+    async fn judge(&self, check: &CheckSpec, number: usize, question: Question<'_>) -> Result<CheckResult, CheckError> {
         let before = question.before.and_then(|b| b.0.iter().find(|r| r.name == check.name)).map(|r| &r.verdict);
         let mut runs = Vec::new();
         let mut shown = String::new();
         let mut took = Duration::ZERO;
-        while board::run_again(before, question.changed, &runs) {
+        while scoreboard::run_again(before, question.changed, &runs) {
             let dir = self.jobs.join(format!("{number}-{}", runs.len()));
             let attempt = self.attempt(check, question.cwd, &dir).await?;
             took += attempt.took;
             // Of several runs, one that did not pass tells more.
-            if attempt.run != Run::Passed || runs.iter().all(|run| *run == Run::Passed) {
+            if attempt.run != CheckRun::Passed || runs.iter().all(|run| *run == CheckRun::Passed) {
                 shown = attempt.output;
             }
             runs.push(attempt.run);
         }
-        let verdict = board::verdict(&runs);
+        let verdict = scoreboard::verdict(&runs);
         let fingerprint = match &verdict {
             Verdict::Pass => 0,
             Verdict::Fail | Verdict::Flaky { .. } => output::fingerprint(&shown, question.cwd),
@@ -156,25 +156,25 @@ impl Checker {
     }
 
     /// One run. The pin is looked at before it, and after it: a check that edits itself proves nothing.
-    async fn attempt(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Attempt, Error> {
+    async fn attempt(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Attempt, CheckError> {
         if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
-            return Ok(Attempt { run: Run::Broken(why), output: String::new(), took: Duration::ZERO });
+            return Ok(Attempt { run: CheckRun::Broken(why), output: String::new(), took: Duration::ZERO });
         }
-        let failed = |source| Error::Job { name: check.name.clone(), source };
+        let failed = |source| CheckError::Job { name: check.name.clone(), source };
         let ended = self.execute(check, cwd, dir).await.map_err(failed)?;
         let output = job::both_ends(dir, Stream::Out, READ_BYTES).map_err(failed)?;
         let (run, took) = match ended {
-            Ended::Gone => (Run::Broken("its process vanished".to_owned()), Duration::ZERO),
-            Ended::Exited(exit) => (reading(&exit, check, &output), exit.ended_at.since(exit.started_at)),
+            JobEnd::Gone => (CheckRun::Broken("its process vanished".to_owned()), Duration::ZERO),
+            JobEnd::Exited(exit) => (reading(&exit, check, &output), exit.ended_at.since(exit.started_at)),
         };
         let run = match protect::pin_holds(&check.pin, &check.run, cwd) {
-            Err(why) if !matches!(run, Run::Broken(_)) => Run::Broken(why),
+            Err(why) if !matches!(run, CheckRun::Broken(_)) => CheckRun::Broken(why),
             _ => run,
         };
         Ok(Attempt { run, output, took })
     }
 
-    async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Ended, job::Error> {
+    async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<JobEnd, job::JobError> {
         let argv = ["sh", "-c", &check.run].map(str::to_owned).to_vec();
         let spec = Spec {
             wall: check.timeout,
@@ -192,15 +192,16 @@ impl Checker {
 }
 
 /// What one run says.
-fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> Run {
+fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> CheckRun {
     match (&exit.spawn_error, exit.stopped, exit.code) {
-        (Some(why), _, _) => Run::Broken(format!("cannot start: {why}")),
-        (None, Some(StopCause::Wall), _) => Run::Broken(format!("timed out after {}", human(check.timeout))),
-        (None, Some(cause), _) => Run::Broken(format!("stopped: {}", cause.describe())),
-        (None, None, Some(0)) => Run::Passed,
-        (None, None, Some(code)) if CANNOT_START.contains(&code) => {
-            Run::Broken(format!("cannot start: {}", output::last_line(output).unwrap_or("the shell does not say why")))
-        }
-        (None, None, _) => Run::Failed,
+        (Some(why), _, _) => CheckRun::Broken(format!("cannot start: {why}")),
+        (None, Some(StopCause::Wall), _) => CheckRun::Broken(format!("timed out after {}", human(check.timeout))),
+        (None, Some(cause), _) => CheckRun::Broken(format!("stopped: {}", cause.describe())),
+        (None, None, Some(0)) => CheckRun::Passed,
+        (None, None, Some(code)) if CANNOT_START.contains(&code) => CheckRun::Broken(format!(
+            "cannot start: {}",
+            output::last_line(output).unwrap_or("the shell does not say why")
+        )),
+        (None, None, _) => CheckRun::Failed,
     }
 }

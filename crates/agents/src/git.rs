@@ -55,7 +55,7 @@ const SETTINGS: &[&str] = &[
 
 /// Why a call did not give an answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum GitError {
     /// There is no git, or no folder to run it in.
     #[error("could not start git in `{dir}`")]
     Start {
@@ -112,7 +112,7 @@ pub struct Output {
 
 impl Output {
     /// The output of a call that must succeed.
-    pub fn success(self) -> Result<Vec<u8>, Error> {
+    pub fn success(self) -> Result<Vec<u8>, GitError> {
         match self.code {
             0 => Ok(self.stdout),
             _ => Err(self.failure()),
@@ -120,8 +120,8 @@ impl Output {
     }
 
     /// This answer as an error.
-    pub fn failure(self) -> Error {
-        Error::Failed { command: self.command, code: self.code, stderr: self.stderr }
+    pub fn failure(self) -> GitError {
+        GitError::Failed { command: self.command, code: self.code, stderr: self.stderr }
     }
 }
 
@@ -185,35 +185,35 @@ impl Git {
     }
 
     /// Runs `git args` and gives its answer, whatever the exit code.
-    pub async fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Output, Error> {
+    pub async fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Output, GitError> {
         let command = describe(args);
         let mut child = self
             .command(args)
             .spawn()
-            .map_err(|source| Error::Start { dir: self.dir.display().to_string(), source })?;
+            .map_err(|source| GitError::Start { dir: self.dir.display().to_string(), source })?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let talk = async {
             tokio::join!(read_capped(out, STDOUT_CAP_BYTES), read_capped(err, STDERR_CAP_BYTES), child.wait())
         };
         let Ok((out, err, status)) = timeout(self.deadline, talk).await else {
             stop(&mut child).await;
-            return Err(Error::Late { command, after: self.deadline });
+            return Err(GitError::Late { command, after: self.deadline });
         };
-        let unreadable = |source| Error::Read { command: command.clone(), source };
+        let unreadable = |source| GitError::Read { command: command.clone(), source };
         let (out, err, status) = (out.map_err(unreadable)?, err.map_err(unreadable)?, status.map_err(unreadable)?);
         if out.flooded {
-            return Err(Error::Flood { command });
+            return Err(GitError::Flood { command });
         }
         Ok(Output { command, code: status.code().unwrap_or(-1), stdout: out.bytes, stderr: one_line(&err.bytes) })
     }
 
     /// Runs `git args`, which must succeed, and gives its output.
-    pub async fn bytes<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, Error> {
+    pub async fn bytes<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, GitError> {
         self.run(args).await?.success()
     }
 
     /// Like [`Git::bytes`], for answers of one line.
-    pub async fn line<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, Error> {
+    pub async fn line<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, GitError> {
         let mut out = self.bytes(args).await?;
         if out.last() == Some(&b'\n') {
             out.pop();
@@ -222,13 +222,13 @@ impl Git {
     }
 
     /// Like [`Git::line`], for answers that are a path.
-    pub async fn path<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<PathBuf, Error> {
+    pub async fn path<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<PathBuf, GitError> {
         let out = self.bytes(args).await?;
         Ok(path_from(out.strip_suffix(b"\n").unwrap_or(&out)))
     }
 
     /// Runs a question: exit code 0 is yes, 1 is no, all else an error.
-    pub async fn asks<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<bool, Error> {
+    pub async fn asks<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<bool, GitError> {
         let output = self.run(args).await?;
         match output.code {
             0 => Ok(true),
@@ -238,7 +238,7 @@ impl Git {
     }
 
     /// The commit that `name` stands for, if there is one.
-    pub async fn commit(&self, name: &str) -> Result<Option<String>, Error> {
+    pub async fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
         let output = self.run(&["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]).await?;
         match output.code {
             0 => Ok(Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())),
@@ -335,7 +335,7 @@ mod tests {
         let git = Git::operators(Path::new("/")).within(Duration::from_millis(200));
         let started = std::time::Instant::now();
         let result = git.run(&["-c", "alias.nap=!sleep 60", "nap"]).await;
-        assert!(matches!(result, Err(Error::Late { .. })), "{result:?}");
+        assert!(matches!(result, Err(GitError::Late { .. })), "{result:?}");
         assert!(started.elapsed() < Duration::from_secs(10));
     }
 

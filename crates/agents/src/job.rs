@@ -4,17 +4,17 @@
 //! that runs the command, reads its output, enforces its limits, kills what it leaves behind and writes down how it
 //! ended. The shim survives the supervisor, so a killed supervisor loses nothing: the next one looks into the folder.
 //!
-//! - `spec`: what to run; `book`: what is written down about it
+//! - `spec`: what to run; `job_log`: what is written down about it
 //! - `shim`: the shim itself; `capture`, `marker`, `text`: what it does with output; `output`, `tail`: reading it back
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop, interrupt, kill
 //! - `sample`: signs of life; `cgroup`, `tree`: finding and killing everything that belongs to a job
 
-mod book;
 mod capture;
 mod cgroup;
 mod control;
 mod error;
 mod handle;
+mod job_log;
 mod marker;
 mod output;
 mod recover;
@@ -25,17 +25,17 @@ mod tail;
 mod text;
 mod tree;
 
-pub use book::{Record, Started, record, started};
 pub use capture::Stream;
 pub use control::{interrupt, kill, stop};
-pub use error::Error;
-pub use handle::{Ended, Running, Shim, adopt, start};
+pub use error::JobError;
+pub use handle::{JobEnd, Running, ShimProgram, adopt, start};
+pub use job_log::{JobRecord, Started, record, started};
 pub use output::{both_ends, output};
-pub use recover::{Found, clear, inspect, is_clear, reap_marked};
-pub use sample::{Evidence, sample};
+pub use recover::{JobTrace, clear, inspect, is_clear, reap_marked};
+pub use sample::{LivenessSample, sample};
 pub use shim::run_shim;
-pub use spec::{Caps, Confine, Errors, Spec, prepare};
-pub use tail::{Piece, Tail};
+pub use spec::{Confine, Errors, OutputCaps, Spec, prepare};
+pub use tail::{Tail, TailChunk};
 pub use text::plain;
 
 /// Variables that begin so are for the shim alone: it takes their values out of the output and hides them from the command.

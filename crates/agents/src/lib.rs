@@ -9,7 +9,7 @@
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
 //! - [`monitor`]: whether something that a loop watches has changed
 //! - [`notify`]: a message reaches a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a command
-//! - [`tell`]: another program hears something, for a bounded time; [`post`]: a server does; `web`: what all who talk HTTP share
+//! - [`exchange`]: another program hears something, for a bounded time; [`post`]: a server does; `web`: what all who talk HTTP share
 //! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
 
 pub mod agent;
@@ -17,6 +17,7 @@ pub mod api;
 pub mod check;
 pub mod clock;
 pub mod environment;
+pub mod exchange;
 pub mod git;
 pub mod job;
 pub mod memory;
@@ -26,7 +27,6 @@ pub mod post;
 pub mod process;
 pub mod protect;
 pub mod redact;
-pub mod tell;
 pub mod tmux;
 mod web;
 pub mod workspace;

@@ -12,7 +12,7 @@ mod stream;
 use std::path::Path;
 
 use everloop_core::time::Time;
-use everloop_core::watch::{Found, MonitorSpec, Seen, Target};
+use everloop_core::watch::{MonitorCursor, MonitorSpec, Target, WatchedContent};
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ use crate::api;
 const KEPT_CHARS: usize = 4_000;
 
 /// Looks once, in `dir`; `seen` is what was there the last time.
-pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&Seen>) -> Result<Found, String> {
+pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
     let (dir, seen, within) = (dir.to_owned(), seen.cloned(), monitor.timeout);
     let of = monitor.target.of().to_owned();
     let slow = || format!("it took longer than {}", everloop_core::time::human(within));
@@ -44,7 +44,7 @@ pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&Seen>) -> Res
             let body = head(&String::from_utf8_lossy(&got.body));
             let summary = format!("status {}", got.status);
             let text = format!("{of} answers with status {}:\n{body}", got.status, of = monitor.target.of());
-            Ok(Found { cursor: format!("{}:{mark}", got.status), summary, text })
+            Ok(WatchedContent { cursor: format!("{}:{mark}", got.status), summary, text })
         }
         Target::Mailbox(_) => Err("a box is looked into by the supervisor".to_owned()),
     }

@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_core::notify::{Message, Severity, Undelivered};
+use everloop_core::notify::{Notification, Severity, Undelivered};
 use tokio::sync::oneshot;
 
-use crate::tell::{Unheard, tell};
+use crate::exchange::{DeliveryError, tell};
 
 mod base64;
 mod mail;
@@ -22,7 +22,7 @@ pub mod telegram;
 pub use crate::web::check_address;
 pub use mail::{Mail, Via, is_address};
 pub use post::{Auth, Form};
-pub use secret::Secret;
+pub use secret::SecretSource;
 pub use smtp::{Encryption, Server};
 
 /// A program that takes longer is ended.
@@ -34,27 +34,27 @@ pub struct Notifier {
     /// What the operator calls it.
     pub name: String,
     /// How it is reached.
-    pub way: Way,
+    pub way: Channel,
     /// A PEM file of certificates that are trusted besides those of this machine.
     pub ca_file: Option<PathBuf>,
 }
 
 /// How somebody is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Channel {
     /// A bot writes into a chat, with buttons.
     Telegram(telegram::Bot),
     /// An incoming webhook.
     Slack {
         /// The whole address is the secret.
-        url: Secret,
+        url: SecretSource,
     },
     /// A topic of ntfy.
     Ntfy {
         /// Server and topic.
         url: String,
         /// For topics that are protected.
-        token: Option<Secret>,
+        token: Option<SecretSource>,
         /// Where a press leads; `{ticket}` is replaced.
         link: Option<String>,
     },
@@ -65,9 +65,9 @@ pub enum Way {
     /// A request with everything as JSON.
     Webhook {
         /// Where to.
-        url: Place,
+        url: Address,
         /// What it is signed with.
-        secret: Option<Secret>,
+        secret: Option<SecretSource>,
     },
     /// A note on the screen of this machine.
     Desktop,
@@ -80,71 +80,71 @@ pub enum Way {
 
 /// An address, which may be a secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Address {
     /// In the open.
     Open(String),
     /// The whole address is a secret.
-    Hidden(Secret),
+    Hidden(SecretSource),
 }
 
-impl Way {
+impl Channel {
     /// One word.
     pub fn kind(&self) -> &'static str {
         match self {
-            Way::Telegram(_) => "telegram",
-            Way::Slack { .. } => "slack",
-            Way::Ntfy { .. } => "ntfy",
-            Way::Sms(_) => "sms",
-            Way::Mail(_) => "mail",
-            Way::Webhook { .. } => "webhook",
-            Way::Desktop => "desktop",
-            Way::Command { .. } => "command",
+            Channel::Telegram(_) => "telegram",
+            Channel::Slack { .. } => "slack",
+            Channel::Ntfy { .. } => "ntfy",
+            Channel::Sms(_) => "sms",
+            Channel::Mail(_) => "mail",
+            Channel::Webhook { .. } => "webhook",
+            Channel::Desktop => "desktop",
+            Channel::Command { .. } => "command",
         }
     }
 }
 
 impl Notifier {
     /// Tries once to bring a message. Nothing of it holds up whoever waits for other things meanwhile.
-    pub async fn deliver(self, message: Message) -> Result<(), Undelivered> {
+    pub async fn deliver(self, message: Notification) -> Result<(), Undelivered> {
         let argv = match &self.way {
-            Way::Desktop => desktop(&message),
-            Way::Command { argv } | Way::Mail(Mail { via: Via::Command(argv), .. }) => argv.clone(),
+            Channel::Desktop => desktop(&message),
+            Channel::Command { argv } | Channel::Mail(Mail { via: Via::Command(argv), .. }) => argv.clone(),
             _ => return in_a_thread(self, message).await,
         };
         let input = match &self.way {
-            Way::Mail(mail) => mail.render(&message),
+            Channel::Mail(mail) => mail.render(&message),
             _ => format!("{}\n", post::as_json(&message)),
         };
         let dir = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let dir = if dir.is_dir() { dir } else { Path::new("/").to_owned() };
         let told = tell(&argv, &dir, &input, COMMAND_WITHIN).await;
         told.map_err(|unheard| {
-            let refused = matches!(unheard, Unheard::Refused(_));
-            let (Unheard::Away(why) | Unheard::Refused(why)) = unheard;
+            let refused = matches!(unheard, DeliveryError::Refused(_));
+            let (DeliveryError::Away(why) | DeliveryError::Refused(why)) = unheard;
             Undelivered { why, retry_after: None, refused }
         })
     }
 
     /// The same, while this thread waits.
-    fn send(&self, message: &Message) -> Result<(), Undelivered> {
+    fn send(&self, message: &Notification) -> Result<(), Undelivered> {
         let ca = self.ca_file.as_deref();
         match &self.way {
-            Way::Telegram(bot) => telegram::send(bot, ca, message),
-            Way::Slack { url } => post::slack(url, ca, message),
-            Way::Ntfy { url, token, link } => post::ntfy((url, token.as_ref(), link.as_deref()), ca, message),
-            Way::Sms(form) => post::sms(form, ca, message),
-            Way::Webhook { url, secret } => post::webhook(url, secret.as_ref(), ca, message),
-            Way::Mail(mail) => match &mail.via {
+            Channel::Telegram(bot) => telegram::send(bot, ca, message),
+            Channel::Slack { url } => post::slack(url, ca, message),
+            Channel::Ntfy { url, token, link } => post::ntfy((url, token.as_ref(), link.as_deref()), ca, message),
+            Channel::Sms(form) => post::sms(form, ca, message),
+            Channel::Webhook { url, secret } => post::webhook(url, secret.as_ref(), ca, message),
+            Channel::Mail(mail) => match &mail.via {
                 Via::Server(server) => smtp::hand_over(server, ca, mail, message),
                 Via::Command(_) => Err(broken("a command is not run here")),
             },
-            Way::Desktop | Way::Command { .. } => Err(broken("a command is not run here")),
+            Channel::Desktop | Channel::Command { .. } => Err(broken("a command is not run here")),
         }
     }
 }
 
 /// A thread of its own: it ends with its deadlines, and a supervisor that goes does not wait for it.
-async fn in_a_thread(notifier: Notifier, message: Message) -> Result<(), Undelivered> {
+async fn in_a_thread(notifier: Notifier, message: Notification) -> Result<(), Undelivered> {
     let (done, answer) = oneshot::channel();
     let started = std::thread::Builder::new().name("notify".to_owned()).spawn(move || {
         // Nobody listens only when the supervisor is gone.
@@ -161,7 +161,7 @@ fn broken(why: &str) -> Undelivered {
 }
 
 /// The desktop's own program; texts are arguments, never part of a script.
-fn desktop(message: &Message) -> Vec<String> {
+fn desktop(message: &Notification) -> Vec<String> {
     let words: Vec<&str> = if cfg!(target_os = "macos") {
         let show = "display notification (item 2 of argv) with title (item 1 of argv)";
         vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run", &message.title, &message.text]

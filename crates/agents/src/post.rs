@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use everloop_core::notify::Undelivered;
 
-use crate::tell::Unheard;
-use crate::web::{Request, Web};
+use crate::exchange::DeliveryError;
+use crate::web::{Web, WebRequest};
 
 /// One thing to tell.
 #[derive(Clone, Debug)]
@@ -22,25 +22,25 @@ pub struct Post {
 }
 
 /// Posts it, apart from everybody who must not wait.
-pub async fn post(post: Post, within: Duration) -> Result<(), Unheard> {
+pub async fn post(post: Post, within: Duration) -> Result<(), DeliveryError> {
     let sent = tokio::task::spawn_blocking(move || send(&post, within)).await;
-    sent.unwrap_or_else(|_| Err(Unheard::Away("it could not be sent".to_owned())))
+    sent.unwrap_or_else(|_| Err(DeliveryError::Away("it could not be sent".to_owned())))
 }
 
-fn send(post: &Post, within: Duration) -> Result<(), Unheard> {
+fn send(post: &Post, within: Duration) -> Result<(), DeliveryError> {
     let host = post.url.split('/').nth(2).unwrap_or_default().to_owned();
-    let lost = |e: Undelivered| Unheard::Away(format!("`{host}` cannot be reached: {}", e.why));
+    let lost = |e: Undelivered| DeliveryError::Away(format!("`{host}` cannot be reached: {}", e.why));
     let mut headers = vec![("content-type", "application/json".to_owned()), ("idempotency-key", post.key.clone())];
     headers.extend(post.token.as_ref().map(|token| ("authorization", format!("Bearer {token}"))));
-    let request = Request { url: &post.url, headers, body: post.body.as_bytes() };
+    let request = WebRequest { url: &post.url, headers, body: post.body.as_bytes() };
     let answer = Web::new(&post.url, None, within).and_then(|web| web.post(&request)).map_err(lost)?;
     match answer.status {
         200..=299 => Ok(()),
         // It is there and does not want this one. Who does not let us in, or is not there, may change his mind.
         status @ 400..=499 if ![401, 403, 404, 407, 408, 425, 429].contains(&status) => {
-            Err(Unheard::Refused(format!("`{host}` answered {status}")))
+            Err(DeliveryError::Refused(format!("`{host}` answered {status}")))
         }
-        status => Err(Unheard::Away(format!("`{host}` answered {status}"))),
+        status => Err(DeliveryError::Away(format!("`{host}` answered {status}"))),
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// A server that answers once with this status; what it was asked is given back.
-    fn served(status: u16) -> (Result<(), Unheard>, String) {
+    fn served(status: u16) -> (Result<(), DeliveryError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/hooks/x?y=1", listener.local_addr().expect("it is bound"));
         let server = std::thread::spawn(move || {
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn who_is_away_is_told_later_and_who_refuses_is_not() {
         for status in [500, 503, 401, 404, 429, 302] {
-            assert!(matches!(served(status).0, Err(Unheard::Away(_))), "{status}");
+            assert!(matches!(served(status).0, Err(DeliveryError::Away(_))), "{status}");
         }
         for status in [400, 409, 422] {
-            assert!(matches!(served(status).0, Err(Unheard::Refused(_))), "{status}");
+            assert!(matches!(served(status).0, Err(DeliveryError::Refused(_))), "{status}");
         }
         let nobody =
             Post { url: "http://127.0.0.1:1/x".into(), token: None, key: String::new(), body: "{}".to_owned() };
-        assert!(matches!(send(&nobody, Duration::from_secs(5)), Err(Unheard::Away(why)) if !why.contains("/x")));
+        assert!(matches!(send(&nobody, Duration::from_secs(5)), Err(DeliveryError::Away(why)) if !why.contains("/x")));
     }
 }

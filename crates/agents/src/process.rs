@@ -25,7 +25,7 @@ pub struct Identity {
 
 /// Whether a signal found its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum SignalResult {
     /// It was sent.
     Signalled,
     /// That process is no more.
@@ -84,11 +84,11 @@ impl Identity {
     }
 
     /// Signals this process and no other.
-    pub fn signal(&self, signal: Signal) -> io::Result<Reach> {
-        let Some(fd) = self.open()? else { return Ok(Reach::NotThere) };
+    pub fn signal(&self, signal: Signal) -> io::Result<SignalResult> {
+        let Some(fd) = self.open()? else { return Ok(SignalResult::NotThere) };
         match pidfd_send_signal(&fd, signal) {
-            Ok(()) => Ok(Reach::Signalled),
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Reach::NotThere),
+            Ok(()) => Ok(SignalResult::Signalled),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SignalResult::NotThere),
             Err(e) => Err(e),
         }
     }
@@ -243,12 +243,12 @@ mod tests {
         let rebooted = Identity { boot: "another".to_owned(), ..real.clone() };
         for stranger in [reused, rebooted] {
             assert!(!stranger.is_alive());
-            assert_eq!(stranger.signal(Signal::SIGKILL).unwrap(), Reach::NotThere);
+            assert_eq!(stranger.signal(Signal::SIGKILL).unwrap(), SignalResult::NotThere);
         }
         assert!(real.is_alive());
-        assert_eq!(real.signal(Signal::SIGKILL).unwrap(), Reach::Signalled);
+        assert_eq!(real.signal(Signal::SIGKILL).unwrap(), SignalResult::Signalled);
         child.wait().unwrap();
-        assert_eq!(real.signal(Signal::SIGKILL).unwrap(), Reach::NotThere);
+        assert_eq!(real.signal(Signal::SIGKILL).unwrap(), SignalResult::NotThere);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use sha2::{Digest, Sha256};
 
-use crate::workspace::{Change, ChangeKind};
+use crate::workspace::{ChangeKind, PathChange};
 
 /// A glob that is none.
 #[derive(Debug, thiserror::Error)]
 #[error("`{glob}` is not a glob: {why}")]
-pub struct Error {
+pub struct GlobError {
     glob: String,
     why: String,
 }
@@ -30,10 +30,10 @@ pub struct Globs {
 
 impl Globs {
     /// From what the operator wrote. The name of a folder stands for everything in it; `!glob` is an exception.
-    pub fn new(globs: &[String]) -> Result<Self, Error> {
+    pub fn new(globs: &[String]) -> Result<Self, GlobError> {
         let (mut set, mut except) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
-            let wrong = |e: globset::Error| Error { glob: glob.clone(), why: e.kind().to_string() };
+            let wrong = |e: globset::Error| GlobError { glob: glob.clone(), why: e.kind().to_string() };
             let (plain, builder) = match glob.strip_prefix('!') {
                 Some(rest) => (rest, &mut except),
                 None => (glob.as_str(), &mut set),
@@ -43,8 +43,9 @@ impl Globs {
                 builder.add(GlobBuilder::new(&glob).literal_separator(true).build().map_err(wrong)?);
             }
         }
-        let built =
-            |set: GlobSetBuilder| set.build().map_err(|e| Error { glob: globs.join(", "), why: e.kind().to_string() });
+        let built = |set: GlobSetBuilder| {
+            set.build().map_err(|e| GlobError { glob: globs.join(", "), why: e.kind().to_string() })
+        };
         Ok(Self { set: built(set)?, except: built(except)?, below: PathBuf::new() })
     }
 
@@ -94,8 +95,8 @@ fn lexical(path: &Path) -> Option<PathBuf> {
 }
 
 /// Protected files among `changes` that had `existed` and were modified, removed, renamed away or became something else.
-pub fn violations(changes: &[Change], existed: impl Fn(&Path) -> bool, globs: &Globs) -> Vec<String> {
-    let broken = |change: &&Change| match change.kind {
+pub fn violations(changes: &[PathChange], existed: impl Fn(&Path) -> bool, globs: &Globs) -> Vec<String> {
+    let broken = |change: &&PathChange| match change.kind {
         ChangeKind::Added => false,
         ChangeKind::Modified | ChangeKind::Removed | ChangeKind::Retyped => {
             globs.protects(&change.path) && existed(&change.path)
@@ -181,8 +182,8 @@ mod tests {
         Globs::new(&list.iter().map(|&g| g.to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
-    fn change(kind: ChangeKind, path: &str) -> Change {
-        Change { kind, path: path.into() }
+    fn change(kind: ChangeKind, path: &str) -> PathChange {
+        PathChange { kind, path: path.into() }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Interactive agents in tmux panes, on a private server: start, look, type, respawn, kill.
 //!
 //! Text for tmux is code: formats run shells, a trailing `;` ends a command, control characters press keys. So nothing
-//! that comes from outside reaches tmux's command line; see [`Text`] for what may be typed and `call` for how tmux is
+//! that comes from outside reaches tmux's command line; see [`SafeText`] for what may be typed and `call` for how tmux is
 //! spoken to. What a turn amounts to is not decided here.
 //!
 //! - `server`: the private server and its folder; `pane`: who a pane is and how that is remembered
@@ -13,7 +13,6 @@ mod call;
 mod end;
 mod error;
 mod files;
-mod glance;
 mod group;
 mod hint;
 mod pane;
@@ -22,21 +21,22 @@ mod ready;
 mod screen;
 mod server;
 mod session;
+mod snapshot;
 mod start;
 mod state;
 mod text;
 mod turn;
 mod typing;
 
-pub use adopt::Wanted;
-pub use error::Error;
-pub use pane::{Kind, Name, Origin, Pane, Program, Variable};
-pub use quiet::Quiet;
-pub use ready::Place;
-pub use screen::{Capture, Colours};
-pub use server::Server;
-pub use session::{Session, Status};
-pub use state::{Sight, State, composer, detect};
-pub use text::Text;
-pub use turn::{Ending, Turn};
+pub use adopt::PaneSelector;
+pub use error::PaneError;
+pub use pane::{Pane, PaneName, PaneOrigin, PaneProgram, PaneVariable, Program};
+pub use quiet::ScreenQuiet;
+pub use ready::PaneTarget;
+pub use screen::{Colours, ScreenCapture};
+pub use server::TmuxServer;
+pub use session::{PaneSession, Status};
+pub use state::{PaneView, State, composer, detect};
+pub use text::SafeText;
+pub use turn::{PaneTurn, PaneTurnEnd};
 pub use typing::{Finish, Typed};

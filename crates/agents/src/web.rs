@@ -26,7 +26,7 @@ const ANSWER_CAP: u64 = 1 << 20;
 const SHOWN_CHARS: usize = 200;
 
 /// What is asked.
-pub(crate) struct Request<'a> {
+pub(crate) struct WebRequest<'a> {
     pub url: &'a str,
     pub headers: Vec<(&'static str, String)>,
     pub body: &'a [u8],
@@ -34,13 +34,13 @@ pub(crate) struct Request<'a> {
 
 /// What was answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct WebResponse {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: String,
 }
 
-impl Answer {
+impl WebResponse {
     /// A refusal in the words of HTTP, unless it is none.
     pub fn good(&self) -> Result<(), Undelivered> {
         if (200..300).contains(&self.status) {
@@ -104,7 +104,7 @@ impl Web {
         Ok(Self(config.build().new_agent()))
     }
 
-    pub fn post(&self, request: &Request<'_>) -> Result<Answer, Undelivered> {
+    pub fn post(&self, request: &WebRequest<'_>) -> Result<WebResponse, Undelivered> {
         let mut call = self.0.post(request.url.trim());
         for (name, value) in &request.headers {
             call = call.header(*name, value);
@@ -116,12 +116,12 @@ impl Web {
         let read = body.into_reader().take(ANSWER_CAP).read_to_end(&mut bytes);
         read.map_err(|e| lost(&ureq::Error::from(e)))?;
         let body = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Answer { status: head.status.as_u16(), retry_after, body })
+        Ok(WebResponse { status: head.status.as_u16(), retry_after, body })
     }
 }
 
 /// One request to somebody who is not asked again soon.
-pub(crate) fn post(request: &Request<'_>, ca_file: Option<&Path>) -> Result<Answer, Undelivered> {
+pub(crate) fn post(request: &WebRequest<'_>, ca_file: Option<&Path>) -> Result<WebResponse, Undelivered> {
     Web::new(request.url, ca_file, WITHIN)?.post(request)
 }
 

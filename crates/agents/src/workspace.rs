@@ -5,8 +5,8 @@
 //! Work is only ever kept under `refs/everloop/<loop>/`; the operator's branch moves in one place, [`land`], forward
 //! only, and only when nothing of the operator's is in the way.
 //!
-//! - [`place`]: what the operator's folder is; [`refs`]: names of our refs
-//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`seal`]: whether it was touched; [`locks`]: stale and
+//! - [`project_folder`]: what the operator's folder is; [`refs`]: names of our refs
+//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was touched; [`locks`]: stale and
 //!   shared locks
 //! - [`turn`]: where a turn starts and what it made; [`snapshot`]: the operator's uncommitted state
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
@@ -14,14 +14,14 @@
 //! - [`in_place`]: without git; [`files`]: small deeds on files
 
 mod files;
+mod fingerprint;
 mod in_place;
 mod land;
 mod locks;
 mod merge;
-mod place;
+mod project_folder;
 mod refs;
 mod remote;
-mod seal;
 mod snapshot;
 mod tree;
 mod turn;
@@ -37,7 +37,7 @@ use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
 pub use in_place::fingerprint;
-pub use place::{Head, Place, Repository, discover};
+pub use project_folder::{HeadState, ProjectFolder, Repository, discover};
 pub use refs::result as result_ref;
 pub use remote::{Joining, Pushed, Remote, address_of, remote_branch};
 
@@ -48,10 +48,10 @@ use worktrees::Worktrees;
 
 /// What went wrong with a workspace.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum WorkspaceError {
     /// git did not do what it was asked.
     #[error(transparent)]
-    Git(#[from] git::Error),
+    Git(#[from] git::GitError),
     /// A file could not be read or written.
     #[error("could not {what} `{}`", .path.display())]
     Files {
@@ -102,7 +102,7 @@ pub enum Error {
     },
     /// A glob of the operator's that is none.
     #[error(transparent)]
-    Glob(#[from] protect::Error),
+    Glob(#[from] protect::GlobError),
     /// In place there is nothing to keep protected files in, because there are too many.
     #[error("the protected files in `{}` are more than {limit_mb} MB; use git or protect less", .dir.display())]
     TooMuchToProtect {
@@ -113,17 +113,17 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl WorkspaceError {
     /// For `map_err`: `what` was tried on `path`.
-    fn files(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    fn files(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
         let path = path.to_owned();
-        move |source| Error::Files { what, path, source }
+        move |source| WorkspaceError::Files { what, path, source }
     }
 }
 
 /// What a workspace is made from.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorkspaceOptions {
     /// Whose it is.
     pub owner: LoopId,
     /// A folder for this loop alone, outside of the repository (`work` in the state folder); made if missing.
@@ -154,7 +154,7 @@ pub struct Dropped {
 
 /// The work of one turn, as it is to be kept.
 #[derive(Clone, Debug)]
-pub struct Effort<'a> {
+pub struct CommitMeta<'a> {
     /// The task, for the trailer.
     pub task: &'a TaskId,
     /// The fence it was held under.
@@ -163,7 +163,7 @@ pub struct Effort<'a> {
     pub subject: &'a str,
 }
 
-impl Effort<'_> {
+impl CommitMeta<'_> {
     /// The turn that did it.
     pub fn turn(&self) -> TurnId {
         TurnId::of(self.task, self.fence)
@@ -182,7 +182,7 @@ pub struct Collected {
     /// Files, insertions, deletions in words.
     pub diffstat: String,
     /// Changed paths, relative to the root of the repository; empty without git.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
     /// Protected files that the turn changed. Without git they have been put back.
     pub violations: Vec<String>,
     /// What a person should know about how it was collected.
@@ -191,7 +191,7 @@ pub struct Collected {
 
 /// One changed path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct PathChange {
     /// How. A renamed file is removed in one place and added in another.
     pub kind: ChangeKind,
     /// Relative to the root of the repository.
@@ -255,24 +255,24 @@ enum Kind {
 
 impl Workspace {
     /// Opens a loop's workspace, after a crash too. Makes no worktree yet.
-    pub async fn open(options: Options) -> Result<Self, Error> {
+    pub async fn open(options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
         let globs = Globs::new(&options.spec.protect)?;
-        files::make_private(&options.root).map_err(Error::files("make", &options.root))?;
+        files::make_private(&options.root).map_err(WorkspaceError::files("make", &options.root))?;
         let dir = PathBuf::from(&options.spec.dir);
         match options.spec.mode.clone() {
             WorkspaceMode::InPlace => Ok(Self(Kind::InPlace(InPlace::new(&dir, &options.root, globs)?))),
             WorkspaceMode::Git { target } => match discover(&dir).await? {
-                Place::Git(place) => {
+                ProjectFolder::Git(place) => {
                     Ok(Self(Kind::Git(Box::new(Worktrees::open(options, place, target, globs).await?))))
                 }
-                Place::Folder(dir) => Err(Error::NotGit { dir }),
+                ProjectFolder::Folder(dir) => Err(WorkspaceError::NotGit { dir }),
             },
         }
     }
 
     /// Gets everything ready for a turn that goes on from `work`, and says where it starts. Whatever a former turn left in
     /// the worktree is cleared, so it must have been collected.
-    pub async fn prepare_turn(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, Error> {
+    pub async fn prepare_turn(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.prepare(turn, work).await,
             Kind::InPlace(folder) => {
@@ -291,7 +291,7 @@ impl Workspace {
     }
 
     /// Keeps what the turn made. The agent's processes must be gone. May be called again after a crash.
-    pub async fn collect(&mut self, effort: &Effort<'_>) -> Result<Collected, Error> {
+    pub async fn collect(&mut self, effort: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.collect(effort).await,
             Kind::InPlace(folder) => {
@@ -302,16 +302,16 @@ impl Workspace {
     }
 
     /// What would stand on the target if `commit` landed now; the checks are to be run on that.
-    pub async fn merge_for_target(&self, commit: &str, effort: &Effort<'_>) -> Result<Merged, Error> {
+    pub async fn merge_for_target(&self, commit: &str, effort: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.merge_for_target(commit, effort).await,
-            Kind::InPlace(folder) => Err(Error::NotGit { dir: folder.dir().to_owned() }),
+            Kind::InPlace(folder) => Err(WorkspaceError::NotGit { dir: folder.dir().to_owned() }),
         }
     }
 
     /// Puts the checks' worktree on `commit` and gives the folder in which to run them. Without a commit: where a loop
     /// without work starts. Without git: the operator's folder.
-    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, Error> {
+    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.check_out_verify(commit).await,
             Kind::InPlace(folder) => Ok(folder.dir().to_owned()),
@@ -319,7 +319,7 @@ impl Workspace {
     }
 
     /// The commit on which a loop without work starts; `None` without git.
-    pub async fn first_base(&self) -> Result<Option<String>, Error> {
+    pub async fn first_base(&self) -> Result<Option<String>, WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.first_base().await.map(Some),
             Kind::InPlace(_) => Ok(None),
@@ -328,7 +328,7 @@ impl Workspace {
 
     /// Moves the target onto `commit`, once: forward only, and only if nothing of the operator's is in the way. May be
     /// called again after a crash.
-    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, Error> {
+    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.integrate(task, commit).await,
             Kind::InPlace(_) => Ok(Integration::Done(Integrated::InPlace)),
@@ -336,7 +336,7 @@ impl Workspace {
     }
 
     /// Remembers under a ref where the next turn starts, for the operator's eyes and against `git gc`.
-    pub async fn set_work(&self, commit: &str) -> Result<(), Error> {
+    pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.set_work(commit).await,
             Kind::InPlace(_) => Ok(()),
@@ -353,7 +353,7 @@ impl Workspace {
     }
 
     /// The setup ran well.
-    pub fn set_up(&self, side: Side, command: &str) -> Result<(), Error> {
+    pub fn set_up(&self, side: Side, command: &str) -> Result<(), WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.set_up(side, command),
             Kind::InPlace(folder) => folder.set_up(command),
@@ -361,7 +361,7 @@ impl Workspace {
     }
 
     /// Removes the worktrees. Refs stay, so nothing that was collected is lost.
-    pub async fn cleanup(&mut self) -> Result<(), Error> {
+    pub async fn cleanup(&mut self) -> Result<(), WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.remove().await,
             Kind::InPlace(_) => Ok(()),

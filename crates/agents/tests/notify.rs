@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use everloop_agents::notify::{Encryption, Mail, Notifier, Secret, Server, Via, Way};
-use everloop_core::notify::{Message, Severity, Undelivered};
+use everloop_agents::notify::{Channel, Encryption, Mail, Notifier, SecretSource, Server, Via};
+use everloop_core::notify::{Notification, Severity, Undelivered};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -155,8 +155,8 @@ fn talk<S: Read + Write>(line: &mut BufReader<S>, manners: Manners, heard: &Mute
     }
 }
 
-fn message() -> Message {
-    Message {
+fn message() -> Notification {
+    Notification {
         key: "1f-17-1".to_owned(),
         severity: Severity::Warning,
         title: "everloop #17: warning".to_owned(),
@@ -186,11 +186,11 @@ impl Sender {
         let path = dir.path().join("password");
         std::fs::write(&path, self.password).expect("it can be written");
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
-        let login = self.login.then(|| ("me".to_owned(), Secret::File(path)));
+        let login = self.login.then(|| ("me".to_owned(), SecretSource::File(path)));
         let server = Server { host: "localhost".to_owned(), port: room.port, encryption: self.encryption, login };
         let to = vec!["ops@example.com".to_owned(), "me@example.com".to_owned()];
         let mail = Mail { to, from: "loop@example.com".to_owned(), via: Via::Server(server) };
-        let notifier = Notifier { name: "mail".to_owned(), way: Way::Mail(mail), ca_file: self.ca.map(file) };
+        let notifier = Notifier { name: "mail".to_owned(), way: Channel::Mail(mail), ca_file: self.ca.map(file) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(notifier.deliver(message()))
     }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::event::{Exit, Integrated, Judgement, StopCause};
 use crate::ids::{TaskId, TurnId};
 use crate::op::Trust;
+use crate::scoreboard::Scoreboard;
 use crate::spec::Bounds;
 use crate::time::Time;
-use crate::watch::Look;
+use crate::watch::WatchReading;
 
 /// Something the shell is to do. Every action may be asked twice (after a crash) and must bear it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,12 +71,12 @@ pub enum Input {
     /// First input after a restart.
     Recovered {
         /// What was found of the turn that the state says is under way.
-        found: Found,
+        found: TurnTrace,
     },
     /// The checks before the first turn.
     Baselined {
         /// What they said, or why they could not be run.
-        result: Result<(Board, Option<String>), String>,
+        result: Result<(Scoreboard, Option<String>), String>,
     },
     /// The agent is gone.
     Exited {
@@ -114,7 +114,7 @@ pub enum Input {
     /// Monitors were looked at.
     Beat {
         /// What was seen.
-        looks: Vec<Look>,
+        looks: Vec<WatchReading>,
         /// Beats in a row that brought nothing, this one included.
         empty: u32,
     },
@@ -123,7 +123,7 @@ pub enum Input {
         /// Who.
         by: String,
         /// What.
-        command: Command,
+        command: LoopCommand,
     },
     /// The supervisor goes down: stop the turn, start nothing.
     Shutdown,
@@ -140,7 +140,7 @@ pub enum Integration {
 
 /// What was found of a turn after a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Found {
+pub enum TurnTrace {
     /// Its process runs.
     Alive,
     /// It ended meanwhile and left its record.
@@ -154,7 +154,7 @@ pub enum Found {
 /// What people and programs can ask of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub enum Command {
+pub enum LoopCommand {
     /// Start no turn until resumed, or until a time.
     Pause {
         /// Why.

@@ -15,18 +15,18 @@ pub const FILE_MAX_BYTES: u64 = 256 << 10;
 
 /// What is looked for, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct CompletionRule {
     /// How people call it.
     pub name: String,
     /// Only for this loop, by name; `None` for all of the project.
     pub of: Option<String>,
     /// What is looked for.
-    pub sign: Sign,
+    pub sign: CompletionSign,
 }
 
 /// What is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum CompletionSign {
     /// A file with boxes (`- [x]`), none of them open.
     Plan {
         /// The file, from the folder of the loop.
@@ -51,19 +51,21 @@ pub enum Sign {
     },
 }
 
-impl Sign {
+impl CompletionSign {
     /// The file to look at, if it is about one.
     pub fn file(&self) -> Option<&str> {
         match self {
-            Sign::Plan { file } | Sign::Line { file, .. } | Sign::Appears { file } => Some(file),
-            Sign::Said { .. } => None,
+            CompletionSign::Plan { file } | CompletionSign::Line { file, .. } | CompletionSign::Appears { file } => {
+                Some(file)
+            }
+            CompletionSign::Said { .. } => None,
         }
     }
 }
 
 /// What there is to look at.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub struct CompletionEvidence<'a> {
     /// Who is looked at: a turn or a session.
     pub by: &'a str,
     /// The end of what the agent said; data.
@@ -91,7 +93,7 @@ pub struct Memory {
 
 /// What a look means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum CompletionReading {
     /// Nothing that was not known.
     Same,
     /// The sign is gone; the next time it is worth telling again.
@@ -100,39 +102,41 @@ pub enum Look {
     Seen(Memory),
 }
 
-impl Rule {
+impl CompletionRule {
     /// Looks once. A sign in a file is told when it comes up, one in words once per words.
-    pub fn look(&self, before: Option<&Memory>, evidence: &Evidence<'_>, now: Time) -> Look {
+    pub fn look(&self, before: Option<&Memory>, evidence: &CompletionEvidence<'_>, now: Time) -> CompletionReading {
         let known = before.filter(|memory| memory.there);
         let mark = match &self.sign {
-            Sign::Said { .. } => crc32fast::hash([evidence.by, "\0", evidence.said].concat().as_bytes()),
-            Sign::Plan { .. } | Sign::Line { .. } | Sign::Appears { .. } => 0,
+            CompletionSign::Said { .. } => crc32fast::hash([evidence.by, "\0", evidence.said].concat().as_bytes()),
+            CompletionSign::Plan { .. } | CompletionSign::Line { .. } | CompletionSign::Appears { .. } => 0,
         };
         match (self.seen(evidence), known) {
-            (None, None) => Look::Same,
+            (None, None) => CompletionReading::Same,
             // Nobody takes back what he said.
-            (None, Some(_)) if matches!(self.sign, Sign::Said { .. }) => Look::Same,
-            (None, Some(memory)) => Look::Gone(Memory { there: false, ..memory.clone() }),
-            (Some(_), Some(memory)) if memory.mark == mark => Look::Same,
+            (None, Some(_)) if matches!(self.sign, CompletionSign::Said { .. }) => CompletionReading::Same,
+            (None, Some(memory)) => CompletionReading::Gone(Memory { there: false, ..memory.clone() }),
+            (Some(_), Some(memory)) if memory.mark == mark => CompletionReading::Same,
             (Some(text), _) => {
                 let by = evidence.by.to_owned();
-                Look::Seen(Memory { sign_version: SIGN_VERSION, there: true, mark, at: now, by, text })
+                CompletionReading::Seen(Memory { sign_version: SIGN_VERSION, there: true, mark, at: now, by, text })
             }
         }
     }
 
     /// What gives the sign, in words.
-    fn seen(&self, evidence: &Evidence<'_>) -> Option<String> {
+    fn seen(&self, evidence: &CompletionEvidence<'_>) -> Option<String> {
         match &self.sign {
-            Sign::Plan { file } => {
+            CompletionSign::Plan { file } => {
                 let done = boxes(evidence.file?)?;
                 Some(format!("`{file}` has no open box ({done} done)"))
             }
-            Sign::Line { marker, file } => {
+            CompletionSign::Line { marker, file } => {
                 has_line(evidence.file?, marker).then(|| format!("`{file}` says `{marker}`"))
             }
-            Sign::Said { marker } => has_line(evidence.said, marker).then(|| format!("the agent says `{marker}`")),
-            Sign::Appears { file } => evidence.file.map(|_| format!("`{file}` is there")),
+            CompletionSign::Said { marker } => {
+                has_line(evidence.said, marker).then(|| format!("the agent says `{marker}`"))
+            }
+            CompletionSign::Appears { file } => evidence.file.map(|_| format!("`{file}` is there")),
         }
     }
 }
@@ -167,22 +171,22 @@ fn has_line(text: &str, marker: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn rule(sign: Sign) -> Rule {
-        Rule { name: "r".to_owned(), of: None, sign }
+    fn rule(sign: CompletionSign) -> CompletionRule {
+        CompletionRule { name: "r".to_owned(), of: None, sign }
     }
 
-    fn plan() -> Rule {
-        rule(Sign::Plan { file: "PLAN.md".to_owned() })
+    fn plan() -> CompletionRule {
+        rule(CompletionSign::Plan { file: "PLAN.md".to_owned() })
     }
 
-    fn file(text: Option<&str>) -> Evidence<'_> {
-        Evidence { by: "k-1.1", said: "", file: text }
+    fn file(text: Option<&str>) -> CompletionEvidence<'_> {
+        CompletionEvidence { by: "k-1.1", said: "", file: text }
     }
 
-    fn memory(look: Look) -> Memory {
+    fn memory(look: CompletionReading) -> Memory {
         match look {
-            Look::Seen(memory) | Look::Gone(memory) => memory,
-            Look::Same => panic!("nothing new"),
+            CompletionReading::Seen(memory) | CompletionReading::Gone(memory) => memory,
+            CompletionReading::Same => panic!("nothing new"),
         }
     }
 
@@ -215,33 +219,33 @@ mod tests {
     fn a_sign_in_a_file_is_told_when_it_comes_up_and_again_after_it_was_gone() {
         let seen = memory(plan().look(None, &file(Some("- [x] a")), Time(1)));
         assert_eq!((seen.by.as_str(), seen.text.as_str()), ("k-1.1", "`PLAN.md` has no open box (1 done)"));
-        assert_eq!(plan().look(Some(&seen), &file(Some("- [x] a\n- [x] b")), Time(2)), Look::Same);
+        assert_eq!(plan().look(Some(&seen), &file(Some("- [x] a\n- [x] b")), Time(2)), CompletionReading::Same);
         let gone = memory(plan().look(Some(&seen), &file(Some("- [ ] more")), Time(3)));
         assert!(!gone.there && gone.at == Time(1), "it still says when it was last told");
-        assert_eq!(plan().look(Some(&gone), &file(None), Time(4)), Look::Same);
+        assert_eq!(plan().look(Some(&gone), &file(None), Time(4)), CompletionReading::Same);
         assert!(
-            matches!(plan().look(Some(&gone), &file(Some("- [x] more")), Time(5)), Look::Seen(m) if m.at == Time(5))
+            matches!(plan().look(Some(&gone), &file(Some("- [x] more")), Time(5)), CompletionReading::Seen(m) if m.at == Time(5))
         );
     }
 
     #[test]
     fn the_same_words_are_told_once_and_the_next_turns_again() {
-        let rule = rule(Sign::Said { marker: "ALL DONE".to_owned() });
-        let said = |by, said| Evidence { by, said, file: None };
+        let rule = rule(CompletionSign::Said { marker: "ALL DONE".to_owned() });
+        let said = |by, said| CompletionEvidence { by, said, file: None };
         let first = memory(rule.look(None, &said("k-1.1", "ok\nALL DONE"), Time(1)));
-        assert_eq!(rule.look(Some(&first), &said("k-1.1", "ok\nALL DONE"), Time(2)), Look::Same);
-        assert_eq!(rule.look(Some(&first), &said("k-2.1", "not yet"), Time(3)), Look::Same);
-        assert!(matches!(rule.look(Some(&first), &said("k-2.1", "ok\nALL DONE"), Time(4)), Look::Seen(_)));
+        assert_eq!(rule.look(Some(&first), &said("k-1.1", "ok\nALL DONE"), Time(2)), CompletionReading::Same);
+        assert_eq!(rule.look(Some(&first), &said("k-2.1", "not yet"), Time(3)), CompletionReading::Same);
+        assert!(matches!(rule.look(Some(&first), &said("k-2.1", "ok\nALL DONE"), Time(4)), CompletionReading::Seen(_)));
     }
 
     #[test]
     fn a_file_is_there_or_not() {
-        let rule = rule(Sign::Appears { file: "out.txt".to_owned() });
-        assert_eq!(rule.look(None, &file(None), Time(1)), Look::Same);
-        assert!(matches!(rule.look(None, &file(Some("")), Time(1)), Look::Seen(_)));
-        let line = self::rule(Sign::Line { marker: "END".to_owned(), file: "log".to_owned() });
+        let rule = rule(CompletionSign::Appears { file: "out.txt".to_owned() });
+        assert_eq!(rule.look(None, &file(None), Time(1)), CompletionReading::Same);
+        assert!(matches!(rule.look(None, &file(Some("")), Time(1)), CompletionReading::Seen(_)));
+        let line = self::rule(CompletionSign::Line { marker: "END".to_owned(), file: "log".to_owned() });
         assert!(
-            matches!(line.look(None, &file(Some("a\nEND\n")), Time(1)), Look::Seen(m) if m.text == "`log` says `END`")
+            matches!(line.look(None, &file(Some("a\nEND\n")), Time(1)), CompletionReading::Seen(m) if m.text == "`log` says `END`")
         );
     }
 }

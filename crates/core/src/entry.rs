@@ -27,7 +27,7 @@ pub struct Refused {
 }
 
 /// What the rules look at besides the task.
-pub trait Board {
+pub trait EntryContext {
     /// A task that is there.
     fn task(&self, id: &TaskId) -> Option<NewTask>;
     /// Open tasks of agents: those of `author`, and all.
@@ -43,7 +43,7 @@ pub fn parent(author: &str) -> Option<TaskId> {
 }
 
 /// How many tasks of agents lie between a task and a person's, itself included.
-pub fn depth(task: &NewTask, board: &impl Board) -> u32 {
+pub fn depth(task: &NewTask, board: &impl EntryContext) -> u32 {
     let mut depth = 0;
     let mut next = Some(task.clone());
     while let Some(task) = next.filter(|t| t.trust == Trust::Agent && depth <= DEPTH_MOST) {
@@ -54,7 +54,7 @@ pub fn depth(task: &NewTask, board: &impl Board) -> u32 {
 }
 
 /// Whether a new task may come onto the board.
-pub fn admit(task: &NewTask, board: &impl Board) -> Result<(), Refused> {
+pub fn admit(task: &NewTask, board: &impl EntryContext) -> Result<(), Refused> {
     let refuse = |why: String, instead| Err(Refused { why, instead });
     if task.trust == Trust::Operator {
         return Ok(());
@@ -97,7 +97,7 @@ mod tests {
         open: (usize, usize),
     }
 
-    impl Board for Known {
+    impl EntryContext for Known {
         fn task(&self, id: &TaskId) -> Option<NewTask> {
             self.tasks.get(id).cloned()
         }

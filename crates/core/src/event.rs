@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::guard::{Permit, Scope, Spend};
-use crate::hook::Did;
+use crate::hook::SessionAct;
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::immune;
 use crate::op::Trust;
 use crate::reason::Reason;
+use crate::scoreboard::Scoreboard;
 use crate::spec::{Bounds, LoopSpec};
-use crate::stream::{Limit, LimitClass, Report};
-use crate::telemetry::Source;
+use crate::stream::{LimitClass, TurnReport, VendorLimit};
+use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
@@ -36,7 +36,7 @@ pub enum Event {
     /// The checks were run before the first turn.
     Baselined {
         /// What they said.
-        board: Board,
+        board: Scoreboard,
         /// The commit they were run on; `None` without git.
         work: Option<String>,
     },
@@ -182,7 +182,7 @@ pub enum Event {
         /// The account.
         scope: Scope,
         /// What its CLI said.
-        limit: Limit,
+        limit: VendorLimit,
         /// Nothing starts before.
         until: Time,
         /// How often in a row without a success.
@@ -233,7 +233,7 @@ pub enum Event {
     /// The loop is over (and can be resumed unless it was reached).
     Ended {
         /// How.
-        ending: Ending,
+        ending: LoopEnd,
     },
     /// The supervisor came back and found this.
     Recovered {
@@ -247,12 +247,12 @@ pub enum Event {
         /// The loop whose checks hold it, by name.
         name: String,
         /// What happened.
-        did: Did,
+        did: SessionAct,
     },
     /// A step of the immune system: who failed, who is charged, who gets less work, none, or a trial.
     Immune {
         /// What was done.
-        step: Box<immune::Did>,
+        step: Box<immune::ImmuneStep>,
     },
     /// A monitor saw something that was not known.
     Signalled {
@@ -304,7 +304,7 @@ pub struct Exit {
     pub leftovers: u32,
     /// What its stream said, summed up; `None` for an agent without one.
     #[serde(default)]
-    pub report: Option<Box<Report>>,
+    pub report: Option<Box<TurnReport>>,
 }
 
 impl Exit {
@@ -318,7 +318,7 @@ impl Exit {
     }
 
     /// The limit that ended it.
-    pub fn limit(&self) -> Option<&Limit> {
+    pub fn limit(&self) -> Option<&VendorLimit> {
         if self.ok() { None } else { self.report.as_ref()?.limit.as_ref() }
     }
 
@@ -388,7 +388,7 @@ pub struct Judgement {
     /// Protected files that the turn changed.
     pub violations: Vec<String>,
     /// What the checks said about the work.
-    pub board: Board,
+    pub board: Scoreboard,
     /// The work could not be looked at: conflict, broken workspace.
     pub error: Option<String>,
 }
@@ -496,8 +496,8 @@ pub struct Settled {
     #[serde(default)]
     pub limited: bool,
     /// Where the figures come from.
-    #[serde(default, skip_serializing_if = "Source::is_stream")]
-    pub source: Source,
+    #[serde(default, skip_serializing_if = "UsageSource::is_stream")]
+    pub source: UsageSource,
 }
 
 /// How work reached the operator.
@@ -551,7 +551,7 @@ impl Pattern {
 /// How a loop ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Ending {
+pub enum LoopEnd {
     /// All checks pass.
     Reached,
     /// Turns, time or budget ended first.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crowd::Company;
-use crate::phase::{Doing, Gaps, Pulse};
+use crate::correlated_stalls::Company;
+use crate::phase::{Doing, Gaps, PhaseLiveness};
 use crate::spec::GuardSpec;
 
 /// Past a phase's soft limit, this long without any other sign of life means stuck.
@@ -24,7 +24,7 @@ pub struct Sample {
     #[serde(with = "crate::time::millis")]
     pub timer_late: Duration,
     /// What its stream shows, for an agent that has one.
-    pub pulse: Option<Pulse>,
+    pub pulse: Option<PhaseLiveness>,
     /// Whether other turns look stuck at the same time.
     pub company: Company,
 }
@@ -102,7 +102,7 @@ mod tests {
         let sample = |doing, quiet, silent| Sample {
             running: secs(quiet),
             silent: secs(silent),
-            pulse: Some(Pulse { doing, quiet: secs(quiet), ..Pulse::default() }),
+            pulse: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
             ..Sample::default()
         };
         assert_eq!(ask(&sample(Doing::Tool, 500, 500)), Health::Healthy);
@@ -119,7 +119,7 @@ mod tests {
             running: secs(quiet),
             silent: secs(quiet),
             timer_late: secs(late),
-            pulse: Some(Pulse { doing, quiet: secs(quiet), ..Pulse::default() }),
+            pulse: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
             ..Sample::default()
         };
         for (doing, hard) in [(Doing::Starting, 120), (Doing::Model, 900), (Doing::Tool, 3600), (Doing::Subagent, 3600)]
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn tokens_without_a_change_are_not_for_ever() {
         let sample = |barren| Sample {
-            pulse: Some(Pulse { doing: Doing::Model, barren: secs(barren), ..Pulse::default() }),
+            pulse: Some(PhaseLiveness { doing: Doing::Model, barren: secs(barren), ..PhaseLiveness::default() }),
             ..Sample::default()
         };
         assert_eq!(ask(&sample(1800)), Health::Healthy);

@@ -14,7 +14,7 @@ use crate::ids::{LoopId, NodeId, TurnId};
 use crate::pacing::Window;
 use crate::phase::Gaps;
 use crate::reason::Reason;
-use crate::stream::Limit;
+use crate::stream::VendorLimit;
 use crate::time::Time;
 
 mod apply;
@@ -116,7 +116,7 @@ pub struct Permit {
 
 /// The guard's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermitDecision {
     /// Start.
     Go(Permit),
     /// Not now.
@@ -173,9 +173,9 @@ pub struct Backing {
 
 /// The vendor's own limit on an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct AccountHold {
     /// What its CLI said.
-    pub limit: Limit,
+    pub limit: VendorLimit,
     /// Nothing starts before.
     pub until: Time,
     /// How often in a row without a success.
@@ -215,7 +215,7 @@ pub struct GuardState {
     pub bucket: Option<Bucket>,
     /// The vendor's own limit; stays, with its time passed, until a turn ended without one.
     #[serde(default)]
-    pub held: Option<Held>,
+    pub held: Option<AccountHold>,
     /// How long this account's agents usually say nothing.
     #[serde(default)]
     pub gaps: Gaps,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::ids::LoopId;
+use crate::scoreboard::Scoreboard;
 use crate::time::Time;
 
 /// Version of the stored record. A newer one is refused, never guessed at.
@@ -39,7 +39,7 @@ impl Default for Rules {
 
 /// What is known about a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct HookSession {
     /// Format of this record.
     pub session_version: u32,
     /// Whose session: `claude`, `codex`, `gemini`.
@@ -61,7 +61,7 @@ pub struct Session {
     /// Holds since a person last said something.
     pub holds_in_all: u32,
     /// What the checks said last.
-    pub verdict: Option<Judged>,
+    pub verdict: Option<SessionVerdict>,
     /// Nothing is asked of it before this: its vendor does not serve it.
     pub parked_until: Option<Time>,
     /// What it says it still waits for: its background tasks and timers.
@@ -77,24 +77,24 @@ pub struct Session {
     pub reason: Option<u64>,
     /// What was last decided about it, and when.
     #[serde(default)]
-    pub last: Option<(Time, Did)>,
+    pub last: Option<(Time, SessionAct)>,
 }
 
 /// What the checks said about a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct SessionVerdict {
     /// A signature of the tree; `None` when it is too large to be signed.
     pub tree: Option<String>,
     /// When.
     pub at: Time,
     /// What they said.
-    pub board: Board,
+    pub board: Scoreboard,
 }
 
 /// What happened in a session, for the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "snake_case")]
-pub enum Did {
+pub enum SessionAct {
     /// It began, or went on.
     Began {
         /// Whose session.
@@ -198,7 +198,7 @@ pub enum Why {
 
 /// What is known at the moment in which a session wants to stop.
 #[derive(Clone, Debug, Default)]
-pub struct Stop<'a> {
+pub struct StopRequest<'a> {
     /// A signature of the tree as it is.
     pub tree: Option<String>,
     /// What holds the loop.
@@ -211,8 +211,8 @@ pub struct Stop<'a> {
 
 /// What is to be done about a session that wants to stop.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// Only the checks can say; run them and ask [`Session::judged`].
+pub enum StopDecision {
+    /// Only the checks can say; run them and ask [`HookSession::judged`].
     Ask,
     /// It may not stop.
     Hold,
@@ -220,21 +220,21 @@ pub enum Answer {
     LetGo(Why),
 }
 
-impl Session {
+impl HookSession {
     /// Whether it may stop, as far as that is known without running anything.
-    pub fn wants_to_stop(&mut self, stop: &Stop<'_>, rules: &Rules, now: Time) -> Answer {
+    pub fn wants_to_stop(&mut self, stop: &StopRequest<'_>, rules: &Rules, now: Time) -> StopDecision {
         self.pending = stop.pending.to_vec();
         if !stop.again {
             self.holds = 0;
         }
         if !stop.pending.is_empty() {
-            return Answer::LetGo(Why::Pending { what: stop.pending.to_vec() });
+            return StopDecision::LetGo(Why::Pending { what: stop.pending.to_vec() });
         }
         if let Some(what) = &stop.guard {
-            return Answer::LetGo(Why::Guard { what: what.clone() });
+            return StopDecision::LetGo(Why::Guard { what: what.clone() });
         }
         if let Some(until) = self.parked_until.filter(|until| *until > now) {
-            return Answer::LetGo(Why::Parked { until });
+            return StopDecision::LetGo(Why::Parked { until });
         }
         self.parked_until = None;
         let same = stop.tree.is_some() && self.verdict.as_ref().is_some_and(|v| v.tree == stop.tree);
@@ -244,30 +244,30 @@ impl Session {
         }
         match &self.verdict {
             Some(v) if same && now.since(v.at) < VERDICT_LASTS => self.weigh(v.board.all_pass(), rules),
-            _ => Answer::Ask,
+            _ => StopDecision::Ask,
         }
     }
 
     /// The same after the checks were run. `tree` was signed after them, since they may write files of their own.
-    pub fn judged(&mut self, board: Board, tree: Option<String>, rules: &Rules, now: Time) -> Answer {
+    pub fn judged(&mut self, board: Scoreboard, tree: Option<String>, rules: &Rules, now: Time) -> StopDecision {
         let passes = board.all_pass();
-        self.verdict = Some(Judged { tree, at: now, board });
+        self.verdict = Some(SessionVerdict { tree, at: now, board });
         self.weigh(passes, rules)
     }
 
-    fn weigh(&mut self, passes: bool, rules: &Rules) -> Answer {
+    fn weigh(&mut self, passes: bool, rules: &Rules) -> StopDecision {
         if passes {
             self.holds = 0;
-            return Answer::LetGo(Why::Passes);
+            return StopDecision::LetGo(Why::Passes);
         }
         if self.holds >= rules.holds || self.holds_in_all >= rules.holds_in_all {
             let holds = self.holds_in_all;
             self.holds = 0;
-            return Answer::LetGo(Why::Cap { holds });
+            return StopDecision::LetGo(Why::Cap { holds });
         }
         self.holds += 1;
         self.holds_in_all += 1;
-        Answer::Hold
+        StopDecision::Hold
     }
 
     /// It is held, and this is what it is told.
@@ -356,79 +356,82 @@ impl Shrink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{CheckResult, Verdict};
+    use crate::scoreboard::{CheckResult, Verdict};
 
     const NOW: Time = Time(1_000_000);
 
-    fn board(passes: bool) -> Board {
+    fn board(passes: bool) -> Scoreboard {
         let verdict = if passes { Verdict::Pass } else { Verdict::Fail };
         let row =
             CheckResult { name: "a".into(), verdict, weight: 1, millis: 1, output: String::new(), fingerprint: 0 };
-        Board(vec![row])
+        Scoreboard(vec![row])
     }
 
-    fn stop(tree: &str, again: bool) -> Stop<'static> {
-        Stop { tree: Some(tree.into()), again, ..Stop::default() }
+    fn stop(tree: &str, again: bool) -> StopRequest<'static> {
+        StopRequest { tree: Some(tree.into()), again, ..StopRequest::default() }
     }
 
     #[test]
     fn it_is_held_until_the_checks_pass_and_the_same_tree_is_not_judged_twice() {
-        let (mut session, rules) = (Session::default(), Rules::default());
-        assert_eq!(session.wants_to_stop(&stop("t1", false), &rules, NOW), Answer::Ask);
-        assert_eq!(session.judged(board(false), Some("t2".into()), &rules, NOW), Answer::Hold);
-        assert_eq!(session.wants_to_stop(&stop("t2", true), &rules, NOW), Answer::Hold);
+        let (mut session, rules) = (HookSession::default(), Rules::default());
+        assert_eq!(session.wants_to_stop(&stop("t1", false), &rules, NOW), StopDecision::Ask);
+        assert_eq!(session.judged(board(false), Some("t2".into()), &rules, NOW), StopDecision::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t2", true), &rules, NOW), StopDecision::Hold);
         assert_eq!(session.holds, 2);
-        assert_eq!(session.wants_to_stop(&stop("t3", true), &rules, NOW), Answer::Ask);
+        assert_eq!(session.wants_to_stop(&stop("t3", true), &rules, NOW), StopDecision::Ask);
         assert_eq!(session.holds, 0, "something was done");
-        assert_eq!(session.judged(board(true), None, &rules, NOW), Answer::LetGo(Why::Passes));
+        assert_eq!(session.judged(board(true), None, &rules, NOW), StopDecision::LetGo(Why::Passes));
     }
 
     #[test]
     fn a_verdict_does_not_last_for_ever_and_an_unsigned_tree_has_none() {
-        let (mut session, rules) = (Session::default(), Rules::default());
+        let (mut session, rules) = (HookSession::default(), Rules::default());
         session.judged(board(false), Some("t".into()), &rules, NOW);
-        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW + VERDICT_LASTS), Answer::Ask);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW + VERDICT_LASTS), StopDecision::Ask);
         session.judged(board(false), None, &rules, NOW);
-        let unsigned = Stop { again: true, ..Stop::default() };
-        assert_eq!(session.wants_to_stop(&unsigned, &rules, NOW), Answer::Ask);
+        let unsigned = StopRequest { again: true, ..StopRequest::default() };
+        assert_eq!(session.wants_to_stop(&unsigned, &rules, NOW), StopDecision::Ask);
         assert_eq!(session.holds, 2, "nobody knows that anything was done");
     }
 
     #[test]
     fn it_is_never_held_past_a_cap() {
-        let (mut session, rules) = (Session::default(), Rules { holds: 2, holds_in_all: 5, ..Rules::default() });
+        let (mut session, rules) = (HookSession::default(), Rules { holds: 2, holds_in_all: 5, ..Rules::default() });
         session.wants_to_stop(&stop("t", false), &rules, NOW);
-        assert_eq!(session.judged(board(false), Some("t".into()), &rules, NOW), Answer::Hold);
-        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), Answer::Hold);
-        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), Answer::LetGo(Why::Cap { holds: 2 }));
+        assert_eq!(session.judged(board(false), Some("t".into()), &rules, NOW), StopDecision::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), StopDecision::Hold);
+        assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), StopDecision::LetGo(Why::Cap { holds: 2 }));
         for round in 0..3 {
             let tree = format!("t{round}");
-            assert_eq!(session.wants_to_stop(&stop(&tree, true), &rules, NOW), Answer::Ask);
-            assert_eq!(session.judged(board(false), Some(tree), &rules, NOW), Answer::Hold);
+            assert_eq!(session.wants_to_stop(&stop(&tree, true), &rules, NOW), StopDecision::Ask);
+            assert_eq!(session.judged(board(false), Some(tree), &rules, NOW), StopDecision::Hold);
         }
-        assert_eq!(session.wants_to_stop(&stop("t9", true), &rules, NOW), Answer::Ask);
-        assert_eq!(session.judged(board(false), None, &rules, NOW), Answer::LetGo(Why::Cap { holds: 5 }));
+        assert_eq!(session.wants_to_stop(&stop("t9", true), &rules, NOW), StopDecision::Ask);
+        assert_eq!(session.judged(board(false), None, &rules, NOW), StopDecision::LetGo(Why::Cap { holds: 5 }));
         session.prompted();
-        assert_eq!(session.judged(board(false), None, &rules, NOW), Answer::Hold);
+        assert_eq!(session.judged(board(false), None, &rules, NOW), StopDecision::Hold);
     }
 
     #[test]
     fn what_waits_or_is_held_may_stop_unasked() {
-        let (mut session, rules) = (Session::default(), Rules::default());
+        let (mut session, rules) = (HookSession::default(), Rules::default());
         let pending = ["build".to_owned()];
-        let waits = Stop { pending: &pending, ..stop("t", false) };
-        assert!(matches!(session.wants_to_stop(&waits, &rules, NOW), Answer::LetGo(Why::Pending { .. })));
+        let waits = StopRequest { pending: &pending, ..stop("t", false) };
+        assert!(matches!(session.wants_to_stop(&waits, &rules, NOW), StopDecision::LetGo(Why::Pending { .. })));
         assert_eq!(session.pending, pending);
-        let held = Stop { guard: Some("frozen".into()), ..stop("t", false) };
-        assert!(matches!(session.wants_to_stop(&held, &rules, NOW), Answer::LetGo(Why::Guard { .. })));
+        let held = StopRequest { guard: Some("frozen".into()), ..stop("t", false) };
+        assert!(matches!(session.wants_to_stop(&held, &rules, NOW), StopDecision::LetGo(Why::Guard { .. })));
         session.parked_until = Some(Time(NOW.0 + 1));
-        assert!(matches!(session.wants_to_stop(&stop("t", false), &rules, NOW), Answer::LetGo(Why::Parked { .. })));
-        assert_eq!(session.wants_to_stop(&stop("t", false), &rules, Time(NOW.0 + 1)), Answer::Ask);
+        assert!(matches!(
+            session.wants_to_stop(&stop("t", false), &rules, NOW),
+            StopDecision::LetGo(Why::Parked { .. })
+        ));
+        assert_eq!(session.wants_to_stop(&stop("t", false), &rules, Time(NOW.0 + 1)), StopDecision::Ask);
     }
 
     #[test]
     fn its_own_reason_is_no_word_of_a_person() {
-        let mut session = Session::default();
+        let mut session = HookSession::default();
         assert!(!session.echoes("") && !session.echoes("go on"));
         session.held_with("everloop: not yet\n> it fails\n");
         assert!(session.echoes("everloop: not yet\r\n> it fails") && !session.echoes("everloop: not yet"));
@@ -436,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_handoff_is_asked_for_once_per_filling() {
-        let (mut session, rules) = (Session::default(), Rules::default());
+        let (mut session, rules) = (HookSession::default(), Rules::default());
         let asks: Vec<bool> =
             [None, Some(84), Some(85), Some(99), Some(20), Some(90)].map(|p| session.fills(p, &rules)).into();
         assert_eq!(asks, [false, false, true, false, false, true]);
@@ -444,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_message_is_told_once() {
-        let mut session = Session::default();
+        let mut session = HookSession::default();
         let notes = ["a".to_owned(), "b".to_owned()];
         assert_eq!(session.untold(&notes[..1]), ["a"]);
         assert_eq!(session.untold(&notes), ["b"]);

@@ -6,7 +6,7 @@
 //! help, one threshold is moved for a time. [`caps`] keep all of that from doing harm: a fleet is never quarantined out of
 //! existence, and when everybody looks bad it is the observer who is. [`rules`] are what people and experience say on top.
 //!
-//! What is remembered is [`Immune`], one document in the ledger, changed by [`Did`] only ([`Immune::apply`]).
+//! What is remembered is [`Immune`], one document in the ledger, changed by [`ImmuneStep`] only ([`Immune::apply`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,8 +30,8 @@ pub mod record;
 pub mod rules;
 pub mod tier;
 
-pub use record::Record;
-pub use rules::{Rule, What};
+pub use record::OutcomeRecord;
+pub use rules::{ImmuneRule, RuleEffect};
 pub use tier::observe;
 
 /// Format of the stored document. A newer one is refused, never guessed at.
@@ -180,7 +180,7 @@ impl Class {
 
 /// An outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ObservedOutcome {
     /// Everybody who took part, at most one of each dimension.
     pub subjects: Vec<Subject>,
     /// What it says about them.
@@ -210,11 +210,11 @@ pub struct Immune {
     /// Format of this document.
     pub immune_version: u32,
     /// The latest outcomes.
-    pub record: Record,
+    pub record: OutcomeRecord,
     /// Everybody who was charged lately.
-    pub standings: BTreeMap<Subject, Standing>,
+    pub standings: BTreeMap<Subject, SubjectTier>,
     /// What people and experience say.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ImmuneRule>,
     /// What was corrected lately; the same correction again and again becomes a rule.
     pub corrections: Vec<rules::Correction>,
     /// The number of the next rule.
@@ -233,7 +233,7 @@ impl Default for Immune {
     fn default() -> Self {
         Self {
             immune_version: IMMUNE_VERSION,
-            record: Record::default(),
+            record: OutcomeRecord::default(),
             standings: BTreeMap::new(),
             rules: Vec::new(),
             corrections: Vec::new(),
@@ -257,7 +257,7 @@ impl Immune {
     }
 
     /// Takes these steps; the operations that keep them, if nobody else wrote since `version`.
-    pub fn save(&mut self, version: u64, steps: Vec<Did>, now: Time) -> Vec<Op> {
+    pub fn save(&mut self, version: u64, steps: Vec<ImmuneStep>, now: Time) -> Vec<Op> {
         for step in &steps {
             self.apply(step, now);
         }
@@ -270,7 +270,7 @@ impl Immune {
 
 /// How a subject stands. There is none for whoever was not charged lately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct SubjectTier {
     /// What is done about it.
     pub tier: Tier,
     /// Its outcomes since it was first charged.
@@ -377,13 +377,13 @@ pub struct Moved {
 /// A step, as it is journaled. The only thing that changes an [`Immune`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "snake_case")]
-pub enum Did {
+pub enum ImmuneStep {
     /// A turn ended.
     Seen {
         /// Which.
         turn: TurnId,
         /// What it says about whom.
-        seen: Seen,
+        seen: ObservedOutcome,
     },
     /// A failure was charged.
     Charged {
@@ -459,17 +459,17 @@ pub enum Did {
     /// A person or a step corrected something.
     Corrected {
         /// What.
-        what: What,
+        what: RuleEffect,
     },
     /// A rule was made.
     Ruled {
         /// Which.
-        rule: Rule,
+        rule: ImmuneRule,
     },
     /// A person ended it.
     Lifted {
         /// What.
-        what: What,
+        what: RuleEffect,
         /// Who.
         by: String,
         /// Why.

@@ -8,7 +8,7 @@ use crate::time::Time;
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct JournalRecord {
     /// Grows by one.
     pub seq: u64,
     /// When.
@@ -82,7 +82,7 @@ pub fn seal(seq: u64, at: Time, owner: Option<&LoopId>, event: &Event, previous_
 }
 
 /// Opens a stored record, refusing anything that is not exactly what was written after `previous`.
-pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<Record, Damage> {
+pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<JournalRecord, Damage> {
     let seq = stored.seq;
     let expected = previous.map_or(1, |p| p.seq + 1);
     if seq != expected {
@@ -92,7 +92,7 @@ pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<Record, Damage
 }
 
 /// The same for a record that was written after one with this checksum, whatever its number.
-pub fn open_after(stored: &Stored, previous_sum: u32) -> Result<Record, Damage> {
+pub fn open_after(stored: &Stored, previous_sum: u32) -> Result<JournalRecord, Damage> {
     let seq = stored.seq;
     if checksum(stored, previous_sum) != stored.sum {
         return Err(Damage::Checksum { seq });
@@ -101,7 +101,7 @@ pub fn open_after(stored: &Stored, previous_sum: u32) -> Result<Record, Damage> 
         return Err(Damage::Newer { seq, version: stored.version });
     }
     let event = serde_json::from_str(&stored.body).map_err(|e| Damage::Unreadable { seq, why: e.to_string() })?;
-    Ok(Record { seq, at: stored.at, owner: stored.owner.clone(), version: stored.version, event })
+    Ok(JournalRecord { seq, at: stored.at, owner: stored.owner.clone(), version: stored.version, event })
 }
 
 /// Gives a stored record another place in a journal: of its content nothing changes.

@@ -11,13 +11,13 @@
 //! - [`mesh`]: a loop that many machines work on
 //! - [`notify`]: who is told of a ticket, when and how often
 //! - [`op`]: what a ledger can be asked to do atomically
-//! - [`board`]: verdicts of checks, and which scoreboard is better
+//! - [`scoreboard`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: what an agent may put on the board of tasks
 //! - [`tracker`]: what others are still to be told
 //! - [`completion`]: signs of being complete, as signals
 //! - [`judge`]: what a finished turn amounts to
 //! - [`evidence`]: slow, stuck or healthy
-//! - [`crowd`]: several that look stuck at once, which is our own fault
+//! - [`correlated_stalls`]: several that look stuck at once, which is our own fault
 //! - [`phase`]: what an agent with a stream is busy with, and whether it is stuck or spinning
 //! - [`stream`]: what an agent's CLI says while it works, in one model
 //! - [`telemetry`]: what its telemetry says it used, as a second source
@@ -29,9 +29,8 @@
 //! - [`journal`]: records with checksums
 
 pub mod action;
-pub mod board;
 pub mod completion;
-pub mod crowd;
+pub mod correlated_stalls;
 pub mod decide;
 pub mod entry;
 pub mod event;
@@ -52,6 +51,7 @@ pub mod planted;
 pub mod prompt;
 pub mod reason;
 pub mod recovery;
+pub mod scoreboard;
 pub mod spec;
 pub mod state;
 pub mod stream;

@@ -26,12 +26,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::event::Event;
 use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::op::{NewTask, Op};
 use crate::reason::Reason;
+use crate::scoreboard::Scoreboard;
 use crate::spec::LoopSpec;
 use crate::time::Time;
 
@@ -111,7 +111,7 @@ pub struct Judged {
     /// The commit.
     pub commit: String,
     /// What they say.
-    pub board: Board,
+    pub board: Scoreboard,
 }
 
 /// A task and the check it is for.
@@ -273,7 +273,7 @@ impl MeshLoop {
     }
 
     /// The checks were asked about the branch.
-    pub fn judge(&mut self, commit: String, board: Board) {
+    pub fn judge(&mut self, commit: String, board: Scoreboard) {
         self.judged = Some(Judged { commit, board });
     }
 
@@ -285,7 +285,7 @@ impl MeshLoop {
     }
 
     /// A task's work stands on the branch, about which the checks say `board`; `None` when they have to be asked again.
-    pub fn land(&mut self, landed: Landed, board: Option<Board>) {
+    pub fn land(&mut self, landed: Landed, board: Option<Scoreboard>) {
         self.judged = board.map(|board| Judged { commit: landed.commit.clone(), board });
         self.open.retain(|open| open.task != landed.task);
         self.notes.remove(&landed.check);
@@ -305,7 +305,7 @@ impl MeshLoop {
 }
 
 /// Whether merged work may stand on the branch: its own check passes, and nothing that passed before fails.
-pub fn accept(before: &Board, after: &Board, check: &str) -> Result<(), String> {
+pub fn accept(before: &Scoreboard, after: &Scoreboard, check: &str) -> Result<(), String> {
     let lost = after.lost_since(before);
     if !lost.is_empty() {
         return Err(format!("after merging it, these checks fail that passed before: {}", lost.join(", ")));

@@ -14,10 +14,10 @@ use crate::jitter::{between, doubled};
 use crate::reason::Reason;
 use crate::time::{Time, human};
 
-pub mod quiet;
+pub mod quiet_hours;
 mod words;
 
-pub use quiet::Quiet;
+pub use quiet_hours::QuietHours;
 pub use words::{message_of, pressed, replied, sentence};
 
 /// Format of a stored outbox.
@@ -85,7 +85,7 @@ pub fn severity(key: &str) -> Severity {
 
 /// An open ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alarm {
+pub struct Alert {
     /// Its number.
     pub id: u64,
     /// Its cause.
@@ -108,7 +108,7 @@ pub struct Route {
     /// And of these only such; empty: all.
     pub only: Vec<Severity>,
     /// When it must not disturb, except for what is critical.
-    pub quiet: Option<Quiet>,
+    pub quiet: Option<QuietHours>,
     /// How often a ticket is repeated at most.
     pub repeats: u32,
 }
@@ -121,7 +121,7 @@ impl Default for Route {
 
 /// The time, and what people's clocks make of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct LocalTime {
     /// The time.
     pub now: Time,
     /// Minutes that local time is ahead of UTC.
@@ -130,7 +130,7 @@ pub struct Moment {
 
 /// A message for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct Notification {
     /// The same for every attempt to send it, and for no other message.
     pub key: String,
     /// How much it matters: the most of its tickets.
@@ -160,7 +160,7 @@ pub struct Button {
 
 /// What a person did about a ticket, from afar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ReplyAction {
     /// Answered it.
     Answer {
         /// Which.
@@ -177,7 +177,7 @@ pub enum Deed {
 
 /// How often somebody was told of a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct NoticeCount {
     /// The ticket.
     pub id: u64,
     /// How often.
@@ -205,11 +205,11 @@ pub struct Outbox {
     /// Format of this document.
     pub format: u32,
     /// By cause.
-    pub told: BTreeMap<String, Told>,
+    pub told: BTreeMap<String, NoticeCount>,
     /// When messages went lately.
     pub recent: Vec<Time>,
     /// What waits to be sent, oldest first. Nothing joins them: what else is due is put together when they are gone.
-    pub pending: Vec<Message>,
+    pub pending: Vec<Notification>,
     /// It cannot be reached.
     pub failing: Option<Failing>,
     /// The next answer to be read, for those who answer.
@@ -232,7 +232,7 @@ impl Default for Outbox {
 
 /// What is to happen with a notifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct DeliveryPlan {
     /// The outbox as it should be; the same as before when nothing is to be written.
     pub outbox: Outbox,
     /// When to look again by itself.
@@ -253,8 +253,8 @@ pub struct Undelivered {
 }
 
 /// What a notifier has to hear now.
-pub fn plan(alarms: &[Alarm], route: &Route, outbox: &Outbox, moment: Moment) -> Plan {
-    let mut plan = Plan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
+pub fn plan(alarms: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime) -> DeliveryPlan {
+    let mut plan = DeliveryPlan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
     plan.outbox.forget(alarms, moment.now);
     if route.quiet.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
         // What could not be sent in time waits for the morning, and keeps back nothing that cannot.
@@ -292,7 +292,7 @@ enum Due {
 }
 
 /// When a ticket is to be told next.
-fn when(alarm: &Alarm, route: &Route, outbox: &Outbox, moment: Moment) -> Due {
+fn when(alarm: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
     let weight = severity(&alarm.key);
     if weight < route.min || !route.only.is_empty() && !route.only.contains(&weight) {
         return Due::Never(Reason::new("notify.route").with("severity", weight.label()));
@@ -319,9 +319,9 @@ fn when(alarm: &Alarm, route: &Route, outbox: &Outbox, moment: Moment) -> Due {
     }
 }
 
-impl Plan {
+impl DeliveryPlan {
     /// Queues what is due: one by one, or together when that would be too many.
-    fn send(&mut self, due: &[&Alarm], now: Time) {
+    fn send(&mut self, due: &[&Alert], now: Time) {
         let room = BURST.saturating_sub(self.outbox.recent.len());
         let next = self.outbox.recent.last().map(|last| *last + STORM_GAP);
         if let (0, Some(at)) = (room, next.filter(|at| *at > now)) {
@@ -331,11 +331,11 @@ impl Plan {
             }
             return;
         }
-        let times = |alarm: &Alarm| match self.outbox.told.get(&alarm.key) {
+        let times = |alarm: &Alert| match self.outbox.told.get(&alarm.key) {
             Some(told) if told.id == alarm.id => told.times,
             _ => 0,
         };
-        let messages: Vec<Message> = if due.len() <= room {
+        let messages: Vec<Notification> = if due.len() <= room {
             due.iter().map(|alarm| message_of(&[(alarm, times(alarm))])).collect()
         } else {
             vec![message_of(&due.iter().map(|alarm| (*alarm, times(alarm))).collect::<Vec<_>>())]
@@ -346,8 +346,8 @@ impl Plan {
 
 impl Outbox {
     /// Lets go of what is over.
-    fn forget(&mut self, alarms: &[Alarm], now: Time) {
-        let open: BTreeMap<&str, &Alarm> = alarms.iter().map(|a| (a.key.as_str(), a)).collect();
+    fn forget(&mut self, alarms: &[Alert], now: Time) {
+        let open: BTreeMap<&str, &Alert> = alarms.iter().map(|a| (a.key.as_str(), a)).collect();
         let waits: BTreeSet<u64> = alarms.iter().filter(|a| !a.acked).map(|a| a.id).collect();
         self.pending.retain(|m| m.tickets.iter().any(|id| waits.contains(id)));
         self.told.retain(|key, told| open.contains_key(key.as_str()) || told.last + FLAPPING > now);
@@ -376,13 +376,13 @@ impl Outbox {
     }
 
     /// The message that may be sent now.
-    pub fn ready(&self, now: Time) -> Option<&Message> {
+    pub fn ready(&self, now: Time) -> Option<&Notification> {
         let rests = self.failing.as_ref().is_some_and(|f| f.next > now);
         self.pending.first().filter(|_| !rests)
     }
 
     /// A message arrived.
-    pub fn delivered(&mut self, message: &Message, alarms: &[Alarm], now: Time) {
+    pub fn delivered(&mut self, message: &Notification, alarms: &[Alert], now: Time) {
         self.pending.retain(|m| m.key != message.key);
         self.failing = None;
         self.recent.push(now);
@@ -390,7 +390,7 @@ impl Outbox {
     }
 
     /// A message did not arrive; `seed` spreads those who try again.
-    pub fn undelivered(&mut self, key: &str, alarms: &[Alarm], (how, now, seed): (&Undelivered, Time, u64)) {
+    pub fn undelivered(&mut self, key: &str, alarms: &[Alert], (how, now, seed): (&Undelivered, Time, u64)) {
         let before = self.failing.take();
         let tries = before.as_ref().map_or(0, |f| f.tries) + 1;
         let (first, cap) = if how.refused { REFUSED } else { RETRY };
@@ -409,11 +409,11 @@ impl Outbox {
         }
     }
 
-    fn count(&mut self, message: &Message, alarms: &[Alarm], now: Time) {
+    fn count(&mut self, message: &Notification, alarms: &[Alert], now: Time) {
         for alarm in alarms.iter().filter(|a| message.tickets.contains(&a.id)) {
-            let told = self.told.entry(alarm.key.clone()).or_insert(Told { id: alarm.id, times: 0, last: now });
+            let told = self.told.entry(alarm.key.clone()).or_insert(NoticeCount { id: alarm.id, times: 0, last: now });
             let times = if told.id == alarm.id { told.times } else { 0 };
-            *told = Told { id: alarm.id, times: times + 1, last: now };
+            *told = NoticeCount { id: alarm.id, times: times + 1, last: now };
         }
     }
 

@@ -18,7 +18,7 @@ pub const AHEAD_URGENT_PERMILLE: u32 = 200;
 
 /// What an allowance looks like now, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pace {
+pub struct AllowancePace {
     /// Thousandths of the window's time that had passed when its use was last told.
     pub elapsed_permille: u32,
     /// Thousandths of the allowance that are used at the reset if it goes on like this; above 1000 it ends before.
@@ -43,7 +43,7 @@ impl Window {
     }
 
     /// How fast it is used.
-    pub fn pace(&self, now: Time) -> Option<Pace> {
+    pub fn pace(&self, now: Time) -> Option<AllowancePace> {
         pace(&self.quota, self.seen, now)
     }
 
@@ -91,7 +91,7 @@ pub fn length(quota: &Quota) -> Option<Duration> {
 
 /// The pace since the window began, from what was told at `seen`. `None` when that cannot be known: no end, no length, a
 /// window that is over at `now`, or one that has hardly begun.
-pub fn pace(quota: &Quota, seen: Time, now: Time) -> Option<Pace> {
+pub fn pace(quota: &Quota, seen: Time, now: Time) -> Option<AllowancePace> {
     let (reset, length) = (quota.reset_at?, length(quota)?);
     if reset <= now {
         return None;
@@ -108,7 +108,7 @@ pub fn pace(quota: &Quota, seen: Time, now: Time) -> Option<Pace> {
     // The time from the beginning of the window at which all of it is used.
     let until_empty = (used > 0).then(|| share(elapsed, 1000, used)).filter(|ms| *ms < whole);
     let begin = reset - length;
-    Some(Pace {
+    Some(AllowancePace {
         elapsed_permille: small(elapsed_permille),
         at_reset_permille: small(at_reset),
         empty_at: until_empty.map(|ms| begin + Duration::from_millis(ms)),
@@ -133,7 +133,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     /// A window of five hours that resets at 5 h, seen at `seen` hours with this much used.
-    fn of(used_permille: u32, seen: i64) -> Option<Pace> {
+    fn of(used_permille: u32, seen: i64) -> Option<AllowancePace> {
         let quota =
             Quota { window: "five_hour".into(), used_permille, reset_at: Some(Time(5 * HOUR)), length_ms: None };
         pace(&quota, Time(seen * HOUR), Time(seen * HOUR))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{PhaseLimit, PhaseLimits};
-use crate::stream::Said;
+use crate::stream::AgentEvent;
 use crate::time::Time;
 
 /// The same call this often in a row is no work any more.
@@ -61,7 +61,7 @@ impl Doing {
 
 /// What a stream shows of its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pulse {
+pub struct PhaseLiveness {
     /// What it is busy with.
     pub doing: Doing,
     /// For how long nothing was said.
@@ -113,38 +113,45 @@ impl Phases {
     }
 
     /// Takes note of something that was said.
-    pub fn take(&mut self, said: &Said, at: Time) {
+    pub fn take(&mut self, said: &AgentEvent, at: Time) {
         self.gaps.add(self.doing, at.since(self.since));
         self.since = at;
         self.retry_ms = None;
         // Whoever speaks or calls a tool uses tokens, also where the CLI counts them only in the end.
-        let speaks = matches!(said, Said::Text { .. } | Said::ToolStarted { .. } | Said::Used(_) | Said::UsedInAll(_));
+        let speaks = matches!(
+            said,
+            AgentEvent::Text { .. } | AgentEvent::ToolStarted { .. } | AgentEvent::Used(_) | AgentEvent::UsedInAll(_)
+        );
         self.said += u64::from(speaks);
         match said {
-            Said::ToolStarted { id, fingerprint, timeout_ms, subagent, .. } => {
+            AgentEvent::ToolStarted { id, fingerprint, timeout_ms, subagent, .. } => {
                 self.last_call = counted(self.last_call, *fingerprint);
                 if self.open.len() < OPEN {
                     self.open.insert(id.clone(), Open { timeout_ms: *timeout_ms, subagent: *subagent });
                 }
             }
-            Said::ToolEnded { id, error } => {
+            AgentEvent::ToolEnded { id, error } => {
                 self.open.remove(id);
                 self.last_error = error.map_or((0, 0), |e| counted(self.last_error, e));
             }
-            Said::Retrying { delay_ms, .. } => self.retry_ms = Some(delay_ms.unwrap_or(0)),
-            Said::Result { .. } => self.open.clear(),
+            AgentEvent::Retrying { delay_ms, .. } => self.retry_ms = Some(delay_ms.unwrap_or(0)),
+            AgentEvent::Result { .. } => self.open.clear(),
             _ => {}
         }
         self.doing = match said {
-            Said::Result { .. } => Doing::AfterResult,
+            AgentEvent::Result { .. } => Doing::AfterResult,
             // Usage and quotas may follow the last word.
-            Said::Used(_) | Said::UsedInAll(_) | Said::Quota(_) | Said::Context { .. } | Said::Unknown
+            AgentEvent::Used(_)
+            | AgentEvent::UsedInAll(_)
+            | AgentEvent::Quota(_)
+            | AgentEvent::Context { .. }
+            | AgentEvent::Unknown
                 if self.doing == Doing::AfterResult =>
             {
                 Doing::AfterResult
             }
-            Said::Asking { .. } => Doing::Asking,
-            Said::Retrying { .. } => Doing::Retry,
+            AgentEvent::Asking { .. } => Doing::Asking,
+            AgentEvent::Retrying { .. } => Doing::Retry,
             _ if self.open.values().any(|o| o.subagent) => Doing::Subagent,
             _ if !self.open.is_empty() => Doing::Tool,
             _ => Doing::Model,
@@ -152,7 +159,7 @@ impl Phases {
     }
 
     /// What the stream shows now.
-    pub fn pulse(&self, now: Time) -> Pulse {
+    pub fn pulse(&self, now: Time) -> PhaseLiveness {
         let allowed_ms = match self.doing {
             Doing::Retry => self.retry_ms,
             Doing::Tool => self.open.values().map(|o| o.timeout_ms).max().flatten(),
@@ -160,7 +167,7 @@ impl Phases {
         };
         let spinning = self.last_call.1 >= SAME_CALL || self.last_error.1 >= SAME_ERROR;
         let (quiet, said) = (now.since(self.since), self.said);
-        Pulse { doing: self.doing, quiet, allowed_ms, spinning, said, barren: Duration::ZERO }
+        PhaseLiveness { doing: self.doing, quiet, allowed_ms, spinning, said, barren: Duration::ZERO }
     }
 
     /// How long the gaps were, for the next turns.
@@ -266,7 +273,7 @@ impl Gaps {
     }
 
     /// The limits for a pulse: the operator's, moved by what was learned, never further than threefold.
-    pub fn limit(&self, pulse: &Pulse, limits: &PhaseLimits) -> Option<PhaseLimit> {
+    pub fn limit(&self, pulse: &PhaseLiveness, limits: &PhaseLimits) -> Option<PhaseLimit> {
         let plain = match pulse.doing {
             Doing::Starting => limits.starting,
             Doing::Model => limits.model,
@@ -305,17 +312,17 @@ mod tests {
         Time(0) + Duration::from_secs(secs)
     }
 
-    fn call(id: &str, fingerprint: u64) -> Said {
+    fn call(id: &str, fingerprint: u64) -> AgentEvent {
         let name = "Bash".to_owned();
-        Said::ToolStarted { id: id.to_owned(), name, fingerprint, timeout_ms: None, subagent: false }
+        AgentEvent::ToolStarted { id: id.to_owned(), name, fingerprint, timeout_ms: None, subagent: false }
     }
 
-    fn done(id: &str, error: Option<u64>) -> Said {
-        Said::ToolEnded { id: id.to_owned(), error }
+    fn done(id: &str, error: Option<u64>) -> AgentEvent {
+        AgentEvent::ToolEnded { id: id.to_owned(), error }
     }
 
-    fn words() -> Said {
-        Said::Text { text: "x".to_owned() }
+    fn words() -> AgentEvent {
+        AgentEvent::Text { text: "x".to_owned() }
     }
 
     #[test]
@@ -323,15 +330,15 @@ mod tests {
         let mut phases = Phases::new(at(0));
         assert_eq!(phases.pulse(at(9)).doing, Doing::Starting);
         let story = [
-            (Said::Session { id: "s".to_owned(), model: None }, Doing::Model),
+            (AgentEvent::Session { id: "s".to_owned(), model: None }, Doing::Model),
             (call("1", 1), Doing::Tool),
             (call("2", 2), Doing::Tool),
             (done("1", None), Doing::Tool),
             (done("2", None), Doing::Model),
-            (Said::Retrying { attempt: 1, delay_ms: Some(500), class: None }, Doing::Retry),
+            (AgentEvent::Retrying { attempt: 1, delay_ms: Some(500), class: None }, Doing::Retry),
             (words(), Doing::Model),
-            (Said::Result { ok: true, text: String::new() }, Doing::AfterResult),
-            (Said::Unknown, Doing::AfterResult),
+            (AgentEvent::Result { ok: true, text: String::new() }, Doing::AfterResult),
+            (AgentEvent::Unknown, Doing::AfterResult),
         ];
         for (n, (said, doing)) in story.into_iter().enumerate() {
             phases.take(&said, at(10 + n as u64));
@@ -376,7 +383,7 @@ mod tests {
     #[test]
     fn limits_are_learned_within_bounds() {
         let limits = PhaseLimits::default();
-        let model = Pulse { doing: Doing::Model, ..Pulse::default() };
+        let model = PhaseLiveness { doing: Doing::Model, ..PhaseLiveness::default() };
         let mut known = Gaps::default();
         assert_eq!(known.limit(&model, &limits), Some(limits.model));
         let mut phases = Phases::new(at(0));

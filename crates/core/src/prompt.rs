@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::board::CheckResult;
 use crate::event::Outcome;
 use crate::op::{TaskRow, Trust};
+use crate::scoreboard::CheckResult;
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::state::{LoopState, Note, Phase, Try};
 use crate::time::{Time, human};
@@ -35,9 +35,9 @@ pub struct Prompt {
     /// Messages from the operator.
     pub messages: Vec<String>,
     /// Messages from others; data.
-    pub mail: Vec<Letter>,
+    pub mail: Vec<QuotedMessage>,
     /// What was written beneath the task; data.
-    pub comments: Vec<Letter>,
+    pub comments: Vec<QuotedMessage>,
     /// What is left of turns, time and budget.
     pub left: Vec<String>,
     /// Files that may not be changed.
@@ -63,7 +63,7 @@ pub struct Rethink {
 
 /// A message from somebody who is not the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Letter {
+pub struct QuotedMessage {
     /// Who.
     pub by: String,
     /// What; data.
@@ -155,10 +155,10 @@ fn word(note: &Note) -> Option<String> {
     }
 }
 
-fn letter(note: &Note) -> Option<Letter> {
+fn letter(note: &Note) -> Option<QuotedMessage> {
     match note {
         Note::Operator(_) => None,
-        Note::Mail { by, text } => Some(Letter { by: by.clone(), text: text.clone() }),
+        Note::Mail { by, text } => Some(QuotedMessage { by: by.clone(), text: text.clone() }),
     }
 }
 

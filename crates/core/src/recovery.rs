@@ -1,13 +1,13 @@
 //! What a restarted supervisor does about a loop. The same path as any other decision; safe when it crashes again.
 
-use crate::action::{Action, Found};
+use crate::action::{Action, TurnTrace};
 use crate::event::Exit;
 use crate::planted::{self, Bug};
-use crate::state::{LoopState, Phase, Stage};
+use crate::state::{LoopState, Phase, TurnStage};
 
 /// What is to be done first.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
+pub enum RecoveryPlan {
     /// Run the baseline (again).
     Baseline,
     /// Nothing was under way: go on.
@@ -25,25 +25,27 @@ pub enum Plan {
 }
 
 /// The plan for a loop, given what was found of its turn.
-pub fn plan(state: &LoopState, found: &Found) -> Plan {
+pub fn plan(state: &LoopState, found: &TurnTrace) -> RecoveryPlan {
     let turn = match &state.phase {
-        Phase::New => return Plan::Baseline,
-        Phase::Ready | Phase::Waiting { .. } => return Plan::Advance,
-        Phase::Ended { .. } => return Plan::Nothing,
+        Phase::New => return RecoveryPlan::Baseline,
+        Phase::Ready | Phase::Waiting { .. } => return RecoveryPlan::Advance,
+        Phase::Ended { .. } => return RecoveryPlan::Nothing,
         Phase::Turn(turn) => turn,
     };
     match turn.stage {
-        Stage::Running => match found {
-            Found::Alive if planted::is(Bug::RecoveryRestartsLiveTurn) => Plan::GiveBack,
-            Found::Alive => Plan::Adopt,
-            Found::Exited(_) if planted::is(Bug::RecoveryForgetsExited) => Plan::GiveBack,
-            Found::Exited(exit) => Plan::TakeExit(Box::new(exit.clone())),
-            Found::Gone | Found::Idle => Plan::GiveBack,
+        TurnStage::Running => match found {
+            TurnTrace::Alive if planted::is(Bug::RecoveryRestartsLiveTurn) => RecoveryPlan::GiveBack,
+            TurnTrace::Alive => RecoveryPlan::Adopt,
+            TurnTrace::Exited(_) if planted::is(Bug::RecoveryForgetsExited) => RecoveryPlan::GiveBack,
+            TurnTrace::Exited(exit) => RecoveryPlan::TakeExit(Box::new(exit.clone())),
+            TurnTrace::Gone | TurnTrace::Idle => RecoveryPlan::GiveBack,
         },
-        Stage::Judging => Plan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
-        Stage::Integrating => match turn.judgement.as_ref().and_then(|j| j.commit.clone()).or(state.work.clone()) {
-            Some(commit) => Plan::Redo(Action::Integrate { turn: turn.id.clone(), task: turn.task.clone(), commit }),
-            None => Plan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
+        TurnStage::Judging => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
+        TurnStage::Integrating => match turn.judgement.as_ref().and_then(|j| j.commit.clone()).or(state.work.clone()) {
+            Some(commit) => {
+                RecoveryPlan::Redo(Action::Integrate { turn: turn.id.clone(), task: turn.task.clone(), commit })
+            }
+            None => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
         },
     }
 }

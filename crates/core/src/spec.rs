@@ -219,13 +219,13 @@ pub struct Variable {
     /// As the agent sees it.
     pub name: String,
     /// Where its value comes from when a turn starts; a secret itself is never stored.
-    pub source: Source,
+    pub source: VariableSource,
 }
 
 /// Where the value of a variable comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum VariableSource {
     /// A variable of the supervisor's own environment.
     Env(String),
     /// A file; its first line.
@@ -302,7 +302,7 @@ pub struct GuardSpec {
     #[serde(with = "millis")]
     pub gap: Duration,
     /// Most starts in a minute, an hour, a day.
-    pub caps: Caps,
+    pub caps: StartCaps,
     /// What the loop may use in all.
     pub budget: Budget,
     /// Steady rate of an account, over all its loops.
@@ -409,7 +409,7 @@ impl Default for PhaseLimits {
 
 /// Most starts per window; `None` is no cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caps {
+pub struct StartCaps {
     /// Starts in any 60 s.
     pub per_minute: Option<u32>,
     /// Starts in any 60 min.
@@ -418,7 +418,7 @@ pub struct Caps {
     pub per_day: Option<u32>,
 }
 
-impl Caps {
+impl StartCaps {
     /// Those that are set: the window's name and length, and the starts in it.
     pub fn windows(&self) -> impl Iterator<Item = (&'static str, Duration, u32)> {
         let all = [("minute", 60, self.per_minute), ("hour", 3600, self.per_hour), ("day", 86_400, self.per_day)];
@@ -495,7 +495,7 @@ impl Default for GuardSpec {
             // A model turn that ends sooner did nothing worth a second one at once.
             gap: secs(15),
             // Above what one busy loop does in good health, far below what a runaway does; the gap rules the minute.
-            caps: Caps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
+            caps: StartCaps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
             budget: Budget::default(),
             bucket: None,
             // A loop is never slowed down without having been asked to be.
@@ -532,7 +532,7 @@ impl GuardSpec {
     #[must_use]
     pub fn cheap(mut self) -> Self {
         self.gap = Duration::ZERO;
-        self.caps = Caps::default();
+        self.caps = StartCaps::default();
         self
     }
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
-use crate::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, StopCause};
+use crate::event::{Event, Exit, Integrated, Judgement, LoopEnd, Outcome, StopCause};
 use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
 use crate::reason::Reason;
+use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, LoopSpec};
 use crate::stream::Usage;
-use crate::telemetry::Source;
+use crate::telemetry::UsageSource;
 use crate::time::{Time, millis};
-use crate::watch::{self, Watch};
+use crate::watch::{self, WatchState};
 
 mod apply;
 
@@ -71,19 +71,19 @@ pub struct LoopState {
     /// Failed attempts at the current task.
     pub task_failures: u32,
     /// The checks before the first turn.
-    pub baseline: Option<Board>,
+    pub baseline: Option<Scoreboard>,
     /// The checks on the loop's work as it stands.
-    pub board: Board,
+    pub board: Scoreboard,
     /// The checks on what has reached the operator: his branch, or a commit left aside for him.
-    pub landed: Board,
+    pub landed: Scoreboard,
     /// The commit where the work stands; `None` without git.
     pub work: Option<String>,
     /// What was tried lately, oldest first.
     pub tries: Vec<Try>,
     /// How many turns ended how.
-    pub tally: Tally,
+    pub tally: TurnTally,
     /// Work that was kept, newest last.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptWork>,
     /// All of them, also those no longer listed.
     pub kept_count: u32,
     /// Turns since the last progress.
@@ -93,7 +93,7 @@ pub struct LoopState {
     pub then: Option<Box<Then>>,
     /// Another way is tried, until there is progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Box<Change>>,
+    pub strategy: Option<Box<StrategyChange>>,
     /// No-op turns in a row.
     pub noops: u32,
     /// The same failure in a row.
@@ -114,7 +114,7 @@ pub struct LoopState {
     pub tickets: Vec<String>,
     /// The conversation that the next turn may go on with.
     #[serde(default)]
-    pub session: Option<Session>,
+    pub session: Option<AgentSession>,
     /// The agent's last words, for a turn that begins a fresh conversation.
     #[serde(default)]
     pub handoff: String,
@@ -125,8 +125,8 @@ pub struct LoopState {
     #[serde(default)]
     pub dearest: Spend,
     /// What its monitors saw.
-    #[serde(default, skip_serializing_if = "Watch::is_empty")]
-    pub watch: Watch,
+    #[serde(default, skip_serializing_if = "WatchState::is_empty")]
+    pub watch: WatchState,
 }
 
 /// What had been used when there was progress last.
@@ -141,7 +141,7 @@ pub struct Then {
 
 /// Nothing got better for too long, so that another way is tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct StrategyChange {
     /// What had passed without progress.
     pub reason: Reason,
     /// The number of the first turn that tries it.
@@ -156,7 +156,7 @@ pub struct Change {
 
 /// A conversation with an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct AgentSession {
     /// `agent@account`: nobody else can go on with it.
     pub worker: String,
     /// As its CLI calls it.
@@ -208,15 +208,15 @@ impl LoopState {
 
     /// Everybody who may take a task, as they are asked: in the operator's order, and while another way is tried those first
     /// who come after the one that had been at work. Another account of that one is no other way.
-    pub fn crew(&self, kind: &str, priority: i32) -> Vec<&AgentSpec> {
-        let mut crew: Vec<_> = self.spec.agents().filter(|a| a.tasks.include(kind, priority)).collect();
+    pub fn candidates(&self, kind: &str, priority: i32) -> Vec<&AgentSpec> {
+        let mut candidates: Vec<_> = self.spec.agents().filter(|a| a.tasks.include(kind, priority)).collect();
         if let Some(change) = &self.strategy
-            && let Some(last) = crew.iter().rposition(|a| a.name == change.agent)
+            && let Some(last) = candidates.iter().rposition(|a| a.name == change.agent)
         {
-            crew.rotate_left(last + 1);
-            crew.sort_by_key(|a| a.name == change.agent);
+            candidates.rotate_left(last + 1);
+            candidates.sort_by_key(|a| a.name == change.agent);
         }
-        crew
+        candidates
     }
 
     /// Whether the loop is over; it may be resumed unless it was reached.
@@ -245,7 +245,7 @@ pub enum Phase {
     /// Over.
     Ended {
         /// How.
-        ending: Ending,
+        ending: LoopEnd,
         /// When.
         at: Time,
     },
@@ -263,15 +263,15 @@ impl Phase {
                 _ => "waiting",
             },
             Phase::Turn(turn) => match turn.stage {
-                Stage::Running => "running",
-                Stage::Judging => "judging",
-                Stage::Integrating => "integrating",
+                TurnStage::Running => "running",
+                TurnStage::Judging => "judging",
+                TurnStage::Integrating => "integrating",
             },
             Phase::Ended { ending, .. } => match ending {
-                Ending::Reached => "reached",
-                Ending::Exhausted { .. } => "exhausted",
-                Ending::Stopped { .. } => "stopped",
-                Ending::Failed { .. } => "failed",
+                LoopEnd::Reached => "reached",
+                LoopEnd::Exhausted { .. } => "exhausted",
+                LoopEnd::Stopped { .. } => "stopped",
+                LoopEnd::Failed { .. } => "failed",
             },
         }
     }
@@ -293,7 +293,7 @@ pub struct Turn {
     /// What was granted.
     pub permit: Permit,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: TurnStage,
     /// It is being stopped.
     pub stopping: Option<StopCause>,
     /// How its process ended.
@@ -320,8 +320,8 @@ pub struct Turn {
     #[serde(default)]
     pub used: Option<Usage>,
     /// Which way it said so.
-    #[serde(default, skip_serializing_if = "Source::is_stream")]
-    pub source: Source,
+    #[serde(default, skip_serializing_if = "UsageSource::is_stream")]
+    pub source: UsageSource,
 }
 
 /// `agent@account`.
@@ -332,7 +332,7 @@ pub fn worker(agent: &str, account: &str) -> String {
 /// How far a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum TurnStage {
     /// The agent has it.
     Running,
     /// The checks have it.
@@ -423,7 +423,7 @@ pub struct Try {
 /// How many turns ended how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the outcomes")]
-pub struct Tally {
+pub struct TurnTally {
     pub progress: u32,
     pub not_yet: u32,
     pub no_op: u32,
@@ -439,7 +439,7 @@ pub struct Tally {
 
 /// Work that was kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptWork {
     /// By which task.
     pub task: TaskId,
     /// Where.
@@ -457,10 +457,10 @@ mod tests {
     #[test]
     fn every_ending_has_a_label_that_says_over() {
         let endings = [
-            Ending::Reached,
-            Ending::Exhausted { bound: String::new() },
-            Ending::Stopped { by: String::new() },
-            Ending::Failed { why: String::new() },
+            LoopEnd::Reached,
+            LoopEnd::Exhausted { bound: String::new() },
+            LoopEnd::Stopped { by: String::new() },
+            LoopEnd::Failed { why: String::new() },
         ];
         let labels = endings.map(|ending| Phase::Ended { ending, at: Time(0) }.label());
         assert_eq!(labels, OVER);

@@ -1,7 +1,7 @@
-//! One model for what every agent CLI says while it works. The parsers in `agents` make it, a [`Report`] sums it up.
+//! One model for what every agent CLI says while it works. The parsers in `agents` make it, a [`TurnReport`] sums it up.
 //!
-//! A CLI's own records and the agent's words are kept apart here for good: [`Said::Limit`] is made from records that the
-//! vendor's CLI wrote, never from [`Said::Text`], so an agent that writes about limits cannot bring one about.
+//! A CLI's own records and the agent's words are kept apart here for good: [`AgentEvent::Limit`] is made from records that the
+//! vendor's CLI wrote, never from [`AgentEvent::Text`], so an agent that writes about limits cannot bring one about.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) const SAME_RESET: Duration = Duration::from_secs(60);
 /// One thing that a CLI said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
-pub enum Said {
+pub enum AgentEvent {
     /// The conversation's id, and the model that answers.
     Session {
         /// With which it can be resumed.
@@ -74,7 +74,7 @@ pub enum Said {
         class: Option<LimitClass>,
     },
     /// The vendor will not serve this account now.
-    Limit(Limit),
+    Limit(VendorLimit),
     /// How much of an allowance is used; no refusal.
     Quota(Quota),
     /// What was used since the last such record.
@@ -167,7 +167,7 @@ impl fmt::Display for LimitClass {
 
 /// The vendor will not serve this account now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct VendorLimit {
     /// The rule of the catalogue that recognised it.
     pub rule: String,
     /// Which kind.
@@ -243,7 +243,7 @@ impl Usage {
 
 /// What a CLI said in one turn, summed up; kept in the turn's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct TurnReport {
     /// The session, for resuming.
     pub session: Option<String>,
     /// The session that was to be resumed is gone.
@@ -260,7 +260,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Usage>,
     /// The limit that ended it; one that the CLI overcame is not one.
-    pub limit: Option<Limit>,
+    pub limit: Option<VendorLimit>,
     /// The latest word on each allowance.
     #[serde(default)]
     pub quotas: Vec<Quota>,
@@ -289,40 +289,40 @@ pub struct Report {
     pub gaps: Gaps,
 }
 
-impl Report {
+impl TurnReport {
     /// Takes note of one thing that was said.
-    pub fn take(&mut self, said: &Said) {
+    pub fn take(&mut self, said: &AgentEvent) {
         match said {
-            Said::Session { id, model } => {
+            AgentEvent::Session { id, model } => {
                 self.session = Some(id.clone());
                 if model.is_some() {
                     self.model.clone_from(model);
                 }
             }
-            Said::SessionLost => self.session_lost = true,
-            Said::Text { text } => {
+            AgentEvent::SessionLost => self.session_lost = true,
+            AgentEvent::Text { text } => {
                 // Whoever speaks again was let in again.
                 self.limit = None;
                 self.keep(text);
             }
-            Said::ToolStarted { .. } => {
+            AgentEvent::ToolStarted { .. } => {
                 self.limit = None;
                 self.tools += 1;
             }
-            Said::Denied { .. } => self.denied += 1,
-            Said::Retrying { .. } => self.retries += 1,
-            Said::Limit(limit) => self.take_limit(limit),
-            Said::Quota(quota) => {
+            AgentEvent::Denied { .. } => self.denied += 1,
+            AgentEvent::Retrying { .. } => self.retries += 1,
+            AgentEvent::Limit(limit) => self.take_limit(limit),
+            AgentEvent::Quota(quota) => {
                 self.quotas.retain(|q| q.window != quota.window);
                 self.quotas.push(quota.clone());
             }
-            Said::Used(usage) => self.used = self.used.plus(*usage),
-            Said::UsedInAll(usage) => self.in_all = Some(*usage),
-            Said::Context { used, window } => {
+            AgentEvent::Used(usage) => self.used = self.used.plus(*usage),
+            AgentEvent::UsedInAll(usage) => self.in_all = Some(*usage),
+            AgentEvent::Context { used, window } => {
                 let percent = used.saturating_mul(100).checked_div(*window);
                 self.context_percent = percent.map(|p| u32::try_from(p).unwrap_or(u32::MAX));
             }
-            Said::Result { ok, text } => {
+            AgentEvent::Result { ok, text } => {
                 if *ok {
                     self.limit = None;
                 }
@@ -331,8 +331,8 @@ impl Report {
                     self.keep(text);
                 }
             }
-            Said::Unknown => self.unknown += 1,
-            Said::ToolEnded { .. } | Said::Asking { .. } => {}
+            AgentEvent::Unknown => self.unknown += 1,
+            AgentEvent::ToolEnded { .. } | AgentEvent::Asking { .. } => {}
         }
     }
 
@@ -346,7 +346,7 @@ impl Report {
 
     /// Of several records about one refusal the first is the most precise, unless a later one knows the time. A reset that
     /// lies later is another refusal: the CLI waited by itself and was limited again.
-    fn take_limit(&mut self, limit: &Limit) {
+    fn take_limit(&mut self, limit: &VendorLimit) {
         let better = match (self.limit.as_ref().map(|known| known.reset_at), limit.reset_at) {
             (None, _) | (Some(None), Some(_)) => true,
             (Some(Some(known)), Some(new)) => new.since(known) > SAME_RESET,
@@ -362,12 +362,17 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn limit(rule: &str, reset_at: Option<Time>) -> Said {
-        Said::Limit(Limit { rule: rule.to_owned(), class: LimitClass::Window, reset_at, text: String::new() })
+    fn limit(rule: &str, reset_at: Option<Time>) -> AgentEvent {
+        AgentEvent::Limit(VendorLimit {
+            rule: rule.to_owned(),
+            class: LimitClass::Window,
+            reset_at,
+            text: String::new(),
+        })
     }
 
-    fn report(said: &[Said]) -> Report {
-        let mut report = Report::default();
+    fn report(said: &[AgentEvent]) -> TurnReport {
+        let mut report = TurnReport::default();
         for one in said {
             report.take(one);
         }
@@ -391,15 +396,15 @@ mod tests {
 
     #[test]
     fn a_limit_that_was_overcome_is_none() {
-        let text = Said::Text { text: "going on".to_owned() };
+        let text = AgentEvent::Text { text: "going on".to_owned() };
         assert_eq!(report(&[limit("event", None), text]).limit, None);
-        let words = Said::Text { text: "You've hit your 5-hour limit".to_owned() };
+        let words = AgentEvent::Text { text: "You've hit your 5-hour limit".to_owned() };
         assert_eq!(report(&[words]).limit, None);
     }
 
     #[test]
     fn the_last_words_are_kept_up_to_a_cap() {
-        let words = |text: &str| Said::Text { text: text.to_owned() };
+        let words = |text: &str| AgentEvent::Text { text: text.to_owned() };
         assert_eq!(report(&[words(&"a".repeat(TEXT_KEPT + 1)), words("last")]).last_text, "last");
         assert_eq!(report(&[words(&"é".repeat(TEXT_KEPT))]).last_text, "é".repeat(TEXT_KEPT));
         assert_eq!(report(&[words(&"é".repeat(TEXT_KEPT + 1))]).last_text, "é".repeat(TEXT_KEPT));

@@ -1,4 +1,4 @@
-//! A second source for what a turn used: the telemetry of its CLI. [`Heard`] sums up what arrived, [`settle`] says what counts.
+//! A second source for what a turn used: the telemetry of its CLI. [`TelemetrySum`] sums up what arrived, [`settle`] says what counts.
 //!
 //! The stream is the first source. It is silent about a turn that was cut off, and it may be wrong; whoever is charged by
 //! it must not be charged too little.
@@ -19,7 +19,7 @@ const TOLERANCE: u64 = 10;
 /// Where a turn's figures come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum UsageSource {
     /// The agent's stream.
     #[default]
     Stream,
@@ -27,16 +27,16 @@ pub enum Source {
     Telemetry,
 }
 
-impl Source {
+impl UsageSource {
     /// Records from before there was another one say nothing.
     pub fn is_stream(&self) -> bool {
-        *self == Source::Stream
+        *self == UsageSource::Stream
     }
 }
 
 /// What a turn used, by both sources, and which of them said so. The greater counts where they differ.
-pub fn settle(stream: Usage, heard: Option<Usage>) -> (Usage, Source) {
-    let Some(heard) = heard else { return (stream, Source::Stream) };
+pub fn settle(stream: Usage, heard: Option<Usage>) -> (Usage, UsageSource) {
+    let Some(heard) = heard else { return (stream, UsageSource::Stream) };
     let tokens = exceeds(heard.tokens(), stream.tokens());
     let money = match (heard.microusd, stream.microusd) {
         (Some(heard), Some(stream)) => exceeds(heard, stream),
@@ -47,7 +47,7 @@ pub fn settle(stream: Usage, heard: Option<Usage>) -> (Usage, Source) {
         microusd: if money { heard.microusd } else { stream.microusd },
         ..(if tokens { heard } else { stream })
     };
-    (used, if tokens || money { Source::Telemetry } else { Source::Stream })
+    (used, if tokens || money { UsageSource::Telemetry } else { UsageSource::Stream })
 }
 
 fn exceeds(heard: u64, stream: u64) -> bool {
@@ -99,7 +99,7 @@ struct Series {
 
 /// What the telemetry of one turn said so far.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct TelemetrySum {
     series: BTreeMap<(Counter, u64, u64), Series>,
     requests: Usage,
     answered: u64,
@@ -108,7 +108,7 @@ pub struct Heard {
     unknown: u64,
 }
 
-impl Heard {
+impl TelemetrySum {
     /// Takes note of a value; one that was sent twice counts once.
     pub fn point(&mut self, point: &Point) {
         let began = match point.temporality {
@@ -193,21 +193,24 @@ mod tests {
 
     #[test]
     fn telemetry_fills_what_the_stream_left_out() {
-        assert_eq!(settle(tokens(0, None), None), (tokens(0, None), Source::Stream));
-        assert_eq!(settle(tokens(0, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), Source::Telemetry));
+        assert_eq!(settle(tokens(0, None), None), (tokens(0, None), UsageSource::Stream));
+        assert_eq!(settle(tokens(0, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), UsageSource::Telemetry));
         // A turn that was cut off knows its tokens in part, and no money.
-        assert_eq!(settle(tokens(80, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), Source::Telemetry));
-        assert_eq!(settle(tokens(100, None), Some(tokens(100, Some(7)))), (tokens(100, Some(7)), Source::Telemetry));
+        assert_eq!(settle(tokens(80, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), UsageSource::Telemetry));
+        assert_eq!(
+            settle(tokens(100, None), Some(tokens(100, Some(7)))),
+            (tokens(100, Some(7)), UsageSource::Telemetry)
+        );
     }
 
     #[test]
     fn the_greater_of_two_that_differ_counts() {
         let stream = tokens(1000, Some(500));
-        assert_eq!(settle(stream, Some(tokens(1100, Some(550)))), (stream, Source::Stream), "within a tenth");
+        assert_eq!(settle(stream, Some(tokens(1100, Some(550)))), (stream, UsageSource::Stream), "within a tenth");
         assert_eq!(settle(stream, Some(tokens(1101, Some(550)))).0, tokens(1101, Some(500)));
-        assert_eq!(settle(stream, Some(tokens(1000, Some(551)))), (tokens(1000, Some(551)), Source::Telemetry));
+        assert_eq!(settle(stream, Some(tokens(1000, Some(551)))), (tokens(1000, Some(551)), UsageSource::Telemetry));
         // An agent knows where its telemetry goes and may send what it likes: too little changes nothing.
-        assert_eq!(settle(stream, Some(tokens(1, Some(1)))), (stream, Source::Stream));
+        assert_eq!(settle(stream, Some(tokens(1, Some(1)))), (stream, UsageSource::Stream));
         assert_eq!(settle(stream, Some(tokens(u64::MAX, None))).0, tokens(u64::MAX, Some(500)));
     }
 
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn deltas_add_up_and_repetitions_do_not() {
-        let mut heard = Heard::default();
+        let mut heard = TelemetrySum::default();
         assert_eq!(heard.used(), None);
         for (began, at, value) in [(0, 10, 5), (10, 20, 7), (10, 20, 7)] {
             heard.point(&point(Temporality::Delta, began, at, value));
@@ -229,7 +232,7 @@ mod tests {
 
     #[test]
     fn of_cumulative_values_the_last_counts_for_each_beginning() {
-        let mut heard = Heard::default();
+        let mut heard = TelemetrySum::default();
         for (began, at, value) in [(1, 10, 5), (1, 20, 12), (1, 15, 9), (30, 40, 4)] {
             heard.point(&point(Temporality::Cumulative, began, at, value));
         }
@@ -238,7 +241,7 @@ mod tests {
 
     #[test]
     fn requests_and_counters_are_not_added_to_each_other() {
-        let mut heard = Heard::default();
+        let mut heard = TelemetrySum::default();
         heard.request(1, tokens(10, Some(100)));
         heard.request(2, tokens(20, Some(200)));
         heard.request(2, tokens(20, Some(200)));
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_series_is_capped() {
-        let mut heard = Heard::default();
+        let mut heard = TelemetrySum::default();
         for series in 0..2 * SERIES_MOST as u64 {
             heard.point(&Point { series, ..point(Temporality::Delta, 0, 10, 1) });
         }

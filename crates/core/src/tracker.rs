@@ -26,18 +26,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// What a tracker was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct TrackerState {
     /// Format of this record.
     pub told_version: u32,
     /// Of tasks made before, all is known that is not in the list.
     pub since: Time,
     /// Tasks as it knows them. One that is done is left out as soon as all others are known, too.
-    pub tasks: BTreeMap<TaskId, Known>,
+    pub tasks: BTreeMap<TaskId, TrackedTask>,
 }
 
 /// A task as a tracker knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct TrackedTask {
     /// Its state in one word.
     pub state: String,
     /// Its fence.
@@ -46,7 +46,7 @@ pub struct Known {
     pub created_at: Time,
 }
 
-impl Known {
+impl TrackedTask {
     fn of(row: &TaskRow) -> Self {
         Self { state: row.state.label().to_owned(), fence: row.fence, created_at: row.created_at }
     }
@@ -54,7 +54,7 @@ impl Known {
 
 /// What happened to a task, in the words of a tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum TrackerStep {
     /// It is new.
     Create,
     /// Somebody works on it.
@@ -65,81 +65,83 @@ pub enum Step {
     Complete,
 }
 
-impl Step {
+impl TrackerStep {
     /// The tracker's word.
     pub fn word(self) -> &'static str {
         match self {
-            Step::Create => "create",
-            Step::Claim => "claim",
-            Step::Comment => "comment",
-            Step::Complete => "complete",
+            TrackerStep::Create => "create",
+            TrackerStep::Claim => "claim",
+            TrackerStep::Comment => "comment",
+            TrackerStep::Complete => "complete",
         }
     }
 }
 
 /// Something that a tracker is still to be told.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change<'a> {
+pub struct TrackerUpdate<'a> {
     /// What happened.
-    pub step: Step,
+    pub step: TrackerStep,
     /// To which task; as it is now.
     pub row: &'a TaskRow,
     /// What is known once it was told.
-    pub then: Known,
+    pub then: TrackedTask,
 }
 
-impl Change<'_> {
+impl TrackerUpdate<'_> {
     /// The same for the same change, so that one that is told again can be known by it.
     pub fn key(&self) -> String {
         format!("{}:{}:{}", self.row.task.id, self.step.word(), self.then.fence)
     }
 }
 
-impl Told {
+impl TrackerState {
     /// Of somebody new: what is there already is none of his.
     pub fn begin(rows: &[TaskRow]) -> Self {
         let since = newest(rows).unwrap_or_default();
         let kept = rows.iter().filter(|row| row.state != TaskState::Done || row.created_at >= since);
-        let tasks = kept.map(|row| (row.task.id.clone(), Known::of(row))).collect();
+        let tasks = kept.map(|row| (row.task.id.clone(), TrackedTask::of(row))).collect();
         Self { told_version: TOLD_VERSION, since, tasks }
     }
 
     /// The first `most` things to tell, in the order in which they happened.
-    pub fn due<'a>(&self, rows: &'a [TaskRow], most: usize) -> Vec<Change<'a>> {
-        let mut due: Vec<(Time, Change<'a>)> = Vec::new();
+    pub fn due<'a>(&self, rows: &'a [TaskRow], most: usize) -> Vec<TrackerUpdate<'a>> {
+        let mut due: Vec<(Time, TrackerUpdate<'a>)> = Vec::new();
         for row in rows {
             for step in self.steps(row) {
-                let new = Known { state: "queued".to_owned(), fence: Fence(0), created_at: row.created_at };
+                let new = TrackedTask { state: "queued".to_owned(), fence: Fence(0), created_at: row.created_at };
                 let (at, then) = match step {
-                    Step::Create => (row.created_at, new),
-                    Step::Claim | Step::Comment | Step::Complete => (row.updated_at, Known::of(row)),
+                    TrackerStep::Create => (row.created_at, new),
+                    TrackerStep::Claim | TrackerStep::Comment | TrackerStep::Complete => {
+                        (row.updated_at, TrackedTask::of(row))
+                    }
                 };
-                due.push((at, Change { step, row, then }));
+                due.push((at, TrackerUpdate { step, row, then }));
             }
         }
         due.sort_by(|(a_at, a), (b_at, b)| (a_at, &a.row.task.id, a.step).cmp(&(b_at, &b.row.task.id, b.step)));
         due.into_iter().take(most).map(|(_, change)| change).collect()
     }
 
-    fn steps(&self, row: &TaskRow) -> Vec<Step> {
+    fn steps(&self, row: &TaskRow) -> Vec<TrackerStep> {
         let known = self.tasks.get(&row.task.id);
         let (mut steps, before) = match known {
             Some(known) => (Vec::new(), (known.state.as_str(), known.fence)),
             // Told as done long ago. What is open was never told, whatever its clock said.
             None if row.created_at < self.since && row.state == TaskState::Done => return Vec::new(),
-            None => (vec![Step::Create], ("queued", Fence(0))),
+            None => (vec![TrackerStep::Create], ("queued", Fence(0))),
         };
         match &row.state {
             state if state.label() == before.0 && (row.fence == before.1 || *state == TaskState::Queued) => {}
-            TaskState::Done => steps.push(Step::Complete),
-            TaskState::Leased { .. } => steps.push(Step::Claim),
-            TaskState::Queued | TaskState::Dead | TaskState::Blocked => steps.push(Step::Comment),
+            TaskState::Done => steps.push(TrackerStep::Complete),
+            TaskState::Leased { .. } => steps.push(TrackerStep::Claim),
+            TaskState::Queued | TaskState::Dead | TaskState::Blocked => steps.push(TrackerStep::Comment),
         }
         steps
     }
 
     /// It was told.
-    pub fn take(&mut self, task: TaskId, known: Known) {
+    pub fn take(&mut self, task: TaskId, known: TrackedTask) {
         self.tasks.insert(task, known);
     }
 
@@ -217,10 +219,10 @@ mod tests {
     }
 
     /// What is told, as words, and all of it is heard.
-    fn tell(told: &mut Told, rows: &[TaskRow], most: usize) -> Vec<String> {
+    fn tell(told: &mut TrackerState, rows: &[TaskRow], most: usize) -> Vec<String> {
         let due = told.due(rows, most);
         let words = due.iter().map(|c| format!("{} {}", c.step.word(), c.row.task.id)).collect();
-        let heard: Vec<(TaskId, Known)> = due.iter().map(|c| (c.row.task.id.clone(), c.then.clone())).collect();
+        let heard: Vec<(TaskId, TrackedTask)> = due.iter().map(|c| (c.row.task.id.clone(), c.then.clone())).collect();
         for (task, known) in heard {
             told.take(task, known);
         }
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_happened_while_nobody_listened_is_told_once_and_in_order() {
-        let mut told = Told::begin(&[row("old", 1, TaskState::Queued, 0), row("over", 2, TaskState::Done, 1)]);
+        let mut told = TrackerState::begin(&[row("old", 1, TaskState::Queued, 0), row("over", 2, TaskState::Done, 1)]);
         let rows = [
             row("new", 20, leased(), 1),
             row("old", 1, TaskState::Done, 1),
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_change_has_a_word_and_a_key_of_its_own() {
-        let mut told = Told::begin(&[]);
+        let mut told = TrackerState::begin(&[]);
         let mut say = |state, fence| tell(&mut told, &[row("t", 1, state, fence)], 9);
         assert_eq!(say(TaskState::Queued, 0), ["create t"]);
         assert_eq!(say(leased(), 1), ["claim t"]);
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!(say(TaskState::Done, 4), ["complete t"]);
         let done = [row("t", 1, TaskState::Done, 4)];
         assert_eq!(
-            Told::begin(&[]).due(&done, 9).iter().map(Change::key).collect::<Vec<_>>(),
+            TrackerState::begin(&[]).due(&done, 9).iter().map(TrackerUpdate::key).collect::<Vec<_>>(),
             ["t:create:0", "t:complete:4"]
         );
     }

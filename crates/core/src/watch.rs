@@ -138,16 +138,16 @@ impl Target {
 
 /// What a loop remembers of its watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watch {
+pub struct WatchState {
     /// The number of the keepalive that counts; 0 before the first.
     pub keepalive: u32,
     /// Changes seen so far.
     pub signals: u32,
     /// What was seen last, by monitor.
-    pub seen: BTreeMap<String, Seen>,
+    pub seen: BTreeMap<String, MonitorCursor>,
 }
 
-impl Watch {
+impl WatchState {
     /// Nothing was ever watched.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -162,7 +162,7 @@ impl Watch {
 
 /// What was seen last of a monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct MonitorCursor {
     /// As the monitor itself names it: a position, a hash. Short.
     pub cursor: String,
     /// When it was first seen like that.
@@ -173,18 +173,18 @@ pub struct Seen {
 
 /// What a look brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
+pub struct WatchReading {
     /// Which monitor.
     pub monitor: String,
     /// The cursor that it was compared with; `None` for the first look.
     pub from: Option<String>,
     /// What was found, or why nothing could be seen.
-    pub found: Result<Found, Blind>,
+    pub found: Result<WatchedContent, Blind>,
 }
 
 /// What is there now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct WatchedContent {
     /// The cursor from here on.
     pub cursor: String,
     /// What is different, in one line; data.
@@ -202,7 +202,7 @@ pub struct Blind {
     pub times: u32,
 }
 
-impl Look {
+impl WatchReading {
     /// Whether there is something that was not known.
     pub fn is_news(&self) -> bool {
         self.found.as_ref().is_ok_and(|found| self.from.as_ref() != Some(&found.cursor))
@@ -294,8 +294,8 @@ mod tests {
             prompt: String::new(),
         };
         let spec = |monitors| WatchSpec { monitors, park_after: 1 };
-        let seen = Seen { cursor: "1".to_owned(), at: Time(0), task: None };
-        let mut watch = Watch::default();
+        let seen = MonitorCursor { cursor: "1".to_owned(), at: Time(0), task: None };
+        let mut watch = WatchState::default();
         for name in ["same", "other", "gone"] {
             watch.seen.insert(name.to_owned(), seen.clone());
         }

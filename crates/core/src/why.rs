@@ -1,8 +1,8 @@
 //! Any state in one paragraph: the rule, its inputs, and when it will change. A read of the decision, nothing more.
 
-use crate::event::{Ending, StopCause};
+use crate::event::{LoopEnd, StopCause};
 use crate::reason::Reason;
-use crate::state::{LoopState, Phase, Stage, Turn};
+use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
 use crate::watch::{PARKED, WATCHING};
 
@@ -66,13 +66,15 @@ fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
         None => "",
     };
     match turn.stage {
-        Stage::Running => {
+        TurnStage::Running => {
             let why = turn.chosen.as_ref().map(|reason| choice(reason, now, clock));
             let who = why.map_or(String::new(), |why| format!(" The agent `{}` has it: {why}.", turn.agent));
             format!("has the agent at work on turn {} ({}) for {age}.{who}{canary}{stop}", turn.number, turn.id)
         }
-        Stage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
-        Stage::Integrating => format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id),
+        TurnStage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
+        TurnStage::Integrating => {
+            format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id)
+        }
     }
 }
 
@@ -89,13 +91,13 @@ fn watches(state: &LoopState, reason: &Reason) -> String {
     }
 }
 
-fn ended(state: &LoopState, ending: &Ending) -> String {
+fn ended(state: &LoopState, ending: &LoopEnd) -> String {
     let again = format!("`everloop resume {}` goes on.", state.id);
     match ending {
-        Ending::Reached => "the goal is reached, all checks pass;".to_owned(),
-        Ending::Exhausted { bound } => format!("not reached, because the limit on {bound} was used up; {again}"),
-        Ending::Stopped { by } => format!("it was stopped by {by}; {again}"),
-        Ending::Failed { why } => format!("it cannot go on: {why}; {again}"),
+        LoopEnd::Reached => "the goal is reached, all checks pass;".to_owned(),
+        LoopEnd::Exhausted { bound } => format!("not reached, because the limit on {bound} was used up; {again}"),
+        LoopEnd::Stopped { by } => format!("it was stopped by {by}; {again}"),
+        LoopEnd::Failed { why } => format!("it cannot go on: {why}; {again}"),
     }
 }
 

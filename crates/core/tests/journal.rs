@@ -6,22 +6,24 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::event::{
-    EVENT_VERSION, Ending, Event, Exit, Integrated, Judgement, Outcome, Pattern, Settled, StopCause,
+    EVENT_VERSION, Event, Exit, Integrated, Judgement, LoopEnd, Outcome, Pattern, Settled, StopCause,
 };
 use everloop_core::guard::{Bucket, Freeze, Permit, Scope, Spend};
-use everloop_core::hook::{Did, Why};
+use everloop_core::hook::{SessionAct, Why};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
-use everloop_core::immune::{Class, Did as Step, Dimension, Rule, Seen, Subject, Threshold, What};
+use everloop_core::immune::{
+    Class, Dimension, ImmuneRule, ImmuneStep as Step, ObservedOutcome, RuleEffect, Subject, Threshold,
+};
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
 use everloop_core::reason::Reason;
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Source, Tasks,
-    Variable, WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks, Variable,
+    VariableSource, WorkspaceMode, WorkspaceSpec,
 };
-use everloop_core::stream::{Limit, LimitClass, Quota, Report, Said, Usage};
+use everloop_core::stream::{AgentEvent, LimitClass, Quota, TurnReport, Usage, VendorLimit};
 use everloop_core::time::Time;
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
@@ -80,7 +82,7 @@ fn bounds() -> Bounds {
     Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(AT) }
 }
 
-fn board() -> Board {
+fn board() -> Scoreboard {
     let row = |name: &str, verdict| CheckResult {
         name: text(name),
         verdict,
@@ -89,7 +91,7 @@ fn board() -> Board {
         output: text("1 failed"),
         fingerprint: 77,
     };
-    Board(vec![
+    Scoreboard(vec![
         row("a", Verdict::Pass),
         row("b", Verdict::Fail),
         row("c", Verdict::Flaky { passes: 2, runs: 3 }),
@@ -214,10 +216,10 @@ fn others() -> Vec<Event> {
         noticed(Pattern::Stagnation),
         Event::TicketOpened { key: text("stagnation:k3f9"), text: text("no progress") },
         Event::TicketClosed { key: text("stagnation:k3f9") },
-        Event::Ended { ending: Ending::Reached },
-        Event::Ended { ending: Ending::Exhausted { bound: text("turns") } },
-        Event::Ended { ending: Ending::Stopped { by: by() } },
-        Event::Ended { ending: Ending::Failed { why: text("no such folder") } },
+        Event::Ended { ending: LoopEnd::Reached },
+        Event::Ended { ending: LoopEnd::Exhausted { bound: text("turns") } },
+        Event::Ended { ending: LoopEnd::Stopped { by: by() } },
+        Event::Ended { ending: LoopEnd::Failed { why: text("no such folder") } },
         Event::Recovered { found: text("k3f9-2.3 alive, running") },
         Event::Note { text: text("hello") },
     ]
@@ -229,7 +231,7 @@ fn added() -> Vec<Event> {
     if let Event::TurnStarted { agent, account, resume, .. } = &mut started {
         (*agent, *account, *resume) = (text("claude"), text("work"), Some(text("27832923")));
     }
-    let limit = Limit {
+    let limit = VendorLimit {
         rule: text("claude.window"),
         class: LimitClass::Window,
         reset_at: Some(AT),
@@ -238,8 +240,8 @@ fn added() -> Vec<Event> {
     let used = Usage { input: 11, output: 7, cache_read: 1000, cache_write: 100, microusd: Some(884) };
     let quota = Quota { window: text("five_hour"), used_permille: 910, reset_at: Some(AT), length_ms: None };
     let mut phases = Phases::new(AT);
-    phases.take(&Said::Unknown, AT + Duration::from_secs(2));
-    let report = Report {
+    phases.take(&AgentEvent::Unknown, AT + Duration::from_secs(2));
+    let report = TurnReport {
         session: Some(text("27832923")),
         session_lost: true,
         model: Some(text("claude-opus-5-5")),
@@ -267,7 +269,7 @@ fn added() -> Vec<Event> {
         model: Some(text("gpt-5.5")),
         permission: Permission::Full,
         allow: vec![text("cargo test")],
-        env: vec![Variable { name: text("OPENAI_API_KEY"), source: Source::File(text("/keys/own")) }],
+        env: vec![Variable { name: text("OPENAI_API_KEY"), source: VariableSource::File(text("/keys/own")) }],
         api_base: Some(text("http://127.0.0.1:1")),
         session_turns: 3,
         ..spec.agent.clone()
@@ -300,22 +302,22 @@ fn added_later() -> Vec<Event> {
 
 /// What version 4 added: sessions that everloop did not start.
 fn in_sessions() -> Vec<Event> {
-    let let_go = |why| Did::LetGo { why };
+    let let_go = |why| SessionAct::LetGo { why };
     [
-        Did::Began { agent: text("claude"), source: text("startup"), dir: text("/repo") },
-        Did::Prompted { text: text("go on") },
-        Did::Held { holds: 2, failing: vec![text("unit")] },
+        SessionAct::Began { agent: text("claude"), source: text("startup"), dir: text("/repo") },
+        SessionAct::Prompted { text: text("go on") },
+        SessionAct::Held { holds: 2, failing: vec![text("unit")] },
         let_go(Why::Passes),
         let_go(Why::Pending { what: vec![text("build")] }),
         let_go(Why::Guard { what: text("paused") }),
         let_go(Why::Parked { until: AT }),
         let_go(Why::Unjudged { why: text("too slow") }),
         let_go(Why::Cap { holds: 8 }),
-        Did::Refused { tool: text("Write"), path: text("tests/a.rs"), why: text("protected") },
-        Did::Restored { path: text("MEMORY.md"), left_bytes: Some(3) },
-        Did::Parked { text: text("limit"), until: Some(AT) },
-        Did::HandedOff { at: text("compaction") },
-        Did::Ended { reason: text("other") },
+        SessionAct::Refused { tool: text("Write"), path: text("tests/a.rs"), why: text("protected") },
+        SessionAct::Restored { path: text("MEMORY.md"), left_bytes: Some(3) },
+        SessionAct::Parked { text: text("limit"), until: Some(AT) },
+        SessionAct::HandedOff { at: text("compaction") },
+        SessionAct::Ended { reason: text("other") },
     ]
     .map(|did| Event::InSession { session: text("27832923"), name: text("main"), did })
     .into()
@@ -324,11 +326,11 @@ fn in_sessions() -> Vec<Event> {
 /// What version 5 added: steps of the immune system.
 fn immune_steps() -> Vec<Event> {
     let subject = Subject::new(Dimension::Account, "default");
-    let what = What::Avoid { subject: subject.clone() };
-    let bound = What::Only { kind: text("docs"), subject: subject.clone() };
+    let what = RuleEffect::Avoid { subject: subject.clone() };
+    let bound = RuleEffect::Only { kind: text("docs"), subject: subject.clone() };
     let reason = || Reason::new("immune.charge").with("subject", "account:default").until(AT);
-    let seen = Seen { subjects: vec![subject.clone()], class: Class::Unserved, reset_at: Some(AT) };
-    let rule = |what| Rule { id: 3, what, by: text("ann"), why: text("renewed"), since: AT, until: AT };
+    let seen = ObservedOutcome { subjects: vec![subject.clone()], class: Class::Unserved, reset_at: Some(AT) };
+    let rule = |what| ImmuneRule { id: 3, what, by: text("ann"), why: text("renewed"), since: AT, until: AT };
     let (threshold, permille) = (Threshold::Margin, 1500);
     [
         Step::Seen { turn: turn(), seen },
@@ -519,12 +521,12 @@ fn every_event_of_version_6_is_read_as_it_was_meant_and_written_as_it_was_writte
 #[test]
 fn telemetry_is_written_only_where_there_is_any() {
     let used = Usage { input: 11, microusd: Some(884), ..Usage::default() };
-    let heard = Report { telemetry: Some(used), ..Report::default() };
+    let heard = TurnReport { telemetry: Some(used), ..TurnReport::default() };
     let line = serde_json::to_string(&heard).expect("reports have a JSON form");
     let said = r#""telemetry":{"input":11,"output":0,"cache_read":0,"cache_write":0,"microusd":884}"#;
     assert!(line.contains(said), "{line}");
-    assert_eq!(serde_json::from_str::<Report>(&line).expect("it was just written"), heard);
-    let settled = Settled { source: everloop_core::telemetry::Source::Telemetry, ..Settled::default() };
+    assert_eq!(serde_json::from_str::<TurnReport>(&line).expect("it was just written"), heard);
+    let settled = Settled { source: everloop_core::telemetry::UsageSource::Telemetry, ..Settled::default() };
     let line = serde_json::to_string(&settled).expect("it has a JSON form");
     assert!(line.contains(r#""source":"telemetry""#), "{line}");
     assert_eq!(serde_json::from_str::<Settled>(&line).expect("it was just written"), settled);
@@ -547,7 +549,7 @@ fn who_says_it_and_until_when_is_written_only_where_it_matters() {
 
 #[test]
 fn a_sign_of_being_complete_is_read_as_it_was_written() {
-    let did = Did::LooksComplete { rule: text("plan"), text: text("no open box") };
+    let did = SessionAct::LooksComplete { rule: text("plan"), text: text("no open box") };
     let event = Event::InSession { session: text("27832923"), name: text("main"), did };
     let line = r#"{"event":"in_session","session":"27832923","name":"main","did":{"did":"looks_complete","rule":"plan","text":"no open box"}}"#;
     assert_eq!(serde_json::to_string(&event).expect("events have a JSON form"), line);

@@ -4,18 +4,18 @@
 //! - `board/file.rs`: the board as a file; `board/merge.rs`: two such files into one; `board/import.rs`: tasks from a file
 //! - `board/place.rs`: where the file is; `board/intents.rs`: what agents without another way leave in the inbox folder
 
+pub mod board_folder;
 pub mod file;
 pub mod import;
 pub mod intents;
 pub mod merge;
-pub mod place;
 
 use everloop_core::entry;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{NewTask, TaskRow, Trust};
 use everloop_core::time::Time;
 use everloop_core::watch;
-use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 
 use crate::error::Failure;
 
@@ -48,7 +48,7 @@ pub fn admit(ledger: &impl Ledger, task: &NewTask) -> Result<(), Failure> {
         return Ok(());
     }
     let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
-    let open = ledger.tasks(&TaskFilter { owner: Owner::Any, states, limit: OPEN_LOOK })?;
+    let open = ledger.tasks(&TaskFilter { owner: TaskOwner::Any, states, limit: OPEN_LOOK })?;
     let known = Known { ledger, open: open.into_iter().filter(|row| row.task.trust == Trust::Agent).collect() };
     entry::admit(task, &known)
         .map_err(|refused| Failure::usage(format!("the task cannot be added: {}", refused.why)).hint(refused.instead))
@@ -59,7 +59,7 @@ struct Known<'a, L> {
     open: Vec<TaskRow>,
 }
 
-impl<L: Ledger> entry::Board for Known<'_, L> {
+impl<L: Ledger> entry::EntryContext for Known<'_, L> {
     fn task(&self, id: &TaskId) -> Option<NewTask> {
         self.ledger.task(id).ok().flatten().map(|row| row.task)
     }

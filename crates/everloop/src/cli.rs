@@ -7,7 +7,7 @@ use everloop_agents::clock;
 use everloop_core::ids::LoopId;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, LoopRow, Mode, Sqlite};
+use everloop_store::{Error, Ledger, LoopRow, OpenMode, Sqlite};
 
 use crate::caller::Caller;
 use crate::error::{Code, Failure};
@@ -90,99 +90,99 @@ const EXIT_CODES: &str = "Exit codes: 0 reached or done · 1 failed · 2 usage �
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Work on a goal until its checks pass
-    Run(Box<run::Args>),
+    Run(Box<run::RunArgs>),
     /// Run the supervisor for all loops, in the foreground
-    Up(up::Args),
+    Up(up::UpArgs),
     /// Stop the supervisor; loops stay resumable
-    Down(down::Args),
+    Down(down::DownArgs),
     /// Show loops and what they are doing
-    Status(status::Args),
+    Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is as it is
-    Why(why::Args),
+    Why(why::WhyArgs),
     /// Show the journal
-    Logs(logs::Args),
+    Logs(logs::LogsArgs),
     /// Show a loop, a task or a turn
-    Show(show::Args),
+    Show(show::ShowArgs),
     /// Start no further turn until `resume`
-    Pause(pause::Args),
+    Pause(pause::PauseArgs),
     /// Go on with a paused, stopped or exhausted loop
-    Resume(resume::Args),
+    Resume(resume::ResumeArgs),
     /// End a loop after its turn, or now
-    Stop(stop::Args),
+    Stop(stop::StopArgs),
     /// Tell the next turn something
-    Steer(steer::Args),
+    Steer(steer::SteerArgs),
     /// Make a waiting loop look again now
-    Wake(wake::Args),
+    Wake(wake::WakeArgs),
     /// Leave a message for a loop, a task, a person or somebody with a name
-    Send(send::Args),
+    Send(send::SendArgs),
     /// Read messages
-    Inbox(inbox::Args),
+    Inbox(inbox::InboxArgs),
     /// Write something beneath a task
-    Comment(comment::Args),
+    Comment(comment::CommentArgs),
     /// What waits for a person: list, show, answer, acknowledge
-    Ticket(ticket::Args),
+    Ticket(ticket::TicketArgs),
     /// Who is told of tickets: list, test
-    Notify(notify::Args),
+    Notify(notify::NotifyArgs),
     /// The board: add, list and change tasks
-    Task(task::Args),
+    Task(task::TaskArgs),
     /// The board as a file: write, import, export, merge; what an agent has to know about it
-    Board(board::Args),
+    Board(board::BoardArgs),
     /// Serve agents over MCP, on standard input and output
-    Mcp(mcp::Args),
+    Mcp(mcp::McpArgs),
     /// Interactive agents in tmux panes: start, look, type, respawn
-    Pane(pane::Args),
+    Pane(pane::PaneArgs),
     /// What the guard remembers; hold everything, release a hold
-    Guard(guard::Args),
+    Guard(guard::GuardArgs),
     /// Who is quarantined because turns fail with it, and why; do not use somebody for a while
-    Quarantine(quarantine::Args),
+    Quarantine(quarantine::QuarantineArgs),
     /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
-    Hub(hub::Args),
+    Hub(hub::HubArgs),
     /// Make this machine a node of a mesh
-    Join(join::Args),
+    Join(join::JoinArgs),
     /// Leave the mesh
-    Leave(leave::Args),
+    Leave(leave::LeaveArgs),
     /// The machines of the mesh: list, drain, remove
-    Node(node::Args),
+    Node(node::NodeArgs),
     /// The loops of the mesh: list, show, stop
-    Mesh(mesh::Args),
+    Mesh(mesh::MeshArgs),
     /// List agents: installed, logged in, how they are billed
-    Agents(agents::Args),
+    Agents(agents::AgentsArgs),
     /// What turns used: tokens, money, and how full the accounts' windows are
-    Usage(usage::Args),
+    Usage(usage::UsageArgs),
     /// Run a loop's checks now and show the scoreboard
-    Check(check::Args),
+    Check(check::CheckArgs),
     /// Show the prompt that the next turn would get
-    Prompt(prompt::Args),
+    Prompt(prompt::PromptArgs),
     /// Find what agents were told, in sessions and in turns
-    Prompts(prompts::Args),
+    Prompts(prompts::PromptsArgs),
     /// Make a lost ledger (and hub) again from the mirror
-    Recover(recover::Args),
+    Recover(recover::RecoverArgs),
     /// Rebuild every state from the journal and compare
-    Replay(replay::Args),
+    Replay(replay::ReplayArgs),
     /// Write an everloop.toml with the checks this project seems to have
-    Init(init::Args),
+    Init(init::InitArgs),
     /// Take back what `init` wrote into this project
-    Uninstall(uninstall::Args),
+    Uninstall(uninstall::UninstallArgs),
     /// everloop as a plugin of Claude Code: install, print, remove
-    Plugin(plugin::Args),
+    Plugin(plugin::PluginArgs),
     /// Answer an agent's CLI in its own session: may it stop, what must it know
-    Hook(hook::Args),
+    Hook(hook::HookArgs),
     /// What one session leaves for the next: show it, write it
-    Handoff(handoff::Args),
+    Handoff(handoff::HandoffArgs),
     /// Show, check or describe the configuration
-    Config(config::Args),
+    Config(config::ConfigArgs),
     /// Look for what could go wrong on this machine
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// A real loop with a scripted agent in half a minute: no key, no network
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// Print shell completions
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Print the manual page
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 /// What every verb gets.
-pub struct Session {
+pub struct Invocation {
     /// The state folder the user named.
     pub state_dir: Option<PathBuf>,
     /// The folder the user is in.
@@ -193,7 +193,7 @@ pub struct Session {
     pub caller: Caller,
 }
 
-impl Session {
+impl Invocation {
     /// The state folder; made if it is not there.
     pub fn home(&self) -> Result<Home, Failure> {
         Home::open(self.state_dir.as_deref())
@@ -219,13 +219,13 @@ impl Session {
     /// The ledger, to read only; `None` when nothing was ever written.
     #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn reader(&self, home: &Home) -> Result<Option<Sqlite>, Failure> {
-        match Sqlite::open(&home.database(), Mode::ReadOnly) {
+        match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(Error::Missing { .. }) => Ok(None),
             // An older everloop wrote it; whoever reads first brings it up to date.
             Err(Error::Older { .. }) => {
-                drop(Sqlite::open(&home.database(), Mode::ReadWrite)?);
-                Ok(Some(Sqlite::open(&home.database(), Mode::ReadOnly)?))
+                drop(Sqlite::open(&home.database(), OpenMode::ReadWrite)?);
+                Ok(Some(Sqlite::open(&home.database(), OpenMode::ReadOnly)?))
             }
             Err(e) => Err(e.into()),
         }
@@ -234,7 +234,7 @@ impl Session {
     /// The ledger, to write.
     #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn writer(&self, home: &Home) -> Result<Sqlite, Failure> {
-        Ok(Sqlite::open(&home.database(), Mode::ReadWrite)?)
+        Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
     }
 
     /// The loop that the user means: by id, by name, by the beginning of the id; without a word the one that works in
@@ -308,13 +308,13 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
         }
     };
-    let mut session = Session { state_dir: cli.state_dir, dir, ui, caller: Caller::here() };
+    let mut session = Invocation { state_dir: cli.state_dir, dir, ui, caller: Caller::here() };
     let result = dispatch(cli.verb, &mut session);
     (session.ui, result)
 }
 
 /// Does what a program inside this process asks for, as if it had been typed with `--json`; returns what was printed.
-pub fn call(words: &[String], session: &mut Session) -> Result<String, Failure> {
+pub fn call(words: &[String], session: &mut Invocation) -> Result<String, Failure> {
     let all = ["everloop", "--json"].into_iter().map(str::to_owned).chain(words.iter().cloned());
     let cli = Cli::try_parse_from(all).map_err(|e| {
         let said = e.to_string();
@@ -326,7 +326,7 @@ pub fn call(words: &[String], session: &mut Session) -> Result<String, Failure> 
     Ok(session.ui.kept())
 }
 
-fn dispatch(verb: Verb, session: &mut Session) -> Result<Code, Failure> {
+fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
     match verb {
         Verb::Run(args) => run::run(&args, session),
         Verb::Up(args) => up::up(&args, session),

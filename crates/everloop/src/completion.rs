@@ -6,7 +6,9 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use everloop_core::completion::{Evidence, FILE_MAX_BYTES, Look, Memory, Rule, SIGN, SIGN_VERSION};
+use everloop_core::completion::{
+    CompletionEvidence, CompletionReading, CompletionRule, FILE_MAX_BYTES, Memory, SIGN, SIGN_VERSION,
+};
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
@@ -15,7 +17,7 @@ use everloop_store::Ledger;
 use crate::error::Failure;
 
 /// What there is to look at.
-pub struct Scene<'a> {
+pub struct CompletionInputs<'a> {
     /// The loop, by id, or its place where the ledger does not know it.
     pub owner: &'a str,
     /// Its name.
@@ -29,7 +31,7 @@ pub struct Scene<'a> {
 }
 
 /// A sign that is worth telling, and what remembers that it was.
-pub struct Told {
+pub struct CompletionNotice {
     /// Which rule.
     pub rule: String,
     /// What was seen.
@@ -38,7 +40,7 @@ pub struct Told {
     pub remember: Op,
 }
 
-impl Told {
+impl CompletionNotice {
     /// Who wakes the loop.
     pub fn waker(&self) -> String {
         format!("completion `{}`: {}", self.rule, self.text)
@@ -48,10 +50,10 @@ impl Told {
 /// Looks once. Signs that are gone are forgotten by the operations that come beside what is worth telling.
 pub fn look(
     ledger: &impl Ledger,
-    rules: &[Rule],
-    scene: &Scene<'_>,
+    rules: &[CompletionRule],
+    scene: &CompletionInputs<'_>,
     now: Time,
-) -> Result<(Vec<Told>, Vec<Op>), Failure> {
+) -> Result<(Vec<CompletionNotice>, Vec<Op>), Failure> {
     let (mut told, mut gone) = (Vec::new(), Vec::new());
     for rule in rules.iter().filter(|rule| rule.of.as_deref().is_none_or(|name| name == scene.name)) {
         let text = match (rule.sign.file(), scene.dir) {
@@ -62,17 +64,21 @@ pub fn look(
         let key = key(scene.owner, &rule.name);
         let row = ledger.doc(SIGN, &key)?;
         let before = row.as_ref().and_then(|row| memory(&row.body));
-        let evidence = Evidence { by: scene.by, said: scene.said, file: text.as_deref() };
+        let evidence = CompletionEvidence { by: scene.by, said: scene.said, file: text.as_deref() };
         let version = row.map_or(0, |row| row.version);
         let save = |memory: &Memory| {
             let body = serde_json::to_string(memory).expect("a memory is plain data and always has a JSON form");
             Op::SaveDoc { kind: SIGN.to_owned(), key: key.clone(), version, body }
         };
         match rule.look(before.as_ref(), &evidence, now) {
-            Look::Same => {}
-            Look::Gone(memory) => gone.push(save(&memory)),
-            Look::Seen(memory) => {
-                told.push(Told { rule: rule.name.clone(), text: memory.text.clone(), remember: save(&memory) });
+            CompletionReading::Same => {}
+            CompletionReading::Gone(memory) => gone.push(save(&memory)),
+            CompletionReading::Seen(memory) => {
+                told.push(CompletionNotice {
+                    rule: rule.name.clone(),
+                    text: memory.text.clone(),
+                    remember: save(&memory),
+                });
             }
         }
     }
@@ -112,21 +118,21 @@ fn read(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::completion::Sign;
+    use everloop_core::completion::CompletionSign;
     use everloop_store::Model;
 
     use super::*;
 
-    fn plan() -> Vec<Rule> {
-        let sign = Sign::Plan { file: "PLAN.md".to_owned() };
-        vec![Rule { name: "plan".to_owned(), of: Some("main".to_owned()), sign }]
+    fn plan() -> Vec<CompletionRule> {
+        let sign = CompletionSign::Plan { file: "PLAN.md".to_owned() };
+        vec![CompletionRule { name: "plan".to_owned(), of: Some("main".to_owned()), sign }]
     }
 
     #[test]
     fn a_sign_is_told_once_whoever_looks_and_again_when_it_came_back() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut ledger = Model::default();
-        let scene = |name| Scene { owner: "k3f9", name, dir: Some(dir.path()), by: "k3f9-1.1", said: "" };
+        let scene = |name| CompletionInputs { owner: "k3f9", name, dir: Some(dir.path()), by: "k3f9-1.1", said: "" };
         let write = |text: &str| std::fs::write(dir.path().join("PLAN.md"), text).expect("a file");
         write("- [x] a\n");
         assert!(look(&ledger, &plan(), &scene("other"), Time(1)).expect("it can be read").0.is_empty());

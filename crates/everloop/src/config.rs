@@ -4,7 +4,7 @@
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outside`]: who else hears of it; [`watch`]: monitors; [`naming`]: names that nobody gave
+//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outbound`]: who else hears of it; [`watch`]: monitors; [`naming`]: names that nobody gave
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ mod keys;
 mod layer;
 mod naming;
 mod notify;
-mod outside;
+mod outbound;
 mod overrides;
 mod read;
 mod resolve;
@@ -39,19 +39,19 @@ pub use agent::{BUILT_IN, built_in};
 pub use diagnostic::{ConfigError, Diagnostic};
 pub use hook::Hook;
 pub use hub::HubSource;
-pub use keys::Workspace;
-pub use notify::Notify;
-pub use outside::{Outside, Sink};
+pub use keys::WorkspaceKey;
+pub use notify::NotifierKeys;
+pub use outbound::{OutboundKeys, OutboundTarget};
 pub use overrides::{Flags, Overrides};
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
 pub use show::{WithOrigin, render};
-pub use value::Listen;
+pub use value::ListenAddress;
 
-use diagnostic::Source;
+use diagnostic::SourceText;
 use keys::NodeKeys;
 use layer::{Layer, Origin};
-use read::{Owner, Sections, read};
+use read::{FileOwner, Sections, read};
 
 /// What a project's file is called.
 pub const PROJECT_FILE: &str = "everloop.toml";
@@ -62,7 +62,7 @@ const FILE_MAX_BYTES: u64 = 1 << 20;
 
 /// What resolving needs to know about the world.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct ResolveContext {
     /// The time, to refuse deadlines in the past.
     pub now: Time,
     /// The zone in which deadlines without zone are meant.
@@ -71,7 +71,7 @@ pub struct Moment {
     pub home: Option<PathBuf>,
 }
 
-impl Moment {
+impl ResolveContext {
     /// At `now`, as this process sees the world.
     pub fn at(now: Time) -> Self {
         Self { now, zone: TimeZone::system(), home: std::env::var_os("HOME").map(PathBuf::from) }
@@ -120,19 +120,19 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
             }
         };
         files.push(path);
-        let (sections, mut found) = read(&Arc::new(Source { name, text }), owner);
+        let (sections, mut found) = read(&Arc::new(SourceText { name, text }), owner);
         diagnostics.append(&mut found);
         sections
     };
     let user = user_dir.map(|dir| dir.join(USER_FILE));
     let user = user.map_or_else(Sections::default, |path| {
         let name = path.display().to_string();
-        sections(path, name, Owner::User)
+        sections(path, name, FileOwner::User)
     });
-    let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), Owner::Project);
+    let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), FileOwner::Project);
     let config = Config { dir: dir.to_owned(), user, project, env, flags, files };
     diagnostics.extend(config.lacking());
-    diagnostics.extend(config.notifiers(&Moment::at(Time(0))).err().into_iter().flat_map(|e| e.diagnostics));
+    diagnostics.extend(config.notifiers(&ResolveContext::at(Time(0))).err().into_iter().flat_map(|e| e.diagnostics));
     ConfigError::unless_empty(diagnostics)?;
     Ok(config)
 }
@@ -154,7 +154,7 @@ fn text_of(path: &Path) -> Result<Option<String>, Diagnostic> {
     String::from_utf8(bytes).map(Some).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-        let source = Source { name: path.display().to_string(), text };
+        let source = SourceText { name: path.display().to_string(), text };
         Diagnostic::new("not valid UTF-8").at(&source, &(good..good)).hint("save the file as UTF-8")
     })
 }
@@ -171,14 +171,14 @@ impl Config {
     }
 
     /// Where a supervisor is to answer, if somebody says so; the project's word goes over the user's.
-    pub fn listen(&self) -> Result<Option<Listen>, ConfigError> {
+    pub fn listen(&self) -> Result<Option<ListenAddress>, ConfigError> {
         let mut node = self.user.node.clone();
         node.lay(&self.project.node);
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
     /// One loop of the file, with everything that was said about it.
-    pub fn resolve(&self, name: &str, moment: &Moment) -> Result<ResolvedLoop, ConfigError> {
+    pub fn resolve(&self, name: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let Some((own, place)) = self.project.loops.get(name) else {
             let known = self.loops();
             let hint = match value::nearest(name, known.iter().map(String::as_str)) {
@@ -192,14 +192,14 @@ impl Config {
     }
 
     /// A loop that stands in no file: the goal and its flags, over the defaults.
-    pub fn one_off(&self, goal: &str, moment: &Moment) -> Result<ResolvedLoop, ConfigError> {
+    pub fn one_off(&self, goal: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let mut own = Layer::default();
         own.set("goal", goal, Origin::Flag("GOAL"));
         self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL"), moment)
     }
 
     /// Resolves every loop of the file; all mistakes are returned at once.
-    pub fn check(&self, moment: &Moment) -> Result<Vec<ResolvedLoop>, ConfigError> {
+    pub fn check(&self, moment: &ResolveContext) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
         diagnostics.extend(self.outside().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
@@ -225,7 +225,7 @@ impl Config {
         name: &str,
         own: &Layer,
         place: &Origin,
-        moment: &Moment,
+        moment: &ResolveContext,
     ) -> Result<ResolvedLoop, ConfigError> {
         let mut values = layer::built_in();
         for upper in [&self.user.defaults, &self.project.defaults, own, &self.env, &self.flags] {

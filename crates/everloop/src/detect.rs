@@ -292,7 +292,7 @@ fn check_lines(proposal: &Proposal, text: &dyn Fn(&str) -> String) -> Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Moment, Overrides, ResolvedLoop, load};
+    use crate::config::{Overrides, ResolveContext, ResolvedLoop, load};
 
     /// A folder with these files.
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -314,7 +314,7 @@ mod tests {
     fn round_trip(proposals: &[Proposal], goal: &str) -> ResolvedLoop {
         let toml = render_toml(proposals, goal);
         let dir = folder(&[("everloop.toml", &toml)]);
-        let moment = Moment::at(everloop_core::time::Time(0));
+        let moment = ResolveContext::at(everloop_core::time::Time(0));
         let config = load(dir.path(), None, &Overrides::default()).unwrap_or_else(|e| panic!("{e}\n{toml}"));
         config.resolve("main", &moment).unwrap_or_else(|e| panic!("{e}\n{toml}"))
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
-use everloop_core::event::Ending;
+use everloop_core::event::LoopEnd;
 use serde_json::{Value, json};
 
 use crate::config::{ConfigError, Diagnostic};
@@ -71,11 +71,11 @@ impl Code {
     }
 
     /// The code for a loop that is over.
-    pub fn of(ending: &Ending) -> Self {
+    pub fn of(ending: &LoopEnd) -> Self {
         match ending {
-            Ending::Reached => Code::Ok,
-            Ending::Exhausted { .. } | Ending::Stopped { .. } => Code::NotReached,
-            Ending::Failed { .. } => Code::Failed,
+            LoopEnd::Reached => Code::Ok,
+            LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } => Code::NotReached,
+            LoopEnd::Failed { .. } => Code::Failed,
         }
     }
 }
@@ -244,9 +244,9 @@ mod tests {
     fn the_table_of_exit_codes_is_the_promised_one() {
         let numbers: Vec<u8> = Code::ALL.iter().map(|c| c.number()).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 130, 143]);
-        assert_eq!(Code::of(&Ending::Reached), Code::Ok);
-        assert_eq!(Code::of(&Ending::Exhausted { bound: "turns".to_owned() }), Code::NotReached);
-        assert_eq!(Code::of(&Ending::Failed { why: "gone".to_owned() }), Code::Failed);
+        assert_eq!(Code::of(&LoopEnd::Reached), Code::Ok);
+        assert_eq!(Code::of(&LoopEnd::Exhausted { bound: "turns".to_owned() }), Code::NotReached);
+        assert_eq!(Code::of(&LoopEnd::Failed { why: "gone".to_owned() }), Code::Failed);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A person's hold and release of the guard: written to the guard's state and to the journal in one transaction, with who and
 //! why.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::Scope;
 use everloop_core::op::{Op, Refusal};
@@ -40,7 +40,7 @@ impl Release<'_> {
 fn wake_calls(ledger: &Sqlite, by: &str) -> Result<Vec<Op>, Error> {
     let held =
         |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
-    let body = serde_json::to_string(&Command::Wake).expect("a command is plain data and always has a JSON form");
+    let body = serde_json::to_string(&LoopCommand::Wake).expect("a command is plain data and always has a JSON form");
     let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: by.to_owned(), body: body.clone() };
     // One that cannot be read waits for nothing that we know of.
     let loops: Vec<LoopState> = ledger.loops()?.iter().filter_map(|row| read_state(row).ok()).collect();

@@ -39,7 +39,7 @@ pub struct Home {
 
 /// Who supervises this folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Owner {
+pub struct LockOwner {
     /// The process.
     pub process: Identity,
     /// `up` or `run`.
@@ -73,7 +73,7 @@ impl Home {
             None => default_root().ok()?,
         };
         let owner = std::fs::read_to_string(root.join(LOCK)).ok()?;
-        let owner: Owner = serde_json::from_str(&owner).ok()?;
+        let owner: LockOwner = serde_json::from_str(&owner).ok()?;
         owner.process.is_alive().then_some(Self { root })
     }
 
@@ -173,7 +173,7 @@ impl Home {
     }
 
     /// Takes the right to supervise, or tells who has it.
-    pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<Owner>>, Failure> {
+    pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<LockOwner>>, Failure> {
         let end = Instant::now() + GLANCE;
         let mut lock = loop {
             match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
@@ -187,7 +187,7 @@ impl Home {
             }
         };
         let process = Identity::current().map_err(|e| cannot("lock", &self.root, &e))?;
-        let owner = Owner { process, role: role.to_owned(), since: now };
+        let owner = LockOwner { process, role: role.to_owned(), since: now };
         let text = serde_json::to_string(&owner).expect("an owner is plain data and always has a JSON form");
         let written =
             lock.set_len(0).and_then(|()| lock.seek(SeekFrom::Start(0))).and_then(|_| lock.write_all(text.as_bytes()));
@@ -196,7 +196,7 @@ impl Home {
     }
 
     /// Who supervises now; `None` when nobody does.
-    pub fn owner(&self) -> Option<Owner> {
+    pub fn owner(&self) -> Option<LockOwner> {
         let file = self.lock_file().ok()?;
         match Flock::lock(file, FlockArg::LockSharedNonblock) {
             // Nobody held it; the shared lock goes with this value.
@@ -206,7 +206,7 @@ impl Home {
                 file.seek(SeekFrom::Start(0)).ok()?;
                 file.read_to_string(&mut text).ok()?;
                 // A killed supervisor's child may hold the lock for the moment between its fork and its exec.
-                serde_json::from_str(&text).ok().filter(|o: &Owner| o.process.is_alive())
+                serde_json::from_str(&text).ok().filter(|o: &LockOwner| o.process.is_alive())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The immune system's document in the ledger: read it, write steps to it. What the steps are is the core's.
 
-use everloop_core::immune::{DOC, Did, FLEET, Immune};
+use everloop_core::immune::{DOC, FLEET, Immune, ImmuneStep};
 use everloop_core::op::Refusal;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
@@ -24,7 +24,7 @@ pub fn read(ledger: &impl Ledger) -> Result<(u64, Immune), Failure> {
 pub fn write(
     ledger: &mut impl Ledger,
     now: Time,
-    decide: impl Fn(&Immune) -> Result<Vec<Did>, Failure>,
+    decide: impl Fn(&Immune) -> Result<Vec<ImmuneStep>, Failure>,
 ) -> Result<Immune, Failure> {
     for _ in 0..ATTEMPTS {
         let (version, mut immune) = read(ledger)?;

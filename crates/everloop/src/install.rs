@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that is to be different.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// Which.
     pub path: PathBuf,
     /// What is in it; `None` when it is not there.
@@ -26,7 +26,7 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-impl Change {
+impl FileChange {
     /// The file as it is.
     pub fn of(path: PathBuf) -> io::Result<Self> {
         let before = match std::fs::read_to_string(&path) {

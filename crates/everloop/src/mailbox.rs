@@ -5,7 +5,7 @@
 
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Message, Op, Trust};
-use everloop_core::prompt::Letter;
+use everloop_core::prompt::QuotedMessage;
 use everloop_store::{Ledger, Recipients};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ const COMMENTS_TOLD: usize = 20;
 
 /// What stands in a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct MessageBody {
     /// The text; data.
     pub text: String,
     /// Whose word it is.
@@ -30,7 +30,7 @@ pub struct Said {
     pub trust: Trust,
 }
 
-impl Said {
+impl MessageBody {
     /// What is in a message; one that somebody wrote in another form is shown as it is.
     pub fn of(message: &Message) -> Self {
         serde_json::from_str(&message.body).unwrap_or_else(|_| Self { text: message.body.clone(), trust: Trust::Agent })
@@ -62,16 +62,16 @@ pub fn letter(ledger: &impl Ledger, to: String, text: &str, caller: &Caller) -> 
         return Err(Failure::failed(format!("the box `{to}` is full ({held} messages)"))
             .hint(format!("empty it: everloop inbox {to} --consume")));
     }
-    let said = Said { text: text.to_owned(), trust: caller.trust() };
+    let said = MessageBody { text: text.to_owned(), trust: caller.trust() };
     let body = serde_json::to_string(&said).expect("a text always has a JSON form");
     Ok(Op::Signal { to, by: caller.name(), body })
 }
 
 /// What a turn on this task is told of what was written beneath it.
-pub fn comments(ledger: &impl Ledger, task: &TaskId) -> Result<Vec<Letter>, Failure> {
+pub fn comments(ledger: &impl Ledger, task: &TaskId) -> Result<Vec<QuotedMessage>, Failure> {
     let mut found = ledger.messages(Recipients::These(&[beneath(task)]), BOX_MOST)?;
     let old = found.len().saturating_sub(COMMENTS_TOLD);
-    Ok(found.drain(old..).map(|m| Letter { text: Said::of(&m).text, by: m.by }).collect())
+    Ok(found.drain(old..).map(|m| QuotedMessage { text: MessageBody::of(&m).text, by: m.by }).collect())
 }
 
 /// What the key of a question to a person begins with.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::caller::Caller;
-use crate::cli::{Session, call};
+use crate::cli::{Invocation, call};
 use crate::ui::Ui;
 
 mod rpc;
@@ -102,7 +102,7 @@ impl Server {
             Err(tools::Wrong::Arguments(said)) => return Ok(result(&said, true)),
             Ok(words) => words,
         };
-        let mut session = Session {
+        let mut session = Invocation {
             state_dir: self.state_dir.clone(),
             dir: self.dir.clone(),
             ui: Ui::keeping(),

@@ -3,7 +3,7 @@
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
 use everloop_store::Postgres;
-use everloop_store::postgres::{Clock, Options, Url, listen};
+use everloop_store::postgres::{HubClock, HubOptions, Url, listen};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Membership {
 impl Membership {
     /// Joins the hub at `url`, which must be there, under `node`.
     pub fn new(url: &str, node: NodeId, slots: u32) -> Result<Self, Failure> {
-        let options = Options { url: Url::parse(url)?, clock: Clock::Hub, hub: None };
+        let options = HubOptions { url: Url::parse(url)?, clock: HubClock::Hub, hub: None };
         let hub = Postgres::open(options)?.id().to_owned();
         Ok(Self { node, hub, slots, url: url.to_owned() })
     }
@@ -82,12 +82,12 @@ impl Membership {
 
     /// Opens whatever hub is at the address: one that was lost and made anew has another id.
     pub fn open_any(&self) -> Result<Postgres, Failure> {
-        Ok(Postgres::open(Options { url: Url::parse(&self.url)?, clock: Clock::Hub, hub: None })?)
+        Ok(Postgres::open(HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: None })?)
     }
 
     /// Opens the hub.
     pub fn open(&self) -> Result<Postgres, Failure> {
-        let options = Options { url: Url::parse(&self.url)?, clock: Clock::Hub, hub: Some(self.hub.clone()) };
+        let options = HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: Some(self.hub.clone()) };
         Ok(Postgres::open(options)?)
     }
 }

@@ -3,14 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use everloop_core::notify::{Alarm, Moment, OUTBOX_FORMAT, Outbox};
+use everloop_core::notify::{Alert, LocalTime, OUTBOX_FORMAT, Outbox};
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::Ledger;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::config::{self, Notify, Overrides};
+use crate::config::{self, NotifierKeys, Overrides};
 use crate::error::Failure;
 
 /// The kind of the documents that hold outboxes.
@@ -18,14 +18,14 @@ pub const DOCS: &str = "notify";
 
 /// A notifier and for whom it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desk {
+pub struct NotifierSender {
     /// The folder of the project whose loops it hears of; `None`: all.
     pub dir: Option<PathBuf>,
     /// How, of what and when.
-    pub of: Notify,
+    pub of: NotifierKeys,
 }
 
-impl Desk {
+impl NotifierSender {
     /// The name of its outbox.
     pub fn key(&self) -> String {
         match &self.dir {
@@ -35,7 +35,7 @@ impl Desk {
     }
 
     /// Whether it hears of a ticket; `home` is where the ticket's loop works.
-    pub fn hears(&self, alarm: &Alarm, home: Option<&Path>) -> bool {
+    pub fn hears(&self, alarm: &Alert, home: Option<&Path>) -> bool {
         match (&self.dir, &alarm.owner) {
             (None, _) | (Some(_), None) => true,
             (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
@@ -49,12 +49,12 @@ pub fn user_dir() -> Option<PathBuf> {
 }
 
 /// The notifiers of the user and of the project that `dir` is in.
-pub fn desks(dir: &Path, now: Time) -> Result<Vec<Desk>, Failure> {
+pub fn desks(dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure> {
     let root = config::find(dir).unwrap_or(dir);
     let config = config::load(root, user_dir().as_deref(), &Overrides::default())?;
-    let (user, project) = config.notifiers(&config::Moment::at(now))?;
-    let user = user.into_iter().map(|of| Desk { dir: None, of });
-    let project = project.into_iter().map(|of| Desk { dir: Some(root.to_owned()), of });
+    let (user, project) = config.notifiers(&config::ResolveContext::at(now))?;
+    let user = user.into_iter().map(|of| NotifierSender { dir: None, of });
+    let project = project.into_iter().map(|of| NotifierSender { dir: Some(root.to_owned()), of });
     Ok(user.chain(project).collect())
 }
 
@@ -81,9 +81,9 @@ pub fn save(key: &str, version: u64, outbox: &Outbox) -> Op {
 }
 
 /// What people's clocks say.
-pub fn moment(now: Time) -> Moment {
+pub fn moment(now: Time) -> LocalTime {
     let at = Timestamp::from_millisecond(now.0).unwrap_or_default();
-    Moment { now, local_minutes: TimeZone::system().to_offset(at).seconds() / 60 }
+    LocalTime { now, local_minutes: TimeZone::system().to_offset(at).seconds() / 60 }
 }
 
 /// Notifiers that cannot be reached, by name, in words. One that nobody tries any more is not told of.

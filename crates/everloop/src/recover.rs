@@ -12,7 +12,7 @@ use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::state::{LoopState, Phase, Turn};
 use everloop_core::time::Time;
 use everloop_store::LoopRow;
-use everloop_store::mirror::{COMPLETED_MOST, Found, Lost, Rows};
+use everloop_store::mirror::{COMPLETED_MOST, Lost, MirrorContents, Rows};
 
 use crate::supervisor::read_state;
 
@@ -22,7 +22,7 @@ const LEAP: u64 = 1_000;
 
 /// What is going to be written.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RestorePlan {
     /// The rows.
     pub rows: Rows,
     /// What cannot be known, or is not as it was.
@@ -36,9 +36,9 @@ pub struct Plan {
     journal_is_whole: bool,
 }
 
-impl Plan {
+impl RestorePlan {
     /// For the ledger of a machine. `turns` are those of which there is a folder.
-    pub fn local(found: Found, turns: &[TurnId], now: Time) -> Self {
+    pub fn local(found: MirrorContents, turns: &[TurnId], now: Time) -> Self {
         let mut plan = Self::new(found, now);
         plan.rebuild_loops();
         let held = plan.turns_under_way();
@@ -58,7 +58,7 @@ impl Plan {
     }
 
     /// For a hub: who holds what there is not known here, so nobody does.
-    pub fn hub(found: Found, now: Time) -> Self {
+    pub fn hub(found: MirrorContents, now: Time) -> Self {
         let mut plan = Self::new(found, now);
         for row in &mut plan.rows.tasks {
             plan.leapt += usize::from(leap(row, None, now));
@@ -71,9 +71,9 @@ impl Plan {
         plan
     }
 
-    fn new(found: Found, now: Time) -> Self {
+    fn new(found: MirrorContents, now: Time) -> Self {
         let journal = found.mended_journal(now);
-        let Found { mut rows, mut lost, journal_is_whole, .. } = found;
+        let MirrorContents { mut rows, mut lost, journal_is_whole, .. } = found;
         rows.journal = journal;
         let broken: Vec<(LoopId, String)> =
             rows.loops.iter().filter_map(|row| read_state(row).err().map(|e| (row.id.clone(), e.message))).collect();
@@ -250,21 +250,27 @@ mod tests {
         TaskState::Leased { node: NodeId::new("n"), until: Time(800) }
     }
 
-    fn found(tasks: Vec<TaskRow>) -> Found {
+    fn found(tasks: Vec<TaskRow>) -> MirrorContents {
         let leader = Some(Leader { node: NodeId::new("n"), epoch: 4, until: Time(800) });
-        Found { rows: Rows { tasks, leader, ..Rows::default() }, journal_is_whole: true, ..Found::default() }
+        MirrorContents {
+            rows: Rows { tasks, leader, ..Rows::default() },
+            journal_is_whole: true,
+            ..MirrorContents::default()
+        }
     }
 
     #[test]
     fn no_fence_that_was_given_out_fits_afterwards_and_what_is_done_stays_done() {
         let tasks = vec![row("a", TaskState::Queued, 3), row("b", leased(), 7), row("c", TaskState::Done, 2)];
-        for plan in [Plan::local(found(tasks.clone()), &[TurnId::new("a.9")], NOW), Plan::hub(found(tasks), NOW)] {
+        for plan in
+            [RestorePlan::local(found(tasks.clone()), &[TurnId::new("a.9")], NOW), RestorePlan::hub(found(tasks), NOW)]
+        {
             let [a, b, c] = plan.rows.tasks.as_slice() else { panic!("{plan:?}") };
             assert!(a.fence.0 > 9 && b.fence.0 > 1_000, "{plan:?}");
             assert_eq!((&a.state, &b.state), (&TaskState::Queued, &TaskState::Queued));
             assert_eq!((c.fence, &c.state, plan.leapt), (Fence(2), &TaskState::Done, 2));
         }
-        let plan = Plan::hub(found(vec![]), NOW);
+        let plan = RestorePlan::hub(found(vec![]), NOW);
         let leader = plan.rows.leader.expect("there was one");
         assert!(leader.epoch > 1_000 && leader.until < NOW, "{leader:?}");
     }
@@ -282,7 +288,7 @@ mod tests {
             state: serde_json::to_string(&state).unwrap(),
         });
         let turns = ["k3f9-1.1", "k3f9-2.1", "k3f9-2.2", "k3f9-3.1", "zzzz-1.1", "k3f9-3.1.lost"].map(TurnId::new);
-        let plan = Plan::local(with_loop, &turns, NOW);
+        let plan = RestorePlan::local(with_loop, &turns, NOW);
         // The first is older than what is known, the fifth is of a loop of which nothing is known.
         assert_eq!(plan.strangers, [TurnId::new("k3f9-2.2"), TurnId::new("k3f9-3.1")]);
     }
@@ -291,7 +297,7 @@ mod tests {
     fn what_waits_for_something_lost_waits_for_a_person() {
         let mut waits = row("a", TaskState::Queued, 0);
         waits.task.deps = vec![TaskId::new("gone"), TaskId::new("b")];
-        let plan = Plan::local(found(vec![waits, row("b", TaskState::Done, 1)]), &[], NOW);
+        let plan = RestorePlan::local(found(vec![waits, row("b", TaskState::Done, 1)]), &[], NOW);
         assert_eq!(
             (&plan.rows.tasks[0].state, &plan.rows.tasks[0].task.deps),
             (&TaskState::Blocked, &vec![TaskId::new("b")])

@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everloop_agents::job::Shim;
+use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
-use everloop_core::crowd::Crowd;
+use everloop_core::correlated_stalls::CorrelatedStalls;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::state::{LoopState, Phase, STATE_VERSION, Stage};
+use everloop_core::state::{LoopState, Phase, STATE_VERSION, TurnStage};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,26 +26,26 @@ use crate::home::{Home, Ownership};
 use crate::membership::Membership;
 
 pub mod account;
-mod bell;
+mod action_run;
 mod boards;
 mod clock;
 mod commit;
+mod completion;
 mod diff;
-mod ear;
-mod errand;
 mod inbox;
 mod judge;
-mod life;
+mod liveness;
 pub mod mesh;
 pub mod mirror;
 mod notify;
-mod outside;
+mod outbound;
 mod pane;
 mod perform;
 pub mod prompt;
-mod signs;
+mod reply_listener;
 mod stream;
 mod turn;
+mod wake_pipe;
 mod watch;
 mod watchdog;
 
@@ -61,7 +61,7 @@ const INPUTS: usize = 64;
 
 /// Which loops are looked after.
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum LoopSelection {
     /// All that are not over.
     All,
     /// These.
@@ -80,15 +80,15 @@ pub enum Until {
 }
 
 /// What a supervisor needs to begin.
-pub struct Options {
+pub struct SupervisorOptions {
     /// Where.
     pub home: Home,
     /// For whom.
-    pub reach: Reach,
+    pub reach: LoopSelection,
     /// For how long.
     pub until: Until,
     /// This binary, to run jobs with.
-    pub shim: Shim,
+    pub shim: ShimProgram,
     /// Whether and where it answers HTTP.
     pub listen: Listen,
 }
@@ -117,23 +117,23 @@ pub enum Interrupt {
 }
 
 /// A loop in memory.
-struct Slot {
+struct LiveLoop {
     state: LoopState,
     version: u64,
     wake_at: Option<Time>,
-    life: Option<life::Life>,
+    life: Option<liveness::Liveness>,
     /// Errands under way.
     errands: u32,
     /// At home between errands; an errand takes it along.
     workspace: Option<Workspace>,
     /// Looks at its monitors.
-    rounds: watch::Rounds,
+    rounds: watch::MonitorRounds,
 }
 
-impl Slot {
+impl LiveLoop {
     /// A turn is at work that nobody wants to stop; it needs no supervisor to go on.
     fn goes_on(&self) -> bool {
-        matches!(&self.state.phase, Phase::Turn(t) if t.stage == Stage::Running && t.stopping.is_none())
+        matches!(&self.state.phase, Phase::Turn(t) if t.stage == TurnStage::Running && t.stopping.is_none())
     }
 }
 
@@ -149,16 +149,16 @@ pub struct Supervisor {
     home: Home,
     ledger: Sqlite,
     _ownership: Ownership,
-    reach: Reach,
+    reach: LoopSelection,
     /// The loops for whose sake a `run` is here; others it only looks after as long as it is.
     own: Option<BTreeSet<LoopId>>,
     until: Until,
-    shim: Shim,
+    shim: ShimProgram,
     node: NodeId,
     clock: clock::Clock,
-    slots: BTreeMap<LoopId, Slot>,
+    slots: BTreeMap<LoopId, LiveLoop>,
     /// Turns that look stuck, over all loops.
-    crowd: Crowd,
+    crowd: CorrelatedStalls,
     decisions: u64,
     draining: bool,
     interrupts: u32,
@@ -168,10 +168,10 @@ pub struct Supervisor {
     inputs: mpsc::Receiver<Answer>,
     api: Api,
     boards: boards::Boards,
-    outside: outside::Outside,
+    outside: outbound::Outbound,
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
-    notify: notify::Notify,
+    notify: notify::NotifierRuns,
     /// The file mirror, except for somebody who only delivers a message.
     mirror: Option<mirror::Follower>,
     watchdog: watchdog::Watchdog,
@@ -179,12 +179,12 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Takes over a state folder that the caller owns.
-    pub fn new(options: Options, ledger: Sqlite, ownership: Ownership) -> Self {
+    pub fn new(options: SupervisorOptions, ledger: Sqlite, ownership: Ownership) -> Self {
         let (answers, inputs) = mpsc::channel(INPUTS);
         let draining = options.until == Until::Idle;
         let own = match &options.reach {
-            Reach::All => None,
-            Reach::Only(ids) => Some(ids.clone()),
+            LoopSelection::All => None,
+            LoopSelection::Only(ids) => Some(ids.clone()),
         };
         let role = if options.until == Until::Told { "up" } else { "run" };
         let api = Api::new(options.listen, role, node_id(), &options.home);
@@ -199,7 +199,7 @@ impl Supervisor {
             node: node_id(),
             clock: clock::Clock::new(),
             slots: BTreeMap::new(),
-            crowd: Crowd::default(),
+            crowd: CorrelatedStalls::default(),
             decisions: 0,
             draining,
             interrupts: 0,
@@ -209,9 +209,9 @@ impl Supervisor {
             inputs,
             api,
             boards: boards::Boards::default(),
-            outside: outside::Outside::default(),
+            outside: outbound::Outbound::default(),
             mesh: None,
-            notify: notify::Notify::default(),
+            notify: notify::NotifierRuns::default(),
             mirror: None,
             watchdog: watchdog::Watchdog::new(),
         }
@@ -224,7 +224,7 @@ impl Supervisor {
 
     /// Looks after the loops until there is nothing left to do. Tells which signal ended it, if one did.
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
-        let mut bell = bell::Bell::hang(&self.home)?;
+        let mut bell = wake_pipe::WakePipe::hang(&self.home)?;
         let mut signals = Signals::listen()?;
         self.api.serve();
         if self.until != Until::Idle {
@@ -303,7 +303,7 @@ impl Supervisor {
 
     /// Lets loops that wait for one of these rules ask again.
     async fn tick_waiting(&mut self, rule: impl Fn(&str) -> bool, watcher: &mut impl Watcher) -> Result<(), Failure> {
-        let waits = |s: &Slot| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
+        let waits = |s: &LiveLoop| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
         let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id.clone()).collect();
         for id in hopeful {
             self.handle(&id, &Input::Tick, watcher).await?;
@@ -323,8 +323,8 @@ impl Supervisor {
         for row in loops {
             let wanted = match &self.reach {
                 // An ended loop is only worth its memory when somebody wants something of it.
-                Reach::All => !row.is_over() || addressed.contains(row.id.as_str()),
-                Reach::Only(ids) => ids.contains(&row.id),
+                LoopSelection::All => !row.is_over() || addressed.contains(row.id.as_str()),
+                LoopSelection::Only(ids) => ids.contains(&row.id),
             };
             if wanted && !self.slots.contains_key(&row.id) {
                 self.pick_up(&row, watcher).await?;
@@ -368,8 +368,9 @@ impl Supervisor {
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let state = read_state(row)?;
         let found = self.find_turn(&state);
-        let rounds = watch::Rounds::default();
-        let slot = Slot { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None, rounds };
+        let rounds = watch::MonitorRounds::default();
+        let slot =
+            LiveLoop { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None, rounds };
         // Who only delivers a message leaves everything else to the next supervisor, except a turn that he may stop.
         let concerned = self.until != Until::Idle || slot.goes_on();
         let over = slot.state.is_over();

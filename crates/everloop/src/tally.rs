@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everloop_core::event::{Event, Exit, Settled};
 use everloop_core::ids::{LoopId, TurnId};
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::pacing::Window;
 use everloop_core::stream::Usage;
-use everloop_core::telemetry::{Source, settle};
+use everloop_core::telemetry::{UsageSource, settle};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -45,7 +45,7 @@ impl By {
 
 /// What some turns used together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sum {
+pub struct UsageSum {
     /// Turns that ended.
     pub turns: u64,
     /// Tokens read, as far as agents report it.
@@ -66,7 +66,7 @@ pub struct Sum {
     pub from_telemetry: u64,
 }
 
-impl Sum {
+impl UsageSum {
     fn add(&mut self, used: Usage, settled: &Settled) {
         self.turns += 1;
         self.input = self.input.saturating_add(used.input);
@@ -76,7 +76,7 @@ impl Sum {
         self.tokens = self.tokens.saturating_add(settled.spend.tokens);
         self.microusd = self.microusd.saturating_add(settled.spend.microusd);
         self.estimated |= settled.estimated;
-        self.from_telemetry += u64::from(settled.source == Source::Telemetry);
+        self.from_telemetry += u64::from(settled.source == UsageSource::Telemetry);
     }
 }
 
@@ -100,11 +100,11 @@ struct Open {
 
 /// The sums, as they grow.
 #[derive(Debug)]
-pub struct Tally {
+pub struct UsageTally {
     pub by: By,
     pub since: Option<Time>,
-    pub rows: BTreeMap<String, Sum>,
-    pub total: Sum,
+    pub rows: BTreeMap<String, UsageSum>,
+    pub total: UsageSum,
     /// By account and name of the window.
     pub windows: BTreeMap<(String, String), Window>,
     /// Accounts under which paced loops work.
@@ -116,7 +116,7 @@ pub struct Tally {
     sessions: HashMap<String, Usage>,
 }
 
-impl Tally {
+impl UsageTally {
     /// Nothing yet.
     pub fn new(by: By, zone: TimeZone, since: Option<Time>) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Tally {
             since,
             zone,
             rows: BTreeMap::new(),
-            total: Sum::default(),
+            total: UsageSum::default(),
             windows: BTreeMap::new(),
             paced: BTreeSet::new(),
             loops: HashMap::new(),
@@ -139,7 +139,7 @@ impl Tally {
     }
 
     /// Takes note of a record; those that are not about a turn's use change nothing.
-    pub fn take(&mut self, record: &Record) {
+    pub fn take(&mut self, record: &JournalRecord) {
         match &record.event {
             Event::TurnStarted { turn, agent, account, resume, .. } => {
                 let open = Open {
@@ -163,7 +163,7 @@ impl Tally {
         }
     }
 
-    fn exited(&mut self, turn: &TurnId, exit: &Exit, record: &Record) {
+    fn exited(&mut self, turn: &TurnId, exit: &Exit, record: &JournalRecord) {
         let Some(report) = &exit.report else { return };
         let open = self.open.entry(turn.clone()).or_default();
         open.model.clone_from(&report.model);
@@ -187,7 +187,7 @@ impl Tally {
     }
 
     /// What a turn is counted under.
-    fn key(&self, open: &Open, record: &Record) -> String {
+    fn key(&self, open: &Open, record: &JournalRecord) -> String {
         let known = loop_of(&self.loops, record);
         match self.by {
             By::Loop => match (&record.owner, known) {
@@ -207,7 +207,7 @@ impl Tally {
 }
 
 /// The loop of a record.
-fn loop_of<'a>(loops: &'a HashMap<LoopId, Loop>, record: &Record) -> Option<&'a Loop> {
+fn loop_of<'a>(loops: &'a HashMap<LoopId, Loop>, record: &JournalRecord) -> Option<&'a Loop> {
     record.owner.as_ref().and_then(|id| loops.get(id))
 }
 

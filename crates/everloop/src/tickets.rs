@@ -4,11 +4,11 @@
 //! Each ticket has a document beside it. Whoever answers or has seen it writes that document in the same transaction, so of two
 //! who answer at once one is told that it is answered.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
-use everloop_core::notify::Alarm;
+use everloop_core::notify::Alert;
 use everloop_core::op::{Op, Refusal, Ticket, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Sqlite, Tickets};
@@ -30,7 +30,7 @@ const FOUND: usize = 1_000;
 
 /// What people did about a ticket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TicketRecord {
     format: u32,
     /// Who has seen it, and when.
     pub acked: Option<(String, Time)>,
@@ -86,9 +86,9 @@ pub fn find(ledger: &impl Ledger, word: &str) -> Result<Ticket, Failure> {
 }
 
 /// What people did about a ticket, with the version of that document.
-pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, Seen), Failure> {
-    let Some(row) = ledger.doc(DOCS, &id.to_string())? else { return Ok((0, Seen::default())) };
-    let seen: Seen = serde_json::from_str(&row.body)
+pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, TicketRecord), Failure> {
+    let Some(row) = ledger.doc(DOCS, &id.to_string())? else { return Ok((0, TicketRecord::default())) };
+    let seen: TicketRecord = serde_json::from_str(&row.body)
         .map_err(|e| Failure::failed(format!("what was done about ticket #{id} cannot be read")).because(&e))?;
     if seen.format > FORMAT {
         return Err(Failure::failed(format!(
@@ -101,12 +101,12 @@ pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, Seen), Failure> {
 }
 
 /// Open tickets as notifiers see them.
-pub fn alarms(ledger: &impl Ledger) -> Result<Vec<Alarm>, Failure> {
+pub fn alarms(ledger: &impl Ledger) -> Result<Vec<Alert>, Failure> {
     let mut alarms = Vec::new();
     for ticket in ledger.tickets(Tickets::Open)? {
         let acked = seen(ledger, ticket.id)?.1.acked.is_some();
         let Ticket { id, key, owner, text, opened_at, .. } = ticket;
-        alarms.push(Alarm { id, key, owner, text, opened_at, acked });
+        alarms.push(Alert { id, key, owner, text, opened_at, acked });
     }
     Ok(alarms)
 }
@@ -175,13 +175,13 @@ fn words_for(ledger: &Sqlite, ticket: &Ticket, text: &str, by: &str) -> Result<V
     };
     let what = if ticket.key.starts_with(crate::mailbox::QUESTION) { "your question" } else { "the ticket" };
     let message = format!("Answer to {what} ({}): {text}", ticket.text);
-    let mut commands = vec![Command::Steer { message, trust: Trust::Operator }];
+    let mut commands = vec![LoopCommand::Steer { message, trust: Trust::Operator }];
     // A nap that a person took is his own affair.
     let naps = read_state(&row)?.paused.is_some_and(|p| p.until.is_some() && is_agent(&p.by));
     if naps {
-        commands.push(Command::Wake);
+        commands.push(LoopCommand::Wake);
     }
-    let call = |command: &Command| {
+    let call = |command: &LoopCommand| {
         let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
         Op::Signal { to: row.id.to_string(), by: by.to_owned(), body }
     };
@@ -192,8 +192,9 @@ fn is_agent(by: &str) -> bool {
     by.starts_with("turn ") || by.starts_with("agent ") || by == "an agent"
 }
 
-fn save(id: u64, version: u64, seen: Seen) -> Op {
-    let body = serde_json::to_string(&Seen { format: FORMAT, ..seen }).expect("plain data always has a JSON form");
+fn save(id: u64, version: u64, seen: TicketRecord) -> Op {
+    let body =
+        serde_json::to_string(&TicketRecord { format: FORMAT, ..seen }).expect("plain data always has a JSON form");
     Op::SaveDoc { kind: DOCS.to_owned(), key: id.to_string(), version, body }
 }
 
@@ -211,12 +212,12 @@ fn busy(word: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use everloop_store::Mode;
+    use everloop_store::OpenMode;
 
     use super::*;
 
     fn ledger(dir: &tempfile::TempDir) -> Sqlite {
-        let mut ledger = Sqlite::open(&dir.path().join("ledger.db"), Mode::ReadWrite).expect("a new ledger");
+        let mut ledger = Sqlite::open(&dir.path().join("ledger.db"), OpenMode::ReadWrite).expect("a new ledger");
         for (key, text) in [("question:-:1", "may I?"), ("question:-:2", "or this?"), ("task.dead:x", "dead")] {
             let open = Op::OpenTicket { key: key.to_owned(), owner: None, text: text.to_owned() };
             ledger.transact(Time(1), &[open]).expect("a ticket can be opened");
@@ -244,7 +245,7 @@ mod tests {
     fn of_two_who_answer_one_is_told_that_it_is_answered() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut ledger = ledger(&dir);
-        let mut other = Sqlite::open(&dir.path().join("ledger.db"), Mode::ReadWrite).expect("the same ledger");
+        let mut other = Sqlite::open(&dir.path().join("ledger.db"), OpenMode::ReadWrite).expect("the same ledger");
         assert_eq!(answer(&mut ledger, "1", "yes", me(2)).expect("it is open").1, Effect::Closed);
         let late = answer(&mut other, "1", "no", me(3)).expect_err("it is closed");
         assert!(late.message.contains("closed already: me: yes"), "{}", late.message);

@@ -34,7 +34,7 @@ pub use summary::summary;
 
 use crate::error::Failure;
 use live::Live;
-use paint::Sink;
+use paint::TextSink;
 
 /// Version of everything that `--json` prints.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -79,8 +79,8 @@ impl Ui {
         let var = |name: &str| std::env::var(name).ok();
         Self {
             format,
-            out_paint: Paint::wanted(Sink::of(&io::stdout()), var),
-            talk_paint: Paint::wanted(Sink::of(&io::stderr()), var),
+            out_paint: Paint::wanted(TextSink::of(&io::stdout()), var),
+            talk_paint: Paint::wanted(TextSink::of(&io::stderr()), var),
             columns: var("COLUMNS").and_then(|columns| columns.parse().ok()),
             stderr: io::stderr(),
             closed: AtomicBool::new(false),

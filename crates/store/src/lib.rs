@@ -24,15 +24,15 @@ mod task;
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::journal::{Record, Stored};
+use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
 use everloop_core::time::Time;
 
 pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
-pub use rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
-pub use sqlite::{Mode, Sqlite};
+pub use rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
+pub use sqlite::{OpenMode, Sqlite};
 
 /// What everloop remembers. Synchronous: the supervisor calls it from the one task that owns it.
 ///
@@ -111,10 +111,10 @@ pub trait Ledger: Send {
     ///
     /// Every record is checked against the one before it in the journal, also when that one belongs to another loop. A
     /// damaged or missing record is [`Error::Damaged`]; nothing is skipped.
-    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error>;
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error>;
 
     /// The last `limit` journal records, oldest first; otherwise as [`Ledger::journal`].
-    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error>;
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error>;
 
     /// The first `limit` journal rows after `after_seq` as they are stored, unchecked. See [`replay::replay`].
     fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error>;

@@ -1,7 +1,7 @@
 //! The ledger as plain files, for people, for scripts, and for the day on which the database is gone.
 //!
 //! - [`Mirror`] (`mirror/follow.rs`): follows a ledger, pass by pass, and writes only what changed
-//! - [`found`] and [`Found`] (`mirror/found.rs`): what a mirror holds, file by file, and which files are not believed
+//! - [`found`] and [`MirrorContents`] (`mirror/found.rs`): what a mirror holds, file by file, and which files are not believed
 //! - `page`: one file, with its version and its checksum; `line`: one record of the journal
 //! - `change`: how a pass comes to the disk, whole or not at all; `source`: what a ledger has to tell for it
 //!
@@ -35,8 +35,8 @@ use everloop_core::op::{Message, Shelved, TaskRow, Ticket};
 use crate::rows::{DocRow, Leader, LoopRow};
 
 pub use follow::{Mirror, Passed, Scores};
-pub use found::{Found, Lost, found};
-pub use source::{Source, TaskMark};
+pub use found::{Lost, MirrorContents, found};
+pub use source::{MirrorSource, TaskMark};
 
 /// Version of the files. A newer one is refused, never guessed at.
 pub const VERSION: u64 = 1;
@@ -46,7 +46,7 @@ pub const COMPLETED_MOST: usize = 1_000;
 
 /// Why a mirror cannot be written or read.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum MirrorError {
     /// A file or folder.
     #[error("cannot {doing} `{path}`")]
     Files {
@@ -97,9 +97,9 @@ pub struct Rows {
     pub leader: Option<Leader>,
 }
 
-fn files(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
+fn files(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> MirrorError {
     let path = path.display().to_string();
-    move |source| Error::Files { doing, path, source }
+    move |source| MirrorError::Files { doing, path, source }
 }
 
 /// The name of a file for an id: ids of agents' tasks may be anything, and no name may lead out of its folder, be hidden, or

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
-use everloop_core::journal::{self, Damage, Record, Stored};
+use everloop_core::journal::{self, Damage, JournalRecord, Stored};
 use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, TaskState, Ticket};
 use everloop_core::time::Time;
 
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 use crate::{Error, Ledger};
 
 /// A ledger in memory. A clone is a copy of the whole ledger as it is now.
@@ -103,7 +103,7 @@ impl Model {
         row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(|t| t.state == TaskState::Done))
     }
 
-    fn record(&self, stored: &Stored) -> Result<Record, Damage> {
+    fn record(&self, stored: &Stored) -> Result<JournalRecord, Damage> {
         let before = (stored.seq as usize).checked_sub(2).map(|i| &self.journal[i]);
         journal::open(stored, before)
     }
@@ -129,9 +129,9 @@ impl Ledger for Model {
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
         let mut rows = self.candidates(&filter.states);
         rows.retain(|row| match &filter.owner {
-            Owner::Any => true,
-            Owner::Nobody => row.task.owner.is_none(),
-            Owner::Loop(id) => row.task.owner.as_ref() == Some(id),
+            TaskOwner::Any => true,
+            TaskOwner::Nobody => row.task.owner.is_none(),
+            TaskOwner::Loop(id) => row.task.owner.as_ref() == Some(id),
         });
         rows.retain(|row| filter.states.is_empty() || filter.states.contains(&StateName::of(&row.state)));
         rows.sort_by_key(|row| Reverse((row.created_at, &row.task.id)));
@@ -181,13 +181,13 @@ impl Ledger for Model {
         })
     }
 
-    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         let rows = self.journal.iter().skip(after_seq as usize);
         let wanted = rows.filter(|s| owner.is_none() || s.owner.as_ref() == owner).take(limit);
         Ok(wanted.map(|s| self.record(s)).collect::<Result<_, _>>()?)
     }
 
-    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         let rows = self.journal.iter().rev();
         let wanted = rows.filter(|s| owner.is_none() || s.owner.as_ref() == owner).take(limit);
         let mut records = wanted.map(|s| self.record(s)).collect::<Result<Vec<_>, _>>()?;

@@ -1,25 +1,25 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
-//! back; `alone` is the short way), `postgres/read.rs` reads, `postgres/care.rs` what supervisors ask all day, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `line` is one connection, `url` its address,
-//! `tls` its encryption; `beat` gives signs of life, `ear` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//! back; `single_statement` is the short way), `postgres/read.rs` reads, `postgres/care.rs` what supervisors ask all day, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `connection` is one connection, `url` its address,
+//! `tls` its encryption; `beat` gives signs of life, `listener` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
 //! call makes a new one. Nothing is retried that may have happened.
 
-mod alone;
 mod batch;
 mod beat;
-mod care;
 mod columns;
+mod connection;
 mod draft;
-mod ear;
-mod line;
+mod listener;
+mod maintenance;
 mod mirror;
 mod open;
 mod probe;
 mod read;
 mod rights;
+mod single_statement;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::journal::{Record, Stored};
+use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
 use everloop_core::time::Time;
 use tokio::runtime::{Handle, Runtime};
@@ -41,10 +41,10 @@ use tokio_postgres::Row;
 
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
 use crate::{Error, Ledger};
-use line::{CALL_WITHIN, Line, Statement};
+use connection::{CALL_WITHIN, HubConnection, Statement};
 
-pub use beat::Heard;
-pub use ear::listen;
+pub use beat::HeartbeatReply;
+pub use listener::listen;
 pub use open::FORMAT;
 pub use probe::Findings;
 pub use rights::role_sql;
@@ -52,7 +52,7 @@ pub use url::{Door, Url};
 
 /// Whose clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub enum HubClock {
     /// The caller's: for one machine, and for tests.
     Caller,
     /// The hub's, read once in every transaction; what the caller says is not looked at. Nodes' clocks may be wrong.
@@ -61,18 +61,18 @@ pub enum Clock {
 
 /// How a hub is opened.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct HubOptions {
     /// Where it is.
     pub url: Url,
     /// Whose clock counts.
-    pub clock: Clock,
+    pub clock: HubClock,
     /// The id of the hub that it has to be; `None` takes any.
     pub hub: Option<String>,
 }
 
 /// Which hub is in a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hub {
+pub struct HubIdentity {
     /// Drawn when it was made; a restored copy has the same.
     pub id: String,
     /// Its format.
@@ -84,10 +84,10 @@ pub struct Hub {
 /// A ledger in PostgreSQL. One connection, made again when it breaks.
 pub struct Postgres {
     waiter: Waiter,
-    options: Options,
+    options: HubOptions,
     /// Which hub it was when it was opened.
     id: String,
-    line: Mutex<Option<Line>>,
+    line: Mutex<Option<HubConnection>>,
     /// The highest journal number that was seen: a hub that knows less was set back.
     highest: AtomicU64,
 }
@@ -100,10 +100,10 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Connects and looks whether it is the right hub, in a format that is understood here. Makes and changes nothing.
-    pub fn open(options: Options) -> Result<Self, Error> {
+    pub fn open(options: HubOptions) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
         let (line, hub) = waiter.wait(async || {
-            let line = Line::connect(&options.url).await?;
+            let line = HubConnection::connect(&options.url).await?;
             let hub = within("open the hub", open::greet(&line, &options.url)).await?;
             Ok((line, hub))
         })?;
@@ -118,7 +118,7 @@ impl Postgres {
     }
 
     /// Makes a hub in the database, if there is none.
-    pub fn init(url: &Url) -> Result<Hub, Error> {
+    pub fn init(url: &Url) -> Result<HubIdentity, Error> {
         once(url, "make a hub", async |line| open::init(line, url).await)
     }
 
@@ -137,7 +137,7 @@ impl Postgres {
     fn call<T: Send>(
         &self,
         doing: &'static str,
-        work: impl AsyncFnOnce(&Line) -> Result<T, Error> + Send,
+        work: impl AsyncFnOnce(&HubConnection) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         self.waiter.wait(async || {
             let held = self.line.lock().expect("no call panics while it holds the line").take();
@@ -158,8 +158,8 @@ impl Postgres {
     }
 
     /// A new connection, to the same hub as before and not to an older copy of it.
-    async fn connect(&self) -> Result<Line, Error> {
-        let line = Line::connect(&self.options.url).await?;
+    async fn connect(&self) -> Result<HubConnection, Error> {
+        let line = HubConnection::connect(&self.options.url).await?;
         let hub = within("look at the hub", open::greet(&line, &self.options.url)).await?;
         right_hub(Some(&self.id), &hub)?;
         let seen = self.highest.load(Ordering::Relaxed);
@@ -190,8 +190,8 @@ impl Postgres {
 impl Ledger for Postgres {
     fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
         let now = match self.options.clock {
-            Clock::Caller => Some(now),
-            Clock::Hub => None,
+            HubClock::Caller => Some(now),
+            HubClock::Hub => None,
         };
         let replies = self.call("do a batch", async |line| batch::run(line, now, ops).await)?;
         for reply in &replies {
@@ -258,11 +258,11 @@ impl Ledger for Postgres {
         self.all(read::tickets(which), columns::ticket)
     }
 
-    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         self.all(read::journal(after_seq, owner, limit), columns::record)
     }
 
-    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         self.rows(read::journal_tail(owner, limit))?.iter().rev().map(columns::record).collect()
     }
 
@@ -318,15 +318,15 @@ async fn within<T>(doing: &'static str, work: impl Future<Output = Result<T, Err
 fn once<T: Send>(
     url: &Url,
     doing: &'static str,
-    work: impl AsyncFnOnce(&Line) -> Result<T, Error> + Send,
+    work: impl AsyncFnOnce(&HubConnection) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     Waiter::new()?.wait(async || {
-        let line = Line::connect(url).await?;
+        let line = HubConnection::connect(url).await?;
         within(doing, work(&line)).await
     })
 }
 
-fn right_hub(expected: Option<&str>, hub: &Hub) -> Result<(), Error> {
+fn right_hub(expected: Option<&str>, hub: &HubIdentity) -> Result<(), Error> {
     match expected {
         Some(expected) if expected != hub.id => {
             Err(Error::OtherHub { expected: expected.to_owned(), found: hub.id.clone() })

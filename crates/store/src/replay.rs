@@ -1,6 +1,6 @@
 //! A walk over the whole journal of any ledger that checks every record against the one before it.
 
-use everloop_core::journal::{self, Record};
+use everloop_core::journal::{self, JournalRecord};
 
 use crate::{Error, Ledger};
 
@@ -11,7 +11,7 @@ const CHUNK_ROWS: usize = 512;
 ///
 /// Stops with [`Error::Damaged`] at the first record that is not exactly what was written, so `each` has then seen
 /// everything that can be trusted and nothing else.
-pub fn replay(ledger: &(impl Ledger + ?Sized), mut each: impl FnMut(Record)) -> Result<u64, Error> {
+pub fn replay(ledger: &(impl Ledger + ?Sized), mut each: impl FnMut(JournalRecord)) -> Result<u64, Error> {
     let mut previous = None;
     let mut count = 0;
     loop {

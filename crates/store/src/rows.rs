@@ -66,7 +66,7 @@ pub struct Leader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFilter {
     /// Whose.
-    pub owner: Owner,
+    pub owner: TaskOwner,
     /// In which states; empty means in any.
     pub states: Vec<StateName>,
     /// How many at most.
@@ -75,7 +75,7 @@ pub struct TaskFilter {
 
 /// Whose tasks are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum TaskOwner {
     /// Everybody's.
     Any,
     /// Those that belong to no loop.

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::journal::{Record, Stored};
+use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::Connection;
@@ -31,7 +31,7 @@ pub use open::FORMAT;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum OpenMode {
     /// Makes the file if there is none and brings an old one up to date.
     ReadWrite,
     /// Never changes a row; works while another process writes.
@@ -49,10 +49,10 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens the ledger at `path`. Runs no integrity checks, so that a reader is there at once.
-    pub fn open(path: &Path, mode: Mode) -> Result<Self, Error> {
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, Error> {
         let conn = match mode {
-            Mode::ReadWrite => open::writer(path)?,
-            Mode::ReadOnly => open::reader(path)?,
+            OpenMode::ReadWrite => open::writer(path)?,
+            OpenMode::ReadOnly => open::reader(path)?,
         };
         Ok(Self { conn })
     }
@@ -137,11 +137,11 @@ impl Ledger for Sqlite {
         read::tickets(&self.conn, which)
     }
 
-    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         read::journal(&self.conn, after_seq, owner, limit)
     }
 
-    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+    fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {
         read::journal_tail(&self.conn, owner, limit)
     }
 

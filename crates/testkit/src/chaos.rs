@@ -3,30 +3,30 @@
 //! to what must be true: nothing lost, nothing counted twice, nothing left behind, and no long stall while somebody could work.
 //!
 //! - [`net`]: networks with cables that can be pulled; [`machine`]: a state folder and its processes
-//! - [`weather`]: what strikes when; [`watch`]: what moves; [`proof`]: what must be true in the end
+//! - [`faults`]: what strikes when; [`watch`]: what moves; [`proof`]: what must be true in the end
 //! - [`outage`]: the same mesh without its hub for some minutes
 //!
 //! Has to run inside of a network namespace that is ours alone, see [`crate::offline`].
 
+pub mod faults;
 pub mod machine;
 pub mod net;
 pub mod outage;
 pub mod proof;
 pub mod watch;
-pub mod weather;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use everloop_store::postgres::{Clock, Options as HubOptions, Url};
+use everloop_store::postgres::{HubClock, HubOptions, Url};
 use everloop_store::{Ledger, Postgres};
 
-use crate::postgres::{Server, Setup};
+use crate::postgres::{PostgresServer, ServerSetup};
+use faults::FaultSchedule;
 use machine::{Machine, Make};
 use proof::Proof;
-use watch::{Sight, Watch};
-use weather::Weather;
+use watch::{ChaosWatch, HubSnapshot};
 
 /// Between two looks at the weather.
 const TICK: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub const STALL: Duration = Duration::from_secs(30);
 
 /// What is to be done.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChaosOptions {
     /// The program.
     pub everloop: PathBuf,
     /// Where folders are made.
@@ -62,7 +62,7 @@ pub struct Options {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Report {
+pub struct ChaosReport {
     /// What was proved, and what was not.
     pub proof: Proof,
     /// Starts of nodes that were killed.
@@ -79,7 +79,7 @@ pub struct Report {
     pub took: Duration,
 }
 
-impl Report {
+impl ChaosReport {
     /// What does not hold.
     pub fn violations(&self) -> Vec<String> {
         let mut all = self.proof.violations.clone();
@@ -96,7 +96,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: u32 = self.faults.iter().map(|(_, times)| times).sum();
         let faults: Vec<String> = self.faults.iter().map(|(fault, times)| format!("{fault} {times}")).collect();
@@ -114,20 +114,20 @@ impl fmt::Display for Report {
 }
 
 /// A mesh and its operator.
-pub struct Fleet {
+pub struct ChaosMesh {
     desk: Machine,
     machines: Vec<Machine>,
-    hub: Server,
+    hub: PostgresServer,
     url: String,
     loops: u32,
     checks: u32,
 }
 
-impl Fleet {
+impl ChaosMesh {
     /// All of it, started; agents work for so many seconds at most.
-    pub fn new(options: &Options, seconds: u32) -> Self {
+    pub fn new(options: &ChaosOptions, seconds: u32) -> Self {
         net::lay_out();
-        let hub = Server::start(Setup { dir: options.dir.clone(), ..Setup::default() });
+        let hub = PostgresServer::start(ServerSetup { dir: options.dir.clone(), ..ServerSetup::default() });
         let url = hub.database();
         let make = Make { everloop: options.everloop.clone(), dir: options.dir.clone(), haste: options.haste };
         let desk = Machine::desk(&make, &url);
@@ -147,7 +147,7 @@ impl Fleet {
     /// A look into the hub past all proxies.
     fn open(&self) -> Option<Postgres> {
         let url = Url::parse(&self.url).expect("our own address");
-        Postgres::open(HubOptions { url, clock: Clock::Hub, hub: None }).ok()
+        Postgres::open(HubOptions { url, clock: HubClock::Hub, hub: None }).ok()
     }
 
     /// Hands one more loop to the mesh: a check for each of its files.
@@ -197,12 +197,12 @@ mkdir -p done && echo "$EVERLOOP_TURN" >"$file"
 }
 
 /// Lets the weather rage over a mesh, heals it, waits for its end, and looks at what is true.
-pub fn run(options: &Options) -> Report {
+pub fn run(options: &ChaosOptions) -> ChaosReport {
     let began = Instant::now();
-    let mut fleet = Fleet::new(options, 3);
+    let mut fleet = ChaosMesh::new(options, 3);
     fleet.add_loop();
-    let mut weather = Weather::new(options.seed, options.haste);
-    let mut eye = Eye { hub: None, watch: Watch::new(), look_at: began, supervisor: None };
+    let mut weather = FaultSchedule::new(options.seed, options.haste);
+    let mut eye = Eye { hub: None, watch: ChaosWatch::new(), look_at: began, supervisor: None };
     let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
     // When fewer tasks wait, the next loop is made: there is something to do nearly all the time.
     let backlog = options.checks as usize * 3 / 5;
@@ -234,20 +234,20 @@ pub fn run(options: &Options) -> Report {
     if !proof.violations.is_empty() {
         tell(&fleet.last_words());
     }
-    Report { proof, restarts, faults, stall, stall_at, able, took: began.elapsed() }
+    ChaosReport { proof, restarts, faults, stall, stall_at, able, took: began.elapsed() }
 }
 
 /// Looks at the hub now and then, past all proxies.
 struct Eye {
     hub: Option<Postgres>,
-    watch: Watch,
+    watch: ChaosWatch,
     look_at: Instant,
     supervisor: Option<usize>,
 }
 
 impl Eye {
     /// What there is to see, when it is time to look.
-    fn look(&mut self, fleet: &Fleet, weather: &Weather) -> Option<Sight> {
+    fn look(&mut self, fleet: &ChaosMesh, weather: &FaultSchedule) -> Option<HubSnapshot> {
         if Instant::now() < self.look_at {
             return None;
         }
@@ -258,7 +258,7 @@ impl Eye {
         }
         self.hub = self.hub.take().or_else(|| fleet.open());
         let hub = self.hub.as_ref()?;
-        let sight = Sight::new(hub).ok();
+        let sight = HubSnapshot::new(hub).ok();
         match &sight {
             Some(sight) if weather.is_any_well(fleet.machines.len()) => self.watch.see(sight),
             _ => self.watch.pause(),

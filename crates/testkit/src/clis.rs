@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// An agent program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cli {
+pub enum CliProgram {
     /// Anthropic's Claude Code with an API key.
     Claude,
     /// Claude Code as a subscription: only then it has windows and their limits.
@@ -40,7 +40,7 @@ pub fn installed(name: &str) -> PathBuf {
     program
 }
 
-impl Cli {
+impl CliProgram {
     /// The name of the program.
     pub fn name(self) -> &'static str {
         match self {
@@ -154,8 +154,8 @@ fn opencode_config(base_url: &str) -> String {
 
 /// A program with a home and a folder to work in; both go with it.
 #[derive(Debug)]
-pub struct Seat {
-    cli: Cli,
+pub struct CliHome {
+    cli: CliProgram,
     base_url: String,
     scratch: TempDir,
     extra: Vec<(String, String)>,
@@ -163,7 +163,7 @@ pub struct Seat {
 
 /// How a program ended.
 #[derive(Debug)]
-pub struct Run {
+pub struct ProgramRun {
     /// Its exit code; `None` when a signal ended it.
     pub code: Option<i32>,
     /// All that it said.
@@ -174,16 +174,16 @@ pub struct Run {
     pub took: Duration,
 }
 
-impl Run {
+impl ProgramRun {
     /// The lines of stdout that are JSON.
     pub fn events(&self) -> Vec<serde_json::Value> {
         self.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }
 
-impl Seat {
+impl CliHome {
     /// An empty folder and a new home for `cli`.
-    pub fn new(cli: Cli, base_url: &str) -> std::io::Result<Self> {
+    pub fn new(cli: CliProgram, base_url: &str) -> std::io::Result<Self> {
         let scratch = TempDir::with_prefix("everloop-cli-")?;
         for name in ["home", "folder", "tmp"] {
             std::fs::create_dir(scratch.path().join(name))?;
@@ -228,14 +228,14 @@ impl Seat {
     }
 
     /// Runs one turn; a program that does not end within `patience` is killed with its group, and that is an error.
-    pub fn run(&self, prompt: &str, patience: Duration) -> std::io::Result<Run> {
+    pub fn run(&self, prompt: &str, patience: Duration) -> std::io::Result<ProgramRun> {
         let (out, err) = (self.scratch.path().join("out"), self.scratch.path().join("err"));
         let began = Instant::now();
         let mut command = self.command(prompt);
         let mut child = command.process_group(0).stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
         let status = wait(&mut child, began + patience)?;
         let read = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let run = Run {
+        let run = ProgramRun {
             code: status.and_then(|status| status.code()),
             stdout: read(&out)?,
             stderr: read(&err)?,

@@ -26,10 +26,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use http::Head;
-use log::{Kind, Log, Record};
-use message::Message;
-use reply::{End, Reply};
+use http::ResponseHead;
+use log::{Log, RequestKind, RequestRecord};
+use message::ModelMessage;
+use reply::{PlayedReply, ReplyEnd};
 use request::Ask;
 use script::Script;
 
@@ -40,7 +40,7 @@ const IO_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a server is started.
 #[derive(Debug)]
-pub struct Options {
+pub struct FakeModelOptions {
     /// What it plays.
     pub script: Script,
     /// Where it listens on loopback; 0 takes a free one.
@@ -79,11 +79,11 @@ impl FakeModel {
     /// Plays `script` on a free port.
     pub fn start(script: &str) -> io::Result<Self> {
         let script = Script::parse(script).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-        Self::with(Options { script, port: 0, log: None })
+        Self::with(FakeModelOptions { script, port: 0, log: None })
     }
 
     /// Starts a server.
-    pub fn with(options: Options) -> io::Result<Self> {
+    pub fn with(options: FakeModelOptions) -> io::Result<Self> {
         // Prompts may stand in it, so it is for the owner only.
         let open = |path| OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let file = options.log.map(open).transpose()?;
@@ -114,7 +114,7 @@ impl FakeModel {
     }
 
     /// Everything it was asked so far.
-    pub fn requests(&self) -> Vec<Record> {
+    pub fn requests(&self) -> Vec<RequestRecord> {
         self.shared.log.records()
     }
 
@@ -129,7 +129,7 @@ impl FakeModel {
     }
 
     /// Plays `script` from its beginning from now on.
-    pub fn play(&self, script: &str) -> Result<(), script::Error> {
+    pub fn play(&self, script: &str) -> Result<(), script::ScriptError> {
         let script = Script::parse(script)?;
         *self.shared.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
         Ok(())
@@ -212,24 +212,24 @@ impl Shared {
     }
 
     fn serve(&self, stream: &TcpStream) -> io::Result<()> {
-        let Some(request) = http::Request::read(stream)? else { return Ok(()) };
+        let Some(request) = http::HttpRequest::read(stream)? else { return Ok(()) };
         let now = SystemTime::now();
         let Some(ask) = Ask::of(&request) else {
             let (kind, head, body) = beside(&request);
-            self.log.add(Record { kind, status: Some(head.status), ..record(&request, now) })?;
+            self.log.add(RequestRecord { kind, status: Some(head.status), ..record(&request, now) })?;
             return http::answer(stream, &head, body.to_string().as_bytes());
         };
         let number = self.answers.fetch_add(1, Ordering::SeqCst);
         let mut record = record(&request, now);
         let mut wait = Duration::ZERO;
-        let reply = if ask.kind == Kind::Main {
+        let reply = if ask.kind == RequestKind::Main {
             let play = self.script.lock().unwrap_or_else(PoisonError::into_inner).next(now);
             record.step = Some(play.step.source.clone());
             record.index = Some(play.index);
             wait = Duration::from_millis(play.step.number("wait").unwrap_or(0));
-            Reply::of(&play, &ask, number, now)
+            PlayedReply::of(&play, &ask, number, now)
         } else {
-            Reply::said(&Message::plain(number), &ask)
+            PlayedReply::said(&ModelMessage::plain(number), &ask)
         };
         record.kind = ask.kind;
         record.status = reply.status();
@@ -242,23 +242,23 @@ impl Shared {
         self.send(stream, &reply)
     }
 
-    fn send(&self, stream: &TcpStream, reply: &Reply) -> io::Result<()> {
+    fn send(&self, stream: &TcpStream, reply: &PlayedReply) -> io::Result<()> {
         match reply {
-            Reply::Document(head, body) => http::answer(stream, head, body.to_string().as_bytes()),
-            Reply::Pieces { head, pieces, pace, end } => {
+            PlayedReply::Document(head, body) => http::answer(stream, head, body.to_string().as_bytes()),
+            PlayedReply::Pieces { head, pieces, pace, end } => {
                 http::begin(stream, head)?;
                 for piece in pieces {
                     http::chunk(stream, piece)?;
                     self.rest(*pace);
                 }
                 match end {
-                    End::Whole => http::end(stream),
-                    End::Silence => until_closed(stream),
-                    End::Cut => Ok(()),
+                    ReplyEnd::Whole => http::end(stream),
+                    ReplyEnd::Silence => until_closed(stream),
+                    ReplyEnd::Cut => Ok(()),
                 }
             }
-            Reply::Silence => until_closed(stream),
-            Reply::Reset => reset(stream),
+            PlayedReply::Silence => until_closed(stream),
+            PlayedReply::Reset => reset(stream),
         }
     }
 }
@@ -278,23 +278,23 @@ fn reset(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Requests that ask no model: counts and lists that clients want before they begin.
-fn beside(request: &http::Request) -> (Kind, Head, Value) {
+fn beside(request: &http::HttpRequest) -> (RequestKind, ResponseHead, Value) {
     let path = request.target.split('?').next().unwrap_or_default();
-    let head = |status| Head::new(status).with("content-type", "application/json");
+    let head = |status| ResponseHead::new(status).with("content-type", "application/json");
     if path.ends_with("/count_tokens") {
-        return (Kind::Side, head(200), json!({ "input_tokens": request.body.len() / 4 }));
+        return (RequestKind::Side, head(200), json!({ "input_tokens": request.body.len() / 4 }));
     }
     if path.ends_with(":countTokens") {
-        return (Kind::Side, head(200), json!({ "totalTokens": request.body.len() / 4 }));
+        return (RequestKind::Side, head(200), json!({ "totalTokens": request.body.len() / 4 }));
     }
     if path.ends_with("/models") {
         let model = json!({ "id": "fake-model", "object": "model", "owned_by": "fake" });
-        return (Kind::Side, head(200), json!({ "object": "list", "data": [model] }));
+        return (RequestKind::Side, head(200), json!({ "object": "list", "data": [model] }));
     }
-    (Kind::Other, head(404), json!({ "error": { "message": format!("the fake model has no `{path}`") } }))
+    (RequestKind::Other, head(404), json!({ "error": { "message": format!("the fake model has no `{path}`") } }))
 }
 
-fn record(request: &http::Request, now: SystemTime) -> Record {
+fn record(request: &http::HttpRequest, now: SystemTime) -> RequestRecord {
     let telling = |name: &str| {
         ["session", "conversation", "thread"].iter().any(|word| name.contains(word)) || name == "user-agent"
     };
@@ -302,12 +302,12 @@ fn record(request: &http::Request, now: SystemTime) -> Record {
         Some(_) => "bearer",
         None => ["x-api-key", "x-goog-api-key"].into_iter().find(|n| request.header(n).is_some()).unwrap_or("none"),
     };
-    Record {
+    RequestRecord {
         at_ms: now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
         method: request.method.clone(),
         // Gemini's older clients put the key into the query.
         path: request.target.split("key=").next().unwrap_or_default().to_owned(),
-        kind: Kind::Other,
+        kind: RequestKind::Other,
         step: None,
         index: None,
         status: None,

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use everloop_core::ids::TurnId;
-use everloop_core::immune::choice::Use;
-use everloop_core::immune::{BEAT, Class, Did, Dimension, Immune, Seen, Subject, Tier, observe};
+use everloop_core::immune::choice::Admission;
+use everloop_core::immune::{BEAT, Class, Dimension, Immune, ImmuneStep, ObservedOutcome, Subject, Tier, observe};
 use everloop_core::time::Time;
 
 use crate::sim::random::Random;
@@ -140,15 +140,15 @@ impl Fleet {
             subjects.push(subject(Dimension::Agent, random.below(agents)));
             subjects.push(subject(Dimension::Kind, random.below(kinds)));
             match immune.may(&subjects, now) {
-                Use::Free | Use::Trial(_) => return Some(subjects),
-                Use::Less(_) if random.one_in(2) => return Some(subjects),
-                Use::Less(_) | Use::Out(_) | Use::Barred(_) => {}
+                Admission::Free | Admission::Trial(_) => return Some(subjects),
+                Admission::Less(_) if random.one_in(2) => return Some(subjects),
+                Admission::Less(_) | Admission::Out(_) | Admission::Barred(_) => {}
             }
         }
         None
     }
 
-    fn outcome(&self, n: u64, subjects: Vec<Subject>, random: &mut Random) -> Seen {
+    fn outcome(&self, n: u64, subjects: Vec<Subject>, random: &mut Random) -> ObservedOutcome {
         let culprit = match &self.bad {
             Bad::These(bad) => bad.iter().find(|b| subjects.contains(b)),
             Bad::All => subjects.first(),
@@ -166,7 +166,7 @@ impl Fleet {
             (true, true) => Class::TaskFailed,
             (true, false) => Class::AgentFailed,
         };
-        Seen { subjects, class, reset_at: None }
+        ObservedOutcome { subjects, class, reset_at: None }
     }
 
     /// I8, counted from what the document says about everybody.
@@ -196,30 +196,30 @@ impl Fleet {
 }
 
 impl Story {
-    fn follow(&mut self, did: &Did, n: u64) {
+    fn follow(&mut self, did: &ImmuneStep, n: u64) {
         let text = serde_json::to_string(did).expect("a step is plain data");
         self.trace = crate::sim::random::of_text(self.trace, &text);
         match did {
-            Did::Charged { subject, .. } => *self.charged.entry(subject.clone()).or_default() += 1,
-            Did::Soft { subject, .. } => {
+            ImmuneStep::Charged { subject, .. } => *self.charged.entry(subject.clone()).or_default() += 1,
+            ImmuneStep::Soft { subject, .. } => {
                 self.first.get_or_insert_with(|| subject.clone());
                 self.soft.insert(subject.clone());
             }
-            Did::Out { subject, .. } => {
+            ImmuneStep::Out { subject, .. } => {
                 self.first.get_or_insert_with(|| subject.clone());
                 self.out.entry(subject.clone()).or_insert(n);
             }
-            Did::Suspected { .. } => self.suspected = true,
-            Did::Moved { .. } => self.moved += 1,
-            Did::Seen { .. }
-            | Did::Trial { .. }
-            | Did::Untried { .. }
-            | Did::Eased { .. }
-            | Did::Trusted
-            | Did::Settled { .. }
-            | Did::Corrected { .. }
-            | Did::Ruled { .. }
-            | Did::Lifted { .. } => {}
+            ImmuneStep::Suspected { .. } => self.suspected = true,
+            ImmuneStep::Moved { .. } => self.moved += 1,
+            ImmuneStep::Seen { .. }
+            | ImmuneStep::Trial { .. }
+            | ImmuneStep::Untried { .. }
+            | ImmuneStep::Eased { .. }
+            | ImmuneStep::Trusted
+            | ImmuneStep::Settled { .. }
+            | ImmuneStep::Corrected { .. }
+            | ImmuneStep::Ruled { .. }
+            | ImmuneStep::Lifted { .. } => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::fake_model::http::{Head, Request, answer};
+use crate::fake_model::http::{HttpRequest, ResponseHead, answer};
 
 /// Telegram takes no longer text.
 const TEXT_MOST: usize = 4096;
@@ -29,7 +29,7 @@ pub enum Act {
 
 /// A message as it came.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct ReceivedMail {
     /// The path it was sent to.
     pub path: String,
     /// Names in lower case.
@@ -40,7 +40,7 @@ pub struct Letter {
     pub at: Instant,
 }
 
-impl Letter {
+impl ReceivedMail {
     /// The first header of this name, or an empty text.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str())
@@ -54,7 +54,7 @@ impl Letter {
 
 #[derive(Default)]
 struct State {
-    letters: Vec<Letter>,
+    letters: Vec<ReceivedMail>,
     acts: VecDeque<Act>,
     /// What people said, with its numbers.
     updates: Vec<Value>,
@@ -115,14 +115,14 @@ impl PostOffice {
     }
 
     /// Every message that was heard, also those that were not taken.
-    pub fn letters(&self) -> Vec<Letter> {
+    pub fn letters(&self) -> Vec<ReceivedMail> {
         self.state().letters.clone()
     }
 
     /// The texts that the bot wrote.
     pub fn chat(&self) -> Vec<Value> {
         let path = format!("/bot{}/sendMessage", self.token);
-        self.state().letters.iter().filter(|l| l.path == path).map(Letter::json).collect()
+        self.state().letters.iter().filter(|l| l.path == path).map(ReceivedMail::json).collect()
     }
 
     /// How many different messages there were, by their keys.
@@ -177,7 +177,7 @@ fn lock(shared: &(Mutex<State>, Condvar)) -> MutexGuard<'_, State> {
 }
 
 fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar), bot: &str) -> std::io::Result<()> {
-    let Some(request) = Request::read(stream)? else { return Ok(()) };
+    let Some(request) = HttpRequest::read(stream)? else { return Ok(()) };
     let method = match request.target.strip_prefix(bot) {
         Some(method) => method,
         None if request.target.starts_with("/bot") => {
@@ -194,7 +194,7 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar), bot: &str) -> std
         }
         _ => {}
     }
-    let letter = Letter {
+    let letter = ReceivedMail {
         path: request.target.clone(),
         headers: request.headers.clone(),
         body: String::from_utf8_lossy(&request.body).into_owned(),
@@ -209,17 +209,17 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar), bot: &str) -> std
         Some(Act::TooMany(after)) => {
             let said = json!({ "ok": false, "error_code": 429, "description": format!("Too Many Requests: retry after {after}"),
                 "parameters": { "retry_after": after } });
-            let head = Head::new(429).with("retry-after", after.to_string());
+            let head = ResponseHead::new(429).with("retry-after", after.to_string());
             answer(stream, &head, said.to_string().as_bytes())
         }
-        Some(Act::Status(status)) => answer(stream, &Head::new(status), b"{}"),
+        Some(Act::Status(status)) => answer(stream, &ResponseHead::new(status), b"{}"),
         Some(Act::Hang) => {
             let state = shared.1.wait_while(lock(shared), |state| !state.closed);
             drop(state);
             Ok(())
         }
         None if method == "sendMessage" => say(stream, 200, &sent(&body)),
-        None => answer(stream, &Head::new(200), b"ok"),
+        None => answer(stream, &ResponseHead::new(200), b"ok"),
     }
 }
 
@@ -256,6 +256,6 @@ fn updates(shared: &(Mutex<State>, Condvar), body: &Value) -> Vec<Value> {
 }
 
 fn say(stream: &TcpStream, status: u16, body: &Value) -> std::io::Result<()> {
-    let head = Head::new(status).with("content-type", "application/json");
+    let head = ResponseHead::new(status).with("content-type", "application/json");
     answer(stream, &head, body.to_string().as_bytes())
 }

@@ -45,7 +45,7 @@ pub enum Login {
 
 /// What a server is to be like.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct ServerSetup {
     /// How long a commit takes.
     pub sync: Sync,
     /// Who is let in.
@@ -56,15 +56,15 @@ pub struct Setup {
     pub tls: bool,
 }
 
-impl Default for Setup {
+impl Default for ServerSetup {
     fn default() -> Self {
         Self { sync: Sync::Off, login: Login::Trust, dir: std::env::temp_dir(), tls: false }
     }
 }
 
 /// A server.
-pub struct Server {
-    setup: Setup,
+pub struct PostgresServer {
+    setup: ServerSetup,
     folder: PathBuf,
     port: u16,
     /// The shell that watches it, while it runs.
@@ -73,14 +73,14 @@ pub struct Server {
 }
 
 /// The server of this process, made when it is first asked for.
-pub fn server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(Setup::default()))
+pub fn server() -> &'static PostgresServer {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+    SERVER.get_or_init(|| PostgresServer::start(ServerSetup::default()))
 }
 
-impl Server {
+impl PostgresServer {
     /// Makes a server and waits until it takes connections.
-    pub fn start(setup: Setup) -> Self {
+    pub fn start(setup: ServerSetup) -> Self {
         let folder = folder(&setup.dir, "everloop-pg.");
         make_cluster(&folder, setup.login);
         if setup.tls {
@@ -101,7 +101,7 @@ impl Server {
         self.watch.take().expect("the server runs").end();
     }
 
-    /// Starts it again after [`Server::crash`], on the same port.
+    /// Starts it again after [`PostgresServer::crash`], on the same port.
     pub fn restart(&mut self) {
         assert!(self.try_start(), "the server does not start again: {}", self.log());
     }
@@ -198,7 +198,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         if let Some(watch) = self.watch.take() {
             watch.end();
@@ -217,7 +217,7 @@ pub struct Pooler {
 
 impl Pooler {
     /// Starts it and waits until it takes connections.
-    pub fn start(server: &Server) -> Self {
+    pub fn start(server: &PostgresServer) -> Self {
         let folder = folder(&server.setup.dir, "everloop-pool.");
         let port = free_port();
         let settings = format!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What to do with the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ProxyMode {
     /// Pass everything on.
     Pass,
     /// Cut when a commit comes along, before the hub hears of it.
@@ -31,7 +31,7 @@ pub struct Proxy {
 }
 
 struct State {
-    mode: Mode,
+    mode: ProxyMode,
     open: Vec<TcpStream>,
 }
 
@@ -45,7 +45,7 @@ impl Proxy {
     pub fn at(address: Ipv4Addr, target: u16) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("an own address has a free port");
         let port = listener.local_addr().expect("it is bound").port();
-        let state = Arc::new(Mutex::new(State { mode: Mode::Pass, open: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { mode: ProxyMode::Pass, open: Vec::new() }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for node in listener.incoming().flatten() {
@@ -69,7 +69,7 @@ impl Proxy {
     }
 
     /// What becomes of the connections from now on, also of those that are open.
-    pub fn set(&self, mode: Mode) {
+    pub fn set(&self, mode: ProxyMode) {
         lock(&self.state).mode = mode;
     }
 
@@ -86,7 +86,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 fn pass(node: TcpStream, hub: TcpStream, shared: &Arc<Mutex<State>>) -> std::io::Result<()> {
     let mut state = lock(shared);
-    if state.mode == Mode::Refuse {
+    if state.mode == ProxyMode::Refuse {
         return Ok(());
     }
     for stream in [&node, &hub] {
@@ -126,14 +126,14 @@ fn to_hub(mut node: TcpStream, mut hub: TcpStream, state: &Mutex<State>) {
         let mut state = lock(state);
         let commits = has(&buffer[..n], b"commit\0") || ALONE_ASKED.iter().any(|part| has(&buffer[..n], part));
         match state.mode {
-            Mode::Silent => continue,
-            Mode::CutBeforeCommit if commits => return cut(&mut state),
-            Mode::Refuse => return cut(&mut state),
-            Mode::Slow(delay) => {
+            ProxyMode::Silent => continue,
+            ProxyMode::CutBeforeCommit if commits => return cut(&mut state),
+            ProxyMode::Refuse => return cut(&mut state),
+            ProxyMode::Slow(delay) => {
                 drop(state);
                 thread::sleep(delay);
             }
-            Mode::Pass | Mode::CutBeforeCommit | Mode::CutAfterCommit => {}
+            ProxyMode::Pass | ProxyMode::CutBeforeCommit | ProxyMode::CutAfterCommit => {}
         }
         if hub.write_all(&buffer[..n]).is_err() {
             break;
@@ -148,7 +148,7 @@ fn to_node(mut hub: TcpStream, mut node: TcpStream, state: &Mutex<State>) {
         let mut state = lock(state);
         let done = DONE.iter().any(|part| has(&buffer[..n], part));
         let committed = done && buffer[..n].ends_with(NO_TRANSACTION);
-        if state.mode == Mode::CutAfterCommit && committed {
+        if state.mode == ProxyMode::CutAfterCommit && committed {
             return cut(&mut state);
         }
         drop(state);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use everloop_core::spec::{AgentKind, Permission};
-use everloop_core::stream::{Quota, Said, Usage};
+use everloop_core::stream::{AgentEvent, Quota, Usage};
 use serde_json::{Map, Value};
 
-use super::limits::{self, Record, Refusal};
-use super::reader::{End, Parse, Sink, object};
+use super::limits::{self, VendorRecord, VendorRefusal};
+use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields, microusd, whole};
 use super::{Invocation, Order, RETRIES, Receiver, TELEMETRY_SECRET, has_telemetry, reset};
 
@@ -90,7 +90,7 @@ fn report_to(receiver: Receiver<'_>, call: &mut Invocation) {
 }
 
 /// Reads the stream.
-pub(super) struct Parser {
+pub(super) struct ClaudeParser {
     resumed: bool,
     session: Option<String>,
     /// A hook would not let the turn end, and the CLI ended it all the same.
@@ -105,7 +105,7 @@ pub(super) struct Parser {
     last_message: String,
 }
 
-impl Parser {
+impl ClaudeParser {
     pub(super) fn new(resumed: bool) -> Self {
         Self {
             resumed,
@@ -119,7 +119,7 @@ impl Parser {
         }
     }
 
-    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn record(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         match record.text("type") {
             Some("system") => self.system(record, sink),
             Some("assistant") => self.assistant(record, sink),
@@ -131,16 +131,16 @@ impl Parser {
         }
     }
 
-    fn system(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn system(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         match record.text("subtype") {
             Some("init") => {
                 let id = record::name(record.text("session_id").unwrap_or_default());
                 self.session = Some(id.clone());
-                sink.say(Said::Session { id, model: record.text("model").map(record::name) });
+                sink.say(AgentEvent::Session { id, model: record.text("model").map(record::name) });
             }
             Some("model_fallback") => {
                 if let (Some(id), Some(model)) = (self.session.clone(), record.text("fallback_model")) {
-                    sink.say(Said::Session { id, model: Some(record::name(model)) });
+                    sink.say(AgentEvent::Session { id, model: Some(record::name(model)) });
                 }
             }
             Some("api_retry") => retry(record, sink),
@@ -152,15 +152,15 @@ impl Parser {
     }
 
     /// Both the event and the result name a denied call.
-    fn denied(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn denied(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let id = record::name(record.text("tool_use_id").unwrap_or_default());
         let new = id.is_empty() || (self.denied.len() < DENIALS_KEPT && self.denied.insert(id));
         if new {
-            sink.say(Said::Denied { tool: record::name(record.text("tool_name").unwrap_or_default()) });
+            sink.say(AgentEvent::Denied { tool: record::name(record.text("tool_name").unwrap_or_default()) });
         }
     }
 
-    fn assistant(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn assistant(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let message = record.at("message");
         let made_up = message.text("model") == Some("<synthetic>") || record.at("is_api_error_message") == true;
         if made_up {
@@ -191,7 +191,7 @@ impl Parser {
         }
     }
 
-    fn result(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn result(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let errors: Vec<&str> = record.list("errors").iter().filter_map(Value::as_str).collect();
         for denial in record.list("permission_denials") {
             self.denied(denial, sink);
@@ -202,12 +202,12 @@ impl Parser {
         let failed = record.at("is_error") == true || record.text("subtype").is_some_and(|s| s.starts_with("error"));
         if failed {
             if errors.iter().any(|e| e.starts_with("No conversation found")) {
-                sink.say(Said::SessionLost);
+                sink.say(AgentEvent::SessionLost);
             }
             let codes = codes(record, &["api_error", "api_error_type", "terminal_reason"]);
             // A cap that everloop or the operator set for this turn is not the vendor's refusal.
             if record.text("subtype") == Some("success") || record.text("api_error").is_some() {
-                sink.refused(&refusal(record, Record::Result, &codes, &text));
+                sink.refused(&refusal(record, VendorRecord::Result, &codes, &text));
             }
         }
         let ended_early = record.text("terminal_reason").is_some_and(|reason| {
@@ -220,7 +220,7 @@ impl Parser {
     }
 
     /// `total_cost_usd` and `modelUsage` count from the first turn of the conversation, also over `--resume`.
-    fn used(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn used(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         self.uncounted = Usage::default();
         if let Some(models) = record.object("model_usage_since_last_result") {
             say_used(sum_of(models), sink);
@@ -232,26 +232,26 @@ impl Parser {
         };
         let in_all = Usage { microusd: microusd(record.at("total_cost_usd")), ..sum_of(models) };
         if self.resumed {
-            sink.say(Said::UsedInAll(in_all));
+            sink.say(AgentEvent::UsedInAll(in_all));
         } else {
             say_used(in_all.since(self.counted), sink);
             self.counted = in_all;
         }
     }
 
-    fn fill(&self, record: &Value, sink: &mut Sink<'_>) {
+    fn fill(&self, record: &Value, sink: &mut EventSink<'_>) {
         let Some((model, used)) = &self.context else { return };
         // Some versions add a suffix for the size of the window.
         let named =
             |m: &Map<String, Value>| m.iter().find(|(k, _)| k.starts_with(model.as_str())).map(|(_, v)| v.clone());
         let window = record.object("modelUsage").and_then(named).and_then(|m| m.number("contextWindow"));
         if let Some(window) = window.filter(|w| *w > 0) {
-            sink.say(Said::Context { used: *used, window });
+            sink.say(AgentEvent::Context { used: *used, window });
         }
     }
 
     /// An event that was written into the middle of a record: both are looked at.
-    fn torn(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn torn(&mut self, line: &str, sink: &mut EventSink<'_>) {
         let Some(start) = line.find(STRAY).filter(|_| line.starts_with('{')) else {
             sink.unknown();
             return;
@@ -272,29 +272,29 @@ impl Parser {
     }
 }
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for ClaudeParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         match object(line) {
             Some(record) => self.record(&record, sink),
             None => self.torn(line, sink),
         }
     }
 
-    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
         if line.starts_with("No conversation found with session ID") {
-            sink.say(Said::SessionLost);
+            sink.say(AgentEvent::SessionLost);
         }
     }
 
-    fn end(&mut self, _end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, _end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         // Killed before its result: what the answers said is less than what was used, and more than nothing.
         say_used(std::mem::take(&mut self.uncounted), sink);
     }
 }
 
-fn say_used(usage: Usage, sink: &mut Sink<'_>) {
+fn say_used(usage: Usage, sink: &mut EventSink<'_>) {
     if !record::is_nothing(&usage) {
-        sink.say(Said::Used(usage));
+        sink.say(AgentEvent::Used(usage));
     }
 }
 
@@ -322,10 +322,10 @@ fn sum_of(models: &Map<String, Value>) -> Usage {
     })
 }
 
-fn tool(part: &Value, sink: &mut Sink<'_>) {
+fn tool(part: &Value, sink: &mut EventSink<'_>) {
     let tool = part.text("name").unwrap_or_default();
     let input = part.at("input");
-    sink.say(Said::ToolStarted {
+    sink.say(AgentEvent::ToolStarted {
         id: record::name(part.text("id").unwrap_or_default()),
         name: record::name(tool),
         fingerprint: record::fingerprint(tool, input),
@@ -333,27 +333,29 @@ fn tool(part: &Value, sink: &mut Sink<'_>) {
         subagent: SUBAGENTS.contains(&tool),
     });
     if QUESTIONS.contains(&tool) {
-        sink.say(Said::Asking { what: record::name(tool) });
+        sink.say(AgentEvent::Asking { what: record::name(tool) });
     }
 }
 
-fn results_of_tools(record: &Value, sink: &mut Sink<'_>) {
+fn results_of_tools(record: &Value, sink: &mut EventSink<'_>) {
     for part in record.at("message").list("content") {
         if part.text("type") == Some("tool_result") {
             let failed = part.at("is_error") == true;
             let error = failed.then(|| record::error_fingerprint(&record::flat(part.at("content"))));
-            sink.say(Said::ToolEnded { id: record::name(part.text("tool_use_id").unwrap_or_default()), error });
+            sink.say(AgentEvent::ToolEnded { id: record::name(part.text("tool_use_id").unwrap_or_default()), error });
         }
     }
 }
 
-fn retry(record: &Value, sink: &mut Sink<'_>) {
+fn retry(record: &Value, sink: &mut EventSink<'_>) {
     let codes = codes(record, &["error"]);
-    let known =
-        limits::class(&Refusal { status: record.number("error_status"), ..refusal(record, Record::Retry, &codes, "") });
+    let known = limits::class(&VendorRefusal {
+        status: record.number("error_status"),
+        ..refusal(record, VendorRecord::Retry, &codes, "")
+    });
     // Without a status there was no answer.
     let lost = record.at("error_status").is_null().then_some(everloop_core::stream::LimitClass::Network);
-    sink.say(Said::Retrying {
+    sink.say(AgentEvent::Retrying {
         attempt: record.number("attempt").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
         delay_ms: record.number("retry_delay_ms"),
         class: known.or(lost),
@@ -361,14 +363,14 @@ fn retry(record: &Value, sink: &mut Sink<'_>) {
 }
 
 /// Words that the CLI put into the assistant's mouth: an error, or a filler after an interrupted turn.
-fn synthetic(record: &Value, sink: &mut Sink<'_>) {
+fn synthetic(record: &Value, sink: &mut EventSink<'_>) {
     let text = record::flat(record.at("message").at("content"));
     if record.at("is_api_error_message") == true || record.text("error").is_some() {
         let mut codes = codes(record, &["api_error", "api_error_type", "error"]);
         let info = record.at("api_error_params").at("rate_limit_info");
         codes.extend(info.text("rateLimitType"));
         let reset_at = info.number("resetsAt").and_then(|n| reset::epoch(n, sink.now));
-        sink.refused(&Refusal { reset_at, ..refusal(record, Record::Synthetic, &codes, &text) });
+        sink.refused(&VendorRefusal { reset_at, ..refusal(record, VendorRecord::Synthetic, &codes, &text) });
     }
 }
 
@@ -376,8 +378,8 @@ fn codes<'a>(record: &'a Value, names: &[&str]) -> Vec<&'a str> {
     names.iter().filter_map(|name| record.text(name)).collect()
 }
 
-fn refusal<'a>(record: &'a Value, place: Record, codes: &'a [&'a str], text: &'a str) -> Refusal<'a> {
-    Refusal {
+fn refusal<'a>(record: &'a Value, place: VendorRecord, codes: &'a [&'a str], text: &'a str) -> VendorRefusal<'a> {
+    VendorRefusal {
         agent: AgentKind::Claude,
         record: place,
         status: record.number("api_error_status"),
@@ -388,7 +390,7 @@ fn refusal<'a>(record: &'a Value, place: Record, codes: &'a [&'a str], text: &'a
 }
 
 /// How much of the plan is used, and whether that was too much.
-fn allowance(info: &Value, sink: &mut Sink<'_>) {
+fn allowance(info: &Value, sink: &mut EventSink<'_>) {
     let kind = info.text("rateLimitType").unwrap_or("unknown");
     let reset_at = info.number("resetsAt").and_then(|n| reset::epoch(n, sink.now));
     match info.object("unifiedWindows") {
@@ -397,9 +399,9 @@ fn allowance(info: &Value, sink: &mut Sink<'_>) {
     }
     if info.text("status") == Some("rejected") {
         let text = format!("the allowance `{}` is used up", record::name(kind));
-        sink.refused(&Refusal {
+        sink.refused(&VendorRefusal {
             agent: AgentKind::Claude,
-            record: Record::Allowance,
+            record: VendorRecord::Allowance,
             status: None,
             codes: &[kind, "rejected"],
             text: &text,
@@ -408,7 +410,7 @@ fn allowance(info: &Value, sink: &mut Sink<'_>) {
     }
 }
 
-fn quota(name: &str, window: &Value, sink: &mut Sink<'_>) {
+fn quota(name: &str, window: &Value, sink: &mut EventSink<'_>) {
     let Some(used) = window.at("utilization").as_f64().filter(|u| u.is_finite() && *u >= 0.0) else { return };
     let hour = 3_600_000;
     let length_ms = match name {
@@ -418,5 +420,5 @@ fn quota(name: &str, window: &Value, sink: &mut Sink<'_>) {
     };
     let used_permille = (used * 1000.0).round() as u32;
     let reset_at = whole(window.at("resetsAt")).and_then(|n| reset::epoch(n, sink.now));
-    sink.say(Said::Quota(Quota { window: record::name(name), used_permille, reset_at, length_ms }));
+    sink.say(AgentEvent::Quota(Quota { window: record::name(name), used_permille, reset_at, length_ms }));
 }

@@ -1,11 +1,11 @@
 //! Codex, `codex exec --json`. Measured with 0.166.0.
 
 use everloop_core::spec::{AgentKind, Permission};
-use everloop_core::stream::{Limit, LimitClass, Said, Usage};
+use everloop_core::stream::{AgentEvent, LimitClass, Usage, VendorLimit};
 use serde_json::Value;
 
-use super::limits::{self, Record, Refusal};
-use super::reader::{End, Parse, Sink, object};
+use super::limits::{self, VendorRecord, VendorRefusal};
+use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::rollout::{self, Rollout};
 use super::{Invocation, Order, RETRIES, provider};
@@ -64,7 +64,7 @@ fn toml_string(text: &str) -> String {
 
 /// Reads the stream.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(super) struct CodexParser {
     thread: Option<String>,
     last_text: String,
     /// The tool call that began last and has not ended; codex runs one at a time, but not always.
@@ -79,13 +79,13 @@ pub(super) struct Parser {
 /// Calls that may be open at once; more are not told apart from new ones.
 const OPEN_KEPT: usize = 256;
 
-impl Parser {
-    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+impl CodexParser {
+    fn record(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         match record.text("type") {
             Some("thread.started") => {
                 let id = record::name(record.text("thread_id").unwrap_or_default());
                 self.thread = Some(id.clone());
-                sink.say(Said::Session { id, model: None });
+                sink.say(AgentEvent::Session { id, model: None });
             }
             Some("turn.started" | "item.updated") => {}
             Some("item.started") => self.started(record.at("item"), sink),
@@ -93,13 +93,13 @@ impl Parser {
             Some("turn.completed") => {
                 self.counted = true;
                 self.failed = None;
-                sink.say(Said::UsedInAll(usage(record.at("usage"))));
+                sink.say(AgentEvent::UsedInAll(usage(record.at("usage"))));
                 let text = std::mem::take(&mut self.last_text);
                 sink.result(self.worked, &text);
             }
             Some("turn.failed") => {
                 let message = record.at("error").text("message").unwrap_or_default();
-                self.failed(message, Record::Result, sink);
+                self.failed(message, VendorRecord::Result, sink);
                 sink.result(false, message);
             }
             Some("error") => self.error(record.text("message").unwrap_or_default(), sink),
@@ -107,14 +107,14 @@ impl Parser {
         }
     }
 
-    fn started(&mut self, item: &Value, sink: &mut Sink<'_>) {
+    fn started(&mut self, item: &Value, sink: &mut EventSink<'_>) {
         if let Some((name, arguments)) = call(item) {
             let id = record::name(item.text("id").unwrap_or_default());
             self.worked = true;
             if self.open.len() < OPEN_KEPT {
                 self.open.push(id.clone());
             }
-            sink.say(Said::ToolStarted {
+            sink.say(AgentEvent::ToolStarted {
                 id,
                 fingerprint: record::fingerprint(&name, &arguments),
                 name,
@@ -124,7 +124,7 @@ impl Parser {
         }
     }
 
-    fn completed(&mut self, item: &Value, sink: &mut Sink<'_>) {
+    fn completed(&mut self, item: &Value, sink: &mut EventSink<'_>) {
         match item.text("type") {
             Some("agent_message") => {
                 let text = item.text("text").unwrap_or_default();
@@ -140,37 +140,37 @@ impl Parser {
                     self.started(item, sink);
                 }
                 self.open.retain(|o| *o != id);
-                sink.say(Said::ToolEnded { id, error: error_of(item) });
+                sink.say(AgentEvent::ToolEnded { id, error: error_of(item) });
             }
             None => sink.unknown(),
         }
     }
 
     /// `Reconnecting... 1/5 (why)` is no failure yet.
-    fn error(&mut self, message: &str, sink: &mut Sink<'_>) {
+    fn error(&mut self, message: &str, sink: &mut EventSink<'_>) {
         let Some(rest) = message.strip_prefix("Reconnecting... ") else {
-            self.failed(message, Record::Error, sink);
+            self.failed(message, VendorRecord::Error, sink);
             return;
         };
         let attempt = rest.split('/').next().and_then(|n| n.parse().ok()).unwrap_or(1);
-        let why = refusal(rest, Record::Retry);
-        sink.say(Said::Retrying { attempt, delay_ms: None, class: limits::class(&why) });
+        let why = refusal(rest, VendorRecord::Retry);
+        sink.say(AgentEvent::Retrying { attempt, delay_ms: None, class: limits::class(&why) });
     }
 
     /// The time that the words name is coarse, and codex notes it exactly: it is added at the end.
-    fn failed(&mut self, message: &str, place: Record, sink: &mut Sink<'_>) {
+    fn failed(&mut self, message: &str, place: VendorRecord, sink: &mut EventSink<'_>) {
         self.failed = Some(message.chars().take(MESSAGE_KEPT).collect());
         if let Some(limit) = limits::limit(&refusal(message, place), sink.now, sink.zone.as_ref()) {
-            sink.say(Said::Limit(Limit { reset_at: None, ..limit }));
+            sink.say(AgentEvent::Limit(VendorLimit { reset_at: None, ..limit }));
         }
     }
 
-    fn refine(&self, notes: &Rollout, sink: &mut Sink<'_>) {
+    fn refine(&self, notes: &Rollout, sink: &mut EventSink<'_>) {
         let Some(message) = &self.failed else { return };
-        let plain = refusal(message, Record::Result);
+        let plain = refusal(message, VendorRecord::Result);
         let (code, status) = notes.error.as_ref().map_or((None, None), |(code, status)| (Some(code.as_str()), *status));
         let codes: Vec<&str> = code.into_iter().collect();
-        let noted = Refusal { codes: &codes, status: status.or(plain.status), ..plain };
+        let noted = VendorRefusal { codes: &codes, status: status.or(plain.status), ..plain };
         let Some(mut limit) = limits::limit(&noted, sink.now, sink.zone.as_ref()) else { return };
         if is_plan(&limit.rule) {
             let used_up = notes.quotas.iter().filter(|q| q.used_permille >= 1000).max_by_key(|q| q.reset_at);
@@ -182,7 +182,7 @@ impl Parser {
             let by_length = if long { LimitClass::Weekly } else { LimitClass::Window };
             limit.class = if notes.spend_reached { LimitClass::Spend } else { by_length };
         }
-        sink.say(Said::Limit(limit));
+        sink.say(AgentEvent::Limit(limit));
     }
 }
 
@@ -190,32 +190,32 @@ fn is_plan(rule: &str) -> bool {
     rule == "codex.usage-limit"
 }
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for CodexParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         match object(line) {
             Some(record) => self.record(&record, sink),
             None => sink.unknown(),
         }
     }
 
-    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
         let Some(error) = line.strip_prefix("Error: ") else { return };
         if error.starts_with("thread/resume") && error.contains("no rollout found") {
-            sink.say(Said::SessionLost);
+            sink.say(AgentEvent::SessionLost);
         }
         sink.result(false, error);
     }
 
-    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         let found = self.thread.as_deref().and_then(|thread| rollout::find(thread, end));
         let notes = found.unwrap_or_default();
-        notes.quotas.iter().for_each(|q| sink.say(Said::Quota(q.clone())));
+        notes.quotas.iter().for_each(|q| sink.say(AgentEvent::Quota(q.clone())));
         if let Some((used, window)) = notes.context {
-            sink.say(Said::Context { used, window });
+            sink.say(AgentEvent::Context { used, window });
         }
         // A turn that failed or was killed has no record of its own about what it used.
         if let Some(in_all) = notes.in_all.filter(|_| !self.counted) {
-            sink.say(Said::UsedInAll(in_all));
+            sink.say(AgentEvent::UsedInAll(in_all));
         }
         self.refine(&notes, sink);
     }
@@ -262,8 +262,8 @@ fn error_of(item: &Value) -> Option<u64> {
     })
 }
 
-fn refusal(message: &str, place: Record) -> Refusal<'_> {
-    Refusal {
+fn refusal(message: &str, place: VendorRecord) -> VendorRefusal<'_> {
+    VendorRefusal {
         agent: AgentKind::Codex,
         record: place,
         status: status_in(message),

@@ -1,9 +1,9 @@
 //! Any command. Its words mean nothing to us, unless it speaks our own format from its first line on.
 
-use everloop_core::stream::Said;
+use everloop_core::stream::AgentEvent;
 
 use super::native;
-use super::reader::{End, Parse, Sink};
+use super::reader::{EventSink, Parse, ProcessEnd};
 use super::{Invocation, Order};
 
 /// `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on standard input.
@@ -21,7 +21,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
 /// Believes a stream that begins with a record of ours. A command whose output merely contains one somewhere, because
 /// an agent printed it, is not believed.
 #[derive(Default)]
-pub(super) enum Parser {
+pub(super) enum CommandParser {
     /// Nothing was said yet.
     #[default]
     Silent,
@@ -31,22 +31,22 @@ pub(super) enum Parser {
     Plain,
 }
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
-        if matches!(self, Parser::Silent) {
-            let ours = line.starts_with('{') && serde_json::from_str::<Said>(line).is_ok();
-            *self = if ours { Parser::Native } else { Parser::Plain };
+impl Parse for CommandParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
+        if matches!(self, CommandParser::Silent) {
+            let ours = line.starts_with('{') && serde_json::from_str::<AgentEvent>(line).is_ok();
+            *self = if ours { CommandParser::Native } else { CommandParser::Plain };
         }
         match self {
-            Parser::Native => native::Parser.out(line, sink),
-            Parser::Silent | Parser::Plain => {}
+            CommandParser::Native => native::NativeParser.out(line, sink),
+            CommandParser::Silent | CommandParser::Plain => {}
         }
     }
 
-    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         match self {
-            Parser::Native => native::Parser.end(end, sink),
-            Parser::Silent | Parser::Plain => {}
+            CommandParser::Native => native::NativeParser.end(end, sink),
+            CommandParser::Silent | CommandParser::Plain => {}
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Gemini CLI, `gemini -o stream-json`. Measured with 0.61.0.
 
 use everloop_core::spec::{AgentKind, Permission};
-use everloop_core::stream::{Limit, Said, Usage};
+use everloop_core::stream::{AgentEvent, Usage, VendorLimit};
 use serde_json::Value;
 
-use super::limits::{self, Record, Refusal};
-use super::reader::{End, Parse, Sink, object};
+use super::limits::{self, VendorRecord, VendorRefusal};
+use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::{Invocation, Order};
 
@@ -59,7 +59,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
 
 /// Reads the stream.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(super) struct GeminiParser {
     /// The answer whose pieces are coming in.
     pieces: String,
     answer: String,
@@ -75,8 +75,8 @@ pub(super) struct Parser {
     attempt: Option<u32>,
 }
 
-impl Parser {
-    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+impl GeminiParser {
+    fn record(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let kind = record.text("type");
         let piece = kind == Some("message") && record.at("delta") == true;
         if !piece {
@@ -85,7 +85,7 @@ impl Parser {
         match kind {
             Some("init") => {
                 let id = record::name(record.text("session_id").unwrap_or_default());
-                sink.say(Said::Session { id, model: record.text("model").map(record::name) });
+                sink.say(AgentEvent::Session { id, model: record.text("model").map(record::name) });
             }
             Some("message") if record.text("role") == Some("assistant") => {
                 let room = PIECES_CAP.saturating_sub(self.pieces.len());
@@ -104,9 +104,9 @@ impl Parser {
                 let why = || format!("{}{}", record::flat(record.at("output")), record.at("error"));
                 let error = failed.then(|| record::error_fingerprint(&why()));
                 if record.at("error").text("type") == Some("policy_violation") {
-                    sink.say(Said::Denied { tool: self.last_tool.clone() });
+                    sink.say(AgentEvent::Denied { tool: self.last_tool.clone() });
                 }
-                sink.say(Said::ToolEnded { id: record::name(record.text("tool_id").unwrap_or_default()), error });
+                sink.say(AgentEvent::ToolEnded { id: record::name(record.text("tool_id").unwrap_or_default()), error });
             }
             Some("error") => {
                 let message = record.text("message").unwrap_or_default();
@@ -119,7 +119,7 @@ impl Parser {
         }
     }
 
-    fn flush(&mut self, sink: &mut Sink<'_>) {
+    fn flush(&mut self, sink: &mut EventSink<'_>) {
         let pieces = std::mem::take(&mut self.pieces);
         if !pieces.trim().is_empty() {
             self.answer = record::words(&pieces);
@@ -127,10 +127,10 @@ impl Parser {
         }
     }
 
-    fn result(&mut self, record: &Value, sink: &mut Sink<'_>) {
+    fn result(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let used = usage(record.at("stats"));
         if !record::is_nothing(&used) {
-            sink.say(Said::Used(used));
+            sink.say(AgentEvent::Used(used));
         }
         let answer = std::mem::take(&mut self.answer);
         let stopped = self.stopped.take();
@@ -148,15 +148,19 @@ impl Parser {
 }
 
 /// `[API Error: {"error":{"code":401,"message":"…","status":"UNAUTHENTICATED"}}]`, or prose.
-fn refused(message: &str, kind: Option<&str>, sink: &mut Sink<'_>) -> Option<Limit> {
+fn refused(message: &str, kind: Option<&str>, sink: &mut EventSink<'_>) -> Option<VendorLimit> {
     let body = body_in(message);
     let error = body.at("error");
     let codes: Vec<&str> = [error.text("status"), kind].into_iter().flatten().collect();
-    sink.refused(&Refusal { status: error.number("code"), codes: &codes, ..refusal(message, Record::Result) })
+    sink.refused(&VendorRefusal {
+        status: error.number("code"),
+        codes: &codes,
+        ..refusal(message, VendorRecord::Result)
+    })
 }
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for GeminiParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         match object(line) {
             Some(record) => self.record(&record, sink),
             None => sink.unknown(),
@@ -165,9 +169,9 @@ impl Parse for Parser {
 
     /// `Attempt 1 failed with status 429. Retrying with backoff... …`, or over two lines
     /// `Attempt 1 failed: You exceeded …` and `Suggested retry after 4s.. Retrying after 5652ms...`.
-    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
         if line.starts_with("Error resuming session") {
-            sink.say(Said::SessionLost);
+            sink.say(AgentEvent::SessionLost);
         }
         self.key_not_chosen |= line.starts_with(KEY_NOT_CHOSEN);
         if let Some(rest) = line.strip_prefix("Attempt ") {
@@ -176,32 +180,32 @@ impl Parse for Parser {
         let Some((before, after)) = line.split_once("Retrying ") else { return };
         let Some(attempt) = self.attempt.take() else { return };
         let status = before.split_once("with status ").and_then(|(_, s)| s.get(..3)?.parse().ok());
-        let why = Refusal { status, ..refusal(line, Record::Retry) };
+        let why = VendorRefusal { status, ..refusal(line, VendorRecord::Retry) };
         let delay = after.strip_prefix("after ").and_then(|d| d.split_once("ms")?.0.parse().ok());
-        sink.say(Said::Retrying { attempt, delay_ms: delay, class: limits::class(&why) });
+        sink.say(AgentEvent::Retrying { attempt, delay_ms: delay, class: limits::class(&why) });
     }
 
-    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         self.flush(sink);
         let Some(code) = end.code.filter(|_| end.signal.is_none()) else { return };
         match code {
-            EXIT_NO_SESSION => sink.say(Said::SessionLost),
+            EXIT_NO_SESSION => sink.say(AgentEvent::SessionLost),
             EXIT_NO_AUTH => {
                 let text = if self.key_not_chosen { CHOOSE_KEY } else { "no way to log in is set up" };
-                sink.refused(&Refusal { codes: &["exit-41"], ..refusal(text, Record::Exit) });
+                sink.refused(&VendorRefusal { codes: &["exit-41"], ..refusal(text, VendorRecord::Exit) });
             }
             code => {
                 let status = STATUSES.iter().copied().find(|s| i64::from(code) == (*s % 256) as i64);
                 if let (Some(text), Some(_)) = (self.unexplained.take(), status) {
-                    sink.refused(&Refusal { status, ..refusal(&text, Record::Exit) });
+                    sink.refused(&VendorRefusal { status, ..refusal(&text, VendorRecord::Exit) });
                 }
             }
         }
     }
 }
 
-fn refusal(text: &str, place: Record) -> Refusal<'_> {
-    Refusal { agent: AgentKind::Gemini, record: place, status: None, codes: &[], text, reset_at: None }
+fn refusal(text: &str, place: VendorRecord) -> VendorRefusal<'_> {
+    VendorRefusal { agent: AgentKind::Gemini, record: place, status: None, codes: &[], text, reset_at: None }
 }
 
 fn body_in(message: &str) -> Value {
@@ -210,9 +214,9 @@ fn body_in(message: &str) -> Value {
     values.next().and_then(Result::ok).unwrap_or_default()
 }
 
-fn tool(record: &Value, sink: &mut Sink<'_>) {
+fn tool(record: &Value, sink: &mut EventSink<'_>) {
     let tool = record.text("tool_name").unwrap_or_default();
-    sink.say(Said::ToolStarted {
+    sink.say(AgentEvent::ToolStarted {
         id: record::name(record.text("tool_id").unwrap_or_default()),
         name: record::name(tool),
         fingerprint: record::fingerprint(tool, record.at("parameters")),
@@ -220,7 +224,7 @@ fn tool(record: &Value, sink: &mut Sink<'_>) {
         subagent: matches!(tool, "delegate_to_agent" | "codebase_investigator"),
     });
     if tool == "ask_user" {
-        sink.say(Said::Asking { what: record::name(tool) });
+        sink.say(AgentEvent::Asking { what: record::name(tool) });
     }
 }
 

@@ -1,13 +1,13 @@
 //! Tells limits apart: a catalogue of rules, as data with ids, and how they are matched.
 //!
-//! A [`Refusal`] is made by a parser from a record that the vendor's program wrote about itself. There is no way to make
+//! A [`VendorRefusal`] is made by a parser from a record that the vendor's program wrote about itself. There is no way to make
 //! one from an agent's words, a tool's input or its output, and that is the whole protection against agents that write
 //! about limits.
 
 mod catalogue;
 
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::{Limit, LimitClass};
+use everloop_core::stream::{LimitClass, VendorLimit};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -17,7 +17,7 @@ use super::{record, reset};
 
 /// In which record of a CLI a refusal stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum VendorRecord {
     /// A record about an allowance: claude's `rate_limit_event`.
     Allowance,
     /// A message that the CLI made up itself in the place of an answer: claude's `<synthetic>` ones.
@@ -34,11 +34,11 @@ pub enum Record {
 
 /// What a vendor's program said when it was not served.
 #[derive(Clone, Debug)]
-pub struct Refusal<'a> {
+pub struct VendorRefusal<'a> {
     /// Which program.
     pub agent: AgentKind,
     /// In which record.
-    pub record: Record,
+    pub record: VendorRecord,
     /// The HTTP status, where it is known.
     pub status: Option<u64>,
     /// Words for machines: `usage_limit_reached`, `five_hour`, `insufficient_quota`.
@@ -51,7 +51,7 @@ pub struct Refusal<'a> {
 
 /// By what a refusal is recognised.
 #[derive(Clone, Copy, Debug)]
-pub enum Sign {
+pub enum RefusalSign {
     /// One of its codes is this.
     Code(&'static str),
     /// One of its codes begins so.
@@ -75,50 +75,50 @@ pub enum Ends {
 
 /// One rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct LimitRule {
     /// Stable; stands in journals.
     pub id: &'static str,
     /// Whose words these are; empty stands for everybody's.
     pub agents: &'static [AgentKind],
     /// In which records they count; empty stands for all.
-    pub records: &'static [Record],
+    pub records: &'static [VendorRecord],
     /// Any of these is enough.
-    pub signs: &'static [Sign],
+    pub signs: &'static [RefusalSign],
     /// What it is then.
     pub class: LimitClass,
     /// Where its end is looked for.
     pub ends: Ends,
 }
 
-impl Rule {
-    fn fits(&self, refusal: &Refusal<'_>, text: &str) -> bool {
+impl LimitRule {
+    fn fits(&self, refusal: &VendorRefusal<'_>, text: &str) -> bool {
         let agent = self.agents.is_empty() || self.agents.contains(&refusal.agent);
         let record = self.records.is_empty() || self.records.contains(&refusal.record);
         agent && record && self.signs.iter().any(|sign| sign.fits(refusal, text))
     }
 }
 
-impl Sign {
-    fn fits(self, refusal: &Refusal<'_>, text: &str) -> bool {
+impl RefusalSign {
+    fn fits(self, refusal: &VendorRefusal<'_>, text: &str) -> bool {
         match self {
-            Sign::Code(code) => refusal.codes.contains(&code),
-            Sign::CodeBegins(begin) => refusal.codes.iter().any(|c| c.starts_with(begin)),
-            Sign::Status(from, to) => refusal.status.is_some_and(|s| (from..=to).contains(&s)),
-            Sign::Says(words) => text.contains(words),
-            Sign::SaysBoth(first, then) => text.split_once(first).is_some_and(|(_, rest)| rest.contains(then)),
+            RefusalSign::Code(code) => refusal.codes.contains(&code),
+            RefusalSign::CodeBegins(begin) => refusal.codes.iter().any(|c| c.starts_with(begin)),
+            RefusalSign::Status(from, to) => refusal.status.is_some_and(|s| (from..=to).contains(&s)),
+            RefusalSign::Says(words) => text.contains(words),
+            RefusalSign::SaysBoth(first, then) => text.split_once(first).is_some_and(|(_, rest)| rest.contains(then)),
         }
     }
 }
 
 /// The first rule of the catalogue that fits.
-fn find(refusal: &Refusal<'_>) -> Option<&'static Rule> {
+fn find(refusal: &VendorRefusal<'_>) -> Option<&'static LimitRule> {
     // Vendors write both apostrophes, and change their minds about it.
     let text = refusal.text.to_lowercase().replace('\u{2019}', "'");
     CATALOGUE.iter().find(|rule| rule.fits(refusal, &text))
 }
 
 /// Which limit it is; `None` when it is none that we know, which an error of another kind is.
-pub fn limit(refusal: &Refusal<'_>, now: Time, zone: Option<&TimeZone>) -> Option<Limit> {
+pub fn limit(refusal: &VendorRefusal<'_>, now: Time, zone: Option<&TimeZone>) -> Option<VendorLimit> {
     let rule = find(refusal)?;
     let reset_at = match rule.ends {
         Ends::Told => {
@@ -126,11 +126,11 @@ pub fn limit(refusal: &Refusal<'_>, now: Time, zone: Option<&TimeZone>) -> Optio
         }
         Ends::Untold => None,
     };
-    Some(Limit { rule: rule.id.to_owned(), class: rule.class, reset_at, text: record::saying(refusal.text) })
+    Some(VendorLimit { rule: rule.id.to_owned(), class: rule.class, reset_at, text: record::saying(refusal.text) })
 }
 
 /// Only its class.
-pub fn class(refusal: &Refusal<'_>) -> Option<LimitClass> {
+pub fn class(refusal: &VendorRefusal<'_>) -> Option<LimitClass> {
     find(refusal).map(|rule| rule.class)
 }
 
@@ -146,7 +146,7 @@ mod tests {
         for rule in CATALOGUE {
             assert!(!rule.signs.is_empty(), "{}", rule.id);
             for sign in rule.signs {
-                if let Sign::Says(words) = sign {
+                if let RefusalSign::Says(words) = sign {
                     assert_eq!(words.to_lowercase(), *words, "{}", rule.id);
                     assert!(words.len() >= 8, "{}: `{words}` is too short to be sure", rule.id);
                 }

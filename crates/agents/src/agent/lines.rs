@@ -6,7 +6,7 @@ pub const LINE_CAP: usize = 1 << 20;
 
 /// One line without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum OutputLine<'a> {
     /// All of it.
     Whole(&'a [u8]),
     /// It was longer than [`LINE_CAP`] and is gone.
@@ -34,11 +34,11 @@ pub struct Lines {
 
 impl Lines {
     /// Takes a piece and hands over the lines that it completes.
-    pub fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(Line<'_>)) {
+    pub fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(OutputLine<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (piece, rest) = (&bytes[..end], &bytes[end + 1..]);
             if self.partial.is_empty() && self.state == State::Kept && piece.len() <= LINE_CAP {
-                line(Line::Whole(trimmed(piece)));
+                line(OutputLine::Whole(trimmed(piece)));
             } else {
                 self.keep(piece);
                 self.close(&mut line);
@@ -49,7 +49,7 @@ impl Lines {
     }
 
     /// The stream is over: a last line needs no end.
-    pub fn finish(&mut self, mut line: impl FnMut(Line<'_>)) {
+    pub fn finish(&mut self, mut line: impl FnMut(OutputLine<'_>)) {
         if !self.partial.is_empty() || self.state == State::Skipped {
             self.close(&mut line);
         }
@@ -85,10 +85,10 @@ impl Lines {
         }
     }
 
-    fn close(&mut self, line: &mut impl FnMut(Line<'_>)) {
+    fn close(&mut self, line: &mut impl FnMut(OutputLine<'_>)) {
         match std::mem::take(&mut self.state) {
-            State::Kept => line(Line::Whole(trimmed(&self.partial))),
-            State::Skipped => line(Line::TooLong),
+            State::Kept => line(OutputLine::Whole(trimmed(&self.partial))),
+            State::Skipped => line(OutputLine::TooLong),
             State::Headless => {}
         }
         // A long line was an exception: its room is given back.
@@ -107,10 +107,10 @@ mod tests {
     fn cut(pieces: &[&[u8]]) -> Vec<String> {
         let mut lines = Lines::default();
         let mut all = Vec::new();
-        let mut take = |l: Line<'_>| {
+        let mut take = |l: OutputLine<'_>| {
             all.push(match l {
-                Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                Line::TooLong => "TOO LONG".to_owned(),
+                OutputLine::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                OutputLine::TooLong => "TOO LONG".to_owned(),
             });
         };
         for piece in pieces {

@@ -1,14 +1,14 @@
-//! everloop's own format: one [`Said`] per line, as JSON. Our API agent and pane turns write it; any command may.
+//! everloop's own format: one [`AgentEvent`] per line, as JSON. Our API agent and pane turns write it; any command may.
 
 use std::borrow::Cow;
 
 use everloop_core::spec::{AgentKind, AgentSpec, Permission};
-use everloop_core::stream::{Limit, LimitClass, Quota, Said};
+use everloop_core::stream::{AgentEvent, LimitClass, Quota, VendorLimit};
 use serde::Deserialize;
 
 use crate::api::API_ARG;
 
-use super::reader::{End, Parse, Sink};
+use super::reader::{EventSink, Parse, ProcessEnd};
 use super::{Invocation, Order, command, record, reset};
 
 /// The part of everloop's program that has an interactive agent take one turn.
@@ -94,15 +94,15 @@ fn words(line: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Reads our own records. They are held to the same caps as everybody's.
-pub(super) struct Parser;
+pub(super) struct NativeParser;
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for NativeParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         if let Some(text) = words(line) {
-            sink.say(Said::Text { text: record::words(&text) });
+            sink.say(AgentEvent::Text { text: record::words(&text) });
             return;
         }
-        match serde_json::from_str::<Said>(line) {
+        match serde_json::from_str::<AgentEvent>(line) {
             Ok(said) => {
                 let said = capped(said, sink);
                 sink.say(said);
@@ -114,32 +114,32 @@ impl Parse for Parser {
 
 /// Reads a pane's turn: the screen as plain text, and an exit code. Also our own format, if it is written from the start.
 #[derive(Default)]
-pub(super) struct Pane {
-    records: command::Parser,
+pub(super) struct PaneParser {
+    records: command::CommandParser,
     last_line: String,
     /// What the turn itself says went wrong; the screen of a program that is gone says nothing.
     error: Option<String>,
 }
 
-impl Parse for Pane {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for PaneParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         self.records.out(line, sink);
         self.last_line = record::saying(line);
     }
 
-    fn err(&mut self, line: &str, _sink: &mut Sink<'_>) {
+    fn err(&mut self, line: &str, _sink: &mut EventSink<'_>) {
         if let Some(error) = line.strip_prefix("error: ") {
             self.error = Some(record::saying(error));
         }
     }
 
-    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         if sink.last_result().is_some() {
             return;
         }
         match end.code {
-            Some(PANE_ASKS) => sink.say(Said::Asking { what: self.last_line.clone() }),
-            Some(PANE_LIMITED) => sink.say(Said::Limit(Limit {
+            Some(PANE_ASKS) => sink.say(AgentEvent::Asking { what: self.last_line.clone() }),
+            Some(PANE_LIMITED) => sink.say(AgentEvent::Limit(VendorLimit {
                 rule: "pane.limited".to_owned(),
                 class: LimitClass::Window,
                 reset_at: None,
@@ -152,35 +152,35 @@ impl Parse for Pane {
     }
 }
 
-fn capped(said: Said, sink: &Sink<'_>) -> Said {
+fn capped(said: AgentEvent, sink: &EventSink<'_>) -> AgentEvent {
     let name = |s: String| record::name(&s);
     match said {
-        Said::Session { id, model } => Said::Session { id: name(id), model: model.map(name) },
-        Said::Text { text } => Said::Text { text: record::words(&text) },
-        Said::ToolStarted { id, name: tool, fingerprint, timeout_ms, subagent } => {
-            Said::ToolStarted { id: name(id), name: name(tool), fingerprint, timeout_ms, subagent }
+        AgentEvent::Session { id, model } => AgentEvent::Session { id: name(id), model: model.map(name) },
+        AgentEvent::Text { text } => AgentEvent::Text { text: record::words(&text) },
+        AgentEvent::ToolStarted { id, name: tool, fingerprint, timeout_ms, subagent } => {
+            AgentEvent::ToolStarted { id: name(id), name: name(tool), fingerprint, timeout_ms, subagent }
         }
-        Said::ToolEnded { id, error } => Said::ToolEnded { id: name(id), error },
-        Said::Denied { tool } => Said::Denied { tool: name(tool) },
-        Said::Asking { what } => Said::Asking { what: record::saying(&what) },
-        Said::Limit(limit) => Said::Limit(Limit {
+        AgentEvent::ToolEnded { id, error } => AgentEvent::ToolEnded { id: name(id), error },
+        AgentEvent::Denied { tool } => AgentEvent::Denied { tool: name(tool) },
+        AgentEvent::Asking { what } => AgentEvent::Asking { what: record::saying(&what) },
+        AgentEvent::Limit(limit) => AgentEvent::Limit(VendorLimit {
             rule: name(limit.rule),
             class: limit.class,
             reset_at: limit.reset_at.and_then(|t| reset::sane(t, sink.now)),
             text: record::saying(&limit.text),
         }),
-        Said::Quota(quota) => Said::Quota(Quota {
+        AgentEvent::Quota(quota) => AgentEvent::Quota(Quota {
             window: name(quota.window),
             reset_at: quota.reset_at.and_then(|t| reset::sane(t, sink.now)),
             ..quota
         }),
-        Said::Result { ok, text } => Said::Result { ok, text: record::words(&text) },
-        said @ (Said::SessionLost
-        | Said::Retrying { .. }
-        | Said::Used(_)
-        | Said::UsedInAll(_)
-        | Said::Context { .. }
-        | Said::Unknown) => said,
+        AgentEvent::Result { ok, text } => AgentEvent::Result { ok, text: record::words(&text) },
+        said @ (AgentEvent::SessionLost
+        | AgentEvent::Retrying { .. }
+        | AgentEvent::Used(_)
+        | AgentEvent::UsedInAll(_)
+        | AgentEvent::Context { .. }
+        | AgentEvent::Unknown) => said,
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
             r#"{"said":"text","text":""}"#,
         ];
         for line in lines {
-            let Ok(Said::Text { text }) = serde_json::from_str(line) else { panic!("{line}") };
+            let Ok(AgentEvent::Text { text }) = serde_json::from_str(line) else { panic!("{line}") };
             assert_eq!(words(line).as_deref(), Some(text.as_str()), "{line}");
         }
         for other in [

@@ -1,12 +1,12 @@
 //! opencode, `opencode run --format json`. Measured with 1.18.33.
 
 use everloop_core::spec::{AgentKind, AgentSpec, Permission};
-use everloop_core::stream::{Said, Usage};
+use everloop_core::stream::{AgentEvent, Usage};
 use everloop_core::time::Time;
 use serde_json::{Map, Value, json};
 
-use super::limits::{Record, Refusal};
-use super::reader::{End, Parse, Sink, object};
+use super::limits::{VendorRecord, VendorRefusal};
+use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::{Invocation, Order, reset};
 
@@ -85,7 +85,7 @@ fn permission(agent: &AgentSpec) -> Value {
 
 /// Reads the stream. There is no first and no last record: the end is the end of the process.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(super) struct OpencodeParser {
     session: Option<String>,
     last_text: String,
     /// The reason of the last finished step, unless an error came after it.
@@ -124,12 +124,12 @@ impl Compaction {
     }
 }
 
-impl Parser {
-    fn record(&mut self, record: &Value, sink: &mut Sink<'_>) {
+impl OpencodeParser {
+    fn record(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         if let (None, Some(id)) = (&self.session, record.text("sessionID")) {
             let id = record::name(id);
             self.session = Some(id.clone());
-            sink.say(Said::Session { id, model: None });
+            sink.say(AgentEvent::Session { id, model: None });
         }
         let part = record.at("part");
         match record.text("type") {
@@ -166,7 +166,7 @@ impl Parser {
         }
     }
 
-    fn failed(&mut self, error: &Value, sink: &mut Sink<'_>) {
+    fn failed(&mut self, error: &Value, sink: &mut EventSink<'_>) {
         self.finished = None;
         let message = failure(error, sink);
         self.error = Some(record::saying(&message));
@@ -180,25 +180,25 @@ impl Parser {
     }
 }
 
-impl Parse for Parser {
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>) {
+impl Parse for OpencodeParser {
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         match object(line) {
             Some(record) => self.record(&record, sink),
             None => sink.unknown(),
         }
     }
 
-    fn err(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
         let line = crate::job::plain(line.as_bytes());
         if let Some(error) = line.strip_prefix("Error: ") {
             if error.starts_with("Session not found") {
-                sink.say(Said::SessionLost);
+                sink.say(AgentEvent::SessionLost);
             }
             self.error = Some(record::saying(error));
         }
     }
 
-    fn end(&mut self, end: &End<'_>, sink: &mut Sink<'_>) {
+    fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         if self.compaction.is_hopeless() {
             say_used(self.unsaid, sink);
             return;
@@ -220,10 +220,10 @@ impl Parse for Parser {
 }
 
 /// One record when it is over; there is none when it begins.
-fn tool(part: &Value, sink: &mut Sink<'_>) {
+fn tool(part: &Value, sink: &mut EventSink<'_>) {
     let tool = part.text("tool").unwrap_or_default();
     let (id, state) = (record::name(part.text("callID").unwrap_or_default()), part.at("state"));
-    sink.say(Said::ToolStarted {
+    sink.say(AgentEvent::ToolStarted {
         id: id.clone(),
         name: record::name(tool),
         fingerprint: record::fingerprint(tool, state.at("input")),
@@ -233,14 +233,14 @@ fn tool(part: &Value, sink: &mut Sink<'_>) {
     let failed = state.text("status") == Some("error");
     let why = record::flat(state.at("error"));
     if failed && (why.contains("rejected permission") || why.contains("a rule which prevents you")) {
-        sink.say(Said::Denied { tool: record::name(tool) });
+        sink.say(AgentEvent::Denied { tool: record::name(tool) });
     }
-    sink.say(Said::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)) });
+    sink.say(AgentEvent::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)) });
 }
 
-fn say_used(used: Usage, sink: &mut Sink<'_>) {
+fn say_used(used: Usage, sink: &mut EventSink<'_>) {
     if !record::is_nothing(&used) {
-        sink.say(Said::Used(used));
+        sink.say(AgentEvent::Used(used));
     }
 }
 
@@ -259,16 +259,16 @@ fn usage(part: &Value) -> Usage {
 }
 
 /// The vendor's answer is in the record: status, headers and body.
-fn failure(error: &Value, sink: &mut Sink<'_>) -> String {
+fn failure(error: &Value, sink: &mut EventSink<'_>) -> String {
     let data = error.at("data");
     let name = error.text("name").unwrap_or_default();
     let message = data.text("message").unwrap_or(name).to_owned();
     let body: Value = data.text("responseBody").and_then(|b| serde_json::from_str(b).ok()).unwrap_or_default();
     let inner = body.at("error");
     let codes: Vec<&str> = [Some(name), inner.text("type"), inner.text("code")].into_iter().flatten().collect();
-    sink.refused(&Refusal {
+    sink.refused(&VendorRefusal {
         agent: AgentKind::Opencode,
-        record: Record::Error,
+        record: VendorRecord::Error,
         status: data.number("statusCode"),
         codes: &codes,
         text: &message,

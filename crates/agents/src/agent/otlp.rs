@@ -3,7 +3,7 @@
 //! Names and figures are looked at, never contents: everloop does not ask for any, and what comes all the same is not kept.
 
 use everloop_core::stream::Usage;
-use everloop_core::telemetry::{Counter, Heard, Point, Temporality};
+use everloop_core::telemetry::{Counter, Point, TelemetrySum, Temporality};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ impl Any {
 }
 
 /// Counters of a program. An error is a body that is not OTLP in JSON; what is not known in it is counted.
-pub fn metrics(body: &[u8], heard: &mut Heard) -> Result<(), serde_json::Error> {
+pub fn metrics(body: &[u8], heard: &mut TelemetrySum) -> Result<(), serde_json::Error> {
     let sent: Metrics = serde_json::from_slice(body)?;
     let scopes = sent.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
     for metric in scopes.flat_map(|scope| scope.metrics) {
@@ -166,7 +166,7 @@ fn point(metric: &str, temporality: Temporality, data: &DataPoint) -> Option<Poi
 }
 
 /// Events of a program, as [`metrics`] its counters.
-pub fn logs(body: &[u8], heard: &mut Heard) -> Result<(), serde_json::Error> {
+pub fn logs(body: &[u8], heard: &mut TelemetrySum) -> Result<(), serde_json::Error> {
     let sent: Logs = serde_json::from_slice(body)?;
     let scopes = sent.resource_logs.into_iter().flat_map(|resource| resource.scope_logs);
     for record in scopes.flat_map(|scope| scope.log_records) {

@@ -1,20 +1,20 @@
-//! Reads an agent's output as it comes: bytes in pieces of any size go in, [`Said`] comes out.
+//! Reads an agent's output as it comes: bytes in pieces of any size go in, [`AgentEvent`] comes out.
 
 use std::time::Duration;
 
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::{Limit, Said};
+use everloop_core::stream::{AgentEvent, VendorLimit};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::limits::{self, Refusal};
-use super::lines::{Line, Lines};
+use super::limits::{self, VendorRefusal};
+use super::lines::{Lines, OutputLine};
 use super::{claude, codex, command, gemini, native, opencode, record};
 
 /// How an agent's process ended.
 #[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
+pub struct ProcessEnd<'a> {
     /// Its exit code.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -25,7 +25,7 @@ pub struct End<'a> {
     pub env: &'a [(String, String)],
 }
 
-impl<'a> End<'a> {
+impl<'a> ProcessEnd<'a> {
     /// It ended by itself and says that all went well.
     pub(super) fn is_zero(&self) -> bool {
         self.code == Some(0) && self.signal.is_none()
@@ -56,56 +56,56 @@ impl<'a> End<'a> {
 /// Understands the output of one program. Must not panic on any input and must not grow with it.
 pub(super) trait Parse: Send {
     /// A line of standard output.
-    fn out(&mut self, line: &str, sink: &mut Sink<'_>);
+    fn out(&mut self, line: &str, sink: &mut EventSink<'_>);
 
     /// A line of standard error.
-    fn err(&mut self, _line: &str, _sink: &mut Sink<'_>) {}
+    fn err(&mut self, _line: &str, _sink: &mut EventSink<'_>) {}
 
     /// The process has ended.
-    fn end(&mut self, _end: &End<'_>, _sink: &mut Sink<'_>) {}
+    fn end(&mut self, _end: &ProcessEnd<'_>, _sink: &mut EventSink<'_>) {}
 }
 
 /// Where parsers put what they understood.
-pub(super) struct Sink<'a> {
+pub(super) struct EventSink<'a> {
     /// When the line was read.
     pub now: Time,
     /// In which the program writes times.
     pub zone: Option<TimeZone>,
     memory: &'a mut Memory,
-    take: &'a mut dyn FnMut(Said),
+    take: &'a mut dyn FnMut(AgentEvent),
 }
 
 /// What the reader knows of all that was said.
 #[derive(Debug, Default)]
 struct Memory {
     /// The limit that holds now.
-    last_limit: Option<Limit>,
+    last_limit: Option<VendorLimit>,
     result: Option<bool>,
     session_lost: bool,
 }
 
-impl Sink<'_> {
-    pub(super) fn say(&mut self, said: Said) {
+impl EventSink<'_> {
+    pub(super) fn say(&mut self, said: AgentEvent) {
         match &said {
-            Said::Result { ok, .. } => self.memory.result = Some(*ok),
-            Said::SessionLost if std::mem::replace(&mut self.memory.session_lost, true) => return,
-            Said::Limit(limit) => {
+            AgentEvent::Result { ok, .. } => self.memory.result = Some(*ok),
+            AgentEvent::SessionLost if std::mem::replace(&mut self.memory.session_lost, true) => return,
+            AgentEvent::Limit(limit) => {
                 if self.memory.last_limit.as_ref().is_some_and(|known| tells_nothing_new(known, limit)) {
                     return;
                 }
                 self.memory.last_limit = Some(limit.clone());
             }
             // Whoever works again was let in again; a later refusal is another one.
-            Said::Text { .. } | Said::ToolStarted { .. } => self.memory.last_limit = None,
+            AgentEvent::Text { .. } | AgentEvent::ToolStarted { .. } => self.memory.last_limit = None,
             _ => {}
         }
         (self.take)(said);
     }
 
     /// Puts down the limit that a refusal is, if it is one.
-    pub(super) fn refused(&mut self, refusal: &Refusal<'_>) -> Option<Limit> {
+    pub(super) fn refused(&mut self, refusal: &VendorRefusal<'_>) -> Option<VendorLimit> {
         let limit = limits::limit(refusal, self.now, self.zone.as_ref())?;
-        self.say(Said::Limit(limit.clone()));
+        self.say(AgentEvent::Limit(limit.clone()));
         Some(limit)
     }
 
@@ -113,16 +113,16 @@ impl Sink<'_> {
     pub(super) fn text(&mut self, text: &str) {
         let text = record::words(text);
         if !text.is_empty() {
-            self.say(Said::Text { text });
+            self.say(AgentEvent::Text { text });
         }
     }
 
     pub(super) fn result(&mut self, ok: bool, text: &str) {
-        self.say(Said::Result { ok, text: record::words(text) });
+        self.say(AgentEvent::Result { ok, text: record::words(text) });
     }
 
     pub(super) fn unknown(&mut self) {
-        self.say(Said::Unknown);
+        self.say(AgentEvent::Unknown);
     }
 
     /// What the last result said.
@@ -132,7 +132,7 @@ impl Sink<'_> {
 }
 
 /// CLIs write one refusal into several records, the later ones with times that are cut to the minute.
-fn tells_nothing_new(known: &Limit, limit: &Limit) -> bool {
+fn tells_nothing_new(known: &VendorLimit, limit: &VendorLimit) -> bool {
     let same_time = match (known.reset_at, limit.reset_at) {
         (_, None) => true,
         (None, Some(_)) => false,
@@ -153,28 +153,28 @@ impl Reader {
     /// For the output of such an agent. Some programs count differently when a conversation was resumed.
     pub fn new(kind: AgentKind, resumed: bool) -> Self {
         let parser: Box<dyn Parse> = match kind {
-            AgentKind::Command => Box::new(command::Parser::default()),
-            AgentKind::Claude => Box::new(claude::Parser::new(resumed)),
-            AgentKind::Codex => Box::new(codex::Parser::default()),
-            AgentKind::Gemini => Box::new(gemini::Parser::default()),
-            AgentKind::Opencode => Box::new(opencode::Parser::default()),
-            AgentKind::Api => Box::new(native::Parser),
-            AgentKind::Pane => Box::new(native::Pane::default()),
+            AgentKind::Command => Box::new(command::CommandParser::default()),
+            AgentKind::Claude => Box::new(claude::ClaudeParser::new(resumed)),
+            AgentKind::Codex => Box::new(codex::CodexParser::default()),
+            AgentKind::Gemini => Box::new(gemini::GeminiParser::default()),
+            AgentKind::Opencode => Box::new(opencode::OpencodeParser::default()),
+            AgentKind::Api => Box::new(native::NativeParser),
+            AgentKind::Pane => Box::new(native::PaneParser::default()),
         };
         Self { parser, out: Lines::default(), err: Lines::default(), memory: Memory::default() }
     }
 
     /// Takes a piece of standard output.
-    pub fn out(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(Said)) {
+    pub fn out(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, out, memory, .. } = self;
-        let mut sink = Sink { now, zone: Some(TimeZone::system()), memory, take };
+        let mut sink = EventSink { now, zone: Some(TimeZone::system()), memory, take };
         out.feed(bytes, |line| read_out(parser.as_mut(), &line, &mut sink));
     }
 
     /// Takes a piece of standard error.
-    pub fn err(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(Said)) {
+    pub fn err(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, err, memory, .. } = self;
-        let mut sink = Sink { now, zone: Some(TimeZone::system()), memory, take };
+        let mut sink = EventSink { now, zone: Some(TimeZone::system()), memory, take };
         err.feed(bytes, |line| read_err(parser.as_mut(), &line, &mut sink));
     }
 
@@ -189,9 +189,9 @@ impl Reader {
     }
 
     /// The process has ended and everything was fed. A success counts only if it ended well, too.
-    pub fn end(&mut self, end: &End<'_>, take: &mut dyn FnMut(Said)) {
+    pub fn end(&mut self, end: &ProcessEnd<'_>, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, out, err, memory } = self;
-        let mut sink = Sink { now: end.now, zone: end.zone(), memory, take };
+        let mut sink = EventSink { now: end.now, zone: end.zone(), memory, take };
         out.finish(|line| read_out(parser.as_mut(), &line, &mut sink));
         err.finish(|line| read_err(parser.as_mut(), &line, &mut sink));
         parser.end(end, &mut sink);
@@ -206,17 +206,17 @@ impl Reader {
     }
 }
 
-fn read_out(parser: &mut dyn Parse, line: &Line<'_>, sink: &mut Sink<'_>) {
+fn read_out(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<'_>) {
     match line {
-        Line::Whole([]) => {}
-        Line::Whole(bytes) => parser.out(&String::from_utf8_lossy(bytes), sink),
-        Line::TooLong => sink.unknown(),
+        OutputLine::Whole([]) => {}
+        OutputLine::Whole(bytes) => parser.out(&String::from_utf8_lossy(bytes), sink),
+        OutputLine::TooLong => sink.unknown(),
     }
 }
 
 /// Lines on standard error are talk: those that mean nothing are not counted.
-fn read_err(parser: &mut dyn Parse, line: &Line<'_>, sink: &mut Sink<'_>) {
-    if let Line::Whole(bytes) = line
+fn read_err(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<'_>) {
+    if let OutputLine::Whole(bytes) = line
         && !bytes.is_empty()
     {
         parser.err(&String::from_utf8_lossy(bytes), sink);

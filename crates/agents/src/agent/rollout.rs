@@ -11,7 +11,7 @@ use everloop_core::stream::{Quota, Usage};
 use everloop_core::time::Time;
 use serde_json::Value;
 
-use super::reader::End;
+use super::reader::ProcessEnd;
 use super::record::{self, Fields};
 use super::{codex, reset};
 
@@ -40,7 +40,7 @@ pub struct Rollout {
 }
 
 /// Looks for the thread's file and reads its end. Everything that is missing is `None`: it is a bonus.
-pub fn find(thread: &str, end: &End<'_>) -> Option<Rollout> {
+pub fn find(thread: &str, end: &ProcessEnd<'_>) -> Option<Rollout> {
     // It becomes part of a comparison of names only, but an empty one would fit every file.
     if thread.len() < 8 {
         return None;

@@ -1,15 +1,15 @@
 //! One turn: ask, do what the model wants, ask again, until it is done or something says no. Owns the bounds of that.
 
-use everloop_core::stream::{LimitClass, Said, Usage};
+use everloop_core::stream::{AgentEvent, LimitClass, Usage};
 use serde_json::Value;
 
-use super::http::{Answer, Client, Failed};
-use super::options::{Options, Wire};
-use super::reply::{Call, Outcome, Reading, Refusal, Reply, Step, Stop};
-use super::session::Session;
+use super::http::{Client, Failed, HttpReply};
+use super::options::{ApiFormat, ApiTurnOptions};
+use super::output_stream::OutputStream;
+use super::reply::{ApiRefusal, ModelReply, Reading, ReplyStep, StopReason, ToolCall, ToolOutcome};
+use super::session::ApiSession;
 use super::sse::Events;
 use super::tools::{self, Done, Toolbox};
-use super::voice::Voice;
 use super::{limit, messages, responses};
 use crate::clock;
 
@@ -24,21 +24,26 @@ const LETTERS_IN_TOKEN: u64 = 4;
 
 /// A turn.
 pub(super) struct Conversation<'a, 'o> {
-    options: &'a Options,
+    options: &'a ApiTurnOptions,
     client: Client,
-    session: Session,
-    voice: &'a mut Voice<'o>,
+    session: ApiSession,
+    voice: &'a mut OutputStream<'o>,
     spent_microusd: u64,
 }
 
 impl<'a, 'o> Conversation<'a, 'o> {
-    pub(super) fn new(options: &'a Options, client: Client, session: Session, voice: &'a mut Voice<'o>) -> Self {
+    pub(super) fn new(
+        options: &'a ApiTurnOptions,
+        client: Client,
+        session: ApiSession,
+        voice: &'a mut OutputStream<'o>,
+    ) -> Self {
         Self { options, client, session, voice, spent_microusd: 0 }
     }
 
     /// Holds it to the end; the last words.
-    pub(super) fn hold(mut self, prompt: &str) -> Result<String, Refusal> {
-        let toolbox = Toolbox::new(self.options).map_err(Refusal::plain)?;
+    pub(super) fn hold(mut self, prompt: &str) -> Result<String, ApiRefusal> {
+        let toolbox = Toolbox::new(self.options).map_err(ApiRefusal::plain)?;
         self.close_open_calls()?;
         self.session.push(&self.prompt(prompt))?;
         for _ in 0..self.options.max_requests {
@@ -52,24 +57,24 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 continue;
             }
             match reply.stop {
-                Stop::Done => return Ok(reply.text.chars().take(LAST_WORDS).collect()),
-                Stop::Declined(why) => return Err(Refusal::plain(why)),
-                Stop::Length => {
+                StopReason::Done => return Ok(reply.text.chars().take(LAST_WORDS).collect()),
+                StopReason::Declined(why) => return Err(ApiRefusal::plain(why)),
+                StopReason::Length => {
                     let more = "Your answer was cut off at its longest allowed length. Go on where it stopped.";
                     self.session.push(&self.prompt(more))?;
                 }
             }
         }
-        Err(Refusal::plain(format!("stopped after {} requests, as agreed", self.options.max_requests)))
+        Err(ApiRefusal::plain(format!("stopped after {} requests, as agreed", self.options.max_requests)))
     }
 
-    fn may_go_on(&self) -> Result<(), Refusal> {
+    fn may_go_on(&self) -> Result<(), ApiRefusal> {
         if !self.voice.is_heard() {
-            return Err(Refusal::plain("nobody listens any more"));
+            return Err(ApiRefusal::plain("nobody listens any more"));
         }
         match (self.options.left_microusd, self.options.prices) {
             (Some(left), Some(_)) if self.spent_microusd >= left => {
-                Err(Refusal::plain(format!("stopped: the {left} millionths of a dollar for this turn are used up")))
+                Err(ApiRefusal::plain(format!("stopped: the {left} millionths of a dollar for this turn are used up")))
             }
             _ => Ok(()),
         }
@@ -77,40 +82,40 @@ impl<'a, 'o> Conversation<'a, 'o> {
 
     fn prompt(&self, text: &str) -> Value {
         match self.options.wire {
-            Wire::Messages => messages::prompt(text),
-            Wire::Responses => responses::prompt(text),
+            ApiFormat::Messages => messages::prompt(text),
+            ApiFormat::Responses => responses::prompt(text),
         }
     }
 
     /// A turn that was killed can leave calls without an answer, and both vendors refuse to go on over those.
-    fn close_open_calls(&mut self) -> Result<(), Refusal> {
+    fn close_open_calls(&mut self) -> Result<(), ApiRefusal> {
         let items = self.session.items();
         let open = match self.options.wire {
-            Wire::Messages => messages::open_calls(items),
-            Wire::Responses => responses::open_calls(items),
+            ApiFormat::Messages => messages::open_calls(items),
+            ApiFormat::Responses => responses::open_calls(items),
         };
         let text = "error: the turn was interrupted during this call; it may have had an effect or not";
-        let closed = open.into_iter().map(|call| (call, Outcome { text: text.to_owned(), ok: false }));
+        let closed = open.into_iter().map(|call| (call, ToolOutcome { text: text.to_owned(), ok: false }));
         self.answer(&closed.collect::<Vec<_>>())
     }
 
-    fn answer(&mut self, done: &[(Call, Outcome)]) -> Result<(), Refusal> {
+    fn answer(&mut self, done: &[(ToolCall, ToolOutcome)]) -> Result<(), ApiRefusal> {
         if done.is_empty() {
             return Ok(());
         }
         let items = match self.options.wire {
-            Wire::Messages => messages::outcomes(done),
-            Wire::Responses => responses::outcomes(done),
+            ApiFormat::Messages => messages::outcomes(done),
+            ApiFormat::Responses => responses::outcomes(done),
         };
         items.iter().try_for_each(|item| self.session.push(item))
     }
 
-    fn perform(&mut self, toolbox: &Toolbox, calls: Vec<Call>) -> Result<(), Refusal> {
+    fn perform(&mut self, toolbox: &Toolbox, calls: Vec<ToolCall>) -> Result<(), ApiRefusal> {
         let mut done = Vec::new();
         for (n, call) in calls.into_iter().enumerate() {
             let input = call.input.as_ref().unwrap_or(&Value::Null);
             let timeout = (call.name == "shell").then(|| tools::timeout(input).as_millis() as u64);
-            self.voice.say(&Said::ToolStarted {
+            self.voice.say(&AgentEvent::ToolStarted {
                 id: call.id.clone(),
                 name: call.name.clone(),
                 fingerprint: fingerprint(&[&call.name, &input.to_string()]),
@@ -121,15 +126,15 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 match toolbox.perform(&call) {
                     Done::Run(outcome) => outcome,
                     Done::Denied(outcome) => {
-                        self.voice.say(&Said::Denied { tool: call.name.clone() });
+                        self.voice.say(&AgentEvent::Denied { tool: call.name.clone() });
                         outcome
                     }
                 }
             } else {
-                Outcome { text: "error: too many calls at once; ask again for this one".to_owned(), ok: false }
+                ToolOutcome { text: "error: too many calls at once; ask again for this one".to_owned(), ok: false }
             };
             let error = (!outcome.ok).then(|| fingerprint(&[&outcome.text]));
-            self.voice.say(&Said::ToolEnded { id: call.id.clone(), error });
+            self.voice.say(&AgentEvent::ToolEnded { id: call.id.clone(), error });
             done.push((call, outcome));
         }
         self.answer(&done)
@@ -137,29 +142,33 @@ impl<'a, 'o> Conversation<'a, 'o> {
 
     /// One request, with one quick second try if the connection broke before anything was heard: a kept connection that
     /// the other side has closed looks like that. Everything else is the supervisor's to wait for.
-    fn ask(&mut self) -> Result<Reply, Refusal> {
+    fn ask(&mut self) -> Result<ModelReply, ApiRefusal> {
         let body = match self.options.wire {
-            Wire::Messages => messages::request(self.options, self.session.items()),
-            Wire::Responses => responses::request(self.options, self.session.items()),
+            ApiFormat::Messages => messages::request(self.options, self.session.items()),
+            ApiFormat::Responses => responses::request(self.options, self.session.items()),
         };
-        let body = serde_json::to_vec(&body).map_err(|e| Refusal::plain(format!("the request has no form: {e}")))?;
+        let body = serde_json::to_vec(&body).map_err(|e| ApiRefusal::plain(format!("the request has no form: {e}")))?;
         let answer = match self.client.post(&body) {
             Err(Failed::Reset(_)) => {
                 let class = Some(LimitClass::Network);
-                self.voice.say(&Said::Retrying { attempt: 1, delay_ms: Some(0), class });
+                self.voice.say(&AgentEvent::Retrying { attempt: 1, delay_ms: Some(0), class });
                 self.client.post(&body)
             }
             other => other,
         };
         match answer {
-            Ok(Answer::Stream(stream)) => {
+            Ok(HttpReply::Stream(stream)) => {
                 let estimate = body.len() as u64 / LETTERS_IN_TOKEN;
                 match self.options.wire {
-                    Wire::Messages => self.read(Events::new(stream), messages::Answer::default(), estimate),
-                    Wire::Responses => self.read(Events::new(stream), responses::Answer::default(), estimate),
+                    ApiFormat::Messages => self.read(Events::new(stream), messages::MessagesReply::default(), estimate),
+                    ApiFormat::Responses => {
+                        self.read(Events::new(stream), responses::ResponsesReply::default(), estimate)
+                    }
                 }
             }
-            Ok(Answer::Error { status, headers, body }) => Err(limit::of_answer(status, &headers, &body, clock::now())),
+            Ok(HttpReply::Error { status, headers, body }) => {
+                Err(limit::of_answer(status, &headers, &body, clock::now()))
+            }
             Err(Failed::Reset(refusal) | Failed::Other(refusal)) => Err(refusal),
         }
     }
@@ -169,8 +178,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         mut events: Events<impl std::io::Read>,
         mut answer: impl Reading,
         estimate: u64,
-    ) -> Result<Reply, Refusal> {
-        let beat = Said::Context { used: estimate, window: self.options.context_window };
+    ) -> Result<ModelReply, ApiRefusal> {
+        let beat = AgentEvent::Context { used: estimate, window: self.options.context_window };
         let ended = self.read_on(&mut events, &mut answer, &beat);
         self.voice.flush();
         let mut used = answer.used();
@@ -186,8 +195,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         &mut self,
         events: &mut Events<impl std::io::Read>,
         answer: &mut impl Reading,
-        beat: &Said,
-    ) -> Result<(), Refusal> {
+        beat: &AgentEvent,
+    ) -> Result<(), ApiRefusal> {
         let mut unknown = 0;
         while let Some(data) = events.next()? {
             if data == b"[DONE]" {
@@ -195,26 +204,26 @@ impl<'a, 'o> Conversation<'a, 'o> {
             }
             let step = match serde_json::from_slice::<Value>(&data) {
                 Ok(event) => answer.take(&event, &mut |crumb| self.voice.words(crumb))?,
-                Err(_) => Step::Unknown,
+                Err(_) => ReplyStep::Unknown,
             };
             match step {
-                Step::Over => return Ok(()),
-                Step::More => self.voice.beat(beat),
-                Step::Unknown if unknown < MOST_UNKNOWN => {
+                ReplyStep::Over => return Ok(()),
+                ReplyStep::More => self.voice.beat(beat),
+                ReplyStep::Unknown if unknown < MOST_UNKNOWN => {
                     unknown += 1;
-                    self.voice.say(&Said::Unknown);
+                    self.voice.say(&AgentEvent::Unknown);
                 }
-                Step::Unknown => {}
+                ReplyStep::Unknown => {}
             }
         }
-        Err(Refusal::seen("api.cut", LimitClass::Network, "the answer ended before it was complete"))
+        Err(ApiRefusal::seen("api.cut", LimitClass::Network, "the answer ended before it was complete"))
     }
 
     fn account(&mut self, used: Usage) {
         let cost = self.options.prices.map(|prices| prices.cost(&used));
         self.spent_microusd = self.spent_microusd.saturating_add(cost.unwrap_or(0));
-        self.voice.say(&Said::Used(Usage { microusd: cost, ..used }));
-        self.voice.say(&Said::Context { used: used.tokens(), window: self.options.context_window });
+        self.voice.say(&AgentEvent::Used(Usage { microusd: cost, ..used }));
+        self.voice.say(&AgentEvent::Context { used: used.tokens(), window: self.options.context_window });
     }
 }
 

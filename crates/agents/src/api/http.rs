@@ -8,8 +8,8 @@ use everloop_core::stream::LimitClass;
 use ureq::http::{HeaderMap, Uri};
 use ureq::{Agent, Body, BodyReader};
 
-use super::options::{Options, Wire};
-use super::reply::Refusal;
+use super::options::{ApiFormat, ApiTurnOptions};
+use super::reply::ApiRefusal;
 use crate::web::{is_loopback, quiet, tls};
 
 /// A request is at most some megabytes; a line that takes longer is no line.
@@ -25,12 +25,12 @@ const MESSAGES_VERSION: &str = "2023-06-01";
 pub(super) struct Client {
     agent: Agent,
     url: String,
-    wire: Wire,
+    wire: ApiFormat,
     key: Option<String>,
 }
 
 /// What the other side said first.
-pub(super) enum Answer {
+pub(super) enum HttpReply {
     /// A stream of events.
     Stream(BodyReader<'static>),
     /// No.
@@ -47,13 +47,13 @@ pub(super) enum Answer {
 /// A request that was not answered.
 pub(super) enum Failed {
     /// The connection broke before anything was heard: nothing is known to have happened, so it may be tried again.
-    Reset(Refusal),
+    Reset(ApiRefusal),
     /// Anything else.
-    Other(Refusal),
+    Other(ApiRefusal),
 }
 
 impl Client {
-    pub(super) fn new(options: &Options, key: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn new(options: &ApiTurnOptions, key: Option<&str>) -> Result<Self, ApiRefusal> {
         let (url, scheme) = address(&options.base, options.wire)?;
         let times = options.timeouts;
         let config = quiet()
@@ -67,35 +67,35 @@ impl Client {
         let config = match scheme {
             // Nothing that is not encrypted leaves this machine, not even to a proxy.
             Scheme::Loopback => config.proxy(None),
-            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref()).map_err(Refusal::plain)?),
+            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref()).map_err(ApiRefusal::plain)?),
         };
         Ok(Self { agent: config.build().new_agent(), url, wire: options.wire, key: key.map(str::to_owned) })
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(super) fn post(&self, body: &[u8]) -> Result<Answer, Failed> {
+    pub(super) fn post(&self, body: &[u8]) -> Result<HttpReply, Failed> {
         let mut request =
             self.agent.post(&self.url).header("content-type", "application/json").header("accept", "text/event-stream");
-        if self.wire == Wire::Messages {
+        if self.wire == ApiFormat::Messages {
             request = request.header("anthropic-version", MESSAGES_VERSION);
         }
         if let Some(key) = &self.key {
             request = match self.wire {
-                Wire::Messages => request.header("x-api-key", key),
-                Wire::Responses => request.header("authorization", format!("Bearer {key}")),
+                ApiFormat::Messages => request.header("x-api-key", key),
+                ApiFormat::Responses => request.header("authorization", format!("Bearer {key}")),
             };
         }
         let (head, body) = request.send(body).map_err(failed)?.into_parts();
         let status = head.status.as_u16();
         let kind = head.headers.get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
         if status == 200 && kind.starts_with("text/event-stream") {
-            return Ok(Answer::Stream(body.into_reader()));
+            return Ok(HttpReply::Stream(body.into_reader()));
         }
         if status == 200 {
             let text = format!("the answer is no stream of events but `{}`", super::clip(kind));
-            return Err(Failed::Other(Refusal::seen("api.no-stream", LimitClass::Overload, text)));
+            return Err(Failed::Other(ApiRefusal::seen("api.no-stream", LimitClass::Overload, text)));
         }
-        Ok(Answer::Error { status, headers: head.headers, body: beginning(body) })
+        Ok(HttpReply::Error { status, headers: head.headers, body: beginning(body) })
     }
 }
 
@@ -114,13 +114,13 @@ enum Scheme {
 }
 
 /// Where to post to: with or without `/v1` in the base, as both are usual.
-fn address(base: &str, wire: Wire) -> Result<(String, Scheme), Refusal> {
-    let bad = |why: &str| Refusal::plain(format!("the API's address `{}` {why}", super::clip(base)));
+fn address(base: &str, wire: ApiFormat) -> Result<(String, Scheme), ApiRefusal> {
+    let bad = |why: &str| ApiRefusal::plain(format!("the API's address `{}` {why}", super::clip(base)));
     let uri: Uri = base.trim().parse().map_err(|_| bad("cannot be read; hint: write `https://HOST[:PORT][/PATH]`"))?;
     let authority = uri.authority().ok_or_else(|| bad("names no host; hint: write `https://HOST[:PORT][/PATH]`"))?;
     if authority.as_str().contains('@') {
         // Not even its beginning may be shown.
-        return Err(Refusal::plain("the API's address holds a password; hint: give the key by `--key-env NAME`"));
+        return Err(ApiRefusal::plain("the API's address holds a password; hint: give the key by `--key-env NAME`"));
     }
     if uri.query().is_some() {
         return Err(bad("has a query; hint: leave out everything from the `?` on"));
@@ -141,18 +141,22 @@ fn failed(error: ureq::Error) -> Failed {
     match error {
         ureq::Error::Io(e) if is_reset(&e) => {
             let text = format!("the connection broke before an answer: {e}");
-            Failed::Reset(Refusal::seen("api.reset", LimitClass::Network, text))
+            Failed::Reset(ApiRefusal::seen("api.reset", LimitClass::Network, text))
         }
         ureq::Error::Io(e) if is_certificate(&e) => {
             let hint = "hint: `ca_file` of the agent names a root that is trusted besides";
-            Failed::Other(Refusal::seen("api.tls", LimitClass::Network, format!("no trusted connection: {e}; {hint}")))
+            Failed::Other(ApiRefusal::seen(
+                "api.tls",
+                LimitClass::Network,
+                format!("no trusted connection: {e}; {hint}"),
+            ))
         }
         other => Failed::Other(network(&other)),
     }
 }
 
 /// A failure below HTTP, in words and as a limit.
-pub(super) fn network(error: &ureq::Error) -> Refusal {
+pub(super) fn network(error: &ureq::Error) -> ApiRefusal {
     let rule = match error {
         ureq::Error::Timeout(_) => "api.timeout",
         ureq::Error::HostNotFound => "api.dns",
@@ -160,17 +164,17 @@ pub(super) fn network(error: &ureq::Error) -> Refusal {
         ureq::Error::Io(_) | ureq::Error::ConnectionFailed => "api.connect",
         _ => "api.protocol",
     };
-    Refusal::seen(rule, LimitClass::Network, format!("the API cannot be reached: {error}"))
+    ApiRefusal::seen(rule, LimitClass::Network, format!("the API cannot be reached: {error}"))
 }
 
 /// A failure while the answer was read.
-pub(super) fn broken(error: io::Error) -> Refusal {
+pub(super) fn broken(error: io::Error) -> ApiRefusal {
     match ureq::Error::from(error) {
         timeout @ ureq::Error::Timeout(_) => network(&timeout),
         ureq::Error::Io(e) if e.kind() == io::ErrorKind::TimedOut => {
-            Refusal::seen("api.timeout", LimitClass::Network, format!("the answer stopped coming: {e}"))
+            ApiRefusal::seen("api.timeout", LimitClass::Network, format!("the answer stopped coming: {e}"))
         }
-        other => Refusal::seen("api.cut", LimitClass::Network, format!("the answer was cut off: {other}")),
+        other => ApiRefusal::seen("api.cut", LimitClass::Network, format!("the answer was cut off: {other}")),
     }
 }
 
@@ -198,7 +202,7 @@ mod tests {
             ("http://[::1]:9/x", "http://[::1]:9/x/v1/messages"),
             ("http://localhost", "http://localhost/v1/messages"),
         ] {
-            assert_eq!(address(base, Wire::Messages).unwrap().0, url);
+            assert_eq!(address(base, ApiFormat::Messages).unwrap().0, url);
         }
     }
 
@@ -206,10 +210,10 @@ mod tests {
     fn a_key_is_never_sent_in_the_open() {
         for base in ["http://api.example", "http://10.0.0.1", "http://localhost.example", "ftp://localhost", "api", ""]
         {
-            let refusal = address(base, Wire::Responses).unwrap_err();
+            let refusal = address(base, ApiFormat::Responses).unwrap_err();
             assert!(refusal.limit.is_none() && refusal.text.contains("hint: "), "{base}: {refusal:?}");
         }
-        let refusal = address("https://me:sk-secret@api.example", Wire::Responses).unwrap_err();
+        let refusal = address("https://me:sk-secret@api.example", ApiFormat::Responses).unwrap_err();
         assert!(!refusal.text.contains("sk-secret"), "{refusal:?}");
     }
 }

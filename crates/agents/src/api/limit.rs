@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use everloop_core::stream::{Limit, LimitClass};
+use everloop_core::stream::{LimitClass, VendorLimit};
 use everloop_core::time::Time;
 use jiff::Timestamp;
 use serde_json::Value;
 use ureq::http::HeaderMap;
 
-use super::reply::Refusal;
+use super::reply::ApiRefusal;
 
 /// What is kept of a vendor's words.
 const TEXT_KEPT: usize = 400;
@@ -17,7 +17,7 @@ const TEXT_KEPT: usize = 400;
 const FARTHEST: Duration = Duration::from_secs(32 * 86_400);
 
 /// A refusal as the vendor wrote it.
-pub(super) struct Said<'a> {
+pub(super) struct RefusalText<'a> {
     /// The status, or the one that this error would have had before the stream began.
     pub(super) status: u16,
     /// Without any inside of a stream.
@@ -29,14 +29,14 @@ pub(super) struct Said<'a> {
 }
 
 /// From the answer to a request.
-pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &str, now: Time) -> Refusal {
+pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &str, now: Time) -> ApiRefusal {
     let record: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let error = record.get("error").filter(|e| !e.is_null()).unwrap_or(&record);
-    of(&Said { status, headers, error, now })
+    of(&RefusalText { status, headers, error, now })
 }
 
 /// From an error inside of a stream, which has no status of its own.
-pub(super) fn in_stream(error: &Value, now: Time) -> Refusal {
+pub(super) fn in_stream(error: &Value, now: Time) -> ApiRefusal {
     let said = |name: &str| [word(error, "type"), word(error, "code")].contains(&name);
     let any = |names: &[&str]| names.iter().any(|n| said(n));
     let status = if any(&["overloaded_error", "server_is_overloaded", "slow_down"]) {
@@ -57,18 +57,18 @@ pub(super) fn in_stream(error: &Value, now: Time) -> Refusal {
         // Whatever else breaks a stream that began well is the vendor's own trouble.
         500
     };
-    of(&Said { status, headers: &HeaderMap::new(), error, now })
+    of(&RefusalText { status, headers: &HeaderMap::new(), error, now })
 }
 
-fn of(said: &Said<'_>) -> Refusal {
+fn of(said: &RefusalText<'_>) -> ApiRefusal {
     let text = words(said);
-    let Some((rule, class)) = rule(said) else { return Refusal::plain(text) };
+    let Some((rule, class)) = rule(said) else { return ApiRefusal::plain(text) };
     let reset_at = if class == LimitClass::Auth { None } else { reset(said) };
-    Refusal { limit: Some(Limit { rule, class, reset_at, text: text.clone() }), text }
+    ApiRefusal { limit: Some(VendorLimit { rule, class, reset_at, text: text.clone() }), text }
 }
 
 /// The first that fits.
-fn rule(said: &Said<'_>) -> Option<(String, LimitClass)> {
+fn rule(said: &RefusalText<'_>) -> Option<(String, LimitClass)> {
     let message = message(said.error).to_ascii_lowercase();
     let named = |names: &[&str]| names.iter().any(|n| [word(said.error, "type"), word(said.error, "code")].contains(n));
     let tells = |parts: &[&str]| parts.iter().any(|p| message.contains(p));
@@ -94,7 +94,7 @@ fn rule(said: &Said<'_>) -> Option<(String, LimitClass)> {
 }
 
 /// Which allowance a 429 is about.
-fn window(said: &Said<'_>) -> LimitClass {
+fn window(said: &RefusalText<'_>) -> LimitClass {
     match header(said.headers, "anthropic-ratelimit-unified-representative-claim") {
         Some("five_hour") => LimitClass::Window,
         Some(claim) if claim.starts_with("seven_day") => LimitClass::Weekly,
@@ -104,7 +104,7 @@ fn window(said: &Said<'_>) -> LimitClass {
 }
 
 /// When it ends: what names this refusal first, then what describes allowances in general.
-fn reset(said: &Said<'_>) -> Option<Time> {
+fn reset(said: &RefusalText<'_>) -> Option<Time> {
     let in_head = |name: &str| header(said.headers, name);
     let of_window = || in_head("anthropic-ratelimit-unified-reset").and_then(moment);
     let in_body = || {
@@ -123,7 +123,7 @@ fn reset(said: &Said<'_>) -> Option<Time> {
 }
 
 /// The latest end among the allowances of which nothing remains.
-fn used_up(said: &Said<'_>) -> Option<Time> {
+fn used_up(said: &RefusalText<'_>) -> Option<Time> {
     let in_head = |name: &str| header(said.headers, name);
     let none_left = |name: &str| in_head(name).is_none_or(|left| left.trim() == "0");
     let openai = ["requests", "tokens"].into_iter().filter_map(|what| {
@@ -155,7 +155,7 @@ fn message(error: &Value) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn words(said: &Said<'_>) -> String {
+fn words(said: &RefusalText<'_>) -> String {
     let name = [word(said.error, "type"), word(said.error, "code")].into_iter().find(|n| !n.is_empty());
     let mut text = format!("the API refused with {}", said.status);
     for part in [name.unwrap_or_default(), message(said.error).trim()].iter().filter(|p| !p.is_empty()) {
@@ -225,7 +225,7 @@ mod tests {
 
     const NOW: Time = Time(1_800_000_000_000);
 
-    fn refused(status: u16, headers: &[(&str, &str)], error: &Value) -> Refusal {
+    fn refused(status: u16, headers: &[(&str, &str)], error: &Value) -> ApiRefusal {
         let pairs = headers
             .iter()
             .map(|(n, v)| (HeaderName::from_bytes(n.as_bytes()).unwrap(), HeaderValue::from_str(v).unwrap()));

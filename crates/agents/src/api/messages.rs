@@ -4,8 +4,8 @@ use everloop_core::stream::Usage;
 use serde_json::{Map, Value, json};
 
 use super::limit;
-use super::options::Options;
-use super::reply::{Call, Outcome, Reading, Refusal, Reply, Step, Stop, count};
+use super::options::ApiTurnOptions;
+use super::reply::{ApiRefusal, ModelReply, Reading, ReplyStep, StopReason, ToolCall, ToolOutcome, count};
 use super::tools;
 use crate::clock;
 
@@ -13,7 +13,7 @@ use crate::clock;
 const MOST_BLOCKS: usize = 1_000;
 
 /// The whole request.
-pub(super) fn request(options: &Options, items: &[Value]) -> Value {
+pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
     let mut messages = items.to_vec();
     // Everything up to here comes again in the next request: the vendor reads it from a cache for a tenth.
     let last = messages.last_mut().and_then(|m| m.pointer_mut("/content")?.as_array_mut()?.last_mut());
@@ -41,28 +41,28 @@ pub(super) fn prompt(text: &str) -> Value {
 }
 
 /// What came of all calls of one reply: they belong into one message.
-pub(super) fn outcomes(done: &[(Call, Outcome)]) -> Vec<Value> {
-    let block = |(call, outcome): &(Call, Outcome)| json!({"type": "tool_result", "tool_use_id": call.id, "content": outcome.text, "is_error": !outcome.ok});
+pub(super) fn outcomes(done: &[(ToolCall, ToolOutcome)]) -> Vec<Value> {
+    let block = |(call, outcome): &(ToolCall, ToolOutcome)| json!({"type": "tool_result", "tool_use_id": call.id, "content": outcome.text, "is_error": !outcome.ok});
     vec![json!({"role": "user", "content": done.iter().map(block).collect::<Vec<_>>()})]
 }
 
 /// Calls in the last item that nobody answered.
-pub(super) fn open_calls(items: &[Value]) -> Vec<Call> {
+pub(super) fn open_calls(items: &[Value]) -> Vec<ToolCall> {
     let Some(last) = items.last().filter(|m| m["role"] == "assistant") else { return Vec::new() };
     let blocks = last["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     blocks.iter().filter(|b| b["type"] == "tool_use").map(call).collect()
 }
 
-fn call(block: &Value) -> Call {
+fn call(block: &Value) -> ToolCall {
     let field = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
-    Call { id: field("id"), name: field("name"), input: Some(block["input"].clone()) }
+    ToolCall { id: field("id"), name: field("name"), input: Some(block["input"].clone()) }
 }
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct MessagesReply {
     blocks: Vec<Block>,
-    stop: Stop,
+    stop: StopReason,
     used: Usage,
 }
 
@@ -74,8 +74,8 @@ struct Block {
     json: String,
 }
 
-impl Reading for Answer {
-    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<Step, Refusal> {
+impl Reading for MessagesReply {
+    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<ReplyStep, ApiRefusal> {
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.count(&event["message"]["usage"]),
             "content_block_start" => return Ok(self.start(event, words)),
@@ -83,25 +83,25 @@ impl Reading for Answer {
             "message_delta" => {
                 self.count(&event["usage"]);
                 self.stop = match event["delta"]["stop_reason"].as_str() {
-                    Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
-                    Some("refusal") => Stop::Declined("the model declined to answer".to_owned()),
-                    _ => Stop::Done,
+                    Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
+                    Some("refusal") => StopReason::Declined("the model declined to answer".to_owned()),
+                    _ => StopReason::Done,
                 };
             }
-            "message_stop" => return Ok(Step::Over),
+            "message_stop" => return Ok(ReplyStep::Over),
             "error" => return Err(limit::in_stream(&event["error"], clock::now())),
             "ping" | "content_block_stop" => {}
-            _ => return Ok(Step::Unknown),
+            _ => return Ok(ReplyStep::Unknown),
         }
-        Ok(Step::More)
+        Ok(ReplyStep::More)
     }
 
     fn used(&self) -> Usage {
         self.used
     }
 
-    fn finish(self) -> Reply {
-        let mut reply = Reply { stop: self.stop, used: self.used, ..Reply::default() };
+    fn finish(self) -> ModelReply {
+        let mut reply = ModelReply { stop: self.stop, used: self.used, ..ModelReply::default() };
         let mut content = Vec::new();
         for block in self.blocks {
             let Some(value) = block.finish(&mut reply) else { continue };
@@ -114,7 +114,7 @@ impl Reading for Answer {
     }
 }
 
-impl Answer {
+impl MessagesReply {
     /// The numbers of a later record count from the same beginning.
     fn count(&mut self, usage: &Value) {
         let latest = |known: u64, name: &str| known.max(count(usage, name));
@@ -127,23 +127,25 @@ impl Answer {
         };
     }
 
-    fn start(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+    fn start(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> ReplyStep {
         let (Some(index), Some(value)) = (event["index"].as_u64(), event["content_block"].as_object()) else {
-            return Step::Unknown;
+            return ReplyStep::Unknown;
         };
         if self.blocks.len() >= MOST_BLOCKS || self.blocks.iter().any(|b| b.index == index) {
-            return Step::Unknown;
+            return ReplyStep::Unknown;
         }
         if let Some(text) = value.get("text").and_then(Value::as_str) {
             words(text);
         }
         self.blocks.push(Block { index, value: value.clone(), json: String::new() });
-        Step::More
+        ReplyStep::More
     }
 
-    fn grow(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+    fn grow(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> ReplyStep {
         let index = event["index"].as_u64();
-        let Some(block) = self.blocks.iter_mut().rev().find(|b| Some(b.index) == index) else { return Step::Unknown };
+        let Some(block) = self.blocks.iter_mut().rev().find(|b| Some(b.index) == index) else {
+            return ReplyStep::Unknown;
+        };
         let delta = &event["delta"];
         let crumb = |name: &str| delta[name].as_str().unwrap_or_default();
         match delta["type"].as_str().unwrap_or_default() {
@@ -154,9 +156,9 @@ impl Answer {
             "input_json_delta" => block.json.push_str(crumb("partial_json")),
             "thinking_delta" => block.append("thinking", crumb("thinking")),
             "signature_delta" => block.append("signature", crumb("signature")),
-            _ => return Step::Unknown,
+            _ => return ReplyStep::Unknown,
         }
-        Step::More
+        ReplyStep::More
     }
 }
 
@@ -171,7 +173,7 @@ impl Block {
     }
 
     /// The block as it goes back, with its words and its call noted; `None` when it would be refused there.
-    fn finish(mut self, reply: &mut Reply) -> Option<Value> {
+    fn finish(mut self, reply: &mut ModelReply) -> Option<Value> {
         match self.value.get("type").and_then(Value::as_str)? {
             "text" => {
                 let text = self.value.get("text").and_then(Value::as_str).filter(|t| !t.trim().is_empty())?;
@@ -187,7 +189,7 @@ impl Block {
                 };
                 self.value.insert("input".to_owned(), input.clone().unwrap_or_else(|| json!({})));
                 let value = Value::Object(self.value);
-                reply.calls.push(Call { input, ..call(&value) });
+                reply.calls.push(ToolCall { input, ..call(&value) });
                 Some(value)
             }
             // Thinking goes back as it came, or the vendor refuses the call that followed from it.

@@ -13,35 +13,35 @@ use crate::redact::Secret;
 /// Which language the other side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wire {
+pub enum ApiFormat {
     /// Anthropic's Messages API.
     Messages,
     /// OpenAI's Responses API.
     Responses,
 }
 
-impl Wire {
+impl ApiFormat {
     /// Where its vendor is.
     pub fn default_base(self) -> &'static str {
         match self {
-            Wire::Messages => "https://api.anthropic.com",
-            Wire::Responses => "https://api.openai.com",
+            ApiFormat::Messages => "https://api.anthropic.com",
+            ApiFormat::Responses => "https://api.openai.com",
         }
     }
 
     /// The variable that its vendor's own tools take the key from.
     pub fn default_key_env(self) -> &'static str {
         match self {
-            Wire::Messages => "ANTHROPIC_API_KEY",
-            Wire::Responses => "OPENAI_API_KEY",
+            ApiFormat::Messages => "ANTHROPIC_API_KEY",
+            ApiFormat::Responses => "OPENAI_API_KEY",
         }
     }
 
     /// The last part of the address.
     pub(super) fn path(self) -> &'static str {
         match self {
-            Wire::Messages => "messages",
-            Wire::Responses => "responses",
+            ApiFormat::Messages => "messages",
+            ApiFormat::Responses => "responses",
         }
     }
 }
@@ -61,11 +61,11 @@ pub struct Prices {
 
 impl Prices {
     /// From the two prices that everybody knows; the others as the vendor of this wire derives them, rounded up.
-    pub fn new(wire: Wire, input: u64, output: u64) -> Self {
+    pub fn new(wire: ApiFormat, input: u64, output: u64) -> Self {
         let (read_percent, write_percent) = match wire {
-            Wire::Messages => (10, 125),
+            ApiFormat::Messages => (10, 125),
             // Between 10 and 50, by model: the dearest, so that a budget is never overdrawn.
-            Wire::Responses => (50, 100),
+            ApiFormat::Responses => (50, 100),
         };
         let part = |percent: u64| input.saturating_mul(percent).div_ceil(100);
         Self { input, output, cache_read: part(read_percent), cache_write: part(write_percent) }
@@ -110,9 +110,9 @@ impl Default for Timeouts {
 
 /// One turn of the API agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct ApiTurnOptions {
     /// The language.
-    pub wire: Wire,
+    pub wire: ApiFormat,
     /// Where the vendor, or whoever speaks like it, is.
     pub base: String,
     /// Which model.
@@ -146,7 +146,7 @@ pub struct Options {
     pub timeouts: Timeouts,
 }
 
-impl Options {
+impl ApiTurnOptions {
     /// Enough for a long turn of work, few enough that a model that runs in circles is noticed the same day.
     pub const MAX_REQUESTS: u32 = 50;
     /// What every current model can write at once; a whole file fits.
@@ -155,7 +155,7 @@ impl Options {
     pub const CONTEXT_WINDOW: u64 = 200_000;
 
     /// With every default.
-    pub fn new(wire: Wire, model: impl Into<String>, workspace: PathBuf, state_dir: PathBuf) -> Self {
+    pub fn new(wire: ApiFormat, model: impl Into<String>, workspace: PathBuf, state_dir: PathBuf) -> Self {
         Self {
             wire,
             base: wire.default_base().to_owned(),
@@ -192,11 +192,11 @@ mod tests {
     #[test]
     fn a_cost_is_rounded_up_and_never_overflows() {
         // Three dollars and fifteen dollars for a million.
-        let prices = Prices::new(Wire::Messages, 3_000_000, 15_000_000);
+        let prices = Prices::new(ApiFormat::Messages, 3_000_000, 15_000_000);
         let used = Usage { input: 1_000, output: 100, cache_read: 10_000, cache_write: 1_000, microusd: None };
         assert_eq!(prices.cost(&used), 3_000 + 1_500 + 3_000 + 3_750);
-        assert_eq!(Prices::new(Wire::Messages, 1, 1).cost(&Usage { input: 1, ..Usage::default() }), 1);
+        assert_eq!(Prices::new(ApiFormat::Messages, 1, 1).cost(&Usage { input: 1, ..Usage::default() }), 1);
         let all = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, ..Usage::default() };
-        assert_eq!(Prices::new(Wire::Responses, u64::MAX, u64::MAX).cost(&all), u64::MAX);
+        assert_eq!(Prices::new(ApiFormat::Responses, u64::MAX, u64::MAX).cost(&all), u64::MAX);
     }
 }

@@ -6,8 +6,8 @@ use everloop_core::stream::Usage;
 use serde_json::{Value, json};
 
 use super::limit;
-use super::options::Options;
-use super::reply::{Call, Outcome, Reading, Refusal, Reply, Step, Stop, count};
+use super::options::ApiTurnOptions;
+use super::reply::{ApiRefusal, ModelReply, Reading, ReplyStep, StopReason, ToolCall, ToolOutcome, count};
 use super::tools;
 use crate::clock;
 
@@ -15,7 +15,7 @@ use crate::clock;
 const MOST_ITEMS: usize = 1_000;
 
 /// The whole request.
-pub(super) fn request(options: &Options, items: &[Value]) -> Value {
+pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
     let tools: Vec<Value> = tools::described()
         .into_iter()
         .map(|t| json!({"type": "function", "name": t.name, "description": t.about, "parameters": t.schema, "strict": false}))
@@ -49,39 +49,39 @@ pub(super) fn prompt(text: &str) -> Value {
 }
 
 /// What came of all calls of one reply.
-pub(super) fn outcomes(done: &[(Call, Outcome)]) -> Vec<Value> {
+pub(super) fn outcomes(done: &[(ToolCall, ToolOutcome)]) -> Vec<Value> {
     // This wire has no field for a failure: the text says it.
-    let item = |(call, outcome): &(Call, Outcome)| json!({"type": "function_call_output", "call_id": call.id, "output": outcome.text});
+    let item = |(call, outcome): &(ToolCall, ToolOutcome)| json!({"type": "function_call_output", "call_id": call.id, "output": outcome.text});
     done.iter().map(item).collect()
 }
 
 /// Calls that nobody answered.
-pub(super) fn open_calls(items: &[Value]) -> Vec<Call> {
+pub(super) fn open_calls(items: &[Value]) -> Vec<ToolCall> {
     let answered = |id: &str| items.iter().any(|i| i["type"] == "function_call_output" && i["call_id"] == id);
     items.iter().filter(|i| i["type"] == "function_call").map(call).filter(|c| !answered(&c.id)).collect()
 }
 
-fn call(item: &Value) -> Call {
+fn call(item: &Value) -> ToolCall {
     let field = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
     let input = match field("arguments").as_str() {
         "" => Some(json!({})),
         text => serde_json::from_str::<Value>(text).ok().filter(Value::is_object),
     };
-    Call { id: field("call_id"), name: field("name"), input }
+    ToolCall { id: field("call_id"), name: field("name"), input }
 }
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ResponsesReply {
     items: Vec<Value>,
     /// Words came in crumbs; a server that sends none says them only in the finished item.
     spoke: bool,
-    stop: Stop,
+    stop: StopReason,
     used: Usage,
 }
 
-impl Reading for Answer {
-    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<Step, Refusal> {
+impl Reading for ResponsesReply {
+    fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<ReplyStep, ApiRefusal> {
         let name = event["type"].as_str().unwrap_or_default();
         match name {
             "response.output_text.delta" | "response.refusal.delta" => {
@@ -90,7 +90,7 @@ impl Reading for Answer {
             }
             "response.output_item.done" => {
                 if self.items.len() >= MOST_ITEMS {
-                    return Ok(Step::Unknown);
+                    return Ok(ReplyStep::Unknown);
                 }
                 self.items.push(event["item"].clone());
                 if !std::mem::take(&mut self.spoke) {
@@ -107,17 +107,17 @@ impl Reading for Answer {
                 return Err(limit::in_stream(error, clock::now()));
             }
             _ if name.starts_with("response.") || name == "keepalive" => {}
-            _ => return Ok(Step::Unknown),
+            _ => return Ok(ReplyStep::Unknown),
         }
-        Ok(Step::More)
+        Ok(ReplyStep::More)
     }
 
     fn used(&self) -> Usage {
         self.used
     }
 
-    fn finish(self) -> Reply {
-        let mut reply = Reply { stop: self.stop, used: self.used, ..Reply::default() };
+    fn finish(self) -> ModelReply {
+        let mut reply = ModelReply { stop: self.stop, used: self.used, ..ModelReply::default() };
         for item in self.items {
             match item["type"].as_str().unwrap_or_default() {
                 "message" => {
@@ -156,7 +156,7 @@ impl Reading for Answer {
     }
 }
 
-impl Answer {
+impl ResponsesReply {
     fn count(&mut self, usage: &Value) {
         let cached = count(usage, "/input_tokens_details/cached_tokens");
         self.used = Usage {
@@ -169,7 +169,7 @@ impl Answer {
         };
     }
 
-    fn end(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Step {
+    fn end(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> ReplyStep {
         let response = &event["response"];
         self.count(&response["usage"]);
         // Some servers send no item on its own.
@@ -182,11 +182,11 @@ impl Answer {
             }
         }
         self.stop = match response["incomplete_details"]["reason"].as_str() {
-            Some("content_filter") => Stop::Declined("the vendor's filter ended the answer".to_owned()),
-            Some(_) => Stop::Length,
-            None => Stop::Done,
+            Some("content_filter") => StopReason::Declined("the vendor's filter ended the answer".to_owned()),
+            Some(_) => StopReason::Length,
+            None => StopReason::Done,
         };
-        Step::Over
+        ReplyStep::Over
     }
 }
 

@@ -13,8 +13,8 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::options::{Options, Wire};
-use super::reply::Refusal;
+use super::options::{ApiFormat, ApiTurnOptions};
+use super::reply::ApiRefusal;
 use crate::clock;
 use crate::redact::{Redactor, Secret};
 
@@ -30,12 +30,12 @@ const LONGEST_ID: usize = 64;
 struct Head {
     everloop_session: u32,
     /// Items of one wire mean nothing on the other.
-    wire: Wire,
+    wire: ApiFormat,
 }
 
 /// An open conversation.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ApiSession {
     id: String,
     path: PathBuf,
     file: Flock<File>,
@@ -43,9 +43,9 @@ pub(super) struct Session {
     redactor: Redactor,
 }
 
-impl Session {
+impl ApiSession {
     /// A new one.
-    pub(super) fn begin(options: &Options, secrets: &[Secret]) -> Result<Self, Refusal> {
+    pub(super) fn begin(options: &ApiTurnOptions, secrets: &[Secret]) -> Result<Self, ApiRefusal> {
         let dir = options.state_dir.join("sessions");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| failed("make", &dir, &e))?;
         let id = fresh_id();
@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// The one with this id; `None` when there is none that this wire can go on with.
-    pub(super) fn resume(options: &Options, id: &str, secrets: &[Secret]) -> Result<Option<Self>, Refusal> {
+    pub(super) fn resume(options: &ApiTurnOptions, id: &str, secrets: &[Secret]) -> Result<Option<Self>, ApiRefusal> {
         if id.is_empty() || id.len() > LONGEST_ID || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// Adds an item, on disk first.
-    pub(super) fn push(&mut self, item: &Value) -> Result<(), Refusal> {
+    pub(super) fn push(&mut self, item: &Value) -> Result<(), ApiRefusal> {
         let line = serde_json::to_vec(item).unwrap_or_default();
         let mut safe = Vec::with_capacity(line.len());
         self.redactor.push(&line, &mut |bytes| safe.extend_from_slice(bytes));
@@ -105,14 +105,14 @@ impl Session {
     }
 
     /// One line in one write, so that a crash leaves a whole one or the beginning of one.
-    fn append(&mut self, line: &[u8]) -> Result<(), Refusal> {
+    fn append(&mut self, line: &[u8]) -> Result<(), ApiRefusal> {
         let line = [line, b"\n"].concat();
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         written.map_err(|e| failed("write to", &self.path, &e))
     }
 }
 
-fn items(bytes: &[u8], wire: Wire) -> Option<Vec<Value>> {
+fn items(bytes: &[u8], wire: ApiFormat) -> Option<Vec<Value>> {
     if bytes.len() as u64 > LONGEST {
         return None;
     }
@@ -128,17 +128,17 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.read(true).append(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)
 }
 
-fn lock(file: File, path: &Path) -> Result<Flock<File>, Refusal> {
+fn lock(file: File, path: &Path) -> Result<Flock<File>, ApiRefusal> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, e)| Refusal::plain(format!("the conversation `{}` is in use: {e}", path.display())))
+        .map_err(|(_, e)| ApiRefusal::plain(format!("the conversation `{}` is in use: {e}", path.display())))
 }
 
-fn failed(what: &str, path: &Path, error: &io::Error) -> Refusal {
+fn failed(what: &str, path: &Path, error: &io::Error) -> ApiRefusal {
     let text = format!("could not {what} `{}`: {error}", path.display());
     match error.kind() {
         // It may heal, and trying again costs nothing: nothing was asked yet.
-        io::ErrorKind::StorageFull => Refusal::seen("api.disk", LimitClass::Overload, text),
-        _ => Refusal::plain(text),
+        io::ErrorKind::StorageFull => ApiRefusal::seen("api.disk", LimitClass::Overload, text),
+        _ => ApiRefusal::plain(text),
     }
 }
 
@@ -166,33 +166,33 @@ mod tests {
             r#"{"role":"user","content":[{"type":"text","text":"hello"}]}"#,
             "\n",
         );
-        let read = items(old.as_bytes(), Wire::Messages).unwrap();
+        let read = items(old.as_bytes(), ApiFormat::Messages).unwrap();
         assert_eq!(read, [json!({"role": "user", "content": [{"type": "text", "text": "hello"}]})]);
-        assert!(items(old.as_bytes(), Wire::Responses).is_none());
-        assert!(items(old.replace(":1,", ":2,").as_bytes(), Wire::Messages).is_none());
-        assert!(items(b"not json\n", Wire::Messages).is_none());
-        assert!(items(b"", Wire::Messages).is_none());
+        assert!(items(old.as_bytes(), ApiFormat::Responses).is_none());
+        assert!(items(old.replace(":1,", ":2,").as_bytes(), ApiFormat::Messages).is_none());
+        assert!(items(b"not json\n", ApiFormat::Messages).is_none());
+        assert!(items(b"", ApiFormat::Messages).is_none());
     }
 
     #[test]
     fn half_a_line_is_taken_off_and_secrets_are_left_out() {
         let home = tempfile::tempdir().unwrap();
-        let options = Options::new(Wire::Messages, "m", home.path().into(), home.path().into());
+        let options = ApiTurnOptions::new(ApiFormat::Messages, "m", home.path().into(), home.path().into());
         let secret = || [Secret { name: "KEY".to_owned(), value: b"sk-canary".to_vec() }];
-        let mut session = Session::begin(&options, &secret()).unwrap();
+        let mut session = ApiSession::begin(&options, &secret()).unwrap();
         session.push(&json!({"n": "the sk-canary sings"})).unwrap();
-        assert!(Session::resume(&options, session.id(), &secret()).is_err(), "it is in use");
+        assert!(ApiSession::resume(&options, session.id(), &secret()).is_err(), "it is in use");
         let (id, path) = (session.id().to_owned(), session.path.clone());
         drop(session);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"half").unwrap();
-        let mut session = Session::resume(&options, &id, &secret()).unwrap().unwrap();
+        let mut session = ApiSession::resume(&options, &id, &secret()).unwrap().unwrap();
         session.push(&json!({"n": 2})).unwrap();
         let wanted = [json!({"n": "the [redacted:KEY] sings"}), json!({"n": 2})];
         assert_eq!(session.items(), wanted);
         drop(session);
-        assert_eq!(Session::resume(&options, &id, &secret()).unwrap().unwrap().items(), wanted);
+        assert_eq!(ApiSession::resume(&options, &id, &secret()).unwrap().unwrap().items(), wanted);
         for lost in ["", "../x", "none", "a/b"] {
-            assert!(Session::resume(&options, lost, &secret()).unwrap().is_none());
+            assert!(ApiSession::resume(&options, lost, &secret()).unwrap().is_none());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use everloop_core::stream::LimitClass;
 
 use super::http;
-use super::reply::Refusal;
+use super::reply::ApiRefusal;
 
 /// The last event of an answer repeats all of it.
 const LONGEST_LINE: usize = 8 << 20;
@@ -24,7 +24,7 @@ impl<R: Read> Events<R> {
     }
 
     /// The data of the next event; `None` at the end. An event that the end cut in two is none.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, ApiRefusal> {
         let mut data: Option<Vec<u8>> = None;
         loop {
             let Some(line) = self.line()? else { return Ok(None) };
@@ -52,7 +52,7 @@ impl<R: Read> Events<R> {
     }
 
     /// A whole line without its end.
-    fn line(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+    fn line(&mut self) -> Result<Option<Vec<u8>>, ApiRefusal> {
         let mut line = Vec::new();
         loop {
             let piece = self.lines.fill_buf().map_err(http::broken)?;
@@ -76,8 +76,8 @@ impl<R: Read> Events<R> {
     }
 }
 
-fn too_big() -> Refusal {
-    Refusal::seen("api.too-big", LimitClass::Overload, "the answer is bigger than any model's; it was not read on")
+fn too_big() -> ApiRefusal {
+    ApiRefusal::seen("api.too-big", LimitClass::Overload, "the answer is bigger than any model's; it was not read on")
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What a model may do in the workspace: which tools there are, what they are called, and who may use them.
 //!
-//! - `shell`: a command, with a time limit; `files`: read, write, edit; `beneath`: paths that cannot leave the workspace
+//! - `shell`: a command, with a time limit; `files`: read, write, edit; `confined`: paths that cannot leave the workspace
 
-mod beneath;
+mod confined;
 mod files;
 mod shell;
 
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use everloop_core::spec::Permission;
 use serde_json::{Value, json};
 
-use super::options::Options;
-use super::reply::{Call, Outcome};
-use beneath::Root;
+use super::options::ApiTurnOptions;
+use super::reply::{ToolCall, ToolOutcome};
+use confined::Root;
 
 pub(super) use shell::timeout;
 
@@ -99,15 +99,15 @@ pub(super) struct Toolbox {
 
 /// What came of a call, and whether it was refused because nobody had allowed it.
 pub(super) enum Done {
-    Run(Outcome),
-    Denied(Outcome),
+    Run(ToolOutcome),
+    Denied(ToolOutcome),
 }
 
 /// Why a tool could not do it, in words for the model.
 type Trouble = String;
 
 impl Toolbox {
-    pub(super) fn new(options: &Options) -> Result<Self, String> {
+    pub(super) fn new(options: &ApiTurnOptions) -> Result<Self, String> {
         Ok(Self {
             root: Root::open(&options.workspace)?,
             dir: options.workspace.clone(),
@@ -118,7 +118,7 @@ impl Toolbox {
     }
 
     /// Does what a call asks for.
-    pub(super) fn perform(&self, call: &Call) -> Done {
+    pub(super) fn perform(&self, call: &ToolCall) -> Done {
         let Some(input) = &call.input else {
             return failed("the arguments were no JSON object; perhaps the answer was cut off at its limit");
         };
@@ -137,13 +137,13 @@ impl Toolbox {
             other => Err(format!("there is no tool `{}`", super::clip(other))),
         };
         match made {
-            Ok(text) => Done::Run(Outcome { text, ok: true }),
+            Ok(text) => Done::Run(ToolOutcome { text, ok: true }),
             Err(trouble) => failed(&trouble),
         }
     }
 
-    fn place(&self) -> shell::Place<'_> {
-        shell::Place { dir: &self.dir, hidden: self.key_env.as_deref() }
+    fn place(&self) -> shell::ShellFolder<'_> {
+        shell::ShellFolder { dir: &self.dir, hidden: self.key_env.as_deref() }
     }
 
     /// A command that begins with allowed words and cannot become a second one behind them.
@@ -167,7 +167,7 @@ fn begins_with(command: &str, words: &str) -> bool {
 }
 
 fn failed(trouble: &str) -> Done {
-    Done::Run(Outcome { text: format!("error: {trouble}"), ok: false })
+    Done::Run(ToolOutcome { text: format!("error: {trouble}"), ok: false })
 }
 
 fn denied(command: &str, allow: &[String]) -> Done {
@@ -178,7 +178,7 @@ fn denied(command: &str, allow: &[String]) -> Done {
     };
     let list = if allow.is_empty() { "none".to_owned() } else { format!("`{}`", allow.join("`, `")) };
     let text = format!("error: refused: {why}. Allowed beginnings: {list}. Go on without it, with the file tools.");
-    Done::Denied(Outcome { text, ok: false })
+    Done::Denied(ToolOutcome { text, ok: false })
 }
 
 /// Head and tail of what is too long; the middle is the least interesting part of most output.
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn an_allowed_beginning_lets_nothing_else_in() {
         let home = tempfile::tempdir().unwrap();
-        let wire = super::super::options::Wire::Messages;
-        let mut options = Options::new(wire, "m", home.path().into(), home.path().into());
+        let wire = super::super::options::ApiFormat::Messages;
+        let mut options = ApiTurnOptions::new(wire, "m", home.path().into(), home.path().into());
         options.allow = vec!["cargo test".to_owned(), String::new()];
         let edits = Toolbox::new(&options).unwrap();
         for command in ["cargo test", " cargo  test -p core 'a b'"] {

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::spec::Caps;
+use super::spec::OutputCaps;
 
 /// Which of a command's two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Stream {
 
 /// One stream's files.
 #[derive(Debug)]
-pub(super) struct Capture {
+pub(super) struct StreamCapture {
     dir: PathBuf,
     stream: Stream,
     segment_bytes: u64,
@@ -60,13 +60,13 @@ pub(super) struct Capture {
 }
 
 /// How big a segment of a tail is.
-pub(super) fn segment_bytes(caps: Caps) -> u64 {
+pub(super) fn segment_bytes(caps: OutputCaps) -> u64 {
     (caps.tail_bytes / 2).max(1)
 }
 
-impl Capture {
+impl StreamCapture {
     /// Makes no file before there is something to keep.
-    pub(super) fn new(dir: &Path, stream: Stream, caps: Caps) -> Self {
+    pub(super) fn new(dir: &Path, stream: Stream, caps: OutputCaps) -> Self {
         let segment_bytes = segment_bytes(caps);
         Self { dir: dir.to_owned(), stream, segment_bytes, head: None, segment: None, next_segment: 0, failed: None }
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_end_is_kept_in_segments() {
         let dir = tempfile::tempdir().unwrap();
-        let mut capture = Capture::new(dir.path(), Stream::Out, Caps { head_bytes: 4, tail_bytes: 8 });
+        let mut capture = StreamCapture::new(dir.path(), Stream::Out, OutputCaps { head_bytes: 4, tail_bytes: 8 });
         let mut head_left = 4;
         for piece in ["ab", "cdef", "ghijklmnopqrstuvw", "x"] {
             capture.push(piece.as_bytes(), &mut head_left);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_refuses_does_not_stop_the_command() {
-        let mut capture = Capture::new(Path::new("/nonexistent"), Stream::Err, Caps::CHECK);
+        let mut capture = StreamCapture::new(Path::new("/nonexistent"), Stream::Err, OutputCaps::CHECK);
         capture.push(b"x", &mut 10);
         capture.push(b"y", &mut 10);
         assert!(capture.failed.is_some());

@@ -8,39 +8,39 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
 
-use super::book::{self, Book, Cancelled, Entry, Started};
 use super::cgroup::Cgroup;
-use super::error::Error;
-use super::recover::{Found, inspect};
-use super::tree::Tree;
-use crate::process::Reach;
+use super::error::JobError;
+use super::job_log::{self, Cancelled, JobLog, JobLogEntry, Started};
+use super::recover::{JobTrace, inspect};
+use super::tree::ProcessTree;
+use crate::process::SignalResult;
 
 /// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
 const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Tells the shim to end the job: SIGTERM to everything, SIGKILL after the job's grace; asked twice, at once.
-pub fn stop(dir: &Path, cause: StopCause) -> Result<Reach, Error> {
-    book::add(dir, &Entry::Stop(cause))?;
+pub fn stop(dir: &Path, cause: StopCause) -> Result<SignalResult, JobError> {
+    job_log::add(dir, &JobLogEntry::Stop(cause))?;
     signal(dir, Signal::SIGTERM)
 }
 
 /// SIGINT to the command, which may end its turn in its own way.
-pub fn interrupt(dir: &Path) -> Result<Reach, Error> {
+pub fn interrupt(dir: &Path) -> Result<SignalResult, JobError> {
     signal(dir, Signal::SIGINT)
 }
 
 /// SIGKILL to everything, shim included, for a shim that does not obey. Blocks for some seconds at worst.
-pub fn kill(dir: &Path) -> Result<Found, Error> {
-    book::add(dir, &Entry::Cancelled(Cancelled {}))?;
-    if let Some(Started { shim, cgroup, .. }) = book::started(dir)?.filter(|s| s.shim.is_alive()) {
+pub fn kill(dir: &Path) -> Result<JobTrace, JobError> {
+    job_log::add(dir, &JobLogEntry::Cancelled(Cancelled {}))?;
+    if let Some(Started { shim, cgroup, .. }) = job_log::started(dir)?.filter(|s| s.shim.is_alive()) {
         // The command first: without its shim the tree below it could no longer be found.
-        let tree = Tree { root: shim.pid, cgroup: cgroup.as_deref().and_then(Cgroup::recorded) };
+        let tree = ProcessTree { root: shim.pid, cgroup: cgroup.as_deref().and_then(Cgroup::recorded) };
         let end = Instant::now() + KILL_PATIENCE;
         while !tree.kill().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let watched = shim.open().map_err(Error::io("open the shim of", dir))?;
-        shim.signal(Signal::SIGKILL).map_err(Error::io("kill the shim of", dir))?;
+        let watched = shim.open().map_err(JobError::io("open the shim of", dir))?;
+        shim.signal(Signal::SIGKILL).map_err(JobError::io("kill the shim of", dir))?;
         if let Some(fd) = watched {
             let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
             // Whether it ended is found out by `inspect`.
@@ -52,12 +52,12 @@ pub fn kill(dir: &Path) -> Result<Found, Error> {
 
 /// Why somebody wants the job to stop; `None` when nobody does.
 pub(super) fn stop_cause(dir: &Path) -> Option<StopCause> {
-    Book::read(dir).ok()?.stop
+    JobLog::read(dir).ok()?.stop
 }
 
-fn signal(dir: &Path, signal: Signal) -> Result<Reach, Error> {
-    match book::started(dir)? {
-        Some(started) => started.shim.signal(signal).map_err(Error::io("signal the shim of", dir)),
-        None => Ok(Reach::NotThere),
+fn signal(dir: &Path, signal: Signal) -> Result<SignalResult, JobError> {
+    match job_log::started(dir)? {
+        Some(started) => started.shim.signal(signal).map_err(JobError::io("signal the shim of", dir)),
+        None => Ok(SignalResult::NotThere),
     }
 }

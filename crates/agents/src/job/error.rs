@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A job could not be handled.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum JobError {
     /// The operating system refused.
     #[error("could not {what} `{}`", path.display())]
     Io {
@@ -44,10 +44,10 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl JobError {
     /// For `map_err`: what was tried on which path.
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Error::Io { what, path, source }
+        move |source| JobError::Io { what, path, source }
     }
 }

@@ -18,9 +18,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
-use super::book;
-use super::error::Error;
-use super::recover::{Found, inspect};
+use super::error::JobError;
+use super::job_log;
+use super::recover::{JobTrace, inspect};
 use super::{JOB_VAR, SHIM_ARG};
 use crate::process::pidfd_open;
 
@@ -29,14 +29,14 @@ const REPORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The program that becomes a shim, and the arguments before the job's folder.
 #[derive(Clone, Debug)]
-pub struct Shim {
+pub struct ShimProgram {
     /// An absolute path.
     pub exe: PathBuf,
     /// For the main binary: [`SHIM_ARG`].
     pub args: Vec<OsString>,
 }
 
-impl Shim {
+impl ShimProgram {
     /// This program, also when its file was replaced by a newer version meanwhile.
     pub fn current() -> io::Result<Self> {
         let exe = std::env::current_exe()?;
@@ -57,7 +57,7 @@ pub struct Running {
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum JobEnd {
     /// It left its record.
     Exited(Exit),
     /// Its shim was killed, or refused because the job had been cancelled. Nothing of it runs.
@@ -65,17 +65,17 @@ pub enum Ended {
 }
 
 /// Starts the shim of a prepared job. `env` is all that shim and command see, besides [`JOB_VAR`].
-pub fn start(shim: &Shim, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, Error> {
-    let dir = fs::canonicalize(dir).map_err(Error::io("resolve", dir))?;
-    let child = spawn(shim, &dir, env).map_err(Error::io("start", &shim.exe))?;
+pub fn start(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, JobError> {
+    let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
+    let child = spawn(shim, &dir, env).map_err(JobError::io("start", &shim.exe))?;
     // Our own child keeps its number until we wait for it.
-    let ended = pidfd_open(child.as_raw()).map_err(Error::io("watch the shim of", &dir))?;
+    let ended = pidfd_open(child.as_raw()).map_err(JobError::io("watch the shim of", &dir))?;
     Ok(Running { dir, ended: Some(ended), child: Some(child) })
 }
 
 /// The shim as a process in a session of its own, with no input and no output. Not by `std::process::Command`, which can
 /// make a session only by a fork, and a fork copies the memory map of a supervisor that is about to leave it.
-fn spawn(shim: &Shim, dir: &Path, env: Vec<(OsString, OsString)>) -> io::Result<Pid> {
+fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut files = PosixSpawnFileActions::init()?;
     for standard in 0..=2 {
@@ -109,33 +109,33 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
 }
 
 /// A handle for a job whose shim was started by a supervisor that is no more.
-pub async fn adopt(dir: &Path) -> Result<Running, Error> {
-    let dir = fs::canonicalize(dir).map_err(Error::io("resolve", dir))?;
+pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
+    let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let end = Instant::now() + REPORT_PATIENCE;
     loop {
-        if let Found::Exited(_) | Found::Gone = inspect_aside(&dir).await? {
+        if let JobTrace::Exited(_) | JobTrace::Gone = inspect_aside(&dir).await? {
             return Ok(Running { dir, ended: None, child: None });
         }
-        if let Some(started) = book::started(&dir)? {
-            let ended = started.shim.open().map_err(Error::io("watch the shim of", &dir))?;
+        if let Some(started) = job_log::started(&dir)? {
+            let ended = started.shim.open().map_err(JobError::io("watch the shim of", &dir))?;
             return Ok(Running { dir, ended, child: None });
         }
         if Instant::now() >= end {
-            return Err(Error::Silent { dir });
+            return Err(JobError::Silent { dir });
         }
         sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// Looks at a job without holding up other tasks: cleaning up after a killed shim may take a while.
-async fn inspect_aside(dir: &Path) -> Result<Found, Error> {
+async fn inspect_aside(dir: &Path) -> Result<JobTrace, JobError> {
     // By far the usual case, and not worth a thread.
-    if let Ok(Some(record)) = book::record(dir) {
-        return Ok(Found::Exited(record.exit));
+    if let Ok(Some(record)) = job_log::record(dir) {
+        return Ok(JobTrace::Exited(record.exit));
     }
     let aside = dir.to_owned();
     let found = tokio::task::spawn_blocking(move || inspect(&aside)).await;
-    found.map_err(|e| Error::io("inspect", dir)(io::Error::other(e)))?
+    found.map_err(|e| JobError::io("inspect", dir)(io::Error::other(e)))?
 }
 
 impl Running {
@@ -145,19 +145,19 @@ impl Running {
     }
 
     /// Waits for the end. May be dropped and called again; costs nothing while it waits. Needs a tokio runtime.
-    pub async fn wait(&mut self) -> Result<Ended, Error> {
+    pub async fn wait(&mut self) -> Result<JobEnd, JobError> {
         if let Some(fd) = &self.ended {
-            let watched = register(fd.as_fd()).map_err(Error::io("watch the shim of", &self.dir))?;
-            watched.readable().await.map_err(Error::io("wait for the shim of", &self.dir))?.retain_ready();
+            let watched = register(fd.as_fd()).map_err(JobError::io("watch the shim of", &self.dir))?;
+            watched.readable().await.map_err(JobError::io("wait for the shim of", &self.dir))?.retain_ready();
         }
         if let Some(child) = self.child.take() {
             // It has ended: this only takes it off the process table.
-            waitpid(child, None).map_err(|e| Error::io("wait for the shim of", &self.dir)(e.into()))?;
+            waitpid(child, None).map_err(|e| JobError::io("wait for the shim of", &self.dir)(e.into()))?;
         }
         match inspect_aside(&self.dir).await? {
-            Found::Exited(exit) => Ok(Ended::Exited(exit)),
-            Found::Gone => Ok(Ended::Gone),
-            Found::Alive { .. } => Err(Error::Taken { dir: self.dir.clone() }),
+            JobTrace::Exited(exit) => Ok(JobEnd::Exited(exit)),
+            JobTrace::Gone => Ok(JobEnd::Gone),
+            JobTrace::Alive { .. } => Err(JobError::Taken { dir: self.dir.clone() }),
         }
     }
 }

@@ -4,32 +4,32 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::book::Book;
 use super::capture::{Stream, segment_bytes};
-use super::error::Error;
+use super::error::JobError;
+use super::job_log::JobLog;
 use super::text::plain;
 
 /// What there is of one stream.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptOutput {
     head: Option<(PathBuf, u64)>,
     segments: Vec<(PathBuf, u64)>,
     /// Bytes that were dropped between head and segments.
     dropped: u64,
 }
 
-impl Kept {
+impl KeptOutput {
     /// Looks which files there are.
-    pub(super) fn find(dir: &Path, stream: Stream) -> Result<Self, Error> {
+    pub(super) fn find(dir: &Path, stream: Stream) -> Result<Self, JobError> {
         let head_path = stream.head_path(dir);
         let head = size(&head_path).map(|len| (head_path, len));
-        let entries = fs::read_dir(dir).map_err(Error::io("read", dir))?;
+        let entries = fs::read_dir(dir).map_err(JobError::io("read", dir))?;
         let mut numbers: Vec<u64> =
             entries.flatten().filter_map(|e| stream.segment_number(e.file_name().to_str()?)).collect();
         numbers.sort_unstable();
         let dropped = match numbers.first() {
             // Every segment before the first one that is left was full when it was removed.
-            Some(first) if *first > 0 => Book::read(dir)?.spec.map_or(0, |s| segment_bytes(s.caps)) * first,
+            Some(first) if *first > 0 => JobLog::read(dir)?.spec.map_or(0, |s| segment_bytes(s.caps)) * first,
             _ => 0,
         };
         let segments = numbers
@@ -83,13 +83,13 @@ impl Kept {
 }
 
 /// The end of a stream as text that is safe to show.
-pub fn output(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, Error> {
-    Ok(plain(&Kept::find(dir, stream)?.last(max_bytes)))
+pub fn output(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, JobError> {
+    Ok(plain(&KeptOutput::find(dir, stream)?.last(max_bytes)))
 }
 
 /// The beginning and the end of a stream, half of `max_bytes` each, with a line that says how much is not there.
-pub fn both_ends(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, Error> {
-    let kept = Kept::find(dir, stream)?;
+pub fn both_ends(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, JobError> {
+    let kept = KeptOutput::find(dir, stream)?;
     if kept.dropped == 0 && kept.total() <= max_bytes {
         return Ok(plain(&kept.last(max_bytes)));
     }
@@ -116,15 +116,15 @@ fn read_part(path: &Path, from: u64, len: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capture::Capture;
-    use super::super::spec::{Caps, Spec, prepare};
+    use super::super::capture::StreamCapture;
+    use super::super::spec::{OutputCaps, Spec, prepare};
     use super::*;
 
     fn kept(text: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        let caps = Caps { head_bytes: 4, tail_bytes: 8 };
+        let caps = OutputCaps { head_bytes: 4, tail_bytes: 8 };
         prepare(dir.path(), &Spec { caps, ..Spec::new(vec!["true".to_owned()], "/") }).unwrap();
-        Capture::new(dir.path(), Stream::Out, caps).push(text.as_bytes(), &mut 4);
+        StreamCapture::new(dir.path(), Stream::Out, caps).push(text.as_bytes(), &mut 4);
         dir
     }
 
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(both_ends(small.path(), Stream::Out, 7).unwrap(), "abcdefg");
         assert_eq!(both_ends(small.path(), Stream::Out, 4).unwrap(), "ab\n… 3 bytes not kept …\nfg");
         let big = kept("abcdefghijklmnopqrstuvwxyz");
-        assert_eq!(Kept::find(big.path(), Stream::Out).unwrap().total(), 26);
+        assert_eq!(KeptOutput::find(big.path(), Stream::Out).unwrap().total(), 26);
         assert_eq!(output(big.path(), Stream::Out, 100).unwrap(), "uvwxyz");
         assert_eq!(both_ends(big.path(), Stream::Out, 100).unwrap(), "abcd\n… 16 bytes not kept …\nuvwxyz");
         assert_eq!(output(big.path(), Stream::Err, 100).unwrap(), "");

@@ -11,10 +11,10 @@ use everloop_core::event::Exit;
 use nix::sys::signal::Signal;
 
 use super::JOB_VAR;
-use super::book::{self, Book, Cancelled, Entry};
 use super::cgroup::Cgroup;
 use super::control::kill;
-use super::error::Error;
+use super::error::JobError;
+use super::job_log::{self, Cancelled, JobLog, JobLogEntry};
 use crate::process::{self, Identity};
 
 /// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What was found of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum JobTrace {
     /// Its shim runs.
     Alive {
         /// Who it is; `None` when it has only just begun.
@@ -38,46 +38,46 @@ pub enum Found {
 
 /// Finds out what became of a job. Only for the job's owner: a job that is not alive is cancelled for good, and
 /// whatever its killed shim left behind is killed (which may block for some seconds at worst).
-pub fn inspect(dir: &Path) -> Result<Found, Error> {
+pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     if !dir.exists() {
-        return Ok(Found::Gone);
+        return Ok(JobTrace::Gone);
     }
-    if let Some(record) = book::record(dir)? {
-        return Ok(Found::Exited(record.exit));
+    if let Some(record) = job_log::record(dir)? {
+        return Ok(JobTrace::Exited(record.exit));
     }
-    let Some(_lock) = book::try_lock(dir)? else {
-        return Ok(Found::Alive { shim: book::started(dir)?.map(|s| s.shim) });
+    let Some(_lock) = job_log::try_lock(dir)? else {
+        return Ok(JobTrace::Alive { shim: job_log::started(dir)?.map(|s| s.shim) });
     };
     // It may have ended between the two looks above.
-    let Book { ended, started, .. } = Book::read(dir)?;
+    let JobLog { ended, started, .. } = JobLog::read(dir)?;
     if let Some(record) = ended {
-        return Ok(Found::Exited(record.exit));
+        return Ok(JobTrace::Exited(record.exit));
     }
     // Under the lock: a shim that was forked and has not come this far finds the line and runs nothing.
-    book::add(dir, &Entry::Cancelled(Cancelled {}))?;
+    job_log::add(dir, &JobLogEntry::Cancelled(Cancelled {}))?;
     if let Some(cgroup) = started.and_then(|s| s.cgroup).as_deref().and_then(Cgroup::recorded) {
         empty(&cgroup);
     }
-    let mark = fs::canonicalize(dir).map_err(Error::io("resolve", dir))?;
+    let mark = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     reap_marked(JOB_VAR, mark.as_os_str());
-    Ok(Found::Gone)
+    Ok(JobTrace::Gone)
 }
 
 /// Makes room for another job. Of one that ended the folder stays, which spares the next one the making of it; any other is
 /// ended first, and nothing of it stays that somebody could start late.
-pub fn clear(dir: &Path) -> Result<(), Error> {
-    if book::wipe(dir)? {
+pub fn clear(dir: &Path) -> Result<(), JobError> {
+    if job_log::wipe(dir)? {
         return Ok(());
     }
-    if let Found::Alive { .. } = inspect(dir)? {
+    if let JobTrace::Alive { .. } = inspect(dir)? {
         kill(dir)?;
     }
-    fs::remove_dir_all(dir).map_err(Error::io("remove", dir))
+    fs::remove_dir_all(dir).map_err(JobError::io("remove", dir))
 }
 
 /// Whether there is nothing to be cleared.
 pub fn is_clear(dir: &Path) -> bool {
-    book::is_blank(dir)
+    job_log::is_blank(dir)
 }
 
 fn empty(cgroup: &Cgroup) {

@@ -4,17 +4,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::book::{self, Started};
 use super::capture::Stream;
 use super::cgroup::Cgroup;
-use super::error::Error;
-use super::output::Kept;
-use super::tree::Tree;
+use super::error::JobError;
+use super::job_log::{self, Started};
+use super::output::KeptOutput;
+use super::tree::ProcessTree;
 use crate::process::{self, Identity};
 
 /// What was seen of a job. Any change between two looks is a sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {
+pub struct LivenessSample {
     /// Bytes written so far, after redaction.
     pub out_bytes: u64,
     /// CPU used so far by the command and all it started.
@@ -26,14 +26,14 @@ pub struct Evidence {
 }
 
 /// Looks at a job. Reads sizes and counters only, never the output.
-pub fn sample(dir: &Path) -> Result<Evidence, Error> {
-    let started = book::started(dir)?;
-    let out_bytes = Kept::find(dir, Stream::Out)?.total() + Kept::find(dir, Stream::Err)?.total();
+pub fn sample(dir: &Path) -> Result<LivenessSample, JobError> {
+    let started = job_log::started(dir)?;
+    let out_bytes = KeptOutput::find(dir, Stream::Out)?.total() + KeptOutput::find(dir, Stream::Err)?.total();
     let Some(Started { shim, cgroup, .. }) = started.filter(|s| s.shim.is_alive()) else {
-        return Ok(Evidence { out_bytes, ..Evidence::default() });
+        return Ok(LivenessSample { out_bytes, ..LivenessSample::default() });
     };
     let cgroup = cgroup.as_deref().and_then(Cgroup::recorded);
-    let tree = Tree { root: shim.pid, cgroup };
+    let tree = ProcessTree { root: shim.pid, cgroup };
     let alive = tree.alive();
     let grouped = tree.cgroup.as_ref().and_then(Cgroup::cpu_ms);
     let cpu_ms = grouped.unwrap_or_else(|| {
@@ -41,7 +41,7 @@ pub fn sample(dir: &Path) -> Result<Evidence, Error> {
         let waited = process::stat(shim.pid).map_or(0, |s| s.waited_ticks);
         ticks_to_ms(waited + alive.iter().map(|s| s.own_ticks + s.waited_ticks).sum::<u64>())
     });
-    Ok(Evidence { out_bytes, cpu_ms, processes: alive.len() as u32, identity: Some(shim) })
+    Ok(LivenessSample { out_bytes, cpu_ms, processes: alive.len() as u32, identity: Some(shim) })
 }
 
 /// `/proc` counts in hundredths of a second on every Linux that is still in use (USER_HZ).

@@ -22,13 +22,13 @@ use nix::sys::wait::WaitStatus;
 use self::isolate::Signals;
 use self::pump::Pump;
 use self::sweep::Swept;
-use self::watch::Watch;
-use super::book::{self, Book, Entry, Record, Started};
+use self::watch::ShimWatch;
 use super::cgroup::Cgroup;
 use super::control::stop_cause;
-use super::error::Error;
+use super::error::JobError;
+use super::job_log::{self, JobLog, JobLogEntry, JobRecord, Started};
 use super::spec::{Confine, Spec};
-use super::tree::Tree;
+use super::tree::ProcessTree;
 use crate::clock;
 use crate::process::Identity;
 
@@ -48,11 +48,11 @@ pub fn run_shim(dir: &Path) -> i32 {
     }
 }
 
-fn attend(dir: &Path) -> Result<i32, Error> {
+fn attend(dir: &Path) -> Result<i32, JobError> {
     isolate::stand_alone();
     isolate::close_inherited_on_exec();
-    let Some(_lock) = book::try_lock(dir)? else { return Ok(REFUSED) };
-    let known = Book::read(dir)?;
+    let Some(_lock) = job_log::try_lock(dir)? else { return Ok(REFUSED) };
+    let known = JobLog::read(dir)?;
     if known.cancelled || known.ended.is_some() {
         return Ok(REFUSED);
     }
@@ -60,19 +60,19 @@ fn attend(dir: &Path) -> Result<i32, Error> {
     let mut pump = None;
     let ran = known.into_spec(dir).and_then(|spec| run(dir, &spec, started_at, &mut pump));
     let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
-    let ended = Entry::Ended(Box::new(record));
-    if book::add(dir, &ended).is_err() {
+    let ended = JobLogEntry::Ended(Box::new(record));
+    if job_log::add(dir, &ended).is_err() {
         // A full disk: the record is worth more than the end of the output.
         if let Some(pump) = &mut pump {
             pump.drop_tails();
         }
-        book::add(dir, &ended)?;
+        job_log::add(dir, &ended)?;
     }
     Ok(DONE)
 }
 
 /// From who we are to how it ended. An error means that the command was never started.
-fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Result<Record, String> {
+fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Result<JobRecord, String> {
     let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
     isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
     let shim = Identity::current().map_err(|e| e.to_string())?;
@@ -80,7 +80,7 @@ fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Re
         Confine::Cgroup => Cgroup::create(&format!("{}-{}", shim.pid, shim.start_ticks)),
         Confine::Tree => None,
     };
-    let mut tree = Tree { root: shim.pid, cgroup };
+    let mut tree = ProcessTree { root: shim.pid, cgroup };
     say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at })?;
     // Whoever wants to stop us writes it down and then looks for us; we say who we are and then look whether it is
     // written. One of the two sees the other.
@@ -102,7 +102,7 @@ fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Re
         say_started(dir, Started { shim, cgroup: None, started_at }).ok();
     }
     let pump = kept.insert(Pump::new(dir, spec, launched.out, launched.err));
-    let mut watch = Watch::new(dir, spec, (&signals, &tree), launched.pid);
+    let mut watch = ShimWatch::new(dir, spec, (&signals, &tree), launched.pid);
     watch.run(pump);
     let gentle = if watch.is_killing() { Duration::ZERO } else { sweep::GENTLE };
     let swept = sweep::sweep(&tree, &signals, pump, gentle);
@@ -113,15 +113,15 @@ fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Re
 }
 
 fn say_started(dir: &Path, started: Started) -> Result<(), String> {
-    book::add(dir, &Entry::Started(started)).map_err(|e| e.to_string())
+    job_log::add(dir, &JobLogEntry::Started(started)).map_err(|e| e.to_string())
 }
 
-fn cgroup_path(tree: &Tree) -> Option<std::path::PathBuf> {
+fn cgroup_path(tree: &ProcessTree) -> Option<std::path::PathBuf> {
     tree.cgroup.as_ref().map(|c| c.path().to_owned())
 }
 
 /// Removes the control group, which holds nobody any more.
-fn leave(tree: &Tree) {
+fn leave(tree: &ProcessTree) {
     if let Some(cgroup) = &tree.cgroup {
         // A process that is being killed leaves the group a moment after it stopped running.
         let end = Instant::now() + Duration::from_millis(200);
@@ -132,12 +132,12 @@ fn leave(tree: &Tree) {
     }
 }
 
-fn never_ran(started_at: Time, spawn_error: Option<String>, stopped: Option<StopCause>) -> Record {
+fn never_ran(started_at: Time, spawn_error: Option<String>, stopped: Option<StopCause>) -> JobRecord {
     let exit = Exit { spawn_error, stopped, started_at, ended_at: clock::now(), ..Exit::default() };
-    Record { exit, ..Record::default() }
+    JobRecord { exit, ..JobRecord::default() }
 }
 
-fn describe(watch: &Watch<'_>, pump: &Pump, swept: Swept, started_at: Time) -> Record {
+fn describe(watch: &ShimWatch<'_>, pump: &Pump, swept: Swept, started_at: Time) -> JobRecord {
     let (code, signal) = match watch.status() {
         Some(WaitStatus::Exited(_, code)) => (Some(code), None),
         Some(WaitStatus::Signaled(_, signal, _)) => (None, Some(signal as i32)),
@@ -160,7 +160,7 @@ fn describe(watch: &Watch<'_>, pump: &Pump, swept: Swept, started_at: Time) -> R
         let cpu = u.user_time().num_milliseconds() + u.system_time().num_milliseconds();
         (u64::try_from(cpu).unwrap_or(0), u64::try_from(u.max_rss()).unwrap_or(0))
     });
-    Record {
+    JobRecord {
         exit,
         cpu_ms,
         max_rss_kb,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use everloop_core::time::millis;
 use serde::{Deserialize, Serialize};
 
-use super::book;
-use super::error::Error;
+use super::error::JobError;
+use super::job_log;
 
 /// A command with its limits. Its environment is not here: secrets never touch the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Spec {
     #[serde(rename = "grace_ms", with = "millis")]
     pub grace: Duration,
     /// How much of its output is kept.
-    pub caps: Caps,
+    pub caps: OutputCaps,
     /// Names of variables whose values are taken out of its output.
     pub secrets: Vec<String>,
     /// The word with which it can ask for a pause: `BACKOFF` finds `<BACKOFF 90s>`. `None`: not looked for.
@@ -52,7 +52,7 @@ pub enum Errors {
 
 /// How much output is kept; everything beyond is counted only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caps {
+pub struct OutputCaps {
     /// From the beginning, both streams together.
     pub head_bytes: u64,
     /// From the end, each stream; at least half of it once more was written.
@@ -69,11 +69,11 @@ pub enum Confine {
     Tree,
 }
 
-impl Caps {
+impl OutputCaps {
     /// An agent's turn: 32 MB head and 2 × 16 MB tail are the 64 MB that a turn may keep.
-    pub const TURN: Caps = Caps { head_bytes: 32 << 20, tail_bytes: 16 << 20 };
+    pub const TURN: OutputCaps = OutputCaps { head_bytes: 32 << 20, tail_bytes: 16 << 20 };
     /// A check: only its beginning and its end are ever looked at.
-    pub const CHECK: Caps = Caps { head_bytes: 1 << 20, tail_bytes: 1 << 20 };
+    pub const CHECK: OutputCaps = OutputCaps { head_bytes: 1 << 20, tail_bytes: 1 << 20 };
 }
 
 impl Spec {
@@ -87,7 +87,7 @@ impl Spec {
             wall: Duration::from_secs(2 * 3600),
             // Enough for a CLI to write its session, short enough that a stop is felt.
             grace: Duration::from_secs(10),
-            caps: Caps::TURN,
+            caps: OutputCaps::TURN,
             secrets: Vec::new(),
             backoff_word: Some("BACKOFF".to_owned()),
             confine: Confine::Cgroup,
@@ -97,9 +97,9 @@ impl Spec {
 }
 
 /// Writes a job into its folder, which is made. May be repeated until the job is started.
-pub fn prepare(dir: &Path, spec: &Spec) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io("create", dir))?;
-    if book::begin(dir, spec)? { Ok(()) } else { Err(Error::Used { dir: dir.to_owned() }) }
+pub fn prepare(dir: &Path, spec: &Spec) -> Result<(), JobError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(JobError::io("create", dir))?;
+    if job_log::begin(dir, spec)? { Ok(()) } else { Err(JobError::Used { dir: dir.to_owned() }) }
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
         let spec = Spec::new(vec!["true".to_owned()], "/");
         prepare(dir.path(), &spec).unwrap();
         prepare(dir.path(), &spec).unwrap();
-        book::add(dir.path(), &book::Entry::Cancelled(book::Cancelled {})).unwrap();
-        assert!(matches!(prepare(dir.path(), &spec), Err(Error::Used { .. })));
+        job_log::add(dir.path(), &job_log::JobLogEntry::Cancelled(job_log::Cancelled {})).unwrap();
+        assert!(matches!(prepare(dir.path(), &spec), Err(JobError::Used { .. })));
     }
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::capture::Stream;
-use super::error::Error;
-use super::output::Kept;
+use super::error::JobError;
+use super::output::KeptOutput;
 
 /// Read at once; bounds the memory, not the stream.
 const CHUNK: usize = 64 << 10;
@@ -20,7 +20,7 @@ pub struct Tail {
 
 /// What comes next in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum TailChunk<'a> {
     /// Bytes.
     Bytes(&'a [u8]),
     /// Bytes that were not kept.
@@ -39,25 +39,25 @@ impl Tail {
     }
 
     /// Hands over everything that came since the last call.
-    pub fn read(&mut self, dir: &Path, take: &mut dyn FnMut(Piece<'_>)) -> Result<(), Error> {
-        let kept = Kept::find(dir, self.stream)?;
+    pub fn read(&mut self, dir: &Path, take: &mut dyn FnMut(TailChunk<'_>)) -> Result<(), JobError> {
+        let kept = KeptOutput::find(dir, self.stream)?;
         for (path, from, len) in kept.parts() {
             if self.at >= from + len {
                 continue;
             }
             if self.at < from {
                 self.at = from;
-                take(Piece::Gap);
+                take(TailChunk::Gap);
             }
             let read = pass_on(path, self.at - from, from + len - self.at, take);
-            self.at += read.map_err(Error::io("read", path))?;
+            self.at += read.map_err(JobError::io("read", path))?;
         }
         Ok(())
     }
 }
 
 /// Reads a part of a file; one that was removed meanwhile reads as nothing and is a gap the next time.
-fn pass_on(path: &Path, from: u64, len: u64, take: &mut dyn FnMut(Piece<'_>)) -> io::Result<u64> {
+fn pass_on(path: &Path, from: u64, len: u64, take: &mut dyn FnMut(TailChunk<'_>)) -> io::Result<u64> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -72,30 +72,30 @@ fn pass_on(path: &Path, from: u64, len: u64, take: &mut dyn FnMut(Piece<'_>)) ->
         if n == 0 {
             return Ok(all);
         }
-        take(Piece::Bytes(&buffer[..n]));
+        take(TailChunk::Bytes(&buffer[..n]));
         all += n as u64;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::capture::Capture;
-    use super::super::spec::{Caps, Spec, prepare};
+    use super::super::capture::StreamCapture;
+    use super::super::spec::{OutputCaps, Spec, prepare};
     use super::*;
 
     #[test]
     fn a_stream_is_followed_over_its_gap() {
         let dir = tempfile::tempdir().unwrap();
-        let caps = Caps { head_bytes: 4, tail_bytes: 8 };
+        let caps = OutputCaps { head_bytes: 4, tail_bytes: 8 };
         prepare(dir.path(), &Spec { caps, ..Spec::new(vec!["true".to_owned()], "/") }).unwrap();
-        let (mut capture, mut left) = (Capture::new(dir.path(), Stream::Out, caps), 4);
+        let (mut capture, mut left) = (StreamCapture::new(dir.path(), Stream::Out, caps), 4);
         let mut tail = Tail::new(Stream::Out);
         let mut seen = String::new();
         for text in ["ab", "cdef", "", "ghijklmnopqrstuvwxyz"] {
             capture.push(text.as_bytes(), &mut left);
             tail.read(dir.path(), &mut |piece| match piece {
-                Piece::Bytes(bytes) => seen.push_str(std::str::from_utf8(bytes).unwrap()),
-                Piece::Gap => seen.push('…'),
+                TailChunk::Bytes(bytes) => seen.push_str(std::str::from_utf8(bytes).unwrap()),
+                TailChunk::Gap => seen.push('…'),
             })
             .unwrap();
         }

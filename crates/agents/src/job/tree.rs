@@ -12,14 +12,14 @@ use crate::process::{self, Stat};
 
 /// The processes of a job: everything below `root` and everything in its group.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(super) struct ProcessTree {
     /// The shim. Never signalled from here.
     pub(super) root: i32,
     /// Where the command lives, if there is such a group.
     pub(super) cgroup: Option<Cgroup>,
 }
 
-impl Tree {
+impl ProcessTree {
     /// All of them that are alive.
     pub(super) fn alive(&self) -> Vec<Stat> {
         let mut found = process::descendants(self.root);

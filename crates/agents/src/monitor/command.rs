@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use everloop_core::time::human;
-use everloop_core::watch::Found;
+use everloop_core::watch::WatchedContent;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
@@ -18,7 +18,7 @@ use crate::environment::Environment;
 /// What is read of the output; the rest is as if it had not been written.
 const MOST_BYTES: u64 = 256 << 10;
 
-pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<Found, String> {
+pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<WatchedContent, String> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{{ {run}\n}} 2>&1")]).current_dir(dir);
     command.env_clear().envs(Environment::from_ours(&[]).into_vars());
@@ -47,7 +47,7 @@ pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<Foun
     let how = status.code().map_or_else(|| "ended by a signal".to_owned(), |code| format!("exit {code}"));
     let text = String::from_utf8_lossy(&output);
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    Ok(Found {
+    Ok(WatchedContent {
         cursor: format!("{how}:{}", hash(&output)),
         summary: format!("{how}: {last}"),
         text: format!("`{run}`: {how}\n{}", tail(&text)),
@@ -58,7 +58,7 @@ pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<Foun
 mod tests {
     use super::*;
 
-    fn run(script: &str, within: Duration) -> Result<Found, String> {
+    fn run(script: &str, within: Duration) -> Result<WatchedContent, String> {
         let dir = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(look(script, dir.path(), within))

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use everloop_core::time::human;
-use everloop_core::watch::{Found, Seen};
+use everloop_core::watch::{MonitorCursor, WatchedContent};
 
 use super::{hash, written};
 use crate::protect::Globs;
@@ -20,7 +20,12 @@ const FEW: usize = 3;
 /// Times of files and ours may be this far apart.
 const SKEW: Duration = Duration::from_secs(2);
 
-pub(super) fn look(glob: &str, dir: &Path, seen: Option<&Seen>, within: Duration) -> Result<Found, String> {
+pub(super) fn look(
+    glob: &str,
+    dir: &Path,
+    seen: Option<&MonitorCursor>,
+    within: Duration,
+) -> Result<WatchedContent, String> {
     let mut walk = Walk { deadline: Instant::now() + within, within, entries: 0, found: Vec::new() };
     let (root, rest) = split(glob);
     let root = dir.join(root);
@@ -46,7 +51,7 @@ pub(super) fn look(glob: &str, dir: &Path, seen: Option<&Seen>, within: Duration
     }
     let cursor = format!("{}:{}", found.len(), hash(marks.as_bytes()));
     let (summary, text) = describe(&root, &found, seen);
-    Ok(Found { cursor, summary, text })
+    Ok(WatchedContent { cursor, summary, text })
 }
 
 /// The folder that is walked, and the glob beneath it.
@@ -96,7 +101,7 @@ impl Walk {
 }
 
 /// Which ones were written since, and whether there are fewer.
-fn describe(root: &Path, found: &[(PathBuf, Metadata)], seen: Option<&Seen>) -> (String, String) {
+fn describe(root: &Path, found: &[(PathBuf, Metadata)], seen: Option<&MonitorCursor>) -> (String, String) {
     let Some(seen) = seen else { return (String::new(), String::new()) };
     let before: usize = seen.cursor.split(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
     let is_new = |meta: &Metadata| written(meta).is_none_or(|at| at + SKEW >= seen.at);
@@ -154,13 +159,13 @@ mod tests {
     fn the_task_names_what_was_written() {
         let dir = tempfile::tempdir().expect("a folder");
         fs::write(dir.path().join("new.txt"), "").expect("it can be written");
-        let seen = Seen { cursor: "4:x".to_owned(), at: Time(0), task: None };
+        let seen = MonitorCursor { cursor: "4:x".to_owned(), at: Time(0), task: None };
         let found = look("*.txt", dir.path(), Some(&seen), WITHIN).expect("it can be looked at");
         assert!(
             found.text.contains("new.txt") && found.summary.contains("1 files match now, 4 did before"),
             "{found:?}"
         );
-        let later = Seen { at: Time(i64::MAX / 2), ..seen };
+        let later = MonitorCursor { at: Time(i64::MAX / 2), ..seen };
         let found = look("*.txt", dir.path(), Some(&later), WITHIN).expect("it can be looked at");
         assert!(!found.text.contains("new.txt"), "{found:?}");
     }

@@ -6,14 +6,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use everloop_core::watch::{Found, Seen};
+use everloop_core::watch::{MonitorCursor, WatchedContent};
 
 use super::tail;
 
 /// Of more than this only the end is read.
 const MOST_BYTES: u64 = 1 << 20;
 
-pub(super) fn look(path: &Path, seen: Option<&Seen>) -> Result<Found, String> {
+pub(super) fn look(path: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
     let cannot = |e: io::Error| format!("`{}` cannot be read: {e}", path.display());
     // A pipe that nobody writes to must not hold us up.
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
@@ -21,7 +21,7 @@ pub(super) fn look(path: &Path, seen: Option<&Seen>) -> Result<Found, String> {
         Ok(file) => file,
         // It may come: everything in it is new then.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Ok(Found {
+            return Ok(WatchedContent {
                 cursor: "0:0".to_owned(),
                 summary: "it is gone".to_owned(),
                 text: "It is gone.".to_owned(),
@@ -44,7 +44,11 @@ pub(super) fn look(path: &Path, seen: Option<&Seen>) -> Result<Found, String> {
     let count = lines.lines().count();
     let summary = format!("{count} new lines: {}", lines.lines().last().unwrap_or_default());
     let more = if skipped > 0 { format!("({skipped} bytes before were left out)\n") } else { String::new() };
-    Ok(Found { cursor, summary, text: format!("{count} new lines in {}:\n{more}{}", path.display(), tail(&lines)) })
+    Ok(WatchedContent {
+        cursor,
+        summary,
+        text: format!("{count} new lines in {}:\n{more}{}", path.display(), tail(&lines)),
+    })
 }
 
 /// Where to go on. Another file under the same name, or one that became shorter, is read from its beginning.
@@ -72,8 +76,8 @@ mod tests {
 
     use super::*;
 
-    fn next(path: &Path, from: &Found) -> Found {
-        let seen = Seen { cursor: from.cursor.clone(), at: Time(0), task: None };
+    fn next(path: &Path, from: &WatchedContent) -> WatchedContent {
+        let seen = MonitorCursor { cursor: from.cursor.clone(), at: Time(0), task: None };
         look(path, Some(&seen)).expect("it can be read")
     }
 

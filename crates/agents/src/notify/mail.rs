@@ -1,6 +1,6 @@
 //! What a mail looks like: headers that cannot be broken out of, and a text that every server takes.
 
-use everloop_core::notify::Message;
+use everloop_core::notify::Notification;
 use jiff::Zoned;
 use jiff::fmt::rfc2822;
 
@@ -43,7 +43,7 @@ pub fn is_address(text: &str) -> bool {
 
 impl Mail {
     /// The whole mail, with line breaks as mail wants them.
-    pub(super) fn render(&self, message: &Message) -> String {
+    pub(super) fn render(&self, message: &Notification) -> String {
         let date = rfc2822::to_string(&Zoned::now()).unwrap_or_default();
         let domain = self.from.split_once('@').map_or("localhost", |(_, host)| host);
         let urgent = if message.severity == everloop_core::notify::Severity::Critical { "1" } else { "3" };
@@ -68,7 +68,7 @@ impl Mail {
     }
 }
 
-fn body(message: &Message) -> String {
+fn body(message: &Notification) -> String {
     let how = match message.tickets.as_slice() {
         [one] => format!("Answer it: everloop ticket answer {one} \"TEXT\"\nSeen: everloop ticket ack {one}\n"),
         _ => "All of them: everloop ticket list\n".to_owned(),
@@ -111,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn message(title: &str, text: &str) -> Message {
-        Message {
+    fn message(title: &str, text: &str) -> Notification {
+        Notification {
             key: "1f-17-1".to_owned(),
             severity: Severity::Critical,
             title: title.to_owned(),

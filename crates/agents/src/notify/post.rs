@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use everloop_core::notify::{Message, Severity, Undelivered};
+use everloop_core::notify::{Notification, Severity, Undelivered};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::base64::encode;
 use super::secret::without;
-use super::{Place, Secret};
-use crate::web::{Request, header, post};
+use super::{Address, SecretSource};
+use crate::web::{WebRequest, header, post};
 
 /// Two SMS; gateways bill the third too.
 const SMS_CHARS: usize = 300;
@@ -20,7 +20,7 @@ const TITLE_CHARS: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     /// Where to.
-    pub url: Place,
+    pub url: Address,
     /// Names and values; `{text}`, `{to}` and `{key}` are replaced in values.
     pub fields: Vec<(String, String)>,
     /// Who gets it.
@@ -35,28 +35,28 @@ pub struct Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// `Authorization: Bearer …`.
-    Bearer(Secret),
+    Bearer(SecretSource),
     /// `Authorization: Basic …`.
     Basic {
         /// Who.
         user: String,
         /// The password.
-        password: Secret,
+        password: SecretSource,
     },
 }
 
-impl Place {
+impl Address {
     /// The address, and what of it must not be seen.
     fn open(&self) -> Result<(String, Vec<String>), Undelivered> {
         match self {
-            Place::Open(url) => Ok((url.clone(), Vec::new())),
-            Place::Hidden(secret) => secret.value().map(|url| (url.clone(), vec![url])),
+            Address::Open(url) => Ok((url.clone(), Vec::new())),
+            Address::Hidden(secret) => secret.value().map(|url| (url.clone(), vec![url])),
         }
     }
 }
 
 /// Everything about a message, for programs.
-pub(super) fn as_json(message: &Message) -> Value {
+pub(super) fn as_json(message: &Notification) -> Value {
     json!({
         "schema_version": 1,
         "kind": "ticket",
@@ -68,7 +68,7 @@ pub(super) fn as_json(message: &Message) -> Value {
     })
 }
 
-pub(super) fn slack(url: &Secret, ca: Option<&Path>, message: &Message) -> Result<(), Undelivered> {
+pub(super) fn slack(url: &SecretSource, ca: Option<&Path>, message: &Notification) -> Result<(), Undelivered> {
     let url = url.value()?;
     // Slack reads these three as marks of its own.
     let plain = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -77,14 +77,14 @@ pub(super) fn slack(url: &Secret, ca: Option<&Path>, message: &Message) -> Resul
     let text = format!("*{}*\n{}{how}", plain(&message.title), plain(&message.text));
     let body = json!({ "text": text }).to_string();
     let headers = vec![("content-type", "application/json".to_owned()), ("idempotency-key", message.key.clone())];
-    let answer = post(&Request { url: &url, headers, body: body.as_bytes() }, ca);
+    let answer = post(&WebRequest { url: &url, headers, body: body.as_bytes() }, ca);
     answer.and_then(|a| a.good()).map_err(|e| without(&[&url], e))
 }
 
 pub(super) fn ntfy(
-    (url, token, link): (&str, Option<&Secret>, Option<&str>),
+    (url, token, link): (&str, Option<&SecretSource>, Option<&str>),
     ca: Option<&Path>,
-    message: &Message,
+    message: &Notification,
 ) -> Result<(), Undelivered> {
     let (priority, tag) = match message.severity {
         Severity::Info => ("2", "information_source"),
@@ -102,13 +102,13 @@ pub(super) fn ntfy(
         let link = header(&link.replace("{ticket}", &ticket.to_string()));
         headers.push(("actions", format!("view, Open, {link}")));
     }
-    let token = token.map(Secret::value).transpose()?;
+    let token = token.map(SecretSource::value).transpose()?;
     headers.extend(token.as_ref().map(|token| ("authorization", format!("Bearer {token}"))));
-    let answer = post(&Request { url, headers, body: message.text.as_bytes() }, ca);
+    let answer = post(&WebRequest { url, headers, body: message.text.as_bytes() }, ca);
     answer.and_then(|a| a.good()).map_err(|e| without(&token.iter().map(String::as_str).collect::<Vec<_>>(), e))
 }
 
-pub(super) fn sms(form: &Form, ca: Option<&Path>, message: &Message) -> Result<(), Undelivered> {
+pub(super) fn sms(form: &Form, ca: Option<&Path>, message: &Notification) -> Result<(), Undelivered> {
     let (url, mut hidden) = form.url.open()?;
     let text: String = format!("{} {}", message.title, message.text).chars().take(SMS_CHARS).collect();
     let fill = |value: &str| value.replace("{to}", &form.to).replace("{key}", &message.key).replace("{text}", &text);
@@ -136,15 +136,15 @@ pub(super) fn sms(form: &Form, ca: Option<&Path>, message: &Message) -> Result<(
             hidden.extend([password, pair]);
         }
     }
-    let answer = post(&Request { url: &url, headers, body: body.as_bytes() }, ca);
+    let answer = post(&WebRequest { url: &url, headers, body: body.as_bytes() }, ca);
     answer.and_then(|a| a.good()).map_err(|e| without(&hidden.iter().map(String::as_str).collect::<Vec<_>>(), e))
 }
 
 pub(super) fn webhook(
-    url: &Place,
-    secret: Option<&Secret>,
+    url: &Address,
+    secret: Option<&SecretSource>,
     ca: Option<&Path>,
-    message: &Message,
+    message: &Notification,
 ) -> Result<(), Undelivered> {
     let (url, mut hidden) = url.open()?;
     let body = as_json(message).to_string();
@@ -155,7 +155,7 @@ pub(super) fn webhook(
         headers.push(("x-everloop-signature", format!("sha256={signature}")));
         hidden.push(key);
     }
-    let answer = post(&Request { url: &url, headers, body: body.as_bytes() }, ca);
+    let answer = post(&WebRequest { url: &url, headers, body: body.as_bytes() }, ca);
     answer.and_then(|a| a.good()).map_err(|e| without(&hidden.iter().map(String::as_str).collect::<Vec<_>>(), e))
 }
 

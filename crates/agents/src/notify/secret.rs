@@ -14,22 +14,24 @@ const VALUE_CAP: u64 = 16 << 10;
 
 /// Where a secret is found. Never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secret {
+pub enum SecretSource {
     /// In this variable of whoever runs everloop.
     Env(String),
     /// In the first line of this file.
     File(PathBuf),
 }
 
-impl Secret {
+impl SecretSource {
     /// The value. What goes wrong is told without it.
     pub(super) fn value(&self) -> Result<String, Undelivered> {
         let found = match self {
-            Secret::Env(name) => std::env::var(name)
+            SecretSource::Env(name) => std::env::var(name)
                 .ok()
                 .filter(|value| !value.trim().is_empty())
                 .ok_or_else(|| format!("the variable `{name}` is not set where everloop was started")),
-            Secret::File(path) => first_line(path).map_err(|why| format!("`{}` cannot be used: {why}", path.display())),
+            SecretSource::File(path) => {
+                first_line(path).map_err(|why| format!("`{}` cannot be used: {why}", path.display()))
+            }
         };
         let value = found.map_err(|why| Undelivered { why, retry_after: None, refused: true })?;
         let value = value.trim();
@@ -43,8 +45,8 @@ impl Secret {
     /// Where it is, for people.
     pub fn place(&self) -> String {
         match self {
-            Secret::Env(name) => format!("the variable `{name}`"),
-            Secret::File(path) => format!("the file `{}`", path.display()),
+            SecretSource::Env(name) => format!("the variable `{name}`"),
+            SecretSource::File(path) => format!("the file `{}`", path.display()),
         }
     }
 }
@@ -81,11 +83,11 @@ mod tests {
         std::fs::write(&path, "abc-123\nrest\n").expect("it can be written");
         let mode = |bits| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits)).expect("it is ours");
         mode(0o644);
-        let refused = Secret::File(path.clone()).value().expect_err("others can read it");
+        let refused = SecretSource::File(path.clone()).value().expect_err("others can read it");
         assert!(refused.why.contains("chmod 600") && !refused.why.contains("abc"), "{}", refused.why);
         mode(0o600);
-        assert_eq!(Secret::File(path).value().expect("it is private"), "abc-123");
-        assert!(Secret::Env("NOT_SET_ANYWHERE_AT_ALL".to_owned()).value().is_err());
+        assert_eq!(SecretSource::File(path).value().expect("it is private"), "abc-123");
+        assert!(SecretSource::Env("NOT_SET_ANYWHERE_AT_ALL".to_owned()).value().is_err());
         let failure = Undelivered { why: "GET /botabc-123/x".to_owned(), retry_after: None, refused: false };
         assert_eq!(without(&["abc-123"], failure).why, "GET /bot[redacted:secret]/x");
     }

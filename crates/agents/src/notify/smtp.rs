@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everloop_core::notify::{Message, Undelivered};
+use everloop_core::notify::{Notification, Undelivered};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::base64::encode;
 use super::mail::Mail;
-use super::secret::{Secret, without};
+use super::secret::{SecretSource, without};
 use crate::web::{is_loopback, trusted};
 
 /// All of it; a server that is slower is tried again later.
@@ -34,7 +34,7 @@ pub struct Server {
     /// How the connection is encrypted.
     pub encryption: Encryption,
     /// Who we are there, and our password.
-    pub login: Option<(String, Secret)>,
+    pub login: Option<(String, SecretSource)>,
 }
 
 /// How a connection is encrypted.
@@ -99,11 +99,16 @@ struct Answer {
     lines: Vec<String>,
 }
 
-pub(super) fn hand_over(server: &Server, ca: Option<&Path>, mail: &Mail, message: &Message) -> Result<(), Undelivered> {
+pub(super) fn hand_over(
+    server: &Server,
+    ca: Option<&Path>,
+    mail: &Mail,
+    message: &Notification,
+) -> Result<(), Undelivered> {
     let password = server.login.as_ref().map(|(_, secret)| secret.value()).transpose()?;
     let done = try_once(server, ca, password.as_deref(), (mail, message));
     // A server may repeat what it was told, in the form in which it was told.
-    let forms = |(user, _): &(String, Secret)| {
+    let forms = |(user, _): &(String, SecretSource)| {
         let password = password.clone().unwrap_or_default();
         [encode(password.as_bytes()), plain_login(user, &password), password]
     };
@@ -116,7 +121,7 @@ fn try_once(
     server: &Server,
     ca: Option<&Path>,
     password: Option<&str>,
-    (mail, message): (&Mail, &Message),
+    (mail, message): (&Mail, &Notification),
 ) -> Result<(), Undelivered> {
     let mut talk = Talk::open(server, ca)?;
     talk.expect(220, "greeting")?;

@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::notify::{Deed, Message, Undelivered, pressed, replied};
+use everloop_core::notify::{Notification, ReplyAction, Undelivered, pressed, replied};
 use serde_json::{Value, json};
 
 use super::secret::without;
-use super::{Notifier, Secret, Way};
-use crate::web::{Answer, Request, WITHIN, Web};
+use super::{Channel, Notifier, SecretSource};
+use crate::web::{WITHIN, Web, WebRequest, WebResponse};
 
 /// Where the bot API is.
 pub const BASE: &str = "https://api.telegram.org";
@@ -26,7 +26,7 @@ pub struct Bot {
     /// Where the bot API is.
     pub base: String,
     /// The bot's token.
-    pub token: Secret,
+    pub token: SecretSource,
     /// The chat's number, or `@name` of a channel.
     pub chat: String,
     /// Whether answers are listened to.
@@ -35,13 +35,13 @@ pub struct Bot {
 
 /// Something that was said in the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ChatReply {
     /// Grows; the next question begins behind it.
     pub number: i64,
     /// Who.
     pub by: String,
     /// What is meant; `None` for anything that is not for us.
-    pub deed: Option<Deed>,
+    pub deed: Option<ReplyAction>,
     /// The button that shows that it waits.
     pub press: Option<String>,
 }
@@ -56,22 +56,22 @@ pub struct Listener {
 fn call(web: &Web, (bot, token, method): (&Bot, &str, &str), body: &Value) -> Result<Value, Undelivered> {
     let url = format!("{}/bot{token}/{method}", bot.base.trim_end_matches('/'));
     let headers = vec![("content-type", "application/json".to_owned())];
-    let answer = web.post(&Request { url: &url, headers, body: body.to_string().as_bytes() });
+    let answer = web.post(&WebRequest { url: &url, headers, body: body.to_string().as_bytes() });
     answer.and_then(understood).map_err(|e| without(&[token], e))
 }
 
 /// Telegram says in the body what is wrong and when to come back.
-fn understood(answer: Answer) -> Result<Value, Undelivered> {
+fn understood(answer: WebResponse) -> Result<Value, Undelivered> {
     let mut body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     if answer.status == 200 && body["ok"] == true {
         return Ok(body["result"].take());
     }
     let asked = body["parameters"]["retry_after"].as_u64().map(Duration::from_secs);
-    let answer = Answer { retry_after: asked.or(answer.retry_after), ..answer };
+    let answer = WebResponse { retry_after: asked.or(answer.retry_after), ..answer };
     Err(answer.refusal(body["description"].as_str().unwrap_or(&answer.body)))
 }
 
-pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Message) -> Result<(), Undelivered> {
+pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Notification) -> Result<(), Undelivered> {
     let token = bot.token.value()?;
     let mut body = json!({
         "chat_id": bot.chat,
@@ -90,7 +90,7 @@ pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Message) -> Result<()
 impl Listener {
     /// For a notifier that has answers; `None` for all others.
     pub fn new(notifier: &Notifier) -> Option<Result<Self, Undelivered>> {
-        let Way::Telegram(bot) = &notifier.way else { return None };
+        let Channel::Telegram(bot) = &notifier.way else { return None };
         if !bot.answers {
             return None;
         }
@@ -102,7 +102,7 @@ impl Listener {
     }
 
     /// What was said from `next` on; waits until there is something.
-    pub fn listen(&self, next: i64) -> Result<Vec<Heard>, Undelivered> {
+    pub fn listen(&self, next: i64) -> Result<Vec<ChatReply>, Undelivered> {
         let body = json!({
             "offset": next,
             "timeout": POLL.as_secs(),
@@ -121,7 +121,7 @@ impl Listener {
         call(&self.web, (&self.bot, &self.token, "answerCallbackQuery"), &body).map(drop)
     }
 
-    fn heard(&self, update: &Value) -> Option<Heard> {
+    fn heard(&self, update: &Value) -> Option<ChatReply> {
         let number = update["update_id"].as_i64()?;
         let query = &update["callback_query"];
         let (message, from) = if query.is_object() {
@@ -135,7 +135,7 @@ impl Listener {
             Some(data) => pressed(data),
             None => replied(message["text"].as_str()?, message["reply_to_message"]["text"].as_str()),
         });
-        Some(Heard { number, by: name(from), deed: deed.flatten(), press })
+        Some(ChatReply { number, by: name(from), deed: deed.flatten(), press })
     }
 
     fn is_ours(&self, chat: &Value) -> bool {
@@ -160,36 +160,36 @@ mod tests {
     fn only_what_is_said_in_the_chat_counts() {
         let bot = Bot {
             base: "http://127.0.0.1:9".to_owned(),
-            token: Secret::Env("HOME".to_owned()),
+            token: SecretSource::Env("HOME".to_owned()),
             chat: "-100".to_owned(),
             answers: true,
         };
-        let notifier = Notifier { name: "t".to_owned(), way: Way::Telegram(bot), ca_file: None };
+        let notifier = Notifier { name: "t".to_owned(), way: Channel::Telegram(bot), ca_file: None };
         let listener = Listener::new(&notifier).expect("it answers").expect("HOME is set");
         let press = |chat: i64| {
             json!({ "update_id": 5, "callback_query": { "id": "q", "data": "ack:17", "from": { "username": "ann" },
                 "message": { "chat": { "id": chat } } } })
         };
         let heard = listener.heard(&press(-100)).expect("it is an update");
-        assert_eq!((heard.deed, heard.by.as_str()), (Some(Deed::Ack { ticket: 17 }), "ann (telegram)"));
+        assert_eq!((heard.deed, heard.by.as_str()), (Some(ReplyAction::Ack { ticket: 17 }), "ann (telegram)"));
         let other = listener.heard(&press(7)).expect("it is an update");
         assert_eq!((other.deed, other.number), (None, 5), "its number is passed all the same");
         let reply = json!({ "update_id": 6, "message": { "chat": { "id": -100 }, "text": "use 3.9", "from": {},
             "reply_to_message": { "text": "everloop #17 loop k3f9: warning\n\nmay I?" } } });
         let deed = listener.heard(&reply).expect("it is an update").deed;
-        assert_eq!(deed, Some(Deed::Answer { ticket: 17, text: "use 3.9".to_owned() }));
+        assert_eq!(deed, Some(ReplyAction::Answer { ticket: 17, text: "use 3.9".to_owned() }));
         assert_eq!(listener.heard(&json!({ "update_id": 7, "edited_message": {} })).and_then(|h| h.deed), None);
     }
 
     #[test]
     fn a_limit_says_when_to_come_back() {
         let body = r#"{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 7","parameters":{"retry_after":7}}"#;
-        let answer = Answer { status: 429, retry_after: None, body: body.to_owned() };
+        let answer = WebResponse { status: 429, retry_after: None, body: body.to_owned() };
         let refused = understood(answer).expect_err("it is a limit");
         assert_eq!((refused.retry_after, refused.refused), (Some(Duration::from_secs(7)), false));
         assert!(refused.why.contains("Too Many Requests"), "{}", refused.why);
         let answer =
-            Answer { status: 401, retry_after: None, body: r#"{"ok":false,"description":"Unauthorized"}"#.into() };
+            WebResponse { status: 401, retry_after: None, body: r#"{"ok":false,"description":"Unauthorized"}"#.into() };
         assert!(understood(answer).expect_err("the token is wrong").refused);
     }
 }

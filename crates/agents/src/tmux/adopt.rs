@@ -2,40 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
-use super::call::Call;
-use super::glance::foreground_process;
-use super::pane::{Found, Kind, Name, Origin, Pane};
-use super::{Error, Server, group};
+use super::call::TmuxCall;
+use super::pane::{ListedPane, Pane, PaneName, PaneOrigin, PaneProgram};
+use super::snapshot::foreground_process;
+use super::{PaneError, TmuxServer, group};
 
 /// How a person may name a pane, and who it is.
 const LIST: &str = "#{pane_id} #{pane_pid} #{pid} #{session_name}:#{window_index}.#{pane_index}";
 
 /// Which pane is meant.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct PaneSelector {
     /// The person's tmux server.
     pub socket: PathBuf,
     /// `%3`, or `session:window.pane` as tmux shows it.
     pub target: String,
 }
 
-impl Server {
+impl TmuxServer {
     /// Remembers a person's pane as one that we may type into. Refused inside a turn: an agent lends nobody's pane.
-    pub fn adopt(&self, name: Name, kind: Kind, wanted: &Wanted) -> Result<Pane, Error> {
+    pub fn adopt(&self, name: PaneName, kind: PaneProgram, wanted: &PaneSelector) -> Result<Pane, PaneError> {
         if group::inside_job() {
-            return Err(Error::InsideJob);
+            return Err(PaneError::InsideJob);
         }
         let _lock = self.files.lock(&name)?;
         if self.files.read(&name)?.is_some() {
-            return Err(Error::Taken { name: name.to_string() });
+            return Err(PaneError::Taken { name: name.to_string() });
         }
         // Remembered, so it must mean the same from every folder.
-        let socket = std::path::absolute(&wanted.socket).map_err(Error::io("resolve", &wanted.socket))?;
-        let wanted = &Wanted { socket, target: wanted.target.clone() };
+        let socket = std::path::absolute(&wanted.socket).map_err(PaneError::io("resolve", &wanted.socket))?;
+        let wanted = &PaneSelector { socket, target: wanted.target.clone() };
         let found = find(wanted)?;
-        let gone = || Error::NotOurs { name: name.to_string(), why: "no program has its terminal" };
+        let gone = || PaneError::NotOurs { name: name.to_string(), why: "no program has its terminal" };
         let foreground = foreground_process(found.process.pid).ok_or_else(gone)?;
-        let origin = Origin::Adopted { socket: wanted.socket.clone(), foreground };
+        let origin = PaneOrigin::Adopted { socket: wanted.socket.clone(), foreground };
         let pane = Pane::new(name, kind, found, origin);
         self.files.write(&pane)?;
         Ok(pane)
@@ -43,23 +43,23 @@ impl Server {
 }
 
 /// Names are compared, never given to tmux: its targets are patterns with a language of their own.
-fn find(wanted: &Wanted) -> Result<Found, Error> {
+fn find(wanted: &PaneSelector) -> Result<ListedPane, PaneError> {
     let lines = list(&wanted.socket)?;
     let place = |line: &str| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned();
     let is_it = |line: &&String| line.split(' ').next() == Some(wanted.target.as_str()) || place(line) == wanted.target;
     let fitting: Vec<&String> = lines.iter().filter(is_it).collect();
     let bad = |found| {
         let others = lines.iter().map(|l| place(l)).collect();
-        Error::BadTarget { target: wanted.target.clone(), found, socket: wanted.socket.clone(), others }
+        PaneError::BadTarget { target: wanted.target.clone(), found, socket: wanted.socket.clone(), others }
     };
     match fitting.as_slice() {
-        [one] => Found::parse(one).ok_or_else(|| bad(0)),
+        [one] => ListedPane::parse(one).ok_or_else(|| bad(0)),
         many => Err(bad(many.len())),
     }
 }
 
-fn list(socket: &Path) -> Result<Vec<String>, Error> {
+fn list(socket: &Path) -> Result<Vec<String>, PaneError> {
     let args = ["list-panes", "-a", "-F", LIST];
-    let said = Call { socket, what: "list the panes of that server", args: &args, stdin: &[] }.run()?;
+    let said = TmuxCall { socket, what: "list the panes of that server", args: &args, stdin: &[] }.run()?;
     Ok(said.lines().map(str::to_owned).collect())
 }

@@ -2,7 +2,7 @@
 //!
 //! tmux reads its arguments as code: one that ends in `;` ends the command, `#(…)` in a name, a folder or a title runs
 //! a shell. And arguments can be seen by everybody on the machine; those of the client that starts the server stay
-//! visible as long as the server lives. So every word that is not ours goes through standard input, as a [`Script`] in
+//! visible as long as the server lives. So every word that is not ours goes through standard input, as a [`TmuxCommand`] in
 //! which each unusual byte is written as a number.
 
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Error;
+use super::PaneError;
 use crate::environment::Environment;
 
 /// tmux answers in milliseconds; a server that is stopped or wedged must not stop us too.
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const OUTPUT_CAP: u64 = 64 << 20;
 
 /// One call of the tmux client.
-pub(super) struct Call<'a> {
+pub(super) struct TmuxCall<'a> {
     /// Where its server listens.
     pub(super) socket: &'a Path,
     /// What it is for, as in "could not …".
@@ -37,14 +37,14 @@ pub(super) struct Call<'a> {
     pub(super) stdin: &'a [u8],
 }
 
-impl Call<'_> {
+impl TmuxCall<'_> {
     /// What it printed.
-    pub(super) fn run(&self) -> Result<String, Error> {
+    pub(super) fn run(&self) -> Result<String, PaneError> {
         debug_assert!(self.args.iter().all(|a| *a == ";" || !a.ends_with(';')), "a word of ours would end the command");
         let mut child = match self.command().spawn() {
             Ok(child) => child,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::NoTmux),
-            Err(e) => return Err(Error::io("run", Path::new("tmux"))(e)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(PaneError::NoTmux),
+            Err(e) => return Err(PaneError::io("run", Path::new("tmux"))(e)),
         };
         let writer = feed(&mut child, self.stdin.to_vec());
         let (out, said) = (gather(child.stdout.take()), gather(child.stderr.take()));
@@ -55,7 +55,7 @@ impl Call<'_> {
         if ended {
             return Ok(String::from_utf8_lossy(&out).into_owned());
         }
-        Err(Error::Refused { what: self.what, said: String::from_utf8_lossy(&said).trim().to_owned() })
+        Err(PaneError::Refused { what: self.what, said: String::from_utf8_lossy(&said).trim().to_owned() })
     }
 
     fn command(&self) -> Command {
@@ -72,7 +72,7 @@ impl Call<'_> {
         command
     }
 
-    fn wait(&self, child: &mut Child) -> Result<bool, Error> {
+    fn wait(&self, child: &mut Child) -> Result<bool, PaneError> {
         let end = Instant::now() + ANSWER_LIMIT;
         loop {
             match child.try_wait() {
@@ -80,10 +80,10 @@ impl Call<'_> {
                 Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
                 Ok(None) => {
                     // Our own child, not waited for yet, so the number is still its.
-                    child.kill().and_then(|()| child.wait()).map_err(Error::io("end", Path::new("tmux")))?;
-                    return Err(Error::Silent { what: self.what, seconds: ANSWER_LIMIT.as_secs() });
+                    child.kill().and_then(|()| child.wait()).map_err(PaneError::io("end", Path::new("tmux")))?;
+                    return Err(PaneError::Silent { what: self.what, seconds: ANSWER_LIMIT.as_secs() });
                 }
-                Err(e) => return Err(Error::io("wait for", Path::new("tmux"))(e)),
+                Err(e) => return Err(PaneError::io("wait for", Path::new("tmux"))(e)),
             }
         }
     }
@@ -111,9 +111,9 @@ fn joined(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
 
 /// One tmux command that may carry any text.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Script(String);
+pub(super) struct TmuxCommand(String);
 
-impl Script {
+impl TmuxCommand {
     /// A command of ours, with flags of ours.
     pub(super) fn new(words: &str) -> Self {
         Self(words.to_owned())
@@ -146,9 +146,9 @@ impl Script {
     }
 
     /// Sends it.
-    pub(super) fn run(self, socket: &Path, what: &'static str) -> Result<String, Error> {
+    pub(super) fn run(self, socket: &Path, what: &'static str) -> Result<String, PaneError> {
         let line = self.0 + "\n";
-        Call { socket, what, args: &["source-file", "-"], stdin: line.as_bytes() }.run()
+        TmuxCall { socket, what, args: &["source-file", "-"], stdin: line.as_bytes() }.run()
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn nothing_but_plain_letters_stands_in_a_script() {
-        let script = Script::new("new-session -c").literal("/a b/#(touch x)").word("é;\n\"$HOME'~{");
+        let script = TmuxCommand::new("new-session -c").literal("/a b/#(touch x)").word("é;\n\"$HOME'~{");
         assert_eq!(
             script.0,
             r#"new-session -c "/a\040b/\043\043\050touch\040x\051" "\303\251\073\012\042\044HOME\047\176\173""#

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::call::Script;
-use super::pane::{Origin, Pane};
-use super::{Error, Server};
+use super::call::TmuxCommand;
+use super::pane::{Pane, PaneOrigin};
+use super::{PaneError, TmuxServer};
 use crate::process::{self, Identity};
 
 /// Agents save their conversation and run their last hooks after SIGTERM; measured well under a second.
@@ -16,14 +16,14 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Server {
+impl TmuxServer {
     /// Ends a pane that we started and forgets it. One that was adopted is only given back: its program is not ours.
-    pub fn kill(&self, name: &str) -> Result<Pane, Error> {
+    pub fn kill(&self, name: &str) -> Result<Pane, PaneError> {
         let _lock = self.files.lock(&self.pane(name)?.name)?;
         let pane = self.pane(name)?;
-        if matches!(pane.origin, Origin::Started(_)) && self.glance(&pane)?.is_some() {
+        if matches!(pane.origin, PaneOrigin::Started(_)) && self.glance(&pane)?.is_some() {
             self.end_program(&pane)?;
-            let script = Script::new(&format!("kill-pane -t {}", pane.id()));
+            let script = TmuxCommand::new(&format!("kill-pane -t {}", pane.id()));
             script.run(self.socket(), "close a pane")?;
         }
         self.files.forget(&pane.name)?;
@@ -33,7 +33,7 @@ impl Server {
     /// Ends the program and what it started: agents put their tools into sessions of their own, so neither tmux nor a
     /// process group reaches them.
     #[expect(clippy::unused_self, reason = "only a server knows that a pane is its own; it asks before it calls this")]
-    pub(super) fn end_program(&self, pane: &Pane) -> Result<(), Error> {
+    pub(super) fn end_program(&self, pane: &Pane) -> Result<(), PaneError> {
         if !pane.process.is_alive() {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Server {
         if wait_for_end(&family, KILL_LIMIT) {
             return Ok(());
         }
-        Err(Error::Refused { what: "end the program", said: "not even SIGKILL ended it".to_owned() })
+        Err(PaneError::Refused { what: "end the program", said: "not even SIGKILL ended it".to_owned() })
     }
 }
 

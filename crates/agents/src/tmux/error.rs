@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A pane could not be handled.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PaneError {
     /// There is no tmux.
     #[error("`tmux` is not installed, or not in PATH")]
     NoTmux,
@@ -156,10 +156,10 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl PaneError {
     /// For `map_err`: what was tried on which path.
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Error::Io { what, path, source }
+        move |source| PaneError::Io { what, path, source }
     }
 }

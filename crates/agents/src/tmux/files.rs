@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::{Error, Name, Pane};
+use super::{Pane, PaneError, PaneName};
 
 /// Typing takes well under a second; whoever holds the lock for longer hangs.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
@@ -18,23 +18,23 @@ const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// The folder.
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct PaneFiles {
     dir: PathBuf,
 }
 
-impl Files {
+impl PaneFiles {
     /// Makes the folder if it is not there, and makes sure that nobody else can look into it.
-    pub(super) fn open(dir: PathBuf) -> Result<Self, Error> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(Error::io("make", &dir))?;
+    pub(super) fn open(dir: PathBuf) -> Result<Self, PaneError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(PaneError::io("make", &dir))?;
         // Not following a link: a folder that somebody put in its place is not ours.
-        let there = fs::symlink_metadata(&dir).map_err(Error::io("look at", &dir))?;
-        let us = fs::metadata("/proc/self").map_err(Error::io("look at", Path::new("/proc/self")))?.uid();
+        let there = fs::symlink_metadata(&dir).map_err(PaneError::io("look at", &dir))?;
+        let us = fs::metadata("/proc/self").map_err(PaneError::io("look at", Path::new("/proc/self")))?.uid();
         if !there.is_dir() || there.uid() != us {
-            return Err(Error::io("use", &dir)(io::Error::other("it is not a folder of this user")));
+            return Err(PaneError::io("use", &dir)(io::Error::other("it is not a folder of this user")));
         }
         if there.mode() & 0o077 != 0 {
             let private = fs::Permissions::from_mode(0o700);
-            fs::set_permissions(&dir, private).map_err(Error::io("protect", &dir))?;
+            fs::set_permissions(&dir, private).map_err(PaneError::io("protect", &dir))?;
         }
         Ok(Self { dir })
     }
@@ -43,12 +43,12 @@ impl Files {
         self.dir.join("tmux.sock")
     }
 
-    fn path(&self, name: &Name, ending: &str) -> PathBuf {
+    fn path(&self, name: &PaneName, ending: &str) -> PathBuf {
         self.dir.join(format!("{name}.{ending}"))
     }
 
     /// Remembers a pane.
-    pub(super) fn write(&self, pane: &Pane) -> Result<(), Error> {
+    pub(super) fn write(&self, pane: &Pane) -> Result<(), PaneError> {
         let path = self.path(&pane.name, "json");
         let aside = self.path(&pane.name, &format!("new.{}", std::process::id()));
         let text = serde_json::to_vec(pane).expect("a pane is plain data and always has a JSON form");
@@ -59,25 +59,25 @@ impl Files {
             // Best effort: the first error is the one worth telling.
             fs::remove_file(&aside).ok();
         }
-        done.map_err(Error::io("write", &path))
+        done.map_err(PaneError::io("write", &path))
     }
 
     /// A pane by its name.
-    pub(super) fn read(&self, name: &Name) -> Result<Option<Pane>, Error> {
+    pub(super) fn read(&self, name: &PaneName) -> Result<Option<Pane>, PaneError> {
         let path = self.path(name, "json");
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|source| Error::Damaged { path, source }),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|source| PaneError::Damaged { path, source }),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", &path)(e)),
+            Err(e) => Err(PaneError::io("read", &path)(e)),
         }
     }
 
     /// Everything that is remembered, by name.
-    pub(super) fn all(&self) -> Result<Vec<Pane>, Error> {
+    pub(super) fn all(&self) -> Result<Vec<Pane>, PaneError> {
         let mut panes = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(Error::io("read", &self.dir))? {
-            let path = entry.map_err(Error::io("read", &self.dir))?.path();
-            let stem = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<Name>().ok());
+        for entry in fs::read_dir(&self.dir).map_err(PaneError::io("read", &self.dir))? {
+            let path = entry.map_err(PaneError::io("read", &self.dir))?.path();
+            let stem = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<PaneName>().ok());
             if let Some(name) = stem.filter(|_| path.extension().is_some_and(|e| e == "json")) {
                 panes.extend(self.read(&name)?);
             }
@@ -87,37 +87,37 @@ impl Files {
     }
 
     /// Forgets a pane.
-    pub(super) fn forget(&self, name: &Name) -> Result<(), Error> {
+    pub(super) fn forget(&self, name: &PaneName) -> Result<(), PaneError> {
         let path = self.path(name, "json");
         match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path)(e)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(PaneError::io("remove", &path)(e)),
             _ => Ok(()),
         }
     }
 
     /// Waits for the right to change or to type into a pane.
-    pub(super) fn lock(&self, name: &Name) -> Result<Flock<File>, Error> {
+    pub(super) fn lock(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
         let end = Instant::now() + LOCK_LIMIT;
         loop {
             match self.try_lock(name, "lock", "using") {
-                Err(Error::Busy { .. }) if Instant::now() < end => std::thread::sleep(LOCK_LOOK),
+                Err(PaneError::Busy { .. }) if Instant::now() < end => std::thread::sleep(LOCK_LOOK),
                 other => return other,
             }
         }
     }
 
     /// The right to run a turn in a pane; two at once would take each other's answer.
-    pub(super) fn lock_turn(&self, name: &Name) -> Result<Flock<File>, Error> {
+    pub(super) fn lock_turn(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
         self.try_lock(name, "turn", "running a turn in")
     }
 
-    fn try_lock(&self, name: &Name, ending: &str, what: &'static str) -> Result<Flock<File>, Error> {
+    fn try_lock(&self, name: &PaneName, ending: &str, what: &'static str) -> Result<Flock<File>, PaneError> {
         let path = self.path(name, ending);
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        match Flock::lock(opened.map_err(Error::io("open", &path))?, FlockArg::LockExclusiveNonblock) {
+        match Flock::lock(opened.map_err(PaneError::io("open", &path))?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(lock),
-            Err((_, Errno::EWOULDBLOCK)) => Err(Error::Busy { what, name: name.to_string() }),
-            Err((_, e)) => Err(Error::io("lock", &path)(e.into())),
+            Err((_, Errno::EWOULDBLOCK)) => Err(PaneError::Busy { what, name: name.to_string() }),
+            Err((_, e)) => Err(PaneError::io("lock", &path)(e.into())),
         }
     }
 }

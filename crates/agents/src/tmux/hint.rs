@@ -1,53 +1,55 @@
 //! What a person can do about an error with panes: the next command.
 
-use super::Error;
+use super::PaneError;
 
-impl Error {
+impl PaneError {
     /// What to do next, for errors that leave something to do.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Error::NoTmux => "install it: `apt-get install tmux`, `dnf install tmux` or `brew install tmux`".to_owned(),
-            Error::NoPane { others, .. } if others.is_empty() => {
+            PaneError::NoTmux => {
+                "install it: `apt-get install tmux`, `dnf install tmux` or `brew install tmux`".to_owned()
+            }
+            PaneError::NoPane { others, .. } if others.is_empty() => {
                 "there are none; start one: everloop pane start NAME -- COMMAND".to_owned()
             }
-            Error::BadTarget { others, .. } if others.is_empty() => "that server has no panes".to_owned(),
-            Error::NoPane { others, .. } | Error::BadTarget { others, .. } => {
+            PaneError::BadTarget { others, .. } if others.is_empty() => "that server has no panes".to_owned(),
+            PaneError::NoPane { others, .. } | PaneError::BadTarget { others, .. } => {
                 format!("there are: {}", others.join(", "))
             }
-            Error::Taken { name } => {
+            PaneError::Taken { name } => {
                 format!("take another name, `everloop pane respawn {name}`, or `everloop pane kill {name}` first")
             }
-            Error::NotOurs { name, .. } => format!(
+            PaneError::NotOurs { name, .. } => format!(
                 "if it is to be used again: `everloop pane respawn {name}`; for a pane of your own tmux: \
                  `everloop pane kill {name}`, then `everloop pane adopt`"
             ),
-            Error::Dead { name } => {
+            PaneError::Dead { name } => {
                 format!(
                     "`everloop pane read {name}` shows its last words, `everloop pane respawn {name}` starts it again"
                 )
             }
-            Error::Adopted { name } => {
+            PaneError::Adopted { name } => {
                 format!("start it again yourself, then `everloop pane kill {name}` and adopt it anew")
             }
-            Error::InsideJob => "start or adopt panes from your own terminal or from the supervisor".to_owned(),
-            Error::LongPath { .. } => "choose a shorter folder with --state-dir or EVERLOOP_STATE_DIR".to_owned(),
-            Error::Damaged { path, .. } => format!("remove `{}` and start the pane again", path.display()),
-            Error::Elsewhere { name, .. } => format!(
+            PaneError::InsideJob => "start or adopt panes from your own terminal or from the supervisor".to_owned(),
+            PaneError::LongPath { .. } => "choose a shorter folder with --state-dir or EVERLOOP_STATE_DIR".to_owned(),
+            PaneError::Damaged { path, .. } => format!("remove `{}` and start the pane again", path.display()),
+            PaneError::Elsewhere { name, .. } => format!(
                 "use --in-place in that folder, or let everloop start the program: `everloop pane kill {name}`, then \
                  `everloop pane start {name} -- COMMAND`"
             ),
-            Error::Occupied { name, .. } => {
+            PaneError::Occupied { name, .. } => {
                 format!("`everloop pane attach {name}` shows it; when it is idle the next turn moves it")
             }
-            Error::TooOften { name, .. } => format!(
+            PaneError::TooOften { name, .. } => format!(
                 "`everloop pane read {name}` shows its last words; `everloop pane respawn {name}` starts it and forgets the count"
             ),
-            Error::Busy { .. } => "try again when it is done".to_owned(),
-            Error::BadName { .. }
-            | Error::BadProgram { .. }
-            | Error::Io { .. }
-            | Error::Refused { .. }
-            | Error::Silent { .. } => return None,
+            PaneError::Busy { .. } => "try again when it is done".to_owned(),
+            PaneError::BadName { .. }
+            | PaneError::BadProgram { .. }
+            | PaneError::Io { .. }
+            | PaneError::Refused { .. }
+            | PaneError::Silent { .. } => return None,
         })
     }
 }

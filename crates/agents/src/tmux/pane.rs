@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use super::PaneError;
 use crate::process::{Identity, boot_id};
 
 /// Version of what is written to disk.
@@ -18,44 +18,44 @@ const LONGEST_NAME: usize = 32;
 /// What a pane is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+pub struct PaneName(String);
 
-impl Name {
+impl PaneName {
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for Name {
-    type Err = Error;
+impl FromStr for PaneName {
+    type Err = PaneError;
 
     /// tmux changes `.` and `:` in names and reads `=`, `@`, `$` and `-` at their beginning; files must not be hidden.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, PaneError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         let begins = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
         if begins && text.len() <= LONGEST_NAME && text.chars().all(plain) {
             return Ok(Self(text.to_owned()));
         }
-        Err(Error::BadName { name: text.to_owned() })
+        Err(PaneError::BadName { name: text.to_owned() })
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = Error;
+impl TryFrom<String> for PaneName {
+    type Error = PaneError;
 
-    fn try_from(text: String) -> Result<Self, Error> {
+    fn try_from(text: String) -> Result<Self, PaneError> {
         text.parse()
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<PaneName> for String {
+    fn from(name: PaneName) -> Self {
         name.0
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for PaneName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -90,7 +90,7 @@ impl From<PaneId> for String {
 /// Which program runs in a pane: what its screen means depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum PaneProgram {
     /// Claude Code.
     Claude,
     /// Codex.
@@ -99,22 +99,22 @@ pub enum Kind {
     Plain,
 }
 
-impl Kind {
+impl PaneProgram {
     /// What the name of a program says.
     pub fn of(program: &str) -> Self {
         match Path::new(program).file_name().and_then(|n| n.to_str()) {
-            Some("claude") => Kind::Claude,
-            Some("codex") => Kind::Codex,
-            _ => Kind::Plain,
+            Some("claude") => PaneProgram::Claude,
+            Some("codex") => PaneProgram::Codex,
+            _ => PaneProgram::Plain,
         }
     }
 
     /// As text.
     pub fn label(self) -> &'static str {
         match self {
-            Kind::Claude => "claude",
-            Kind::Codex => "codex",
-            Kind::Plain => "plain",
+            PaneProgram::Claude => "claude",
+            PaneProgram::Codex => "codex",
+            PaneProgram::Plain => "plain",
         }
     }
 }
@@ -122,7 +122,7 @@ impl Kind {
 /// A variable for the program in a pane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
-pub enum Variable {
+pub enum PaneVariable {
     /// Taken from the environment of whoever starts or respawns the pane; the value is never written to disk.
     Outside {
         /// Its name.
@@ -145,13 +145,13 @@ pub struct Program {
     /// Where it runs.
     pub cwd: PathBuf,
     /// What it sees besides the allow list.
-    pub env: Vec<Variable>,
+    pub env: Vec<PaneVariable>,
 }
 
 /// Where a pane comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "origin")]
-pub enum Origin {
+pub enum PaneOrigin {
     /// Started by us, on our private server.
     Started(Program),
     /// A person's pane, lent to us.
@@ -168,24 +168,24 @@ pub enum Origin {
 pub struct Pane {
     version: Version,
     /// What it is called.
-    pub name: Name,
+    pub name: PaneName,
     /// Which program runs in it.
-    pub kind: Kind,
+    pub kind: PaneProgram,
     pub(super) id: PaneId,
     pub(super) server: Identity,
     /// The process that tmux started in it.
     pub process: Identity,
     /// Where it comes from.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub origin: PaneOrigin,
     /// When it was started again because a turn needed it, in milliseconds since 1970. A person's hand forgets them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) revived_ms: Vec<u64>,
 }
 
 impl Pane {
-    pub(super) fn new(name: Name, kind: Kind, found: Found, origin: Origin) -> Self {
-        let Found { id, server, process } = found;
+    pub(super) fn new(name: PaneName, kind: PaneProgram, found: ListedPane, origin: PaneOrigin) -> Self {
+        let ListedPane { id, server, process } = found;
         Self { version: Version, name, kind, id, server, process, origin, revived_ms: Vec::new() }
     }
 
@@ -203,13 +203,13 @@ impl Pane {
 
 /// A pane as a server knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ListedPane {
     pub(super) id: PaneId,
     pub(super) server: Identity,
     pub(super) process: Identity,
 }
 
-impl Found {
+impl ListedPane {
     /// From `%3 PID-OF-PANE PID-OF-SERVER`; `None` when the server is gone already. A program that ended before it could
     /// be looked at gets a start time that no process has: it is known, and never taken for alive.
     pub(super) fn parse(line: &str) -> Option<Self> {
@@ -249,20 +249,20 @@ mod tests {
     #[test]
     fn names_are_plain() {
         for good in ["a", "claude-1", "0_x", &"x".repeat(32)] {
-            assert_eq!(good.parse::<Name>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<PaneName>().unwrap().as_str(), good);
         }
         for bad in ["", "-a", "_a", "A", "a.b", "a:b", "=a", "#(touch x)", "a/b", "a b", "é", &"x".repeat(33)] {
-            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+            assert!(bad.parse::<PaneName>().is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn a_program_that_ended_at_once_is_known_and_dead() {
         let us = std::process::id();
-        let found = Found::parse(&format!("%0 {} {us}\n", i32::MAX)).unwrap();
+        let found = ListedPane::parse(&format!("%0 {} {us}\n", i32::MAX)).unwrap();
         assert_eq!(found.process.pid, i32::MAX);
         assert!(!found.process.is_alive() && found.server.is_alive());
-        assert!(Found::parse(&format!("%0 {us} {}\n", i32::MAX)).is_none(), "a server that is gone has no panes");
+        assert!(ListedPane::parse(&format!("%0 {us} {}\n", i32::MAX)).is_none(), "a server that is gone has no panes");
     }
 
     /// What the first version wrote must stay readable.
@@ -273,13 +273,13 @@ mod tests {
             "origin":"started","argv":["claude"],"cwd":"/tmp",
             "env":[{"from":"outside","name":"KEY"},{"from":"fixed","name":"A","value":"b"}]}"#;
         let pane: Pane = serde_json::from_str(started).unwrap();
-        assert_eq!((pane.id(), pane.kind, pane.process.pid), ("%3", Kind::Claude, 4));
+        assert_eq!((pane.id(), pane.kind, pane.process.pid), ("%3", PaneProgram::Claude, 4));
         let again: Pane = serde_json::from_str(&serde_json::to_string(&pane).unwrap()).unwrap();
         assert_eq!(again, pane);
         let adopted = r#"{"version":1,"name":"b","kind":"plain","id":"%0",
             "server":{"pid":2,"start_ticks":3,"boot":"b"},"process":{"pid":4,"start_ticks":5,"boot":"b"},
             "origin":"adopted","socket":"/tmp/s","foreground":{"pid":9,"start_ticks":5,"boot":"b"}}"#;
-        assert!(matches!(serde_json::from_str::<Pane>(adopted).unwrap().origin, Origin::Adopted { .. }));
+        assert!(matches!(serde_json::from_str::<Pane>(adopted).unwrap().origin, PaneOrigin::Adopted { .. }));
         for broken in [started.replace("\"version\":1", "\"version\":2"), started.replace("%3", "%3;kill-server")] {
             assert!(serde_json::from_str::<Pane>(&broken).is_err(), "{broken}");
         }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 /// Watches one screen.
 #[derive(Clone, Debug, Default)]
-pub struct Quiet {
+pub struct ScreenQuiet {
     last: Option<(Instant, String)>,
 }
 
-impl Quiet {
+impl ScreenQuiet {
     /// Takes a look; answers for how long it has been the same.
     pub fn look(&mut self, screen: &str, now: Instant) -> Duration {
         match &self.last {
@@ -29,7 +29,7 @@ mod tests {
     fn a_change_begins_anew() {
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
-        let mut quiet = Quiet::default();
+        let mut quiet = ScreenQuiet::default();
         assert_eq!(quiet.look("a", at(0)), Duration::ZERO);
         assert_eq!(quiet.look("a", at(3)), Duration::from_secs(3));
         assert_eq!(quiet.look("b", at(4)), Duration::ZERO);

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::pane::{Origin, Pane, Program, Variable};
+use super::pane::{Pane, PaneOrigin, PaneVariable, Program};
 use super::state::State;
-use super::{Error, Server};
+use super::{PaneError, TmuxServer};
 
 /// A program that has to be started more often does not stay, whatever is done.
 const MOST: usize = 3;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(150);
 
 /// Where a turn happens.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum PaneTarget<'a> {
     /// In the loop's own worktree: the program has to be there.
     Worktree(&'a Path),
     /// Where the pane is, in the operator's folder; this one is for a pane whose own folder is gone.
@@ -51,12 +51,12 @@ impl fmt::Display for Need {
     }
 }
 
-impl Server {
+impl TmuxServer {
     /// Makes sure that a turn finds the program of a pane alive and in its place. Says what was done, if anything was.
-    pub fn ready(&self, name: &str, place: Place<'_>) -> Result<Option<String>, Error> {
+    pub fn ready(&self, name: &str, place: PaneTarget<'_>) -> Result<Option<String>, PaneError> {
         let pane = self.pane(name)?;
         let Some(need) = self.need(&pane, place)? else { return Ok(None) };
-        if matches!(pane.origin, Origin::Adopted { .. }) {
+        if matches!(pane.origin, PaneOrigin::Adopted { .. }) {
             return Err(lent(&pane, need, place));
         }
         // Whoever runs a turn in it would lose the program under their hands.
@@ -68,19 +68,19 @@ impl Server {
         // Somebody may have been faster.
         let pane = self.pane(name)?;
         match (self.need(&pane, place)?, &pane.origin) {
-            (Some(need), Origin::Started(program)) => self.revive(&pane, program, &need, place).map(Some),
-            (Some(need), Origin::Adopted { .. }) => Err(lent(&pane, need, place)),
+            (Some(need), PaneOrigin::Started(program)) => self.revive(&pane, program, &need, place).map(Some),
+            (Some(need), PaneOrigin::Adopted { .. }) => Err(lent(&pane, need, place)),
             (None, _) => Ok(None),
         }
     }
 
-    fn revive(&self, pane: &Pane, program: &Program, need: &Need, place: Place<'_>) -> Result<String, Error> {
+    fn revive(&self, pane: &Pane, program: &Program, need: &Need, place: PaneTarget<'_>) -> Result<String, PaneError> {
         let name = pane.name.to_string();
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
         let mut revived_ms = recent(&pane.revived_ms, now_ms);
         let times = revived_ms.len();
         if times >= MOST {
-            return Err(Error::TooOften { name, times, why: need.to_string() });
+            return Err(PaneError::TooOften { name, times, why: need.to_string() });
         }
         revived_ms.push(now_ms);
         let program = Program { cwd: home(program, place), ..program.clone() };
@@ -94,7 +94,7 @@ impl Server {
 
     /// A program is moved only while it waits for a prompt: what it does elsewhere is somebody's work. One that was just
     /// started needs a moment.
-    fn wait_until_idle(&self, pane: &Pane, cwd: &Path, place: Place<'_>) -> Result<(), Error> {
+    fn wait_until_idle(&self, pane: &Pane, cwd: &Path, place: PaneTarget<'_>) -> Result<(), PaneError> {
         let end = Instant::now() + IDLE_WITHIN;
         loop {
             let (_, state) = self.see(pane)?;
@@ -102,7 +102,7 @@ impl Server {
                 State::Idle | State::Dead { .. } => return Ok(()),
                 State::Working | State::Unknown if Instant::now() < end => std::thread::sleep(LOOK),
                 State::Working | State::Unknown | State::Asking { .. } | State::Limited { .. } => {
-                    return Err(Error::Occupied {
+                    return Err(PaneError::Occupied {
                         name: pane.name.to_string(),
                         doing: state.label(),
                         cwd: cwd.to_owned(),
@@ -115,7 +115,7 @@ impl Server {
 
     /// A pane in which something else runs than we know needs nothing: it is not ours to change, and typing finds that
     /// out.
-    fn need(&self, pane: &Pane, place: Place<'_>) -> Result<Option<Need>, Error> {
+    fn need(&self, pane: &Pane, place: PaneTarget<'_>) -> Result<Option<Need>, PaneError> {
         let Some(glance) = self.glance(pane)? else { return Ok(Some(Need::Gone)) };
         if glance.dead {
             return Ok(Some(Need::Ended));
@@ -124,29 +124,29 @@ impl Server {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> PaneTarget<'a> {
     fn path(self) -> &'a Path {
         match self {
-            Place::Worktree(path) | Place::Folder(path) => path,
+            PaneTarget::Worktree(path) | PaneTarget::Folder(path) => path,
         }
     }
 }
 
 /// Where the program is, if that is not where the turn is.
-fn elsewhere(pane: &Pane, place: Place<'_>) -> Option<PathBuf> {
+fn elsewhere(pane: &Pane, place: PaneTarget<'_>) -> Option<PathBuf> {
     let (pid, remembered) = match &pane.origin {
-        Origin::Started(program) => (pane.process.pid, Some(program.cwd.as_path())),
-        Origin::Adopted { foreground, .. } => (foreground.pid, None),
+        PaneOrigin::Started(program) => (pane.process.pid, Some(program.cwd.as_path())),
+        PaneOrigin::Adopted { foreground, .. } => (foreground.pid, None),
     };
     let link = PathBuf::from(format!("/proc/{pid}/cwd"));
     let real = fs::read_link(&link).unwrap_or_default();
     // A worktree that was made anew has the same path and is another folder.
     let removed = fs::metadata(&link).is_ok_and(|m| m.nlink() == 0);
     let there = match (place, remembered) {
-        (Place::Folder(_), _) => !removed,
+        (PaneTarget::Folder(_), _) => !removed,
         // A shell may walk about; where it was started is what counts.
-        (Place::Worktree(wanted), Some(cwd)) => !removed && same(cwd, wanted),
-        (Place::Worktree(wanted), None) => !removed && same(&real, wanted),
+        (PaneTarget::Worktree(wanted), Some(cwd)) => !removed && same(cwd, wanted),
+        (PaneTarget::Worktree(wanted), None) => !removed && same(&real, wanted),
     };
     (!there).then(|| remembered.map_or(real, Path::to_owned))
 }
@@ -157,19 +157,19 @@ fn same(a: &Path, b: &Path) -> bool {
 }
 
 /// Where the program is to run.
-fn home(program: &Program, place: Place<'_>) -> PathBuf {
+fn home(program: &Program, place: PaneTarget<'_>) -> PathBuf {
     match place {
-        Place::Worktree(path) => path.to_owned(),
-        Place::Folder(path) if !program.cwd.is_dir() => path.to_owned(),
-        Place::Folder(_) => program.cwd.clone(),
+        PaneTarget::Worktree(path) => path.to_owned(),
+        PaneTarget::Folder(path) if !program.cwd.is_dir() => path.to_owned(),
+        PaneTarget::Folder(_) => program.cwd.clone(),
     }
 }
 
-fn lent(pane: &Pane, need: Need, place: Place<'_>) -> Error {
+fn lent(pane: &Pane, need: Need, place: PaneTarget<'_>) -> PaneError {
     let name = pane.name.to_string();
     match need {
-        Need::Gone | Need::Ended => Error::Adopted { name },
-        Need::Elsewhere(cwd) => Error::Elsewhere { name, cwd, wanted: place.path().to_owned() },
+        Need::Gone | Need::Ended => PaneError::Adopted { name },
+        Need::Elsewhere(cwd) => PaneError::Elsewhere { name, cwd, wanted: place.path().to_owned() },
     }
 }
 
@@ -181,9 +181,9 @@ fn recent(times_ms: &[u64], now_ms: u64) -> Vec<u64> {
 
 /// Whoever started the pane by hand may have had more in the environment than we have.
 fn missing(program: &Program) -> String {
-    let unset = |v: &Variable| match v {
-        Variable::Outside { name } if std::env::var_os(name).is_none() => Some(name.clone()),
-        Variable::Outside { .. } | Variable::Fixed { .. } => None,
+    let unset = |v: &PaneVariable| match v {
+        PaneVariable::Outside { name } if std::env::var_os(name).is_none() => Some(name.clone()),
+        PaneVariable::Outside { .. } | PaneVariable::Fixed { .. } => None,
     };
     let names: Vec<String> = program.env.iter().filter_map(unset).collect();
     if names.is_empty() { String::new() } else { format!("; not set here: {}", names.join(", ")) }

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::call::Call;
-use super::glance::{Glance, foreground, in_front};
-use super::pane::{Kind, Origin, Pane};
+use super::call::TmuxCall;
+use super::pane::{Pane, PaneOrigin, PaneProgram};
 use super::server::gone;
-use super::state::{Sight, State, detect};
-use super::{Error, Server, session};
+use super::snapshot::{PaneSnapshot, foreground, in_front};
+use super::state::{PaneView, State, detect};
+use super::{PaneError, TmuxServer, session};
 
 /// A plain program that has printed nothing for this long waits for somebody. tmux counts in whole seconds.
 const PLAIN_SILENCE: Duration = Duration::from_secs(3);
@@ -30,16 +30,16 @@ pub enum Colours {
 
 /// What is to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Capture {
+pub struct ScreenCapture {
     /// Whether colours are part of it.
     pub colours: Colours,
     /// Lines of history above the screen.
     pub history: u32,
 }
 
-impl Server {
+impl TmuxServer {
     /// What the pane shows; also when its program has ended.
-    pub fn read(&self, pane: &Pane, capture: Capture) -> Result<String, Error> {
+    pub fn read(&self, pane: &Pane, capture: ScreenCapture) -> Result<String, PaneError> {
         if self.glance(pane)?.is_none() {
             return Err(gone(pane));
         }
@@ -51,7 +51,7 @@ impl Server {
         if capture.colours == Colours::Escaped {
             args.push("-e");
         }
-        let said = Call { socket: self.socket_of(pane), what: "read a pane", args: &args, stdin: &[] }.run()?;
+        let said = TmuxCall { socket: self.socket_of(pane), what: "read a pane", args: &args, stdin: &[] }.run()?;
         Ok(match capture.colours {
             Colours::Plain => said,
             Colours::Escaped => only_colours(&said),
@@ -59,38 +59,38 @@ impl Server {
     }
 
     /// The visible screen, letters only.
-    pub(super) fn screen(&self, pane: &Pane) -> Result<String, Error> {
-        self.read(pane, Capture { colours: Colours::Plain, history: 0 })
+    pub(super) fn screen(&self, pane: &Pane) -> Result<String, PaneError> {
+        self.read(pane, ScreenCapture { colours: Colours::Plain, history: 0 })
     }
 
     /// What can be seen of a pane now.
-    pub fn see(&self, pane: &Pane) -> Result<(Sight, State), Error> {
+    pub fn see(&self, pane: &Pane) -> Result<(PaneView, State), PaneError> {
         let Some(glance) = self.glance(pane)? else {
-            return Ok((Sight::default(), State::Dead { status: None }));
+            return Ok((PaneView::default(), State::Dead { status: None }));
         };
         let screen = match self.screen(pane) {
             // It went between the two looks.
-            Err(Error::NotOurs { .. } | Error::Refused { .. }) => {
-                return Ok((Sight::default(), State::Dead { status: None }));
+            Err(PaneError::NotOurs { .. } | PaneError::Refused { .. }) => {
+                return Ok((PaneView::default(), State::Dead { status: None }));
             }
             other => other?,
         };
         let session = match pane.kind {
-            Kind::Claude if !glance.dead => session::find(pane),
-            Kind::Claude | Kind::Codex | Kind::Plain => None,
+            PaneProgram::Claude if !glance.dead => session::find(pane),
+            PaneProgram::Claude | PaneProgram::Codex | PaneProgram::Plain => None,
         };
-        let sight = Sight { title: glance.title.clone(), screen, session };
+        let sight = PaneView { title: glance.title.clone(), screen, session };
         if glance.dead {
             return Ok((sight, State::Dead { status: self.exit_status(pane, glance)? }));
         }
-        if matches!(pane.origin, Origin::Adopted { .. }) && !in_front(pane) {
+        if matches!(pane.origin, PaneOrigin::Adopted { .. }) && !in_front(pane) {
             return Ok((sight, State::Dead { status: None }));
         }
         let state = match pane.kind {
-            Kind::Claude | Kind::Codex => detect(pane.kind, &sight),
-            Kind::Plain if foreground(pane.process.pid) != Some(front(pane)) => State::Working,
-            Kind::Plain if glance.silent_for() < PLAIN_SILENCE => State::Working,
-            Kind::Plain => State::Idle,
+            PaneProgram::Claude | PaneProgram::Codex => detect(pane.kind, &sight),
+            PaneProgram::Plain if foreground(pane.process.pid) != Some(front(pane)) => State::Working,
+            PaneProgram::Plain if glance.silent_for() < PLAIN_SILENCE => State::Working,
+            PaneProgram::Plain => State::Idle,
         };
         Ok((sight, state))
     }
@@ -98,7 +98,7 @@ impl Server {
     /// How the program of a dead pane ended, as a shell counts it: 128 and the signal. tmux sees that the terminal is
     /// closed before it hears of the end of the program, and sometimes (3.3a) it misses the signal that tells it: then
     /// the program stays a zombie until another child of the server ends. So our own server is told once more.
-    fn exit_status(&self, pane: &Pane, glance: Glance) -> Result<Option<i32>, Error> {
+    fn exit_status(&self, pane: &Pane, glance: PaneSnapshot) -> Result<Option<i32>, PaneError> {
         let end = Instant::now() + STATUS_LIMIT;
         let mut glance = Some(glance);
         while let Some(now) = glance {
@@ -106,7 +106,7 @@ impl Server {
             if status.is_some() || !now.dead || Instant::now() >= end {
                 return Ok(status);
             }
-            if matches!(pane.origin, Origin::Started(_)) && !pane.process.is_alive() {
+            if matches!(pane.origin, PaneOrigin::Started(_)) && !pane.process.is_alive() {
                 // Best effort: without it the status stays unknown, and dead is dead.
                 pane.server.signal(Signal::SIGCHLD).ok();
             }
@@ -120,8 +120,8 @@ impl Server {
 /// The program that waits for us; while it has handed the terminal to another one it works.
 fn front(pane: &Pane) -> i32 {
     match &pane.origin {
-        Origin::Started(_) => pane.process.pid,
-        Origin::Adopted { foreground, .. } => foreground.pid,
+        PaneOrigin::Started(_) => pane.process.pid,
+        PaneOrigin::Adopted { foreground, .. } => foreground.pid,
     }
 }
 

@@ -4,10 +4,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::call::Call;
-use super::files::Files;
-use super::pane::{Name, Origin, Pane};
-use super::{Error, group};
+use super::call::TmuxCall;
+use super::files::PaneFiles;
+use super::pane::{Pane, PaneName, PaneOrigin};
+use super::{PaneError, group};
 use crate::process::Identity;
 
 /// `sun_path` has 108 bytes, one of them for the end; tmux puts `.lock` behind the name of the socket.
@@ -29,18 +29,18 @@ set-option -g automatic-rename off
 
 /// Panes of one state folder.
 #[derive(Clone, Debug)]
-pub struct Server {
-    pub(super) files: Files,
+pub struct TmuxServer {
+    pub(super) files: PaneFiles,
     socket: PathBuf,
 }
 
-impl Server {
+impl TmuxServer {
     /// The folder `panes` of this state folder, private to the user; nothing is started.
-    pub fn open(state: &Path) -> Result<Self, Error> {
-        let files = Files::open(state.join("panes"))?;
+    pub fn open(state: &Path) -> Result<Self, PaneError> {
+        let files = PaneFiles::open(state.join("panes"))?;
         let socket = files.socket();
         if socket.as_os_str().len() > LONGEST_SOCKET {
-            return Err(Error::LongPath { path: socket, most: LONGEST_SOCKET });
+            return Err(PaneError::LongPath { path: socket, most: LONGEST_SOCKET });
         }
         Ok(Self { files, socket })
     }
@@ -53,38 +53,38 @@ impl Server {
     /// Where the server of this pane listens.
     pub(super) fn socket_of<'a>(&'a self, pane: &'a Pane) -> &'a Path {
         match &pane.origin {
-            Origin::Started(_) => &self.socket,
-            Origin::Adopted { socket, .. } => socket,
+            PaneOrigin::Started(_) => &self.socket,
+            PaneOrigin::Adopted { socket, .. } => socket,
         }
     }
 
     /// All panes that we know, by name.
-    pub fn panes(&self) -> Result<Vec<Pane>, Error> {
+    pub fn panes(&self) -> Result<Vec<Pane>, PaneError> {
         self.files.all()
     }
 
     /// One pane by its name.
-    pub fn pane(&self, name: &str) -> Result<Pane, Error> {
+    pub fn pane(&self, name: &str) -> Result<Pane, PaneError> {
         // What cannot be a name is no pane either.
-        let found = name.parse::<Name>().ok().map(|name| self.files.read(&name)).transpose()?.flatten();
+        let found = name.parse::<PaneName>().ok().map(|name| self.files.read(&name)).transpose()?.flatten();
         if let Some(pane) = found {
             return Ok(pane);
         }
         let others = self.panes()?.into_iter().map(|p| p.name.to_string()).collect();
-        Err(Error::NoPane { name: name.to_owned(), others })
+        Err(PaneError::NoPane { name: name.to_owned(), others })
     }
 
     /// Starts the tmux server if it does not run, also after it was killed.
-    pub(super) fn ensure(&self) -> Result<(), Error> {
+    pub(super) fn ensure(&self) -> Result<(), PaneError> {
         if self.process()?.is_some() {
             return Ok(());
         }
         if group::inside_job() {
-            return Err(Error::InsideJob);
+            return Err(PaneError::InsideJob);
         }
         let settings = format!("{SETTINGS}set-option -g default-terminal \"{}\"\n", terminal());
         let args = ["start-server", ";", "source-file", "-"];
-        Call { socket: &self.socket, what: "start its server", args: &args, stdin: settings.as_bytes() }.run()?;
+        TmuxCall { socket: &self.socket, what: "start its server", args: &args, stdin: settings.as_bytes() }.run()?;
         if let Some(server) = self.process()? {
             group::leave(server.pid);
         }
@@ -92,17 +92,17 @@ impl Server {
     }
 
     /// The process of our tmux server; `None` when there is none.
-    pub fn process(&self) -> Result<Option<Identity>, Error> {
+    pub fn process(&self) -> Result<Option<Identity>, PaneError> {
         let args = ["display-message", "-p", "#{pid}"];
-        match (Call { socket: &self.socket, what: "say its number", args: &args, stdin: &[] }).run() {
+        match (TmuxCall { socket: &self.socket, what: "say its number", args: &args, stdin: &[] }).run() {
             Ok(said) => Ok(said.trim().parse().ok().and_then(Identity::of)),
-            Err(Error::Refused { .. }) => Ok(None),
+            Err(PaneError::Refused { .. }) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
     /// Becomes the tmux client that shows the pane, until the person detaches. Comes back only if that is not possible.
-    pub fn attach(&self, pane: &Pane) -> Error {
+    pub fn attach(&self, pane: &Pane) -> PaneError {
         match self.glance(pane) {
             Ok(Some(_)) => {}
             Ok(None) => return gone(pane),
@@ -113,16 +113,16 @@ impl Server {
         // Inside of another tmux a client refuses to start, unless it is not told.
         let failed = client.env_remove("TMUX").exec();
         if failed.kind() == std::io::ErrorKind::NotFound {
-            Error::NoTmux
+            PaneError::NoTmux
         } else {
-            Error::io("run", Path::new("tmux"))(failed)
+            PaneError::io("run", Path::new("tmux"))(failed)
         }
     }
 }
 
 /// The pane is not where it was.
-pub(super) fn gone(pane: &Pane) -> Error {
-    Error::NotOurs { name: pane.name.to_string(), why: "its tmux server or the pane itself is gone" }
+pub(super) fn gone(pane: &Pane) -> PaneError {
+    PaneError::NotOurs { name: pane.name.to_string(), why: "its tmux server or the pane itself is gone" }
 }
 
 /// The best terminal whose description is installed; a program in a terminal without one shows nothing useful.

@@ -32,7 +32,7 @@ pub enum Status {
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct PaneSession {
     /// What it is doing.
     pub status: Status,
     /// Since when, as it says it; to be compared only.
@@ -50,7 +50,7 @@ struct Record {
 }
 
 /// The record of the program in this pane; `None` when there is none that can be believed.
-pub(super) fn find(pane: &Pane) -> Option<Session> {
+pub(super) fn find(pane: &Pane) -> Option<PaneSession> {
     let family = process::descendants(pane.process.pid).iter().map(process::Stat::identity).collect::<Vec<_>>();
     std::iter::once(pane.process.clone()).chain(family).find_map(|one| {
         let path = folder(one.pid)?.join("sessions").join(format!("{}.json", one.pid));
@@ -70,7 +70,7 @@ fn folder(pid: i32) -> Option<PathBuf> {
     var("CLAUDE_CONFIG_DIR").or_else(|| Some(var("HOME")?.join(".claude")))
 }
 
-fn parse(process: &Identity, bytes: &[u8]) -> Option<Session> {
+fn parse(process: &Identity, bytes: &[u8]) -> Option<PaneSession> {
     let record: Record = serde_json::from_slice(bytes).ok()?;
     let start = match record.proc_start? {
         serde_json::Value::Number(n) => n.as_u64(),
@@ -88,7 +88,7 @@ fn parse(process: &Identity, bytes: &[u8]) -> Option<Session> {
         _ => Status::Other,
     };
     let updated = record.status_updated_at.map(|v| v.to_string()).unwrap_or_default();
-    Some(Session { status, updated })
+    Some(PaneSession { status, updated })
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::call::{Call, Script};
+use super::call::{TmuxCall, TmuxCommand};
 use super::files::is_folder;
-use super::pane::{Found, Kind, Name, Origin, Pane, Program, Variable};
-use super::{Error, Server};
+use super::pane::{ListedPane, Pane, PaneName, PaneOrigin, PaneProgram, PaneVariable, Program};
+use super::{PaneError, TmuxServer};
 
 /// What tmux tells about a pane that it made: see [`Found::parse`].
 const MADE: &str = "#{pane_id} #{pane_pid} #{pid}";
@@ -19,69 +19,69 @@ const SIZE: &str = "-x 160 -y 50";
 /// never gets a single word to run, which it would hand to a shell.
 const BARE: [&str; 6] = ["env", "-u", "TMUX", "-u", "TMUX_PANE", "--"];
 
-impl Server {
+impl TmuxServer {
     /// Starts a program in a new pane.
-    pub fn start(&self, name: Name, kind: Kind, program: Program) -> Result<Pane, Error> {
+    pub fn start(&self, name: PaneName, kind: PaneProgram, program: Program) -> Result<Pane, PaneError> {
         valid(&program)?;
         let _lock = self.files.lock(&name)?;
         if self.files.read(&name)?.is_some() {
-            return Err(Error::Taken { name: name.to_string() });
+            return Err(PaneError::Taken { name: name.to_string() });
         }
         self.create(name, kind, program)
     }
 
     /// Starts the same program again, in the same pane if it is still there. What runs in it is ended first.
-    pub fn respawn(&self, name: &str) -> Result<Pane, Error> {
+    pub fn respawn(&self, name: &str) -> Result<Pane, PaneError> {
         let _lock = self.files.lock(&self.pane(name)?.name)?;
         let pane = self.pane(name)?;
-        let Origin::Started(program) = &pane.origin else {
-            return Err(Error::Adopted { name: name.to_owned() });
+        let PaneOrigin::Started(program) = &pane.origin else {
+            return Err(PaneError::Adopted { name: name.to_owned() });
         };
         self.again(&pane, program.clone())
     }
 
     /// Runs a program in a pane that is locked, instead of what ran in it.
-    pub(super) fn again(&self, pane: &Pane, program: Program) -> Result<Pane, Error> {
+    pub(super) fn again(&self, pane: &Pane, program: Program) -> Result<Pane, PaneError> {
         valid(&program)?;
         if self.glance(pane)?.is_none() {
             return self.create(pane.name.clone(), pane.kind, program);
         }
         self.end_program(pane)?;
-        let script = Script::new(&format!("respawn-pane -k -t {} -c", pane.id())).literal(&program.cwd);
+        let script = TmuxCommand::new(&format!("respawn-pane -k -t {} -c", pane.id())).literal(&program.cwd);
         with_program(script, &program).run(self.socket(), "start the program again")?;
         let args = ["display-message", "-p", "-t", pane.id(), MADE];
-        let said = Call { socket: self.socket(), what: "look at a pane", args: &args, stdin: &[] }.run()?;
-        let again = Pane::new(pane.name.clone(), pane.kind, found(&said)?, Origin::Started(program));
+        let said = TmuxCall { socket: self.socket(), what: "look at a pane", args: &args, stdin: &[] }.run()?;
+        let again = Pane::new(pane.name.clone(), pane.kind, found(&said)?, PaneOrigin::Started(program));
         self.files.write(&again)?;
         Ok(again)
     }
 
     /// A crash between tmux and the file leaves a pane without a record: nobody types into it, and since its session has
     /// our name it is ended by the next start under that name.
-    fn create(&self, name: Name, kind: Kind, program: Program) -> Result<Pane, Error> {
+    fn create(&self, name: PaneName, kind: PaneProgram, program: Program) -> Result<Pane, PaneError> {
         self.ensure()?;
-        let left = Script::new("kill-session -t").word(format!("={name}"));
+        let left = TmuxCommand::new("kill-session -t").word(format!("={name}"));
         match left.run(self.socket(), "end a session that was left behind") {
             // Usually there is none.
-            Ok(_) | Err(Error::Refused { .. }) => {}
+            Ok(_) | Err(PaneError::Refused { .. }) => {}
             Err(e) => return Err(e),
         }
-        let script = Script::new(&format!("new-session -d -P {SIZE} -F")).word(MADE);
+        let script = TmuxCommand::new(&format!("new-session -d -P {SIZE} -F")).word(MADE);
         let script = script.word("-s").word(name.as_str()).word("-c").literal(&program.cwd);
         let said = with_program(script, &program).run(self.socket(), "make a pane")?;
-        let pane = Pane::new(name, kind, found(&said)?, Origin::Started(program));
+        let pane = Pane::new(name, kind, found(&said)?, PaneOrigin::Started(program));
         self.files.write(&pane)?;
         Ok(pane)
     }
 }
 
-fn found(said: &str) -> Result<Found, Error> {
-    let refused = || Error::Refused { what: "say which pane it made", said: said.trim().to_owned() };
-    Found::parse(said).ok_or_else(refused)
+fn found(said: &str) -> Result<ListedPane, PaneError> {
+    let refused = || PaneError::Refused { what: "say which pane it made", said: said.trim().to_owned() };
+    ListedPane::parse(said).ok_or_else(refused)
 }
 
 /// The environment and the words of the program. tmux takes both as they are.
-fn with_program(script: Script, program: &Program) -> Script {
+fn with_program(script: TmuxCommand, program: &Program) -> TmuxCommand {
     let mut script = script;
     for (name, value) in variables(program) {
         let mut pair = OsString::from(name);
@@ -90,7 +90,7 @@ fn with_program(script: Script, program: &Program) -> Script {
         script = script.word("-e").word(pair);
     }
     let words = BARE.into_iter().chain(program.argv.iter().map(String::as_str));
-    words.fold(script.word("--"), Script::word)
+    words.fold(script.word("--"), TmuxCommand::word)
 }
 
 /// A name that is not set outside is left out, as in a shell.
@@ -98,20 +98,20 @@ fn variables(program: &Program) -> Vec<(&str, OsString)> {
     let mut known = Vec::new();
     for variable in &program.env {
         match variable {
-            Variable::Outside { name } => known.extend(std::env::var_os(name).map(|value| (name.as_str(), value))),
-            Variable::Fixed { name, value } => known.push((name.as_str(), value.into())),
+            PaneVariable::Outside { name } => known.extend(std::env::var_os(name).map(|value| (name.as_str(), value))),
+            PaneVariable::Fixed { name, value } => known.push((name.as_str(), value.into())),
         }
     }
     known
 }
 
 /// tmux would start nothing, or something else, and say nothing about it.
-fn valid(program: &Program) -> Result<(), Error> {
+fn valid(program: &Program) -> Result<(), PaneError> {
     let first = program.argv.first().map_or("", String::as_str);
-    let bad = |why| Err(Error::BadProgram { program: first.to_owned(), why });
+    let bad = |why| Err(PaneError::BadProgram { program: first.to_owned(), why });
     let names = program.env.iter().map(|v| match v {
-        Variable::Outside { name } => (name, ""),
-        Variable::Fixed { name, value } => (name, value.as_str()),
+        PaneVariable::Outside { name } => (name, ""),
+        PaneVariable::Fixed { name, value } => (name, value.as_str()),
     });
     let has_nul = |text: &str| text.contains('\0');
     if first.is_empty() {

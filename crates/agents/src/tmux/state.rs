@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::pane::Kind;
-use super::session::{Session, Status};
+use super::pane::PaneProgram;
+use super::session::{PaneSession, Status};
 
 mod claude;
 mod codex;
@@ -52,37 +52,37 @@ impl State {
 
 /// What can be seen of a pane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct PaneView {
     /// The title that the program set.
     pub title: String,
     /// The visible screen, letters only.
     pub screen: String,
     /// What Claude Code says about itself.
-    pub session: Option<Session>,
+    pub session: Option<PaneSession>,
 }
 
 /// The state of a program that is alive. For a plain one the screen says nothing.
-pub fn detect(kind: Kind, sight: &Sight) -> State {
+pub fn detect(kind: PaneProgram, sight: &PaneView) -> State {
     let lines: Vec<&str> = sight.screen.trim_end().lines().collect();
     match kind {
-        Kind::Claude => believe(claude::detect(&lines, &sight.title), sight.session.as_ref()),
-        Kind::Codex => codex::detect(&lines, &sight.title),
-        Kind::Plain => State::Unknown,
+        PaneProgram::Claude => believe(claude::detect(&lines, &sight.title), sight.session.as_ref()),
+        PaneProgram::Codex => codex::detect(&lines, &sight.title),
+        PaneProgram::Plain => State::Unknown,
     }
 }
 
 /// The first words in the input box; `None` when no box is seen.
-pub fn composer(kind: Kind, screen: &str) -> Option<String> {
+pub fn composer(kind: PaneProgram, screen: &str) -> Option<String> {
     let lines: Vec<&str> = screen.trim_end().lines().collect();
     match kind {
-        Kind::Claude => claude::composer(&lines),
-        Kind::Codex => codex::composer(&lines),
-        Kind::Plain => None,
+        PaneProgram::Claude => claude::composer(&lines),
+        PaneProgram::Codex => codex::composer(&lines),
+        PaneProgram::Plain => None,
     }
 }
 
 /// Joins screen and record. The record knows no limits, and either may be a moment late; so both must say idle.
-fn believe(screen: State, session: Option<&Session>) -> State {
+fn believe(screen: State, session: Option<&PaneSession>) -> State {
     match (screen, session.map(|s| &s.status)) {
         (screen @ (State::Limited { .. } | State::Asking { .. } | State::Dead { .. }), _) => screen,
         (_, Some(Status::Waiting { reason })) => State::Asking { question: reason.clone() },

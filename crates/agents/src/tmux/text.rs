@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 /// Text that presses no keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Text {
+pub struct SafeText {
     kept: String,
     stripped: BTreeMap<char, u64>,
     replaced: u64,
 }
 
-impl Text {
+impl SafeText {
     /// Takes out C0, DEL and C1 control characters but line feeds and tabs; what is no UTF-8 becomes U+FFFD. Both are
     /// counted, because text that arrives changed must not do so in silence.
     pub fn clean(bytes: &[u8]) -> Self {
@@ -81,7 +81,7 @@ mod tests {
             ),
             (b"", "", None),
         ] {
-            let text = Text::clean(dirty);
+            let text = SafeText::clean(dirty);
             assert_eq!(text.as_str(), safe, "{dirty:?}");
             assert_eq!(text.changes().as_deref(), changes, "{dirty:?}");
         }

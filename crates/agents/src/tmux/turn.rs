@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::pane::Pane;
-use super::quiet::Quiet;
-use super::state::{Sight, State, composer};
+use super::quiet::ScreenQuiet;
+use super::state::{PaneView, State, composer};
 use super::typing::is_beginning;
-use super::{Error, Finish, Server, Text};
+use super::{Finish, PaneError, SafeText, TmuxServer};
 
 /// Between two looks: a person would not notice, and a look costs a few milliseconds.
 const LOOK: Duration = Duration::from_millis(150);
@@ -21,9 +21,9 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct PaneTurn {
     /// What the program is told.
-    pub prompt: Text,
+    pub prompt: SafeText,
     /// How long all of it may take.
     pub limit: Duration,
     /// Idle counts when the screen has not changed for this long.
@@ -34,7 +34,7 @@ pub struct Turn {
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum PaneTurnEnd {
     /// The program worked and is idle again.
     Done {
         /// What it shows.
@@ -60,17 +60,17 @@ pub enum Ending {
 
 /// Looks at one pane again and again.
 struct Watch<'a> {
-    server: &'a Server,
+    server: &'a TmuxServer,
     pane: &'a Pane,
     end: Instant,
-    quiet: Quiet,
+    quiet: ScreenQuiet,
     /// Since when the state is what it is.
     since: Option<(State, Instant)>,
 }
 
 /// One look.
 struct Seen {
-    sight: Sight,
+    sight: PaneView,
     state: State,
     /// For how long the state is this one.
     lasts: Duration,
@@ -79,7 +79,7 @@ struct Seen {
 }
 
 impl Watch<'_> {
-    fn look(&mut self) -> Result<Seen, Error> {
+    fn look(&mut self) -> Result<Seen, PaneError> {
         let (sight, state) = self.server.see(self.pane)?;
         let now = Instant::now();
         let quiet = self.quiet.look(&sight.screen, now);
@@ -106,17 +106,17 @@ impl Seen {
         }
     }
 
-    fn stuck(self) -> Ending {
-        Ending::Stuck { state: self.state, screen: self.sight.screen }
+    fn stuck(self) -> PaneTurnEnd {
+        PaneTurnEnd::Stuck { state: self.state, screen: self.sight.screen }
     }
 }
 
-impl Server {
+impl TmuxServer {
     /// Runs one turn. Only one at a time in a pane.
-    pub fn turn(&self, pane: &Pane, turn: &Turn) -> Result<Ending, Error> {
+    pub fn turn(&self, pane: &Pane, turn: &PaneTurn) -> Result<PaneTurnEnd, PaneError> {
         let _lock = self.files.lock_turn(&pane.name)?;
         let end = Instant::now() + turn.limit;
-        let mut watch = Watch { server: self, pane, end, quiet: Quiet::default(), since: None };
+        let mut watch = Watch { server: self, pane, end, quiet: ScreenQuiet::default(), since: None };
         let before = loop {
             let seen = watch.look()?;
             if seen.is_stuck() {
@@ -126,7 +126,7 @@ impl Server {
                 break seen.sight;
             }
             if watch.is_over() {
-                return Ok(Ending::TimedOut { state: seen.state, screen: seen.sight.screen, typed: false });
+                return Ok(PaneTurnEnd::TimedOut { state: seen.state, screen: seen.sight.screen, typed: false });
             }
             std::thread::sleep(LOOK);
         };
@@ -135,7 +135,7 @@ impl Server {
         }
         match self.type_text(pane, &turn.prompt, Finish::Enter) {
             // It ended while we typed; that is an ending and no mistake.
-            Err(Error::Dead { .. }) => Ok(watch.look()?.stuck()),
+            Err(PaneError::Dead { .. }) => Ok(watch.look()?.stuck()),
             Err(e) => Err(e),
             Ok(_) => watch.until_done(turn, &before),
         }
@@ -143,7 +143,7 @@ impl Server {
 }
 
 impl Watch<'_> {
-    fn until_done(&mut self, turn: &Turn, before: &Sight) -> Result<Ending, Error> {
+    fn until_done(&mut self, turn: &PaneTurn, before: &PaneView) -> Result<PaneTurnEnd, PaneError> {
         let mut began = false;
         loop {
             let seen = self.look()?;
@@ -157,10 +157,10 @@ impl Watch<'_> {
             began |= seen.state == State::Working || seen.sight.screen != before.screen && !waits;
             let calm = stopped || began && !waits && seen.quiet >= turn.quiet;
             if seen.state == State::Idle && calm {
-                return Ok(Ending::Done { screen: seen.sight.screen });
+                return Ok(PaneTurnEnd::Done { screen: seen.sight.screen });
             }
             if self.is_over() {
-                return Ok(Ending::TimedOut { state: seen.state, screen: seen.sight.screen, typed: true });
+                return Ok(PaneTurnEnd::TimedOut { state: seen.state, screen: seen.sight.screen, typed: true });
             }
             std::thread::sleep(LOOK);
         }
@@ -168,9 +168,9 @@ impl Watch<'_> {
 }
 
 /// A file of an earlier turn must not end this one.
-fn forget(path: &Path) -> Result<(), Error> {
+fn forget(path: &Path) -> Result<(), PaneError> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(PaneError::io("remove", path)(e)),
         _ => Ok(()),
     }
 }

@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::call::Call;
-use super::pane::{Kind, Pane};
+use super::call::TmuxCall;
+use super::pane::{Pane, PaneProgram};
 use super::state::{State, composer};
-use super::{Error, Server, Text};
+use super::{PaneError, SafeText, TmuxServer};
 
 /// Codex takes an Enter within 120 ms after text for a part of that text.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -45,9 +45,9 @@ pub struct Typed {
     pub shown: bool,
 }
 
-impl Server {
+impl TmuxServer {
     /// Types text into a pane that is ours, or lent to us.
-    pub fn type_text(&self, pane: &Pane, text: &Text, finish: Finish) -> Result<Typed, Error> {
+    pub fn type_text(&self, pane: &Pane, text: &SafeText, finish: Finish) -> Result<Typed, PaneError> {
         let _lock = self.files.lock(&pane.name)?;
         let mut typed = Typed { bytes: text.as_str().len(), enters: 0, shown: false };
         if !text.as_str().is_empty() {
@@ -66,25 +66,25 @@ impl Server {
     }
 
     /// An empty buffer does not exist in tmux, so the caller leaves out empty text.
-    fn paste(&self, pane: &Pane, text: &Text) -> Result<(), Error> {
+    fn paste(&self, pane: &Pane, text: &SafeText) -> Result<(), PaneError> {
         self.check(pane)?;
         let buffer = buffer_name();
         let socket = self.socket_of(pane);
         let load = ["load-buffer", "-b", &buffer, "-"];
-        Call { socket, what: "take the text", args: &load, stdin: text.as_str().as_bytes() }.run()?;
+        TmuxCall { socket, what: "take the text", args: &load, stdin: text.as_str().as_bytes() }.run()?;
         let written = self.write(pane, &format!("paste-buffer -p -d -b {buffer} -t {}", pane.id()));
         if written.is_err() {
             let args = ["delete-buffer", "-b", &buffer];
             // Best effort: the first error is the one worth telling, and the server may be gone.
-            Call { socket, what: "drop the text", args: &args, stdin: &[] }.run().ok();
+            TmuxCall { socket, what: "drop the text", args: &args, stdin: &[] }.run().ok();
         }
         written
     }
 
-    fn submit(&self, pane: &Pane, text: &Text) -> Result<u32, Error> {
+    fn submit(&self, pane: &Pane, text: &SafeText) -> Result<u32, PaneError> {
         for pressed in 1..=ENTERS {
             self.write(pane, &format!("send-keys -t {} Enter", pane.id()))?;
-            if pane.kind == Kind::Plain || self.wait_until(SUBMIT_LIMIT, || self.is_taken(pane, text))? {
+            if pane.kind == PaneProgram::Plain || self.wait_until(SUBMIT_LIMIT, || self.is_taken(pane, text))? {
                 return Ok(pressed);
             }
         }
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// The program took the text: it is no longer in the input box, or the program is at work.
-    fn is_taken(&self, pane: &Pane, text: &Text) -> Result<bool, Error> {
+    fn is_taken(&self, pane: &Pane, text: &SafeText) -> Result<bool, PaneError> {
         let (sight, state) = self.see(pane)?;
         Ok(match state {
             State::Working | State::Asking { .. } | State::Limited { .. } | State::Dead { .. } => true,
@@ -103,13 +103,13 @@ impl Server {
     }
 
     /// One command of ours that reaches the pane only if it is still the same one.
-    fn write(&self, pane: &Pane, command: &str) -> Result<(), Error> {
+    fn write(&self, pane: &Pane, command: &str) -> Result<(), PaneError> {
         let glance = self.check(pane)?;
         let socket = self.socket_of(pane);
         if glance.in_mode {
             // Our own pane, which somebody left scrolled back: keys would go to tmux.
             let args = ["copy-mode", "-q", "-t", pane.id()];
-            Call { socket, what: "leave the history", args: &args, stdin: &[] }.run()?;
+            TmuxCall { socket, what: "leave the history", args: &args, stdin: &[] }.run()?;
         }
         let same = format!(
             "#{{&&:#{{==:#{{pid}},{}}},#{{&&:#{{==:#{{pane_pid}},{}}},#{{!=:#{{pane_dead}},1}}}}}}",
@@ -117,15 +117,19 @@ impl Server {
         );
         let done = format!("{command} ; display-message -p done");
         let args = ["if-shell", "-F", "-t", pane.id(), &same, &done];
-        let said = Call { socket, what: "type into a pane", args: &args, stdin: &[] }.run()?;
+        let said = TmuxCall { socket, what: "type into a pane", args: &args, stdin: &[] }.run()?;
         if said.trim() == "done" {
             return Ok(());
         }
-        Err(Error::NotOurs { name: pane.name.to_string(), why: "it changed at the very moment of typing" })
+        Err(PaneError::NotOurs { name: pane.name.to_string(), why: "it changed at the very moment of typing" })
     }
 
     #[expect(clippy::unused_self, reason = "reads better beside the questions that it asks")]
-    fn wait_until(&self, limit: Duration, mut holds: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+    fn wait_until(
+        &self,
+        limit: Duration,
+        mut holds: impl FnMut() -> Result<bool, PaneError>,
+    ) -> Result<bool, PaneError> {
         let end = Instant::now() + limit;
         loop {
             if holds()? {

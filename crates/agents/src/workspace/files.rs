@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Error;
+use super::WorkspaceError;
 
 /// Runs `deed`, which may take long, where it holds up nobody.
 pub(super) async fn apart<T: Send + 'static>(
-    deed: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+    deed: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, WorkspaceError> {
     match tokio::task::spawn_blocking(deed).await {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::worktrees::{record_setup, setup_recorded};
-use super::{Collected, Error, files};
+use super::{Collected, WorkspaceError, files};
 use crate::protect::{self, Globs};
 
 /// A folder with more entries than this is looked at in part; a turn that changes only the rest looks like none.
@@ -53,9 +53,9 @@ enum Kept {
 
 impl InPlace {
     /// Nothing is looked at yet.
-    pub fn new(dir: &Path, root: &Path, globs: Globs) -> Result<Self, Error> {
-        let dir = dir.canonicalize().map_err(Error::files("find the folder", dir))?;
-        let root = root.canonicalize().map_err(Error::files("find", root))?;
+    pub fn new(dir: &Path, root: &Path, globs: Globs) -> Result<Self, WorkspaceError> {
+        let dir = dir.canonicalize().map_err(WorkspaceError::files("find the folder", dir))?;
+        let root = root.canonicalize().map_err(WorkspaceError::files("find", root))?;
         Ok(Self { dir, root, globs })
     }
 
@@ -70,28 +70,28 @@ impl InPlace {
     }
 
     /// Records that it has.
-    pub fn set_up(&self, command: &str) -> Result<(), Error> {
+    pub fn set_up(&self, command: &str) -> Result<(), WorkspaceError> {
         record_setup(&self.root.join("folder.setup"), command)
     }
 
     /// Copies the protected files and remembers what the folder looks like. Asked again for the same turn it does nothing:
     /// the turn may have begun.
-    pub fn prepare(&self, turn: &TurnId) -> Result<(), Error> {
+    pub fn prepare(&self, turn: &TurnId) -> Result<(), WorkspaceError> {
         let before = self.note()?;
         if before.as_ref().is_some_and(|note| note.turn == *turn) {
             return Ok(());
         }
         let known = before.map(|note| note.files).unwrap_or_default();
-        files::make_private(&self.copies()).map_err(Error::files("make", &self.copies()))?;
+        files::make_private(&self.copies()).map_err(WorkspaceError::files("make", &self.copies()))?;
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
         let entries = walk(&self.dir, &self.root)?;
         for (path, meta) in &entries {
             let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.protects(path)) else { continue };
             bytes += meta.len();
             if bytes > MOST_PROTECTED_MB << 20 {
-                return Err(Error::TooMuchToProtect { dir: self.dir.clone(), limit_mb: MOST_PROTECTED_MB });
+                return Err(WorkspaceError::TooMuchToProtect { dir: self.dir.clone(), limit_mb: MOST_PROTECTED_MB });
             }
-            let file = self.keep(path, meta, known.get(name)).map_err(Error::files("copy", path))?;
+            let file = self.keep(path, meta, known.get(name)).map_err(WorkspaceError::files("copy", path))?;
             kept.extend(file.map(|file| (name.to_owned(), file)));
         }
         let fingerprint = hash_entries(&entries);
@@ -104,7 +104,7 @@ impl InPlace {
         } else {
             files::write_note_durably(&path, &note)
         };
-        written.map_err(Error::files("write", &path))
+        written.map_err(WorkspaceError::files("write", &path))
     }
 
     /// Copies one file, named by its content, unless `known` says that the copy is there.
@@ -134,9 +134,9 @@ impl InPlace {
 
     /// Says whether the turn changed anything, and puts protected files back. What it says is written down before
     /// anything is put back, so a crash in between changes neither.
-    pub fn collect(&self, turn: &TurnId) -> Result<Collected, Error> {
+    pub fn collect(&self, turn: &TurnId) -> Result<Collected, WorkspaceError> {
         let note = self.note()?.filter(|note| note.turn == *turn);
-        let mut note = note.ok_or_else(|| Error::Unprepared { turn: turn.clone() })?;
+        let mut note = note.ok_or_else(|| WorkspaceError::Unprepared { turn: turn.clone() })?;
         let broken: Vec<String> =
             note.files.iter().filter(|(path, kept)| !self.is_still(path, kept)).map(|(path, _)| path.clone()).collect();
         let collected = match note.collected.take() {
@@ -147,16 +147,16 @@ impl InPlace {
         let path = self.note_path();
         let written =
             if broken.is_empty() { files::write_note(&path, &note) } else { files::write_note_durably(&path, &note) };
-        written.map_err(Error::files("write", &path))?;
+        written.map_err(WorkspaceError::files("write", &path))?;
         for path in &broken {
             self.put_back(path, &note.files[path], &self.shelf(turn))
-                .map_err(Error::files("put back", path.as_ref()))?;
+                .map_err(WorkspaceError::files("put back", path.as_ref()))?;
         }
         Ok(collected)
     }
 
     /// What there is to say about a turn after which the protected files `broken` are not what they were.
-    fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, Error> {
+    fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, WorkspaceError> {
         let shelf = self.shelf(&note.turn);
         let told = |path: &String| format!("`{path}` was put back; the turn's version is in `{}`", shelf.display());
         Ok(Collected {
@@ -214,13 +214,13 @@ impl InPlace {
         }
     }
 
-    fn fingerprint(&self) -> Result<String, Error> {
+    fn fingerprint(&self) -> Result<String, WorkspaceError> {
         Ok(hash_entries(&walk(&self.dir, &self.root)?))
     }
 
-    fn note(&self) -> Result<Option<Note>, Error> {
+    fn note(&self) -> Result<Option<Note>, WorkspaceError> {
         let path = self.note_path();
-        files::read_note(&path).map_err(Error::files("read", &path))
+        files::read_note(&path).map_err(WorkspaceError::files("read", &path))
     }
 
     fn note_path(&self) -> PathBuf {
@@ -237,7 +237,7 @@ impl InPlace {
 }
 
 /// A hash over names, sizes, times and modes in `dir`, to see whether anything was changed. Skips `.git`.
-pub fn fingerprint(dir: &Path) -> Result<String, Error> {
+pub fn fingerprint(dir: &Path) -> Result<String, WorkspaceError> {
     Ok(hash_entries(&walk(dir, Path::new("\0"))?))
 }
 
@@ -261,14 +261,14 @@ fn modified_ns(meta: &Metadata) -> u64 {
 
 /// Everything in `dir` in a fixed order, without git's folder and without `skip`. Links are not followed, and what
 /// vanishes meanwhile is not there.
-fn walk(dir: &Path, skip: &Path) -> Result<Vec<(PathBuf, Metadata)>, Error> {
+fn walk(dir: &Path, skip: &Path) -> Result<Vec<(PathBuf, Metadata)>, WorkspaceError> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let full = dir.join(&folder);
         let entries = match fs::read_dir(&full) {
             Ok(entries) => entries,
-            Err(error) if folder.as_os_str().is_empty() => return Err(Error::files("read", &full)(error)),
+            Err(error) if folder.as_os_str().is_empty() => return Err(WorkspaceError::files("read", &full)(error)),
             Err(_) => continue,
         };
         let mut names: Vec<_> = entries.flatten().map(|e| e.file_name()).filter(|name| name != ".git").collect();

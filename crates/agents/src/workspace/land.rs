@@ -15,7 +15,7 @@ use everloop_core::ids::TaskId;
 use super::merge::{Relation, relation};
 use super::tree::{Detail, status};
 use super::worktrees::Worktrees;
-use super::{Error, refs};
+use super::{WorkspaceError, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 
 /// A worktree of the operator's.
@@ -35,7 +35,7 @@ struct Move<'a> {
 
 impl Worktrees {
     /// Moves the target onto `commit`.
-    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, Error> {
+    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
         let git = self.git();
         let landed = |commit: &str| Ok(Integration::Done(Integrated::Landed { commit: commit.to_owned() }));
         let target = git.commit(&self.target).await?;
@@ -72,7 +72,7 @@ impl Worktrees {
     }
 
     /// A commit of `task` on the target that the work does not have: it landed in another shape before.
-    async fn landed_before(&self, task: &TaskId, commit: &str, target: &str) -> Result<Option<String>, Error> {
+    async fn landed_before(&self, task: &TaskId, commit: &str, target: &str) -> Result<Option<String>, WorkspaceError> {
         let wanted = task.as_str();
         let grep = format!("--grep=Task-Id: {wanted}");
         let format = "--format=%H%n%(trailers:key=Task-Id,valueonly)";
@@ -88,7 +88,7 @@ impl Worktrees {
     }
 
     /// All worktrees but those of this loop.
-    async fn operators_checkouts(&self) -> Result<Vec<Checkout>, Error> {
+    async fn operators_checkouts(&self) -> Result<Vec<Checkout>, WorkspaceError> {
         const USAGE: i32 = 129;
         let mut output = self.git().run(&["worktree", "list", "--porcelain", "-z"]).await?;
         let mut separator = 0;
@@ -113,7 +113,7 @@ impl Worktrees {
     }
 
     /// Fast-forwards the branch where the operator has it checked out, unless something is in the way.
-    async fn forward(&self, checkout: &Checkout, wish: &Move<'_>) -> Result<Option<Obstacle>, Error> {
+    async fn forward(&self, checkout: &Checkout, wish: &Move<'_>) -> Result<Option<Obstacle>, WorkspaceError> {
         let path = quote(&checkout.path);
         let command = format!("git -C {path} merge --ff-only {}", refs::work(&self.owner));
         let aside = |why: String| Ok(Some(Obstacle { why, command: command.clone() }));
@@ -144,7 +144,7 @@ impl Worktrees {
 
     /// A file that the work adds and that is already there, untracked or ignored. git itself would overwrite an ignored
     /// one on an unborn branch.
-    async fn in_the_way(&self, root: &Path, wish: &Move<'_>) -> Result<Option<PathBuf>, Error> {
+    async fn in_the_way(&self, root: &Path, wish: &Move<'_>) -> Result<Option<PathBuf>, WorkspaceError> {
         let added = match wish.old {
             Some(old) => {
                 let options = ["--name-only", "--diff-filter=A", "--no-renames", "--no-ext-diff"];
@@ -163,7 +163,7 @@ impl Worktrees {
     }
 
     /// Moves a target that is checked out nowhere.
-    async fn swap(&self, checkouts: &[Checkout], wish: &Move<'_>) -> Result<Option<Obstacle>, Error> {
+    async fn swap(&self, checkouts: &[Checkout], wish: &Move<'_>) -> Result<Option<Obstacle>, WorkspaceError> {
         let branch = self.target.strip_prefix("refs/heads/").unwrap_or(&self.target);
         let work = refs::work(&self.owner);
         let Some(old) = wish.old else {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 
-use super::Error;
+use super::WorkspaceError;
 
 /// A live git holds its lock for moments; after this long without a git process its owner is dead.
 const STALE_AFTER: Duration = Duration::from_secs(10);
@@ -32,32 +32,33 @@ impl Shared {
     }
 
     /// Waits for the lock; it is held until the file is dropped, also when this process is killed.
-    pub async fn hold(&self) -> Result<File, Error> {
-        let file = File::options().create(true).append(true).open(&self.0).map_err(Error::files("open", &self.0))?;
+    pub async fn hold(&self) -> Result<File, WorkspaceError> {
+        let file =
+            File::options().create(true).append(true).open(&self.0).map_err(WorkspaceError::files("open", &self.0))?;
         let until = Instant::now() + SHARED_PATIENCE;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOOK_EVERY).await,
-                Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: self.0.clone() }),
-                Err(TryLockError::Error(source)) => return Err(Error::files("lock", &self.0)(source)),
+                Err(TryLockError::WouldBlock) => return Err(WorkspaceError::Locked { path: self.0.clone() }),
+                Err(TryLockError::Error(source)) => return Err(WorkspaceError::files("lock", &self.0)(source)),
             }
         }
     }
 }
 
 /// Removes locks in the git folder `admin` of our worktree `tree` whose owner is dead; waits for one that is alive.
-pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), Error> {
+pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), WorkspaceError> {
     let until = Instant::now() + PATIENCE;
     for name in ["index.lock", "HEAD.lock"] {
         let lock = admin.join(name);
         while let Ok(meta) = fs::symlink_metadata(&lock) {
-            let touched = meta.modified().map_err(Error::files("look at", &lock))?;
+            let touched = meta.modified().map_err(WorkspaceError::files("look at", &lock))?;
             let age = SystemTime::now().duration_since(touched).unwrap_or_default();
             if age >= STALE_AFTER && !git_runs_in(tree) {
-                fs::remove_file(&lock).map_err(Error::files("remove", &lock))?;
+                fs::remove_file(&lock).map_err(WorkspaceError::files("remove", &lock))?;
             } else if Instant::now() >= until {
-                return Err(Error::Locked { path: lock });
+                return Err(WorkspaceError::Locked { path: lock });
             } else {
                 sleep(LOOK_EVERY).await;
             }

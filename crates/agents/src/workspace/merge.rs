@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 
-use super::tree::Tree;
+use super::tree::Worktree;
 use super::worktrees::Worktrees;
-use super::{Effort, Error, Merged, refs};
+use super::{CommitMeta, Merged, WorkspaceError, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 
 /// How two commits relate.
@@ -29,7 +29,7 @@ pub(super) enum Joined {
 
 impl Worktrees {
     /// What would stand on the target if `commit` landed now.
-    pub async fn merge_for_target(&self, commit: &str, effort: &Effort<'_>) -> Result<Merged, Error> {
+    pub async fn merge_for_target(&self, commit: &str, effort: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         let git = self.git();
         let ready = || Merged::Ready { commit: commit.to_owned() };
         let Some(target) = git.commit(&self.target).await? else { return Ok(ready()) };
@@ -52,7 +52,7 @@ impl Worktrees {
 
     /// A merge commit of `target` and `work`, or the files that conflict. The target is the first parent, so that its own
     /// history reads straight. The date is the work's: asked again after a crash, it is the same commit.
-    pub async fn join(&self, target: &str, work: &str, message: &str) -> Result<Joined, Error> {
+    pub async fn join(&self, target: &str, work: &str, message: &str) -> Result<Joined, WorkspaceError> {
         let git = self.git();
         let joined = match merge_tree(git, target, work).await? {
             Some(joined) => joined,
@@ -70,7 +70,7 @@ impl Worktrees {
 }
 
 /// How `a` relates to `b`.
-pub(super) async fn relation(git: &Git, a: &str, b: &str) -> Result<Relation, Error> {
+pub(super) async fn relation(git: &Git, a: &str, b: &str) -> Result<Relation, WorkspaceError> {
     if a == b {
         return Ok(Relation::Behind);
     }
@@ -84,7 +84,12 @@ pub(super) async fn relation(git: &Git, a: &str, b: &str) -> Result<Relation, Er
 }
 
 /// A commit object; no ref and no worktree moves.
-pub(super) async fn commit_tree(git: &Git, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
+pub(super) async fn commit_tree(
+    git: &Git,
+    tree: &str,
+    parents: &[&str],
+    message: &str,
+) -> Result<String, WorkspaceError> {
     let mut args = vec!["commit-tree", tree];
     for parent in parents {
         args.extend(["-p", parent]);
@@ -94,7 +99,7 @@ pub(super) async fn commit_tree(git: &Git, tree: &str, parents: &[&str], message
 }
 
 /// The lines that say whose work a commit is.
-pub(super) fn trailers(effort: &Effort<'_>) -> String {
+pub(super) fn trailers(effort: &CommitMeta<'_>) -> String {
     let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
     format!("Task-Id: {}\nEverloop-Turn: {}", plain(effort.task.as_str()), plain(effort.turn().as_str()))
 }
@@ -108,7 +113,7 @@ pub(super) fn subject(text: &str) -> String {
 }
 
 /// Joins in memory; `None` when this git (before 2.38) cannot.
-pub(super) async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Option<Joined>, Error> {
+pub(super) async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Option<Joined>, WorkspaceError> {
     const USAGE: i32 = 129;
     let options = ["--write-tree", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories"];
     let args: Vec<&str> = ["merge-tree"].into_iter().chain(options).chain([target, work]).collect();
@@ -123,7 +128,7 @@ pub(super) async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Op
 }
 
 /// Joins in the checks' worktree, which is cleared before its next use anyway.
-async fn merge_in(tree: &Tree, target: &str, work: &str) -> Result<Joined, Error> {
+async fn merge_in(tree: &Worktree, target: &str, work: &str) -> Result<Joined, WorkspaceError> {
     tree.bring_to(target).await?;
     let git = tree.git()?.within(LONG_DEADLINE);
     let args = ["merge", "--quiet", "--no-commit", "--no-ff", "--no-stat", "--allow-unrelated-histories", work];
@@ -161,7 +166,7 @@ mod tests {
         let ours = commit(&git, &dir, &[&base], ["ONE", "two", "three"]).await;
         let theirs = commit(&git, &dir, &[&base], ["one", "two", "THREE"]).await;
         let against = commit(&git, &dir, &[&base], ["uno", "two", "three"]).await;
-        let tree = Tree::new(dir.join("verify"), &dir.join(".git"), Shared::new(dir.join("lock")));
+        let tree = Worktree::new(dir.join("verify"), &dir.join(".git"), Shared::new(dir.join("lock")));
         for work in [&theirs, &against, &theirs] {
             let new = merge_tree(&git, &ours, work).await.unwrap();
             let old = merge_in(&tree, &ours, work).await.unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use everloop_core::ids::TaskId;
 
 use super::merge::{Joined, Relation, commit_tree, merge_tree, relation, subject, trailers};
-use super::{Effort, Error, files};
+use super::{CommitMeta, WorkspaceError, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
 /// Merges that are looked through for a trailer: whoever missed more than this asks the checks again in any case.
@@ -59,8 +59,8 @@ pub enum Pushed {
 
 impl Remote {
     /// Opens the clone in `dir`; makes an empty one if there is none.
-    pub async fn open(dir: &Path, url: &str) -> Result<Self, Error> {
-        files::make_private(dir).map_err(Error::files("make", dir))?;
+    pub async fn open(dir: &Path, url: &str) -> Result<Self, WorkspaceError> {
+        files::make_private(dir).map_err(WorkspaceError::files("make", dir))?;
         let git = Git::sharing(dir).within(LONG_DEADLINE);
         if !dir.join(".git/HEAD").exists() {
             git.bytes(&["init", "--quiet"]).await?;
@@ -69,14 +69,14 @@ impl Remote {
     }
 
     /// The folder of the clone in which checks and agents stand, when they stand in `below`.
-    pub fn folder(&self, below: &str) -> Result<PathBuf, Error> {
+    pub fn folder(&self, below: &str) -> Result<PathBuf, WorkspaceError> {
         let folder = self.dir.join(below);
-        fs::create_dir_all(&folder).map_err(Error::files("make", &folder))?;
+        fs::create_dir_all(&folder).map_err(WorkspaceError::files("make", &folder))?;
         Ok(folder)
     }
 
     /// Where a ref of the remote is now; `None` when it is not there. What it stands for is fetched.
-    pub async fn fetch(&self, reference: &str) -> Result<Option<String>, Error> {
+    pub async fn fetch(&self, reference: &str) -> Result<Option<String>, WorkspaceError> {
         let refspec = format!("+{reference}:{}", tracking(reference));
         let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"];
         let args: Vec<&str> = ["fetch"].into_iter().chain(options).chain(["--", &self.url, &refspec]).collect();
@@ -89,12 +89,12 @@ impl Remote {
     }
 
     /// The commit of a ref of the clone itself.
-    pub async fn local(&self, reference: &str) -> Result<Option<String>, Error> {
+    pub async fn local(&self, reference: &str) -> Result<Option<String>, WorkspaceError> {
         Ok(self.git.commit(reference).await?)
     }
 
     /// Makes a ref of the clone itself, unless it is there.
-    pub async fn begin(&self, reference: &str, commit: &str) -> Result<(), Error> {
+    pub async fn begin(&self, reference: &str, commit: &str) -> Result<(), WorkspaceError> {
         if self.git.commit(reference).await?.is_none() {
             self.git.bytes(&["update-ref", reference, commit, ""]).await?;
         }
@@ -102,14 +102,14 @@ impl Remote {
     }
 
     /// Puts `commit` under `reference` of the remote, where nobody else writes.
-    pub async fn pin(&self, commit: &str, reference: &str) -> Result<(), Error> {
+    pub async fn pin(&self, commit: &str, reference: &str) -> Result<(), WorkspaceError> {
         let refspec = format!("+{commit}:{reference}");
         self.git.bytes(&["push", "--quiet", "--no-verify", "--", &self.url, &refspec]).await?;
         Ok(())
     }
 
     /// What the branch would be with the work of a task merged into it.
-    pub async fn join(&self, branch: &str, work: &str, effort: &Effort<'_>) -> Result<Joining, Error> {
+    pub async fn join(&self, branch: &str, work: &str, effort: &CommitMeta<'_>) -> Result<Joining, WorkspaceError> {
         let target = self.fetch(branch).await?.ok_or_else(|| self.no_branch(branch))?;
         if let Some(commit) = self.landed(&target, effort.task).await? {
             return Ok(Joining::Landed { commit });
@@ -128,7 +128,7 @@ impl Remote {
     }
 
     /// Moves the branch from `old` to `new`, if it is at `old`.
-    pub async fn land(&self, branch: &str, old: &str, new: &str) -> Result<Pushed, Error> {
+    pub async fn land(&self, branch: &str, old: &str, new: &str) -> Result<Pushed, WorkspaceError> {
         let lease = format!("--force-with-lease={branch}:{old}");
         let refspec = format!("{new}:{branch}");
         let args = ["push", "--quiet", "--no-verify", "--porcelain", &lease, "--", &self.url, &refspec];
@@ -144,7 +144,7 @@ impl Remote {
     }
 
     /// The merge with which a task landed on the branch.
-    async fn landed(&self, target: &str, task: &TaskId) -> Result<Option<String>, Error> {
+    async fn landed(&self, target: &str, task: &TaskId) -> Result<Option<String>, WorkspaceError> {
         let wanted = task.as_str();
         let format = "--format=%H%n%(trailers:key=Task-Id,valueonly)";
         let log =
@@ -158,29 +158,29 @@ impl Remote {
         Ok(found)
     }
 
-    fn no_branch(&self, branch: &str) -> Error {
-        Error::Broken { path: self.dir.clone(), why: format!("the remote has no `{branch}`") }
+    fn no_branch(&self, branch: &str) -> WorkspaceError {
+        WorkspaceError::Broken { path: self.dir.clone(), why: format!("the remote has no `{branch}`") }
     }
 
-    fn old_git(&self) -> Error {
-        Error::Broken { path: self.dir.clone(), why: "merging needs git 2.38 or newer".to_owned() }
+    fn old_git(&self) -> WorkspaceError {
+        WorkspaceError::Broken { path: self.dir.clone(), why: "merging needs git 2.38 or newer".to_owned() }
     }
 }
 
 /// The address of a remote as other machines can use it: `name` is looked up, a path is made absolute.
-pub async fn address_of(dir: &Path, name: &str) -> Result<String, Error> {
+pub async fn address_of(dir: &Path, name: &str) -> Result<String, WorkspaceError> {
     let known = Git::operators(dir).run(&["remote", "get-url", "--", name]).await?;
     let url = if known.code == 0 { String::from_utf8_lossy(&known.stdout).trim().to_owned() } else { name.to_owned() };
     let path = dir.join(&url);
     if !url.contains("://") && path.exists() {
-        let path = path.canonicalize().map_err(Error::files("find", &path))?;
+        let path = path.canonicalize().map_err(WorkspaceError::files("find", &path))?;
         return Ok(path.to_string_lossy().into_owned());
     }
     Ok(url)
 }
 
 /// Where a branch of a remote is, without fetching anything.
-pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option<String>, Error> {
+pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option<String>, WorkspaceError> {
     let out = Git::sharing(dir).bytes(&["ls-remote", "--quiet", "--", url, branch]).await?;
     let text = String::from_utf8_lossy(&out);
     let found = text.lines().filter_map(|line| line.split_once('\t')).find(|(_, name)| *name == branch);

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
+use super::fingerprint::{self, Fingerprint, FingerprintScope, Sources, Unsealed};
 use super::locks::{self, Shared};
-use super::seal::{self, Scope, Seal, Sources, Unsealed};
-use super::{Error, files};
+use super::{WorkspaceError, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
 /// What git keeps of operations that were not finished; an agent may leave any of them behind.
@@ -28,7 +28,7 @@ const UNFINISHED: &[&str] = &[
 
 /// A private worktree.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct Worktree {
     path: PathBuf,
     common: PathBuf,
     operators: Git,
@@ -36,12 +36,12 @@ pub(super) struct Tree {
     /// What git reads besides the repository.
     sources: Mutex<Option<Sources>>,
     /// What was clean when git last looked at it, and the commit that was checked out there.
-    clean: Mutex<Option<(Seal, Option<String>)>>,
+    clean: Mutex<Option<(Fingerprint, Option<String>)>>,
 }
 
 /// What `git status` sees in a worktree.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct TreeStatus {
     /// The commit checked out.
     pub head: Option<String>,
     /// The branch checked out, unless detached.
@@ -63,9 +63,9 @@ pub(super) enum Detail {
     Tracked,
 }
 
-impl Tree {
+impl Worktree {
     /// The worktree at `path` (absolute, without links) of the repository with the git folder `common`. Nothing is made
-    /// before [`Tree::bring_to`].
+    /// before [`Worktree::bring_to`].
     pub fn new(path: PathBuf, common: &Path, shared: Shared) -> Self {
         let operators = Git::shared(common);
         let (sources, clean) = (Mutex::default(), Mutex::default());
@@ -78,19 +78,20 @@ impl Tree {
     }
 
     /// git, run in this worktree; an error when the worktree is not there.
-    pub fn git(&self) -> Result<Git, Error> {
+    pub fn git(&self) -> Result<Git, WorkspaceError> {
         Ok(Git::ours(&self.path, &self.admin_of_present()?))
     }
 
     /// Puts the worktree on exactly `commit`: detached, no changes, nothing untracked; ignored files stay. Leftovers of
     /// a crash or of an agent are cleared, and what cannot be cleared is made again from nothing.
-    pub async fn bring_to(&self, commit: &str) -> Result<Brought, Error> {
+    pub async fn bring_to(&self, commit: &str) -> Result<Brought, WorkspaceError> {
         if self.git().is_ok() {
             match self.clear_to(commit).await {
                 Ok(()) => return Ok(Brought::Kept),
                 // A live owner of a lock, a dead disk, a missing git: making it again would not help.
                 Err(
-                    error @ (Error::Locked { .. } | Error::Git(git::Error::Start { .. } | git::Error::Late { .. })),
+                    error @ (WorkspaceError::Locked { .. }
+                    | WorkspaceError::Git(git::GitError::Start { .. } | git::GitError::Late { .. })),
                 ) => {
                     return Err(error);
                 }
@@ -105,7 +106,7 @@ impl Tree {
         Ok(Brought::Made)
     }
 
-    async fn clear_to(&self, commit: &str) -> Result<(), Error> {
+    async fn clear_to(&self, commit: &str) -> Result<(), WorkspaceError> {
         self.repair().await?;
         let look = self.look(Detail::Folders).await?;
         if look.clean && look.branch.is_none() && look.head.as_deref() == Some(commit) {
@@ -119,31 +120,31 @@ impl Tree {
     }
 
     /// Puts right what an agent or a crash may have left: stale locks, half a rebase, a lost link to the repository.
-    pub async fn repair(&self) -> Result<(), Error> {
+    pub async fn repair(&self) -> Result<(), WorkspaceError> {
         let admin = self.admin_of_present()?;
         locks::clear_stale(&admin, &self.path).await?;
         for name in UNFINISHED {
-            files::remove(&admin.join(name)).map_err(Error::files("remove", &admin.join(name)))?;
+            files::remove(&admin.join(name)).map_err(WorkspaceError::files("remove", &admin.join(name)))?;
         }
         let link = self.path.join(".git");
         let wanted = [b"gitdir: ", admin.as_os_str().as_bytes(), b"\n"].concat();
         if !fs::symlink_metadata(&link).is_ok_and(|m| m.is_file()) || fs::read(&link).ok().as_ref() != Some(&wanted) {
             // A repository of the agent's own in its place is kept, out of the way.
-            files::set_aside(&link, &self.strays()).map_err(Error::files("move", &link))?;
-            fs::write(&link, wanted).map_err(Error::files("write", &link))?;
+            files::set_aside(&link, &self.strays()).map_err(WorkspaceError::files("move", &link))?;
+            fs::write(&link, wanted).map_err(WorkspaceError::files("write", &link))?;
         }
         Ok(())
     }
 
     /// One `git status`, or none if nothing was touched since the last one and that found nothing.
-    pub async fn look(&self, detail: Detail) -> Result<Look, Error> {
+    pub async fn look(&self, detail: Detail) -> Result<TreeStatus, WorkspaceError> {
         let mut git = self.git()?.within(LONG_DEADLINE);
         let seal = self.seal(&git).await?;
         let clean = || self.clean.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Ok(now), Some((then, head))) = (&seal, &*clean())
             && now == then
         {
-            return Ok(Look { head: head.clone(), clean: true, ..Look::default() });
+            return Ok(TreeStatus { head: head.clone(), clean: true, ..TreeStatus::default() });
         }
         if seal != Err(Unsealed::Beyond) {
             // Within the second of a checkout git would write its index again and again, and that is news every time.
@@ -155,8 +156,9 @@ impl Tree {
         Ok(look)
     }
 
-    async fn seal(&self, git: &Git) -> Result<Result<Seal, Unsealed>, Error> {
-        let scope = Scope { tree: self.path.clone(), admin: self.admin_of_present()?, common: self.common.clone() };
+    async fn seal(&self, git: &Git) -> Result<Result<Fingerprint, Unsealed>, WorkspaceError> {
+        let scope =
+            FingerprintScope { tree: self.path.clone(), admin: self.admin_of_present()?, common: self.common.clone() };
         let known = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sources = match known.filter(Sources::hold) {
             Some(sources) => Some(sources),
@@ -164,7 +166,7 @@ impl Tree {
         };
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&sources);
         let Some(sources) = sources else { return Ok(Err(Unsealed::Beyond)) };
-        files::apart(move || Ok(seal::take(&scope, &sources))).await
+        files::apart(move || Ok(fingerprint::take(&scope, &sources))).await
     }
 
     /// Folder for things that were found where they do not belong.
@@ -173,22 +175,22 @@ impl Tree {
     }
 
     /// Removes the worktree and what git knows of it.
-    pub async fn remove(&self) -> Result<(), Error> {
+    pub async fn remove(&self) -> Result<(), WorkspaceError> {
         let _held = self.shared.hold().await?;
         self.erase().await?;
         // git does the same when its last worktree goes; others may still be there.
         match fs::remove_dir(self.common.join("worktrees")) {
             Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
-                Err(Error::files("remove", &self.common.join("worktrees"))(e))
+                Err(WorkspaceError::files("remove", &self.common.join("worktrees"))(e))
             }
             _ => Ok(()),
         }
     }
 
-    async fn erase(&self) -> Result<(), Error> {
+    async fn erase(&self) -> Result<(), WorkspaceError> {
         for path in [Some(self.path.clone()), self.admin()].into_iter().flatten() {
             // Dependencies in a worktree can be a million files.
-            files::apart(move || files::remove(&path).map_err(Error::files("remove", &path))).await?;
+            files::apart(move || files::remove(&path).map_err(WorkspaceError::files("remove", &path))).await?;
         }
         Ok(())
     }
@@ -204,8 +206,8 @@ impl Tree {
     }
 
     /// The same, when the worktree is there at all.
-    fn admin_of_present(&self) -> Result<PathBuf, Error> {
-        let broken = |why: &str| Error::Broken { path: self.path.clone(), why: why.to_owned() };
+    fn admin_of_present(&self) -> Result<PathBuf, WorkspaceError> {
+        let broken = |why: &str| WorkspaceError::Broken { path: self.path.clone(), why: why.to_owned() };
         if !self.path.is_dir() {
             return Err(broken("its folder is gone"));
         }
@@ -219,7 +221,7 @@ impl Tree {
 }
 
 #[cfg(test)]
-impl Tree {
+impl Worktree {
     /// Whether the next look would do without git.
     pub async fn is_sealed(&self) -> bool {
         let seal = self.seal(&self.git().unwrap()).await.unwrap();
@@ -227,12 +229,12 @@ impl Tree {
     }
 
     /// What the last look left for the next one.
-    pub fn known(&self) -> Option<(Seal, Option<String>)> {
+    pub fn known(&self) -> Option<(Fingerprint, Option<String>)> {
         self.clean.lock().unwrap().clone()
     }
 
     /// Forgets all looks after the one that left `known`.
-    pub fn pretend(&self, known: Option<(Seal, Option<String>)>) {
+    pub fn pretend(&self, known: Option<(Fingerprint, Option<String>)>) {
         *self.clean.lock().unwrap() = known;
     }
 }
@@ -247,7 +249,7 @@ pub(super) enum Brought {
 }
 
 /// One `git status` in the worktree where `git` runs.
-pub(super) async fn status(git: &Git, detail: Detail) -> Result<Look, Error> {
+pub(super) async fn status(git: &Git, detail: Detail) -> Result<TreeStatus, WorkspaceError> {
     let untracked = match detail {
         Detail::Folders => "--untracked-files=normal",
         Detail::Files => "--untracked-files=all",
@@ -255,7 +257,7 @@ pub(super) async fn status(git: &Git, detail: Detail) -> Result<Look, Error> {
     };
     let args = ["status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--ignore-submodules=dirty", untracked];
     let out = git.bytes(&args).await?;
-    let mut look = Look { clean: true, ..Look::default() };
+    let mut look = TreeStatus { clean: true, ..TreeStatus::default() };
     for record in git::records(&out) {
         let text = String::from_utf8_lossy(record);
         if let Some(oid) = text.strip_prefix("# branch.oid ") {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::merge::{Joined, Relation, commit_tree, relation, subject, trailers};
 use super::tree::Detail;
-use super::worktrees::{Choice, Worktrees};
-use super::{Base, Change, ChangeKind, Collected, Dropped, Effort, Error, Side, files, refs};
+use super::worktrees::{BaseChoice, Worktrees};
+use super::{Base, ChangeKind, Collected, CommitMeta, Dropped, PathChange, Side, WorkspaceError, files, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 use crate::protect;
 
@@ -31,10 +31,10 @@ const NOTE_VERSION: u32 = 1;
 
 impl Worktrees {
     /// Brings the turn's worktree to where the turn starts.
-    pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, Error> {
+    pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
         let target = match &self.chosen {
             // git said so, and the ref has not moved since.
-            Some(Choice { target: Some(known), .. })
+            Some(BaseChoice { target: Some(known), .. })
                 if refs::loose(&self.place.common, &self.target).as_ref() == Some(known) =>
             {
                 Some(known.clone())
@@ -52,15 +52,15 @@ impl Worktrees {
         };
         let commit = base.commit.clone().unwrap_or_else(|| self.start.clone());
         let rootless = self.empty.as_ref() == Some(&commit);
-        self.chosen = Some(Choice { target, line, base: base.clone() });
+        self.chosen = Some(BaseChoice { target, line, base: base.clone() });
         self.bring(Side::Turn, &commit).await?;
         let note = Note { version: NOTE_VERSION, turn: turn.clone(), base: commit, rootless };
-        files::write_note(&self.note_path(), &note).map_err(Error::files("write", &self.note_path()))?;
+        files::write_note(&self.note_path(), &note).map_err(WorkspaceError::files("write", &self.note_path()))?;
         Ok(base)
     }
 
     /// Which commit a turn starts from: the work line, with the target in it.
-    async fn choose(&self, target: Option<&str>, line: Option<&str>) -> Result<Base, Error> {
+    async fn choose(&self, target: Option<&str>, line: Option<&str>) -> Result<Base, WorkspaceError> {
         let plain = |commit: &str| Base { commit: Some(commit.to_owned()), ..Base::default() };
         let (target, line) = match (target, line) {
             (None, None) => return Ok(plain(&self.start)),
@@ -82,11 +82,11 @@ impl Worktrees {
     }
 
     /// Keeps what the turn made.
-    pub async fn collect(&mut self, effort: &Effort<'_>) -> Result<Collected, Error> {
+    pub async fn collect(&mut self, effort: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
         let turn = effort.turn();
         let note: Option<Note> =
-            files::read_note(&self.note_path()).map_err(Error::files("read", &self.note_path()))?;
-        let note = note.filter(|n| n.turn == turn).ok_or(Error::Unprepared { turn })?;
+            files::read_note(&self.note_path()).map_err(WorkspaceError::files("read", &self.note_path()))?;
+        let note = note.filter(|n| n.turn == turn).ok_or(WorkspaceError::Unprepared { turn })?;
         self.turn.repair().await?;
         let look = self.turn.look(Detail::Files).await?;
         if look.clean && look.head.as_deref() == Some(&*note.base) {
@@ -106,16 +106,16 @@ impl Worktrees {
 
     /// Repositories that the agent made inside the tree are taken as plain files: git would keep only a link to a commit
     /// that nobody else has.
-    fn take_in(&self, nested: &[PathBuf]) -> Result<Vec<String>, Error> {
+    fn take_in(&self, nested: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
         for dir in nested {
             let link = self.turn.path().join(dir).join(".git");
-            files::set_aside(&link, &self.turn.strays()).map_err(Error::files("move", &link))?;
+            files::set_aside(&link, &self.turn.strays()).map_err(WorkspaceError::files("move", &link))?;
         }
         Ok(nested.iter().map(|d| format!("the repository `{}` was taken as plain files", d.display())).collect())
     }
 
     /// Makes the commit and pins it; gives back the one of a former call if nothing changed since.
-    async fn keep(&self, effort: &Effort<'_>, note: &Note, made: Made) -> Result<(String, String), Error> {
+    async fn keep(&self, effort: &CommitMeta<'_>, note: &Note, made: Made) -> Result<(String, String), WorkspaceError> {
         let git = self.git();
         let pin = refs::pin(&self.owner, effort.task, effort.fence);
         if let Some(old) = git.commit(&pin).await? {
@@ -139,7 +139,7 @@ impl Worktrees {
     }
 
     /// Protected files among `changes` that were there when the loop began.
-    async fn violations(&self, changes: &[Change]) -> Result<Vec<String>, Error> {
+    async fn violations(&self, changes: &[PathChange]) -> Result<Vec<String>, WorkspaceError> {
         if protect::violations(changes, |_| true, &self.globs).is_empty() {
             return Ok(Vec::new());
         }
@@ -160,7 +160,7 @@ struct Made {
 }
 
 /// Everything in the worktree as a tree object.
-async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, Error> {
+async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, WorkspaceError> {
     let added = git.run(&["add", "-A"]).await?;
     if added.code != 0 {
         // A file that nobody can read is no reason to lose the others. Everything else, a full disk above all, is.
@@ -173,13 +173,13 @@ async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, Error> {
     Ok(git.line(&["write-tree"]).await?)
 }
 
-async fn tree_of(git: &Git, commit: &str) -> Result<String, Error> {
+async fn tree_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
     Ok(git.line(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?)
 }
 
 /// Changed paths between two commits, and their sum in words. Renames are a removal and an addition: for what is
 /// protected that is what they are.
-pub(super) async fn differences(git: &Git, from: &str, to: &str) -> Result<(Vec<Change>, String), Error> {
+pub(super) async fn differences(git: &Git, from: &str, to: &str) -> Result<(Vec<PathChange>, String), WorkspaceError> {
     let options = ["--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"];
     let args: Vec<&str> = ["diff-tree", "-r", "-z"].into_iter().chain(options).chain([from, to, "--"]).collect();
     let out = git.bytes(&args).await?;
@@ -193,7 +193,7 @@ pub(super) async fn differences(git: &Git, from: &str, to: &str) -> Result<(Vec<
                 Some(b'T') => ChangeKind::Retyped,
                 _ => ChangeKind::Modified,
             };
-            changes.extend(records.next().map(|path| Change { kind, path: git::path_from(path) }));
+            changes.extend(records.next().map(|path| PathChange { kind, path: git::path_from(path) }));
         } else {
             let text = String::from_utf8_lossy(record);
             let mut numbers = text.split('\t').map(|n| n.parse().unwrap_or(0));

@@ -8,9 +8,9 @@ use everloop_core::ids::LoopId;
 use sha2::{Digest, Sha256};
 
 use super::locks::Shared;
-use super::place::Repository;
-use super::tree::{Brought, Tree};
-use super::{Base, Error, Options, Side, files, refs, snapshot};
+use super::project_folder::Repository;
+use super::tree::{Brought, Worktree};
+use super::{Base, Side, WorkspaceError, WorkspaceOptions, files, refs, snapshot};
 use crate::git::Git;
 use crate::protect::Globs;
 
@@ -30,15 +30,15 @@ pub(super) struct Worktrees {
     pub include_dirty: bool,
     pub globs: Globs,
     pub place: Repository,
-    pub turn: Tree,
-    pub verify: Tree,
+    pub turn: Worktree,
+    pub verify: Worktree,
     /// The last choice of a base and what it was made from, to save the question when nothing moved.
-    pub chosen: Option<Choice>,
+    pub chosen: Option<BaseChoice>,
 }
 
 /// A base and what it was chosen from.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub(super) struct BaseChoice {
     pub target: Option<String>,
     pub line: Option<String>,
     pub base: Base,
@@ -46,18 +46,23 @@ pub(super) struct Choice {
 
 impl Worktrees {
     /// Opens them; makes refs that are missing, no worktrees yet.
-    pub async fn open(options: Options, place: Repository, target: String, globs: Globs) -> Result<Self, Error> {
+    pub async fn open(
+        options: WorkspaceOptions,
+        place: Repository,
+        target: String,
+        globs: Globs,
+    ) -> Result<Self, WorkspaceError> {
         let mut options = options;
-        options.root = options.root.canonicalize().map_err(Error::files("find", &options.root))?;
+        options.root = options.root.canonicalize().map_err(WorkspaceError::files("find", &options.root))?;
         let root = options.root.clone();
         // Next to the folders of all loops, so that no two of them make worktrees at once.
         let shared = Shared::new(root.parent().unwrap_or(&root).join("worktrees.lock"));
-        let turn = Tree::new(root.join("turn"), &place.common, shared.clone());
-        let verify = Tree::new(root.join("verify"), &place.common, shared);
+        let turn = Worktree::new(root.join("turn"), &place.common, shared.clone());
+        let verify = Worktree::new(root.join("verify"), &place.common, shared);
         let git = Git::shared(&place.common);
         if target.starts_with("refs/everloop/") && git.commit(&target).await?.is_none() {
             // No branch was checked out: the loop's own line begins where the operator stands.
-            let head = place.head.commit().ok_or_else(|| Error::NotGit { dir: place.root.clone() })?;
+            let head = place.head.commit().ok_or_else(|| WorkspaceError::NotGit { dir: place.root.clone() })?;
             git.bytes(&["update-ref", &target, head, ""]).await?;
         }
         let start = match git.commit(&refs::start(&options.owner)).await? {
@@ -94,7 +99,7 @@ impl Worktrees {
         self.tree(side).path().join(&self.place.below)
     }
 
-    fn tree(&self, side: Side) -> &Tree {
+    fn tree(&self, side: Side) -> &Worktree {
         match side {
             Side::Turn => &self.turn,
             Side::Verify => &self.verify,
@@ -102,18 +107,18 @@ impl Worktrees {
     }
 
     /// Brings a worktree to a commit; a new one needs its setup again.
-    pub async fn bring(&self, side: Side, commit: &str) -> Result<(), Error> {
+    pub async fn bring(&self, side: Side, commit: &str) -> Result<(), WorkspaceError> {
         if self.tree(side).bring_to(commit).await? == Brought::Made {
             let marker = self.marker(side);
-            files::remove(&marker).map_err(Error::files("remove", &marker))?;
+            files::remove(&marker).map_err(WorkspaceError::files("remove", &marker))?;
         }
         // The operator's folder may hold nothing that git knows.
         let dir = self.dir(side);
-        fs::create_dir_all(&dir).map_err(Error::files("make", &dir))
+        fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))
     }
 
     /// Where a loop without work starts.
-    pub async fn first_base(&self) -> Result<String, Error> {
+    pub async fn first_base(&self) -> Result<String, WorkspaceError> {
         match self.git().commit(&self.target).await? {
             Some(target) if !self.include_dirty => Ok(target),
             _ => Ok(self.start.clone()),
@@ -121,7 +126,7 @@ impl Worktrees {
     }
 
     /// Puts the checks' worktree on `commit`.
-    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, Error> {
+    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
         let commit = match commit {
             Some(commit) => commit.to_owned(),
             None => self.first_base().await?,
@@ -131,7 +136,7 @@ impl Worktrees {
     }
 
     /// Moves the work line.
-    pub async fn set_work(&self, commit: &str) -> Result<(), Error> {
+    pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         let name = refs::work(&self.owner);
         if refs::loose(&self.place.common, &name).as_deref() != Some(commit) {
             self.git().bytes(&["update-ref", &name, commit]).await?;
@@ -145,7 +150,7 @@ impl Worktrees {
     }
 
     /// Records that it has.
-    pub fn set_up(&self, side: Side, command: &str) -> Result<(), Error> {
+    pub fn set_up(&self, side: Side, command: &str) -> Result<(), WorkspaceError> {
         record_setup(&self.marker(side), command)
     }
 
@@ -157,7 +162,7 @@ impl Worktrees {
     }
 
     /// Removes both worktrees.
-    pub async fn remove(&mut self) -> Result<(), Error> {
+    pub async fn remove(&mut self) -> Result<(), WorkspaceError> {
         self.chosen = None;
         self.turn.remove().await?;
         self.verify.remove().await
@@ -170,8 +175,8 @@ pub(super) fn setup_recorded(marker: &Path, command: &str) -> bool {
 }
 
 /// Writes into `marker` that `command` ran.
-pub(super) fn record_setup(marker: &Path, command: &str) -> Result<(), Error> {
-    files::write_whole(marker, hash(command).as_bytes()).map_err(Error::files("write", marker))
+pub(super) fn record_setup(marker: &Path, command: &str) -> Result<(), WorkspaceError> {
+    files::write_whole(marker, hash(command).as_bytes()).map_err(WorkspaceError::files("write", marker))
 }
 
 fn hash(command: &str) -> String {
@@ -179,7 +184,12 @@ fn hash(command: &str) -> String {
 }
 
 /// Decides where a new loop begins and pins it: the operator's uncommitted state, the target, or nothing at all.
-async fn first_start(git: &Git, options: &Options, place: &Repository, target: &str) -> Result<String, Error> {
+async fn first_start(
+    git: &Git,
+    options: &WorkspaceOptions,
+    place: &Repository,
+    target: &str,
+) -> Result<String, WorkspaceError> {
     let target = git.commit(target).await?;
     let start = if options.spec.include_dirty {
         snapshot::take(place, &options.root, target.as_deref()).await?
@@ -194,7 +204,7 @@ async fn first_start(git: &Git, options: &Options, place: &Repository, target: &
 }
 
 /// A commit without files, for a repository without commits. Its date is fixed, so it is the same one every time.
-pub(super) async fn empty_commit(git: &Git) -> Result<String, Error> {
+pub(super) async fn empty_commit(git: &Git) -> Result<String, WorkspaceError> {
     let tree = git.line(&["mktree"]).await?;
     Ok(git.clone().dated(0).line(&["commit-tree", &tree, "-m", "everloop: an empty start"]).await?)
 }

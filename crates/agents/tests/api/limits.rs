@@ -1,6 +1,6 @@
 //! Refusals: which limit each is, when it ends, and that the key is never shown.
 
-use everloop_agents::api::Wire;
+use everloop_agents::api::ApiFormat;
 use everloop_agents::clock;
 use everloop_core::stream::LimitClass;
 use serde_json::{Value, json};
@@ -28,13 +28,13 @@ fn too_many_requests_say_when_they_end() {
     let unified = ("anthropic-ratelimit-unified-reset", epoch.to_string());
     let claim = ("anthropic-ratelimit-unified-representative-claim", "five_hour".to_owned());
     let body = json!({"error": {"type": "rate_limit_error", "message": "no more"}}).to_string();
-    let world = World::new(Wire::Messages, vec![Act::Status(429, vec![unified, claim], body)]);
+    let world = World::new(ApiFormat::Messages, vec![Act::Status(429, vec![unified, claim], body)]);
     let limit = world.run("hello").limit();
     assert_eq!((limit.rule.as_str(), limit.class), ("api.429", LimitClass::Window));
     assert_eq!(limit.reset_at.map(|t| t.0), Some(epoch * 1000));
     assert_eq!(world.requests().len(), 1, "a limit is never tried again here");
 
-    let world = World::new(Wire::Responses, vec![error(429, &[], &json!({"resets_at": epoch}))]);
+    let world = World::new(ApiFormat::Responses, vec![error(429, &[], &json!({"resets_at": epoch}))]);
     let limit = world.run("hello").limit();
     assert_eq!((limit.class, limit.reset_at.map(|t| t.0)), (LimitClass::Rate, Some(epoch * 1000)));
 
@@ -71,7 +71,9 @@ fn an_error_inside_of_a_stream_is_the_same_limit() {
     let messages = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let failure = json!({"code": "rate_limit_exceeded", "message": "slow down"});
     let responses = json!({"type": "response.failed", "response": {"error": failure}});
-    for (wire, event, rule) in [(Wire::Messages, messages, "api.529"), (Wire::Responses, responses, "api.429")] {
+    for (wire, event, rule) in
+        [(ApiFormat::Messages, messages, "api.529"), (ApiFormat::Responses, responses, "api.429")]
+    {
         let mut events = text(wire, "I begin, and");
         events.truncate(2);
         events.push(event);
@@ -106,11 +108,11 @@ fn the_key_is_never_shown() {
 
 fn without_a_key_nothing_is_asked() {
     for key in ["", "two words", "newline\n inside"] {
-        let world = World::new(Wire::Messages, Vec::new());
+        let world = World::new(ApiFormat::Messages, Vec::new());
         let limit = world.run_with_key("hello", key).limit();
         assert_eq!((limit.class, world.requests().len()), (LimitClass::Auth, 0), "{limit:?}");
     }
-    let mut world = World::new(Wire::Responses, vec![Act::Events(text(Wire::Responses, "hello"))]);
+    let mut world = World::new(ApiFormat::Responses, vec![Act::Events(text(ApiFormat::Responses, "hello"))]);
     world.options.key_env = None;
     world.works("hello");
     assert!(!world.requests()[0].head.contains("authorization"));

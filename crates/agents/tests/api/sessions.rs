@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
-use everloop_agents::api::Wire;
-use everloop_core::stream::Said;
+use everloop_agents::api::ApiFormat;
+use everloop_core::stream::AgentEvent;
 use serde_json::json;
 
 use crate::server::Act;
@@ -42,18 +42,18 @@ fn a_conversation_goes_on() {
 
 fn an_unknown_conversation_is_lost() {
     for id in ["nobody-knows", "../../etc/passwd", ""] {
-        let mut world = World::new(Wire::Messages, Vec::new());
+        let mut world = World::new(ApiFormat::Messages, Vec::new());
         world.options.resume = Some(id.to_owned());
         let ran = world.run("go on");
         assert_eq!((ran.code, ran.report().session_lost, world.requests().len()), (1, true, 0), "{}", ran.raw);
-        assert!(ran.said.contains(&Said::SessionLost));
+        assert!(ran.said.contains(&AgentEvent::SessionLost));
     }
 }
 
 fn a_conversation_of_the_other_wire_is_lost() {
-    let mut world = World::new(Wire::Messages, vec![Act::Events(text(Wire::Messages, "hello"))]);
+    let mut world = World::new(ApiFormat::Messages, vec![Act::Events(text(ApiFormat::Messages, "hello"))]);
     world.options.resume = Some(world.works("hello").session());
-    world.options.wire = Wire::Responses;
+    world.options.wire = ApiFormat::Responses;
     assert!(world.run("go on").report().session_lost);
 }
 
@@ -64,10 +64,10 @@ fn a_turn_that_was_killed_during_a_call_goes_on() {
         let id = world.works("hello").session();
         // As it is on disk when everything stops during a call, in the middle of the next write.
         let item = match wire {
-            Wire::Messages => json!({"role": "assistant", "content": [
+            ApiFormat::Messages => json!({"role": "assistant", "content": [
                 {"type": "tool_use", "id": "call_9", "name": "shell", "input": {"command": "make"}},
             ]}),
-            Wire::Responses => {
+            ApiFormat::Responses => {
                 json!({"type": "function_call", "call_id": "call_9", "name": "shell", "arguments": "{}"})
             }
         };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everloop_agents::api::{Prices, Wire};
-use everloop_core::stream::{LimitClass, Said};
+use everloop_agents::api::{ApiFormat, Prices};
+use everloop_core::stream::{AgentEvent, LimitClass};
 use serde_json::json;
 
 use crate::server::{Act, bytes};
@@ -40,8 +40,8 @@ fn words_are_passed_on_and_counted() {
         assert!(report.context_percent.is_some() && report.model.as_deref() == Some("some-model"));
         let request = &world.requests()[0];
         let (path, auth) = match wire {
-            Wire::Messages => ("post /v1/messages http/1.1", "x-api-key: sk-canary"),
-            Wire::Responses => ("post /v1/responses http/1.1", "authorization: bearer sk-canary"),
+            ApiFormat::Messages => ("post /v1/messages http/1.1", "x-api-key: sk-canary"),
+            ApiFormat::Responses => ("post /v1/responses http/1.1", "authorization: bearer sk-canary"),
         };
         assert!(request.head.starts_with(path) && request.head.contains(auth), "{}", request.head);
         assert_eq!((&request.body["stream"], &request.body["model"]), (&json!(true), &json!("some-model")));
@@ -66,7 +66,7 @@ fn a_price_makes_a_cost_and_a_budget_ends_the_turn() {
 }
 
 fn requests_have_an_end() {
-    let wire = Wire::Messages;
+    let wire = ApiFormat::Messages;
     let mut world = World::new(wire, vec![Act::Events(call(wire, "read", &json!({"path": "."}))); 5]);
     world.options.max_requests = 2;
     let ran = world.run("look around for ever");
@@ -76,13 +76,13 @@ fn requests_have_an_end() {
 fn an_answer_cut_at_its_length_goes_on() {
     for wire in WIRES {
         let cut = match wire {
-            Wire::Messages => {
+            ApiFormat::Messages => {
                 let mut events = text(wire, "first half");
                 let at = events.len() - 2;
                 events[at]["delta"]["stop_reason"] = json!("max_tokens");
                 events
             }
-            Wire::Responses => {
+            ApiFormat::Responses => {
                 let mut events = text(wire, "first half");
                 let last = events.last_mut().unwrap();
                 last["type"] = json!("response.incomplete");
@@ -125,7 +125,7 @@ fn a_stream_that_is_cut_is_a_network_limit() {
         let ran = world.run("hello");
         let limit = ran.limit();
         assert_eq!((limit.rule.as_str(), limit.class), ("api.cut", LimitClass::Network), "{limit:?}");
-        assert!(ran.said.iter().any(|s| matches!(s, Said::Used(u) if u.input > 0)), "{}", ran.raw);
+        assert!(ran.said.iter().any(|s| matches!(s, AgentEvent::Used(u) if u.input > 0)), "{}", ran.raw);
         assert!(!world.stored().contains("half a sentence"), "an answer that is not whole is not kept");
     }
 }
@@ -159,7 +159,7 @@ fn a_stream_of_nonsense_is_no_answer() {
 
 fn a_page_is_no_answer() {
     let page = Act::Status(200, Vec::new(), "<html>Please log in to this network</html>".to_owned());
-    assert_eq!(World::new(Wire::Messages, vec![page]).run("hello").limit().rule, "api.no-stream");
+    assert_eq!(World::new(ApiFormat::Messages, vec![page]).run("hello").limit().rule, "api.no-stream");
 }
 
 fn a_hundred_megabytes_are_not_read() {
@@ -183,12 +183,12 @@ fn a_reset_is_tried_once_more() {
         assert_eq!((limit.rule.as_str(), limit.class, world.requests().len()), ("api.reset", LimitClass::Network, 2));
     }
     // A second request finds the first connection closed; that is no reason to end a turn.
-    let world = World::new(Wire::Messages, one_call(Wire::Messages, "read", &json!({"path": "."})));
+    let world = World::new(ApiFormat::Messages, one_call(ApiFormat::Messages, "read", &json!({"path": "."})));
     assert_eq!(world.works("look").report().tools, 1);
 }
 
 fn nobody_there_is_a_network_limit() {
-    let mut world = World::new(Wire::Messages, Vec::new());
+    let mut world = World::new(ApiFormat::Messages, Vec::new());
     // Bound and let go: nobody listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     world.options.base = format!("http://{address}");

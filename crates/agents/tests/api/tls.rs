@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use everloop_agents::api::Wire;
-use everloop_core::stream::{LimitClass, Said};
+use everloop_agents::api::ApiFormat;
+use everloop_core::stream::{AgentEvent, LimitClass};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -94,7 +94,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// A world whose server is reached only over TLS.
-fn world(wire: Wire, certificate: &str, ca_file: Option<&str>) -> (World, Front) {
+fn world(wire: ApiFormat, certificate: &str, ca_file: Option<&str>) -> (World, Front) {
     let mut world = World::new(wire, vec![Act::Events(text(wire, "done"))]);
     let front = Front::start(certificate, &world.options.base);
     world.options.base = front.base("127.0.0.1");
@@ -105,7 +105,7 @@ fn world(wire: Wire, certificate: &str, ca_file: Option<&str>) -> (World, Front)
 fn a_root_of_ones_own_is_trusted() {
     for wire in WIRES {
         let (mut world, front) = world(wire, "good.pem", Some("root.pem"));
-        world.options.base = front.base(if wire == Wire::Messages { "127.0.0.1" } else { "localhost" });
+        world.options.base = front.base(if wire == ApiFormat::Messages { "127.0.0.1" } else { "localhost" });
         world.works("hello");
         assert_eq!((world.requests().len(), front.connections()), (1, 1));
         assert!(world.requests()[0].head.contains(CANARY), "the key arrives");
@@ -113,7 +113,7 @@ fn a_root_of_ones_own_is_trusted() {
 }
 
 fn a_trust_store_of_ones_own_is_as_good() {
-    let (mut world, _front) = world(Wire::Messages, "good.pem", None);
+    let (mut world, _front) = world(ApiFormat::Messages, "good.pem", None);
     world.vars.push(("SSL_CERT_FILE".to_owned(), file("root.pem").display().to_string()));
     world.works("hello");
 }
@@ -125,20 +125,20 @@ fn what_is_not_trusted_is_a_network_that_does_not_work() {
         ("expired.pem", "root.pem", "expired"),
         ("elsewhere.pem", "root.pem", "not valid for name"),
     ] {
-        let (world, front) = world(Wire::Messages, certificate, Some(trusted));
+        let (world, front) = world(ApiFormat::Messages, certificate, Some(trusted));
         let ran = world.run("hello");
         let limit = ran.limit();
         assert_eq!((limit.rule.as_str(), limit.class), ("api.tls", LimitClass::Network), "{}", ran.raw);
         assert!(limit.text.contains(why) && limit.text.contains("hint: `ca_file`"), "{certificate}: {}", limit.text);
         assert_eq!(front.connections(), 1, "one try, not more");
         assert!(world.requests().is_empty() && !ran.raw.contains(CANARY));
-        assert!(!ran.said.iter().any(|s| matches!(s, Said::Retrying { .. })));
+        assert!(!ran.said.iter().any(|s| matches!(s, AgentEvent::Retrying { .. })));
     }
 }
 
 fn a_file_without_certificates_is_a_mistake() {
     for (name, why) in [("nowhere.pem", "cannot be read"), ("make.sh", "holds no certificate")] {
-        let (world, front) = world(Wire::Messages, "good.pem", Some(name));
+        let (world, front) = world(ApiFormat::Messages, "good.pem", Some(name));
         let ran = world.run("hello");
         let report = ran.report();
         assert_eq!((ran.code, report.ok, report.limit), (1, Some(false), None), "{}", ran.raw);

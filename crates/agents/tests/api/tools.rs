@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_agents::api::Wire;
+use everloop_agents::api::ApiFormat;
 use everloop_agents::process;
 use everloop_core::spec::Permission;
-use everloop_core::stream::Said;
+use everloop_core::stream::AgentEvent;
 use serde_json::json;
 
 use crate::server::Act;
@@ -29,8 +29,9 @@ fn a_call_writes_a_file_and_words_follow() {
         let world = World::new(wire, one_call(wire, "write", &json!({"path": "a/b.txt", "content": "hällo\n"})));
         let ran = world.works("make a file");
         assert_eq!(world.file("a/b.txt"), "hällo\n");
-        let started = ran.said.iter().position(|s| matches!(s, Said::ToolStarted { name, .. } if name == "write"));
-        let ended = ran.said.iter().position(|s| matches!(s, Said::ToolEnded { error: None, .. }));
+        let started =
+            ran.said.iter().position(|s| matches!(s, AgentEvent::ToolStarted { name, .. } if name == "write"));
+        let ended = ran.said.iter().position(|s| matches!(s, AgentEvent::ToolEnded { error: None, .. }));
         assert!(started.is_some() && started < ended, "{}", ran.raw);
         assert_eq!((ran.text().as_str(), ran.report().tools), ("done", 1));
         assert_eq!(ran.report().used.output, 40, "of both requests");
@@ -45,7 +46,7 @@ fn an_edit_that_is_not_unique_changes_nothing() {
         let ran = world.works("edit it");
         assert_eq!(world.file("f"), "a a");
         assert!(told(wire, &world.requests()[1]).contains("2 times"));
-        assert!(ran.said.iter().any(|s| matches!(s, Said::ToolEnded { error: Some(_), .. })), "{}", ran.raw);
+        assert!(ran.said.iter().any(|s| matches!(s, AgentEvent::ToolEnded { error: Some(_), .. })), "{}", ran.raw);
     }
 }
 
@@ -81,14 +82,18 @@ const RUNAWAYS: &str = "sh -c 'echo $$ > one; exec sleep 300' & setsid sh -c 'ec
     while ! test -s one || ! test -s two || ! test -s three; do :; done; echo started; sleep 300";
 
 fn a_command_that_takes_too_long_is_killed_with_its_tree() {
-    let wire = Wire::Messages;
+    let wire = ApiFormat::Messages;
     let world = World::new(wire, one_call(wire, "shell", &json!({"command": RUNAWAYS, "timeout_seconds": 3})));
     let begun = Instant::now();
     let ran = world.works("run for ever");
     assert!(begun.elapsed() < Duration::from_secs(60));
     let told = told(wire, &world.requests()[1]);
     assert!(told.contains("started") && told.contains("[stopped after 3 s"), "{told}");
-    assert!(ran.said.iter().any(|s| matches!(s, Said::ToolStarted { timeout_ms: Some(3_000), .. })), "{}", ran.raw);
+    assert!(
+        ran.said.iter().any(|s| matches!(s, AgentEvent::ToolStarted { timeout_ms: Some(3_000), .. })),
+        "{}",
+        ran.raw
+    );
     for name in ["one", "two", "three"] {
         let pid: i32 = world.file(name).trim().parse().unwrap();
         let alive = process::stat(pid).filter(process::Stat::is_alive);
@@ -97,7 +102,7 @@ fn a_command_that_takes_too_long_is_killed_with_its_tree() {
 }
 
 fn a_server_in_the_background_does_not_hold_the_turn() {
-    let wire = Wire::Messages;
+    let wire = ApiFormat::Messages;
     let mut script = vec![Act::Events(call(wire, "shell", &json!({"command": "sleep 300 & echo $! > pid; echo up"})))];
     script.push(Act::Events(call(wire, "shell", &json!({"command": "kill $(cat pid) && echo stopped"}))));
     script.push(Act::Events(text(wire, "done")));
@@ -137,15 +142,16 @@ fn broken_calls_are_answered() {
         }
     }
     // Arguments that were cut off in the middle.
-    let mut events = call(Wire::Messages, "write", &json!({"path": "x", "content": "y"}));
+    let mut events = call(ApiFormat::Messages, "write", &json!({"path": "x", "content": "y"}));
     events.remove(4);
-    let world = World::new(Wire::Messages, vec![Act::Events(events), Act::Events(text(Wire::Messages, "done"))]);
+    let world =
+        World::new(ApiFormat::Messages, vec![Act::Events(events), Act::Events(text(ApiFormat::Messages, "done"))]);
     world.works("write");
-    assert!(told(Wire::Messages, &world.requests()[1]).contains("no JSON object") && !world.path("x").exists());
+    assert!(told(ApiFormat::Messages, &world.requests()[1]).contains("no JSON object") && !world.path("x").exists());
 }
 
 fn a_flood_of_output_is_cut() {
-    let wire = Wire::Responses;
+    let wire = ApiFormat::Responses;
     let world = World::new(wire, one_call(wire, "shell", &json!({"command": "seq 1 1000000; echo end"})));
     world.works("count");
     let told = told(wire, &world.requests()[1]);

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use everloop_agents::api::{self, API_ARG, Ended, Options, Wire};
+use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions};
 use everloop_core::spec::Permission;
-use everloop_core::stream::{Limit, Report, Said};
+use everloop_core::stream::{AgentEvent, TurnReport, VendorLimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -16,15 +16,15 @@ pub const CANARY: &str = "sk-canary-0123456789abcdef";
 /// Where it is.
 pub const KEY_ENV: &str = "TEST_API_KEY";
 /// Both wires.
-pub const WIRES: [Wire; 2] = [Wire::Messages, Wire::Responses];
+pub const WIRES: [ApiFormat; 2] = [ApiFormat::Messages, ApiFormat::Responses];
 
 /// The agent's own process.
 pub fn agent(options: &str, prompt: &str) -> ExitCode {
-    let options: Options = serde_json::from_str(options).unwrap();
+    let options: ApiTurnOptions = serde_json::from_str(options).unwrap();
     let key = std::env::var(KEY_ENV).ok();
     match api::run(&options, key.as_deref(), prompt, &mut std::io::stdout().lock()) {
-        Ended::Finished => ExitCode::SUCCESS,
-        Ended::Short => ExitCode::FAILURE,
+        ApiTurnEnd::Finished => ExitCode::SUCCESS,
+        ApiTurnEnd::Short => ExitCode::FAILURE,
     }
 }
 
@@ -33,7 +33,7 @@ pub struct World {
     home: TempDir,
     server: Server,
     /// Changed by tests before they run it.
-    pub options: Options,
+    pub options: ApiTurnOptions,
     /// More variables for the agent.
     pub vars: Vec<(String, String)>,
 }
@@ -43,18 +43,18 @@ pub struct Ran {
     /// The exit code.
     pub code: i32,
     /// The stream.
-    pub said: Vec<Said>,
+    pub said: Vec<AgentEvent>,
     /// The stream and stderr, as they came.
     pub raw: String,
 }
 
 impl World {
-    pub fn new(wire: Wire, script: Vec<Act>) -> Self {
+    pub fn new(wire: ApiFormat, script: Vec<Act>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let server = Server::start(script);
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let mut options = Options::new(wire, "some-model", workspace, home.path().join("state"));
+        let mut options = ApiTurnOptions::new(wire, "some-model", workspace, home.path().join("state"));
         options.base = server.base();
         options.key_env = Some(KEY_ENV.to_owned());
         options.permission = Permission::Full;
@@ -117,15 +117,15 @@ impl World {
 
 impl Ran {
     /// The turn summed up, as the supervisor does it.
-    pub fn report(&self) -> Report {
-        let mut report = Report::default();
+    pub fn report(&self) -> TurnReport {
+        let mut report = TurnReport::default();
         self.said.iter().for_each(|said| report.take(said));
         report
     }
 
     /// The limit that ended it.
     #[track_caller]
-    pub fn limit(&self) -> Limit {
+    pub fn limit(&self) -> VendorLimit {
         assert_eq!(self.code, 1, "{}", self.raw);
         let report = self.report();
         assert_eq!(report.ok, Some(false), "{}", self.raw);
@@ -137,15 +137,15 @@ impl Ran {
     }
 
     pub fn text(&self) -> String {
-        let text = |said: &Said| if let Said::Text { text } = said { Some(text.clone()) } else { None };
+        let text = |said: &AgentEvent| if let AgentEvent::Text { text } = said { Some(text.clone()) } else { None };
         self.said.iter().filter_map(text).collect()
     }
 }
 
 /// An answer of words.
-pub fn text(wire: Wire, words: &str) -> Vec<Value> {
+pub fn text(wire: ApiFormat, words: &str) -> Vec<Value> {
     match wire {
-        Wire::Messages => {
+        ApiFormat::Messages => {
             let (a, b) = words.split_at(words.len() / 2);
             let mut events = begun();
             events.push(
@@ -158,7 +158,7 @@ pub fn text(wire: Wire, words: &str) -> Vec<Value> {
             events.push(json!({"type": "content_block_stop", "index": 0}));
             ended(events, "end_turn")
         }
-        Wire::Responses => {
+        ApiFormat::Responses => {
             let content = json!([{"type": "output_text", "text": words, "annotations": []}]);
             let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content});
             vec![
@@ -172,9 +172,9 @@ pub fn text(wire: Wire, words: &str) -> Vec<Value> {
 }
 
 /// An answer that is a call.
-pub fn call(wire: Wire, name: &str, input: &Value) -> Vec<Value> {
+pub fn call(wire: ApiFormat, name: &str, input: &Value) -> Vec<Value> {
     match wire {
-        Wire::Messages => {
+        ApiFormat::Messages => {
             let input = input.to_string();
             let (a, b) = input.split_at(input.len() / 2);
             let block = json!({"type": "tool_use", "id": "call_1", "name": name, "input": {}});
@@ -188,7 +188,7 @@ pub fn call(wire: Wire, name: &str, input: &Value) -> Vec<Value> {
             events.push(json!({"type": "content_block_stop", "index": 0}));
             ended(events, "tool_use")
         }
-        Wire::Responses => {
+        ApiFormat::Responses => {
             let item = json!({
                 "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": input.to_string(),
             });
@@ -216,15 +216,15 @@ fn completed() -> Value {
 }
 
 /// The script of one call and a last word.
-pub fn one_call(wire: Wire, name: &str, input: &Value) -> Vec<Act> {
+pub fn one_call(wire: ApiFormat, name: &str, input: &Value) -> Vec<Act> {
     vec![Act::Events(call(wire, name, input)), Act::Events(text(wire, "done"))]
 }
 
 /// What the model was told about its only call.
-pub fn told(wire: Wire, request: &Request) -> String {
+pub fn told(wire: ApiFormat, request: &Request) -> String {
     let last = match wire {
-        Wire::Messages => &request.body["messages"].as_array().unwrap().last().unwrap()["content"][0]["content"],
-        Wire::Responses => &request.body["input"].as_array().unwrap().last().unwrap()["output"],
+        ApiFormat::Messages => &request.body["messages"].as_array().unwrap().last().unwrap()["content"][0]["content"],
+        ApiFormat::Responses => &request.body["input"].as_array().unwrap().last().unwrap()["output"],
     };
     last.as_str().unwrap().to_owned()
 }

@@ -97,7 +97,7 @@ fn no_descriptor_leaks() {
     job::prepare(&room.dir(), &room.spec).unwrap();
     let exe = std::env::current_exe().unwrap();
     let script = "exec 7</dev/null 8>/dev/null; exec \"$0\" __job \"$1\"";
-    let shim = job::Shim { exe: "/bin/sh".into(), args: vec!["-c".into(), script.into(), exe.into()] };
+    let shim = job::ShimProgram { exe: "/bin/sh".into(), args: vec!["-c".into(), script.into(), exe.into()] };
     crate::room::finish(&mut room.start_prepared(&shim));
     assert_eq!(room.out(), "looked\n");
 }

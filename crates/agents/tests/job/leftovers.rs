@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_agents::job::{Confine, Record};
+use everloop_agents::job::{Confine, JobRecord};
 use everloop_agents::process;
 
 use crate::room::Room;
@@ -24,7 +24,7 @@ const STAY: &str = "stay() { setsid sh -c \"$1 echo \\$\\$ > pid; while :; do sl
     ready() { while [ ! -s pid ]; do sleep 0.01; done; }";
 
 /// Both ways to hold processes together must do.
-fn both(script: &str, look: impl Fn(&Room, &Record)) {
+fn both(script: &str, look: impl Fn(&Room, &JobRecord)) {
     for confine in [Confine::Tree, Confine::Cgroup] {
         let room = Room::sh(&format!("{STAY}\n{script}")).confined(confine);
         let begun = Instant::now();

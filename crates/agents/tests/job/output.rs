@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_agents::job::{self, Caps, Record, Stream};
+use everloop_agents::job::{self, JobRecord, OutputCaps, Stream};
 
 use crate::room::Room;
 use crate::trials;
@@ -26,7 +26,7 @@ trials!(
 /// Generous for a loaded machine and a build without optimisation; the shim really uses about 5 MB.
 const SHIM_RSS_KB: u64 = 30_000;
 
-fn flood(script: &str) -> (Room, Record, Duration) {
+fn flood(script: &str) -> (Room, JobRecord, Duration) {
     let room = Room::sh(script);
     let begun = Instant::now();
     let record = room.run();
@@ -39,7 +39,7 @@ fn flood(script: &str) -> (Room, Record, Duration) {
 
 /// Measurements are shown when a single test is run.
 #[expect(clippy::print_stderr, reason = "a measurement for the person who runs the test")]
-fn report(what: &str, took: Duration, record: &Record) {
+fn report(what: &str, took: Duration, record: &JobRecord) {
     eprintln!("{what}: {took:?}, shim {} kB, {} bytes", record.shim_rss_kb, record.exit.out_bytes);
 }
 
@@ -160,7 +160,7 @@ fn the_last_backoff_counts() {
 
 fn a_check_keeps_little() {
     let mut room = Room::sh("head -c 20M /dev/zero");
-    room.spec.caps = Caps::CHECK;
+    room.spec.caps = OutputCaps::CHECK;
     assert_eq!(room.run().exit.out_bytes, 20 << 20);
     assert!(kept_bytes(&room) <= 2 << 20);
 }

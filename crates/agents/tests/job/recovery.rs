@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use everloop_agents::environment::Environment;
-use everloop_agents::job::{self, Confine, Ended, Error, Found};
-use everloop_agents::process::{Identity, Reach};
+use everloop_agents::job::{self, Confine, JobEnd, JobError, JobTrace};
+use everloop_agents::process::{Identity, SignalResult};
 use everloop_core::event::StopCause;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -61,7 +61,7 @@ fn orphaned(room: &Room) {
 fn a_killed_supervisor_loses_nothing() {
     let room = Room::sh("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo done; exit 6");
     orphaned(&room);
-    assert!(matches!(job::inspect(&room.dir()).unwrap(), Found::Alive { shim: Some(_) }));
+    assert!(matches!(job::inspect(&room.dir()).unwrap(), JobTrace::Alive { shim: Some(_) }));
     let mut running = block(job::adopt(&room.dir())).unwrap();
     fs::write(room.file("go"), "").unwrap();
     let exit = finish(&mut running);
@@ -86,9 +86,9 @@ fn a_killed_shim_leaves_nothing() {
     // Already without anybody's help: the command dies with its shim.
     until_so("the command's death", || !near.is_alive());
     assert!(far.is_alive(), "a grandchild in its own session is what has to be found");
-    assert_eq!(ended(&mut running), Ended::Gone);
+    assert_eq!(ended(&mut running), JobEnd::Gone);
     assert!(!far.is_alive());
-    assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
+    assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
 }
 
 fn a_killed_shim_leaves_nothing_in_its_cgroup() {
@@ -99,7 +99,7 @@ fn a_killed_shim_leaves_nothing_in_its_cgroup() {
     let far = room.process("far");
     let started = job::started(&room.dir()).unwrap().unwrap();
     started.shim.signal(Signal::SIGKILL).unwrap();
-    assert_eq!(ended(&mut running), Ended::Gone);
+    assert_eq!(ended(&mut running), JobEnd::Gone);
     if let Some(cgroup) = started.cgroup {
         assert!(!far.is_alive() && !cgroup.exists());
     } else {
@@ -110,11 +110,11 @@ fn a_killed_shim_leaves_nothing_in_its_cgroup() {
 fn what_is_cancelled_never_runs() {
     let room = Room::sh("echo ran > ran");
     job::prepare(&room.dir(), &room.spec).unwrap();
-    assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
+    assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
     // The shim that was forked before and comes late.
-    assert_eq!(ended(&mut room.start_prepared(&shim())), Ended::Gone);
+    assert_eq!(ended(&mut room.start_prepared(&shim())), JobEnd::Gone);
     assert!(!room.file("ran").exists());
-    assert!(matches!(job::prepare(&room.dir(), &room.spec), Err(Error::Used { .. })));
+    assert!(matches!(job::prepare(&room.dir(), &room.spec), Err(JobError::Used { .. })));
 }
 
 fn a_second_shim_gives_way() {
@@ -122,7 +122,7 @@ fn a_second_shim_gives_way() {
     let mut first = room.start();
     room.process("pid");
     let mut second = room.start_prepared(&shim());
-    assert!(matches!(block(second.wait()), Err(Error::Taken { .. })));
+    assert!(matches!(block(second.wait()), Err(JobError::Taken { .. })));
     fs::write(room.file("go"), "").unwrap();
     assert!(finish(&mut first).ok());
     assert_eq!(fs::read_to_string(room.file("runs")).unwrap(), "x\n");
@@ -138,13 +138,13 @@ fn a_job_runs_once() {
 fn an_exit_is_found_later() {
     let room = Room::sh("exit 3");
     let exit = room.run().exit;
-    assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Exited(exit.clone()));
+    assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Exited(exit.clone()));
     assert_eq!(finish(&mut block(job::adopt(&room.dir())).unwrap()), exit);
 }
 
 fn nothing_was_ever_there() {
     let room = Room::sh("true");
-    assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
+    assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
 }
 
 fn a_damaged_record_is_no_record() {
@@ -156,7 +156,7 @@ fn a_damaged_record_is_no_record() {
     let until = |word: &str| whole[..whole.find(word).unwrap()].to_owned();
     for left in [String::new(), "\0".repeat(whole.len()), until("\"started\""), until("\"ended\"")] {
         fs::write(&book, left).unwrap();
-        assert_eq!(job::inspect(&room.dir()).unwrap(), Found::Gone);
+        assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
     }
 }
 
@@ -174,8 +174,8 @@ fn a_reused_number_is_not_signalled() {
         let mut book = fs::OpenOptions::new().append(true).open(&path).unwrap();
         writeln!(book, "{line}").unwrap();
         assert_eq!(job::started(&room.dir()).unwrap().unwrap().shim.pid, real.pid);
-        assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), Reach::NotThere);
-        assert_eq!(job::interrupt(&room.dir()).unwrap(), Reach::NotThere);
+        assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), SignalResult::NotThere);
+        assert_eq!(job::interrupt(&room.dir()).unwrap(), SignalResult::NotThere);
         job::kill(&room.dir()).unwrap();
         assert_eq!(job::sample(&room.dir()).unwrap().identity, None);
         assert!(real.is_alive());
@@ -191,8 +191,8 @@ fn waiting_can_be_given_up() {
         let given_up = tokio::time::timeout(Duration::from_millis(50), running.wait()).await;
         assert!(given_up.is_err());
         fs::write(room.file("go"), "").unwrap();
-        assert!(matches!(running.wait().await.unwrap(), Ended::Exited(exit) if exit.code == Some(2)));
-        assert!(matches!(running.wait().await.unwrap(), Ended::Exited(_)));
+        assert!(matches!(running.wait().await.unwrap(), JobEnd::Exited(exit) if exit.code == Some(2)));
+        assert!(matches!(running.wait().await.unwrap(), JobEnd::Exited(_)));
     });
 }
 

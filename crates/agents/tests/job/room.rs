@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everloop_agents::environment::Environment;
-use everloop_agents::job::{self, Confine, Ended, Record, Running, Shim, Spec};
+use everloop_agents::job::{self, Confine, JobEnd, JobRecord, Running, ShimProgram, Spec};
 use everloop_agents::process::Identity;
 
 /// Nothing here takes this long unless it hangs.
@@ -61,7 +61,7 @@ impl Room {
     }
 
     /// Starts what is already written.
-    pub fn start_prepared(&self, shim: &Shim) -> Running {
+    pub fn start_prepared(&self, shim: &ShimProgram) -> Running {
         job::start(shim, &self.dir(), self.vars()).unwrap()
     }
 
@@ -71,7 +71,7 @@ impl Room {
     }
 
     /// Runs the job to its end.
-    pub fn run(&self) -> Record {
+    pub fn run(&self) -> JobRecord {
         finish(&mut self.start());
         job::record(&self.dir()).unwrap().unwrap()
     }
@@ -92,20 +92,20 @@ impl Room {
 }
 
 /// This binary as shim.
-pub fn shim() -> Shim {
-    Shim::current().unwrap()
+pub fn shim() -> ShimProgram {
+    ShimProgram::current().unwrap()
 }
 
 /// Waits for a job that leaves a record.
 pub fn finish(running: &mut Running) -> everloop_core::event::Exit {
     match ended(running) {
-        Ended::Exited(exit) => exit,
-        Ended::Gone => panic!("the job is gone"),
+        JobEnd::Exited(exit) => exit,
+        JobEnd::Gone => panic!("the job is gone"),
     }
 }
 
 /// Waits for a job.
-pub fn ended(running: &mut Running) -> Ended {
+pub fn ended(running: &mut Running) -> JobEnd {
     block(running.wait()).unwrap()
 }
 

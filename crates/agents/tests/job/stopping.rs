@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_agents::job::{self, Confine, Ended, Found, Shim};
-use everloop_agents::process::Reach;
+use everloop_agents::job::{self, Confine, JobEnd, JobTrace, ShimProgram};
+use everloop_agents::process::SignalResult;
 use everloop_core::event::StopCause;
 use nix::sys::signal::Signal;
 
@@ -40,7 +40,7 @@ fn a_command_that_listens() {
     let room = Room::sh(&format!("trap 'echo bye; exit 7' TERM; {WAIT}"));
     let mut running = room.start();
     room.process("pid");
-    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), Reach::Signalled);
+    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), SignalResult::Signalled);
     let exit = finish(&mut running);
     assert_eq!((exit.stopped, exit.code), (Some(StopCause::Person), Some(7)));
     assert_eq!(room.out(), "bye\n");
@@ -96,7 +96,7 @@ fn an_interrupt() {
     let room = Room::sh(&format!("trap 'exit 9' INT; {WAIT}"));
     let mut running = room.start();
     room.process("pid");
-    assert_eq!(job::interrupt(&room.dir()).unwrap(), Reach::Signalled);
+    assert_eq!(job::interrupt(&room.dir()).unwrap(), SignalResult::Signalled);
     let exit = finish(&mut running);
     assert_eq!((exit.stopped, exit.code), (None, Some(9)));
 }
@@ -106,7 +106,7 @@ fn an_interrupt_although_the_shell_ignored_it() {
     let room = Room::sh(WAIT);
     job::prepare(&room.dir(), &room.spec).unwrap();
     let script = "trap '' INT HUP; exec \"$0\" __job \"$1\"";
-    let ignoring = Shim { exe: "/bin/sh".into(), args: vec!["-c".into(), script.into(), shim().exe.into()] };
+    let ignoring = ShimProgram { exe: "/bin/sh".into(), args: vec!["-c".into(), script.into(), shim().exe.into()] };
     let mut running = room.start_prepared(&ignoring);
     room.process("pid");
     job::interrupt(&room.dir()).unwrap();
@@ -116,7 +116,7 @@ fn an_interrupt_although_the_shell_ignored_it() {
 fn stopped_before_it_began() {
     let room = Room::sh("echo ran > ran");
     job::prepare(&room.dir(), &room.spec).unwrap();
-    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), Reach::NotThere);
+    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), SignalResult::NotThere);
     let exit = finish(&mut room.start_prepared(&shim()));
     assert_eq!((exit.stopped, exit.code), (Some(StopCause::Person), None));
     assert!(!room.file("ran").exists());
@@ -132,18 +132,18 @@ fn a_shim_that_does_not_obey() {
         let (near, far) = (room.process("pid"), room.process("far"));
         let shim = job::started(&room.dir()).unwrap().unwrap().shim;
         shim.signal(Signal::SIGSTOP).unwrap();
-        assert_eq!(job::kill(&room.dir()).unwrap(), Found::Gone);
+        assert_eq!(job::kill(&room.dir()).unwrap(), JobTrace::Gone);
         assert!(!near.is_alive() && !far.is_alive() && !shim.is_alive());
-        assert_eq!(ended(&mut running), Ended::Gone);
+        assert_eq!(ended(&mut running), JobEnd::Gone);
     }
 }
 
 fn a_stop_after_the_end() {
     let room = Room::sh("exit 0");
     room.run();
-    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), Reach::NotThere);
-    assert_eq!(job::interrupt(&room.dir()).unwrap(), Reach::NotThere);
-    assert!(matches!(job::kill(&room.dir()).unwrap(), Found::Exited(exit) if exit.ok()));
+    assert_eq!(job::stop(&room.dir(), StopCause::Person).unwrap(), SignalResult::NotThere);
+    assert_eq!(job::interrupt(&room.dir()).unwrap(), SignalResult::NotThere);
+    assert!(matches!(job::kill(&room.dir()).unwrap(), JobTrace::Exited(exit) if exit.ok()));
 }
 
 fn signs_of_life() {

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everloop_agents::agent::{End, Reader};
+use everloop_agents::agent::{ProcessEnd, Reader};
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::{Report, Said};
+use everloop_core::stream::{AgentEvent, TurnReport};
 use everloop_core::time::Time;
 
 /// 2026-11-15 18:50:00 UTC: shortly before the recordings were made.
@@ -73,8 +73,8 @@ fn case(folder: &Path, line: &str) -> Case {
 }
 
 /// How a process ended, with nothing of this machine in its environment.
-pub fn end(exit: i32, env: &[(String, String)]) -> End<'_> {
-    End { code: (exit >= 0).then_some(exit), signal: (exit < 0).then_some(-exit), now: NOW, env }
+pub fn end(exit: i32, env: &[(String, String)]) -> ProcessEnd<'_> {
+    ProcessEnd { code: (exit >= 0).then_some(exit), signal: (exit < 0).then_some(-exit), now: NOW, env }
 }
 
 /// The variables of a child in a zone that is the same on every machine.
@@ -83,7 +83,7 @@ pub fn env() -> Vec<(String, String)> {
 }
 
 /// Feeds a case in pieces of this size.
-pub fn read(case: &Case, piece: usize) -> Vec<Said> {
+pub fn read(case: &Case, piece: usize) -> Vec<AgentEvent> {
     let mut reader = Reader::new(case.kind, case.name.contains("resume"));
     let mut all = Vec::new();
     let mut take = |said| all.push(said);
@@ -115,13 +115,13 @@ fn codex_home(case: &Case) -> Option<tempfile::TempDir> {
 }
 
 /// Reads standard output alone, from a process that ended so.
-pub fn read_text(kind: AgentKind, out: &str, exit: i32) -> Vec<Said> {
+pub fn read_text(kind: AgentKind, out: &str, exit: i32) -> Vec<AgentEvent> {
     read(&Case { out: out.into(), exit, ..Case::empty(kind) }, usize::MAX)
 }
 
 /// All of it in one.
-pub fn report(said: &[Said]) -> Report {
-    let mut report = Report::default();
+pub fn report(said: &[AgentEvent]) -> TurnReport {
+    let mut report = TurnReport::default();
     for one in said {
         report.take(one);
     }

@@ -2,7 +2,7 @@
 
 use everloop_agents::agent::{LINE_CAP, Reader};
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::Report;
+use everloop_core::stream::TurnReport;
 
 use crate::fixtures::{self, NOW, end};
 use crate::mutate::{self, Corpus, Dice, Run};
@@ -50,7 +50,7 @@ fn spoiled_notes_of_codex_are_survived() {
 fn a_flood_without_an_end_of_line_is_not_kept() {
     for kind in AgentKind::ALL {
         let mut reader = Reader::new(kind, false);
-        let mut report = Report::default();
+        let mut report = TurnReport::default();
         let piece = vec![b'{'; 64 << 10];
         for _ in 0..64 {
             reader.out(&piece, NOW, &mut |said| report.take(&said));

@@ -1,7 +1,7 @@
 //! Agents write about limits: in answers, code, tests, documents, commands and the output of commands. None of it is one.
 
 use everloop_core::spec::AgentKind::{self, Claude, Codex, Command, Gemini, Opencode};
-use everloop_core::stream::Said;
+use everloop_core::stream::AgentEvent;
 use serde_json::{Value, json};
 
 use crate::fixtures::{NOW, end, env, read_text, report};
@@ -108,7 +108,9 @@ fn an_agent_that_writes_about_limits_brings_none_about() {
             let lines: Vec<String> = records.iter().map(Value::to_string).collect();
             let out = lines.join("\n");
             let said = read_text(kind, &out, 0);
-            let limit = said.iter().find(|s| matches!(s, Said::Limit(_) | Said::SessionLost | Said::Quota(_)));
+            let limit = said
+                .iter()
+                .find(|s| matches!(s, AgentEvent::Limit(_) | AgentEvent::SessionLost | AgentEvent::Quota(_)));
             assert_eq!(limit, None, "{kind:?}: {out}");
             assert_eq!(report(&said).ok, Some(true), "{kind:?}: {out}");
             looked_at += 1;

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use everloop_agents::agent::{End, LINE_CAP, Reader};
+use everloop_agents::agent::{LINE_CAP, ProcessEnd, Reader};
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::{Report, Said};
+use everloop_core::stream::{AgentEvent, TurnReport};
 use everloop_core::time::Time;
 use serde_json::Value;
 
@@ -152,9 +152,9 @@ pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
     let mut dice = Dice::new(seed);
     let own = &corpus.own[dice.below(corpus.own.len())];
     let mut reader = Reader::new(own.kind, dice.below(2) == 0);
-    let (mut report, mut run) = (Report::default(), Run::default());
-    let mut take = |said: Said| {
-        let counter = if said == Said::Unknown { &mut run.unknown } else { &mut run.understood };
+    let (mut report, mut run) = (TurnReport::default(), Run::default());
+    let mut take = |said: AgentEvent| {
+        let counter = if said == AgentEvent::Unknown { &mut run.unknown } else { &mut run.understood };
         *counter += 1;
         report.take(&said);
     };
@@ -181,7 +181,7 @@ pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
     }
     let code = i32::try_from(dice.below(256)).ok();
     let signal = (dice.below(8) == 0).then_some(9);
-    reader.end(&End { code, signal, now: NOW, env: &[] }, &mut take);
+    reader.end(&ProcessEnd { code, signal, now: NOW, env: &[] }, &mut take);
     run.held = held;
     run
 }

@@ -2,7 +2,7 @@
 
 use everloop_agents::agent::Reader;
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::{LimitClass, Said, Usage};
+use everloop_core::stream::{AgentEvent, LimitClass, Usage};
 use serde_json::json;
 
 use crate::fixtures::{self, Case, NOW, end, read, read_text, report};
@@ -19,7 +19,7 @@ fn an_event_in_the_middle_of_another_line_is_found() {
         (format!("{EVENT}{record}\n"), 0),
     ] {
         let said = read_text(AgentKind::Claude, &out, 1);
-        assert!(said.iter().any(|s| matches!(s, Said::Limit(l) if l.class == LimitClass::Window)), "{out}");
+        assert!(said.iter().any(|s| matches!(s, AgentEvent::Limit(l) if l.class == LimitClass::Window)), "{out}");
         assert_eq!(report(&said).unknown, unknown, "{out}");
     }
 }
@@ -39,7 +39,7 @@ fn bytes_that_are_no_text_spoil_only_their_own_place() {
     let mut all = Vec::new();
     let line = b"{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"a\xff\xfeb\"}}\n";
     reader.out(line, NOW, &mut |said| all.push(said));
-    assert_eq!(all, [Said::Text { text: "a\u{fffd}\u{fffd}b".to_owned() }]);
+    assert_eq!(all, [AgentEvent::Text { text: "a\u{fffd}\u{fffd}b".to_owned() }]);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_gap_costs_only_the_lines_that_it_tore_apart() {
     reader.gap();
     reader.out(format!("{}{c}", &b[30..]).as_bytes(), NOW, &mut take);
     reader.end(&end(1, &[]), &mut take);
-    assert_eq!(all, [Said::Text { text: "a".to_owned() }, Said::Text { text: "c".to_owned() }]);
+    assert_eq!(all, [AgentEvent::Text { text: "a".to_owned() }, AgentEvent::Text { text: "c".to_owned() }]);
 }
 
 /// 2.1.197 has only counts from the beginning of the conversation.
@@ -117,10 +117,10 @@ fn codex_is_understood_when_its_words_change() {
 #[test]
 fn our_own_format_is_read_back() {
     let said = [
-        Said::Session { id: "s".to_owned(), model: None },
-        Said::Text { text: "hello".to_owned() },
-        Said::Used(Usage { input: 1, ..Usage::default() }),
-        Said::Result { ok: true, text: "done".to_owned() },
+        AgentEvent::Session { id: "s".to_owned(), model: None },
+        AgentEvent::Text { text: "hello".to_owned() },
+        AgentEvent::Used(Usage { input: 1, ..Usage::default() }),
+        AgentEvent::Result { ok: true, text: "done".to_owned() },
     ];
     let lines: Vec<String> = said.iter().map(|s| serde_json::to_string(s).unwrap()).collect();
     let out = lines.join("\n");
@@ -133,7 +133,7 @@ fn our_own_format_is_read_back() {
 #[test]
 fn a_pane_speaks_by_its_exit_code() {
     assert_eq!(report(&read_text(AgentKind::Pane, "all done\n", 0)).ok, Some(true));
-    assert!(read_text(AgentKind::Pane, "proceed?\n", 4).contains(&Said::Asking { what: "proceed?".to_owned() }));
+    assert!(read_text(AgentKind::Pane, "proceed?\n", 4).contains(&AgentEvent::Asking { what: "proceed?".to_owned() }));
     assert_eq!(report(&read_text(AgentKind::Pane, "limit\n", 5)).limit.unwrap().class, LimitClass::Window);
 }
 
@@ -150,8 +150,8 @@ fn a_conversation_that_never_fits_is_given_up_and_a_long_one_is_not() {
     let round = [overflow, summary, resume].join("\n");
     let hopeless = [round.as_str(), &round, &round, words, finish].join("\n");
     let said = read_text(AgentKind::Opencode, &hopeless, -9);
-    let last_word = said.iter().position(|s| matches!(s, Said::Result { ok: false, .. })).unwrap();
-    assert!(said[last_word + 1..].iter().all(|s| matches!(s, Said::Used(_))), "{said:?}");
+    let last_word = said.iter().position(|s| matches!(s, AgentEvent::Result { ok: false, .. })).unwrap();
+    assert!(said[last_word + 1..].iter().all(|s| matches!(s, AgentEvent::Used(_))), "{said:?}");
     let sum = report(&said);
     assert_eq!((sum.limit.unwrap().class, sum.ok, sum.used.input), (LimitClass::Context, Some(false), 5));
     assert_eq!(sum.last_text, "what was done so far", "the summary is what can be handed on");

@@ -3,7 +3,7 @@
 
 use everloop_agents::agent::otlp;
 use everloop_core::stream::Usage;
-use everloop_core::telemetry::Heard;
+use everloop_core::telemetry::TelemetrySum;
 use serde_json::{Value, json};
 
 const LOGS: &str = include_str!("fixtures/claude-otlp-logs.json");
@@ -12,8 +12,8 @@ const METRICS: &str = include_str!("fixtures/claude-otlp-metrics.json");
 /// What the stream of the same turn said in its `result`.
 const USED: Usage = Usage { input: 33, output: 21, cache_read: 3000, cache_write: 300, microusd: Some(2652) };
 
-fn counters(bodies: &[&str]) -> Heard {
-    let mut heard = Heard::default();
+fn counters(bodies: &[&str]) -> TelemetrySum {
+    let mut heard = TelemetrySum::default();
     for body in bodies {
         otlp::metrics(body.as_bytes(), &mut heard).expect("it is OTLP");
     }
@@ -22,7 +22,7 @@ fn counters(bodies: &[&str]) -> Heard {
 
 #[test]
 fn events_counters_and_the_stream_say_the_same() {
-    let mut events = Heard::default();
+    let mut events = TelemetrySum::default();
     otlp::logs(LOGS.as_bytes(), &mut events).expect("it is OTLP");
     assert_eq!(events.used(), Some(USED));
     assert_eq!((events.requests(), events.errors(), events.unknowns()), (3, 1, 1));
@@ -73,9 +73,9 @@ fn odd_figures_do_no_harm() {
         assert_eq!(counters(&[&point(odd.clone())]).used().map(|u| u.input), used, "{odd}");
     }
     for broken in ["", "3", "{\"resourceMetrics\":3}", "{\"resourceMetrics\":[{\"scopeMetrics\":[1]}]}"] {
-        assert!(otlp::metrics(broken.as_bytes(), &mut Heard::default()).is_err(), "{broken}");
+        assert!(otlp::metrics(broken.as_bytes(), &mut TelemetrySum::default()).is_err(), "{broken}");
     }
-    assert!(otlp::logs(b"{}", &mut Heard::default()).is_ok());
+    assert!(otlp::logs(b"{}", &mut TelemetrySum::default()).is_ok());
     let deep = format!("{}{}", "{\"resourceLogs\":".repeat(1000), "}".repeat(1000));
-    assert!(otlp::logs(deep.as_bytes(), &mut Heard::default()).is_err());
+    assert!(otlp::logs(deep.as_bytes(), &mut TelemetrySum::default()).is_err());
 }

@@ -5,11 +5,11 @@
 use std::fmt::Write;
 use std::fs;
 
-use everloop_core::stream::{Said, Usage};
+use everloop_core::stream::{AgentEvent, Usage};
 
 use crate::fixtures::{self, Case, read, report};
 
-fn written(said: &[Said]) -> String {
+fn written(said: &[AgentEvent]) -> String {
     let mut text = String::new();
     for one in said {
         writeln!(text, "{}", serde_json::to_string(one).unwrap()).unwrap();
@@ -19,7 +19,7 @@ fn written(said: &[Said]) -> String {
 }
 
 /// Field by field, so that a new one in the report does not change what is written down.
-fn summed_up(said: &[Said]) -> String {
+fn summed_up(said: &[AgentEvent]) -> String {
     let r = report(said);
     let limit = r.limit.map_or_else(|| "none".to_owned(), |l| format!("{} {} {:?}", l.class, l.rule, l.reset_at));
     let json = |usage: &Usage| serde_json::to_string(usage).unwrap();

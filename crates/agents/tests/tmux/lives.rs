@@ -1,7 +1,7 @@
 //! Starting, respawning and ending: what a program sees, what is left of it, and what survives whom.
 
 use everloop_agents::process::Identity;
-use everloop_agents::tmux::{Error, Finish, Kind, Program, State, Text, Variable};
+use everloop_agents::tmux::{Finish, PaneError, PaneProgram, PaneVariable, Program, SafeText, State};
 
 use super::world::{World, wait_for};
 
@@ -32,8 +32,8 @@ fn arguments_folder_and_variables_arrive_as_they_are() {
     let mut program = world.program(&["sh", "-c", &format!("pwd; printf '%s\\n' \"$T\"; {SHOW}"), "sh"]);
     program.argv.extend(tricky.iter().map(|t| (*t).to_owned()));
     program.cwd = cwd.clone();
-    program.env = vec![Variable::Fixed { name: "T".to_owned(), value: "#(touch x);\"$HOME'".to_owned() }];
-    let pane = world.server.start("a".parse().unwrap(), Kind::Plain, program).unwrap();
+    program.env = vec![PaneVariable::Fixed { name: "T".to_owned(), value: "#(touch x);\"$HOME'".to_owned() }];
+    let pane = world.server.start("a".parse().unwrap(), PaneProgram::Plain, program).unwrap();
     wait_for("it prints its arguments", || world.screen(&pane).contains("<%1>"));
     let screen = world.screen(&pane);
     let lines: Vec<&str> = screen.lines().collect();
@@ -60,10 +60,10 @@ fn a_program_sees_the_allow_list_and_what_was_named() {
     let mut program = world.program(&["cat"]);
     // Cargo sets this one for tests; it stands for a secret.
     program.env = vec![
-        Variable::Outside { name: "CARGO_MANIFEST_DIR".to_owned() },
-        Variable::Outside { name: "NOT_SET_ANYWHERE".to_owned() },
+        PaneVariable::Outside { name: "CARGO_MANIFEST_DIR".to_owned() },
+        PaneVariable::Outside { name: "NOT_SET_ANYWHERE".to_owned() },
     ];
-    let pane = world.server.start("a".parse().unwrap(), Kind::Plain, program).unwrap();
+    let pane = world.server.start("a".parse().unwrap(), PaneProgram::Plain, program).unwrap();
     wait_for("it is `cat` itself", || command_line(pane.process.pid) == "cat\0");
     let names: Vec<String> =
         environment(pane.process.pid).iter().filter_map(|e| Some(e.split_once('=')?.0.to_owned())).collect();
@@ -92,8 +92,8 @@ fn what_cannot_be_started_is_said_before_tmux_is_asked() {
         (gone, "folder"),
     ];
     for (program, word) in cases {
-        match world.server.start("a".parse().unwrap(), Kind::Plain, program) {
-            Err(Error::BadProgram { why, .. }) => assert!(why.contains(word), "{why}"),
+        match world.server.start("a".parse().unwrap(), PaneProgram::Plain, program) {
+            Err(PaneError::BadProgram { why, .. }) => assert!(why.contains(word), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -104,9 +104,9 @@ fn what_cannot_be_started_is_said_before_tmux_is_asked() {
 fn a_name_is_given_once() {
     let world = World::new();
     world.sh("a", "exec cat");
-    let again = world.server.start("a".parse().unwrap(), Kind::Plain, world.program(&["cat"]));
-    assert!(matches!(again, Err(Error::Taken { .. })));
-    let Err(Error::NoPane { others, .. }) = world.server.pane("b") else { panic!("there is no b") };
+    let again = world.server.start("a".parse().unwrap(), PaneProgram::Plain, world.program(&["cat"]));
+    assert!(matches!(again, Err(PaneError::Taken { .. })));
+    let Err(PaneError::NoPane { others, .. }) = world.server.pane("b") else { panic!("there is no b") };
     assert_eq!(others, ["a"]);
 }
 
@@ -121,9 +121,9 @@ fn respawn_starts_the_same_program_again() {
     assert!(!first.process.is_alive());
     wait_for("it ran twice", || std::fs::read_to_string(world.path("work/runs")).unwrap() == "run\nrun\n");
     // The old handle is a stranger now.
-    let old = world.server.type_text(&first, &Text::clean(b"x"), Finish::Enter);
-    assert!(matches!(old, Err(Error::NotOurs { .. })), "{old:?}");
-    world.server.type_text(&second, &Text::clean(b"hello"), Finish::Enter).unwrap();
+    let old = world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter);
+    assert!(matches!(old, Err(PaneError::NotOurs { .. })), "{old:?}");
+    world.server.type_text(&second, &SafeText::clean(b"hello"), Finish::Enter).unwrap();
 }
 
 #[test]
@@ -134,14 +134,14 @@ fn a_killed_server_is_made_again() {
     server.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     wait_for("the server is gone", || !server.is_alive());
     assert_eq!(world.server.see(&first).unwrap().1, State::Dead { status: None });
-    assert!(world.server.type_text(&first, &Text::clean(b"x"), Finish::Enter).is_err());
+    assert!(world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter).is_err());
     let second = world.server.respawn("a").unwrap();
     assert_ne!(world.server.process().unwrap().unwrap(), server);
     // The new server counts from nought: the same id, another pane.
     assert_eq!(second.id(), first.id());
-    assert!(world.server.type_text(&first, &Text::clean(b"x"), Finish::Enter).is_err());
-    world.server.type_text(&second, &Text::clean(b"hello"), Finish::Enter).unwrap();
-    world.server.start("b".parse().unwrap(), Kind::Plain, world.program(&["cat"])).unwrap();
+    assert!(world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter).is_err());
+    world.server.type_text(&second, &SafeText::clean(b"hello"), Finish::Enter).unwrap();
+    world.server.start("b".parse().unwrap(), PaneProgram::Plain, world.program(&["cat"])).unwrap();
     assert_eq!(world.server.panes().unwrap().len(), 2);
 }
 
@@ -157,7 +157,7 @@ fn kill_leaves_nothing_behind() {
     world.server.kill("a").unwrap();
     assert!(!pane.process.is_alive() && !tool.is_alive());
     assert!(world.server.panes().unwrap().is_empty());
-    assert!(matches!(world.server.kill("a"), Err(Error::NoPane { .. })));
+    assert!(matches!(world.server.kill("a"), Err(PaneError::NoPane { .. })));
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn the_server_is_a_session_of_its_own() {
 fn a_path_too_long_for_a_socket_is_an_error_with_numbers() {
     let world = World::new();
     let long = world.path(&"d".repeat(120));
-    match everloop_agents::tmux::Server::open(&long) {
-        Err(e @ Error::LongPath { .. }) => assert!(e.to_string().contains("at most 102"), "{e}"),
+    match everloop_agents::tmux::TmuxServer::open(&long) {
+        Err(e @ PaneError::LongPath { .. }) => assert!(e.to_string().contains("at most 102"), "{e}"),
         other => panic!("{other:?}"),
     }
 }

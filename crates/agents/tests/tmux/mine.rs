@@ -4,18 +4,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use everloop_agents::process::Identity;
-use everloop_agents::tmux::{Error, Finish, Kind, Origin, Pane, Server, Text, Wanted};
+use everloop_agents::tmux::{Finish, Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, SafeText, TmuxServer};
 
 use super::world::{World, wait_for};
 
-fn type_x(server: &Server, pane: &Pane) -> Result<(), Error> {
-    server.type_text(pane, &Text::clean(b"hello"), Finish::Enter).map(drop)
+fn type_x(server: &TmuxServer, pane: &Pane) -> Result<(), PaneError> {
+    server.type_text(pane, &SafeText::clean(b"hello"), Finish::Enter).map(drop)
 }
 
 #[track_caller]
-fn refused(result: Result<(), Error>, why: &str) {
+fn refused(result: Result<(), PaneError>, why: &str) {
     match result {
-        Err(Error::NotOurs { why: said, .. }) => assert!(said.contains(why), "{said}"),
+        Err(PaneError::NotOurs { why: said, .. }) => assert!(said.contains(why), "{said}"),
         other => panic!("{other:?}"),
     }
 }
@@ -35,29 +35,29 @@ fn persons_pane(world: &World) -> (String, PathBuf) {
     (id.trim().to_owned(), got)
 }
 
-fn wanted(world: &World, target: &str) -> Wanted {
-    Wanted { socket: world.path("person.sock"), target: target.to_owned() }
+fn wanted(world: &World, target: &str) -> PaneSelector {
+    PaneSelector { socket: world.path("person.sock"), target: target.to_owned() }
 }
 
 #[test]
 fn only_an_adopted_pane_of_a_person_is_typed_into() {
     let world = World::new();
     let (id, got) = persons_pane(&world);
-    assert!(matches!(world.server.pane("mine"), Err(Error::NoPane { .. })));
-    assert!(matches!(world.server.pane(&id), Err(Error::NoPane { .. })));
+    assert!(matches!(world.server.pane("mine"), Err(PaneError::NoPane { .. })));
+    assert!(matches!(world.server.pane(&id), Err(PaneError::NoPane { .. })));
     for nowhere in ["%99", "mine", "mi*", "other:0.0", "#(touch x)", ""] {
-        let refused = world.server.adopt("lent".parse().unwrap(), Kind::Plain, &wanted(&world, nowhere));
-        assert!(matches!(refused, Err(Error::BadTarget { .. })), "{nowhere}: {refused:?}");
+        let refused = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, nowhere));
+        assert!(matches!(refused, Err(PaneError::BadTarget { .. })), "{nowhere}: {refused:?}");
     }
     assert_eq!(std::fs::read(&got).unwrap(), b"");
-    let pane = world.server.adopt("lent".parse().unwrap(), Kind::Plain, &wanted(&world, "mine:0.0")).unwrap();
+    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, "mine:0.0")).unwrap();
     assert_eq!(pane.id(), id);
     type_x(&world.server, &world.server.pane("lent").unwrap()).unwrap();
     wait_for("the text arrives", || std::fs::read(&got).unwrap() == b"hello\n");
     // Giving it back ends nothing.
     world.server.kill("lent").unwrap();
     assert!(pane.process.is_alive());
-    assert!(matches!(world.server.pane("lent"), Err(Error::NoPane { .. })));
+    assert!(matches!(world.server.pane("lent"), Err(PaneError::NoPane { .. })));
     world.nothing_was_run();
 }
 
@@ -65,8 +65,8 @@ fn only_an_adopted_pane_of_a_person_is_typed_into() {
 fn a_lent_pane_whose_program_changed_is_left_alone() {
     let world = World::new();
     let (id, got) = persons_pane(&world);
-    let pane = world.server.adopt("lent".parse().unwrap(), Kind::Plain, &wanted(&world, &id)).unwrap();
-    assert!(matches!(world.server.respawn("lent"), Err(Error::Adopted { .. })));
+    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, &id)).unwrap();
+    assert!(matches!(world.server.respawn("lent"), Err(PaneError::Adopted { .. })));
     world.persons_tmux(&["copy-mode", "-t", &id]);
     refused(type_x(&world.server, &pane), "copy mode");
     world.persons_tmux(&["copy-mode", "-q", "-t", &id]);
@@ -98,11 +98,11 @@ fn the_shell_behind_an_agent_that_ended_gets_nothing() {
         command.trim().to_owned()
     };
     wait_for("the agent has the terminal", || front() == "cat");
-    let pane = world.server.adopt("lent".parse().unwrap(), Kind::Plain, &wanted(&world, id)).unwrap();
+    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, id)).unwrap();
     type_x(&world.server, &pane).unwrap();
     world.persons_tmux(&["send-keys", "-t", id, "C-d"]);
     wait_for("the shell has the terminal", || front() == "bash");
-    let attack = Text::clean(b"touch x");
+    let attack = SafeText::clean(b"touch x");
     refused(world.server.type_text(&pane, &attack, Finish::Enter).map(drop), "another program");
     assert_eq!(world.server.see(&pane).unwrap().1.label(), "dead");
     world.nothing_was_run();
@@ -142,7 +142,7 @@ fn typing_to_a_dead_program_is_refused_and_harms_nobody() {
     let dead = world.sh("dead", "exit 7");
     let (alive, _) = world.raw_reader("alive");
     wait_for("it ends", || world.server.see(&dead).unwrap().1.label() == "dead");
-    assert!(matches!(type_x(&world.server, &dead), Err(Error::Dead { .. })));
+    assert!(matches!(type_x(&world.server, &dead), Err(PaneError::Dead { .. })));
     type_x(&world.server, &alive).unwrap();
 }
 
@@ -163,14 +163,14 @@ fn what_is_kept_is_private() {
         }
     }
     assert!(seen >= 2);
-    assert!(matches!(pane.origin, Origin::Started(_)));
+    assert!(matches!(pane.origin, PaneOrigin::Started(_)));
     // A folder that was opened up is closed again.
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
-    Server::open(&world.path("state")).unwrap();
+    TmuxServer::open(&world.path("state")).unwrap();
     assert_eq!(mode(&dir), 0o700);
     std::fs::rename(&dir, world.path("moved")).unwrap();
     std::os::unix::fs::symlink(world.path("moved"), &dir).unwrap();
-    assert!(matches!(Server::open(&world.path("state")), Err(Error::Io { .. })), "a link is not our folder");
+    assert!(matches!(TmuxServer::open(&world.path("state")), Err(PaneError::Io { .. })), "a link is not our folder");
     std::fs::remove_file(&dir).unwrap();
     std::fs::rename(world.path("moved"), &dir).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everloop_agents::tmux::{Error, Kind, Origin, Pane, Place, State, Wanted};
+use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, PaneTarget, State};
 
 use super::world::{World, wait_for};
 
@@ -20,7 +20,7 @@ exec cat
 
 fn agent(world: &World, script: &str) -> Pane {
     let program = world.program(&["sh", "-c", script]);
-    world.server.start("agent".parse().unwrap(), Kind::Claude, program).unwrap()
+    world.server.start("agent".parse().unwrap(), PaneProgram::Claude, program).unwrap()
 }
 
 fn idle(world: &World) -> Pane {
@@ -49,7 +49,7 @@ fn what_is_alive_and_in_its_place_is_left_alone() {
     let world = World::new();
     let pane = idle(&world);
     let work = folder(&world, "work");
-    for place in [Place::Worktree(&work), Place::Folder(&work), Place::Folder(Path::new("/"))] {
+    for place in [PaneTarget::Worktree(&work), PaneTarget::Folder(&work), PaneTarget::Folder(Path::new("/"))] {
         assert_eq!(world.server.ready("agent", place).unwrap(), None);
     }
     assert_eq!(world.server.pane("agent").unwrap(), pane);
@@ -69,20 +69,20 @@ fn the_dead_are_started_again_three_times_in_an_hour() {
             let dead = |s: &State| matches!(s, State::Dead { .. });
             wait_for("tmux has seen its end", || dead(&world.server.see(&pane).unwrap().1));
         }
-        let note = world.server.ready("agent", Place::Worktree(&work)).unwrap().unwrap();
+        let note = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap().unwrap();
         assert!(note.contains(why) && note.contains(&format!("{n} of 3")), "{note}");
         let pane = world.server.pane("agent").unwrap();
         assert!(pane.process.is_alive() && cwd(&pane) == work);
     }
     kill_server(&world);
-    let refused = world.server.ready("agent", Place::Worktree(&work)).unwrap_err();
-    assert!(matches!(refused, Error::TooOften { times: 3, .. }), "{refused:?}");
+    let refused = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap_err();
+    assert!(matches!(refused, PaneError::TooOften { times: 3, .. }), "{refused:?}");
     assert!(refused.hint().unwrap().contains("everloop pane respawn agent"));
     assert_eq!(world.server.process().unwrap(), None, "nothing was started");
     // A person who starts it knows better.
     world.server.respawn("agent").unwrap();
     kill_server(&world);
-    assert!(world.server.ready("agent", Place::Worktree(&work)).unwrap().unwrap().contains("1 of 3"));
+    assert!(world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap().unwrap().contains("1 of 3"));
 }
 
 #[test]
@@ -90,25 +90,25 @@ fn a_program_is_moved_while_it_is_idle() {
     let world = World::new();
     let before = idle(&world);
     let tree = folder(&world, "tree");
-    let note = world.server.ready("agent", Place::Worktree(&tree)).unwrap().unwrap();
+    let note = world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap().unwrap();
     assert!(note.contains("works in") && note.contains(&tree.display().to_string()), "{note}");
     let after = world.server.pane("agent").unwrap();
     assert!(!before.process.is_alive() && after.process.is_alive());
     assert_eq!((cwd(&after), after.id()), (tree.clone(), before.id()));
-    assert!(matches!(&after.origin, Origin::Started(program) if program.cwd == tree));
-    assert_eq!(world.server.ready("agent", Place::Worktree(&tree)).unwrap(), None, "once is enough");
+    assert!(matches!(&after.origin, PaneOrigin::Started(program) if program.cwd == tree));
+    assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap(), None, "once is enough");
     // A worktree that was made anew has the same path, and the program sits in the old one.
     wait_for("it is idle", || world.server.see(&after).unwrap().1 == State::Idle);
     std::fs::remove_dir(&tree).unwrap();
     folder(&world, "tree");
-    world.server.ready("agent", Place::Worktree(&tree)).unwrap().unwrap();
+    world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap().unwrap();
     assert_eq!(cwd(&world.server.pane("agent").unwrap()), tree);
     // With its folder gone for good it goes to the one of the loop, also without a worktree.
     let moved = world.server.pane("agent").unwrap();
     wait_for("it is idle", || world.server.see(&moved).unwrap().1 == State::Idle);
     std::fs::remove_dir(&tree).unwrap();
     let work = folder(&world, "work");
-    world.server.ready("agent", Place::Folder(&work)).unwrap().unwrap();
+    world.server.ready("agent", PaneTarget::Folder(&work)).unwrap().unwrap();
     assert_eq!(cwd(&world.server.pane("agent").unwrap()), work);
 }
 
@@ -118,8 +118,8 @@ fn a_program_that_is_at_something_is_not_moved() {
     let pane = agent(&world, ASKS);
     wait_for("it asks", || matches!(world.server.see(&pane).unwrap().1, State::Asking { .. }));
     let tree = folder(&world, "tree");
-    let refused = world.server.ready("agent", Place::Worktree(&tree)).unwrap_err();
-    assert!(matches!(refused, Error::Occupied { doing: "asking", .. }), "{refused:?}");
+    let refused = world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap_err();
+    assert!(matches!(refused, PaneError::Occupied { doing: "asking", .. }), "{refused:?}");
     assert!(pane.process.is_alive());
 }
 
@@ -127,20 +127,20 @@ fn a_program_that_is_at_something_is_not_moved() {
 fn a_persons_pane_is_never_touched() {
     let world = World::new();
     world.persons_tmux(&["new-session", "-d", "-s", "mine", "cat"]);
-    let wanted = Wanted { socket: world.path("person.sock"), target: "mine:0.0".to_owned() };
-    let adopt = || world.server.adopt("agent".parse().unwrap(), Kind::Plain, &wanted);
+    let wanted = PaneSelector { socket: world.path("person.sock"), target: "mine:0.0".to_owned() };
+    let adopt = || world.server.adopt("agent".parse().unwrap(), PaneProgram::Plain, &wanted);
     wait_for("its program has the terminal", || adopt().is_ok());
     let pane = world.server.pane("agent").unwrap();
     let (work, tree) = (folder(&world, "work"), folder(&world, "tree"));
-    assert_eq!(world.server.ready("agent", Place::Worktree(&work)).unwrap(), None, "it is there already");
-    assert_eq!(world.server.ready("agent", Place::Folder(&tree)).unwrap(), None);
-    let refused = world.server.ready("agent", Place::Worktree(&tree)).unwrap_err();
-    assert!(matches!(&refused, Error::Elsewhere { cwd, .. } if *cwd == work), "{refused:?}");
+    assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap(), None, "it is there already");
+    assert_eq!(world.server.ready("agent", PaneTarget::Folder(&tree)).unwrap(), None);
+    let refused = world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap_err();
+    assert!(matches!(&refused, PaneError::Elsewhere { cwd, .. } if *cwd == work), "{refused:?}");
     assert!(refused.hint().unwrap().contains("--in-place"));
     assert!(pane.process.is_alive());
     world.persons_tmux(&["kill-server"]);
     wait_for("it ends with its server", || !pane.process.is_alive());
-    let refused = world.server.ready("agent", Place::Worktree(&work)).unwrap_err();
-    assert!(matches!(refused, Error::Adopted { .. }), "{refused:?}");
+    let refused = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap_err();
+    assert!(matches!(refused, PaneError::Adopted { .. }), "{refused:?}");
     assert_eq!(world.server.process().unwrap(), None, "no server of ours was started either");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everloop_agents::tmux::{Kind, Session, Sight, State, Status, composer, detect};
+use everloop_agents::tmux::{PaneProgram, PaneSession, PaneView, State, Status, composer, detect};
 
 const IDLE_TITLE: &str = "✳ Claude Code";
 const BUSY_TITLE: &str = "◐ Claude Code";
@@ -12,8 +12,8 @@ fn screen(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn sight(name: &str, title: &str) -> Sight {
-    Sight { title: title.to_owned(), screen: screen(name), session: None }
+fn sight(name: &str, title: &str) -> PaneView {
+    PaneView { title: title.to_owned(), screen: screen(name), session: None }
 }
 
 fn limited(until: &str) -> State {
@@ -61,7 +61,7 @@ fn every_recorded_screen_of_claude_is_understood() {
         ("31-limit-noauto", IDLE_TITLE, limited("9:50pm")),
     ];
     for (name, title, expected) in table {
-        assert_eq!(detect(Kind::Claude, &sight(name, title)), expected, "{name}");
+        assert_eq!(detect(PaneProgram::Claude, &sight(name, title)), expected, "{name}");
     }
 }
 
@@ -83,7 +83,7 @@ fn every_recorded_screen_of_codex_is_understood() {
         ("48-codex-command", "work", asking("Would you like to run the following command?")),
     ];
     for (name, title, expected) in table {
-        assert_eq!(detect(Kind::Codex, &sight(name, title)), expected, "{name}");
+        assert_eq!(detect(PaneProgram::Codex, &sight(name, title)), expected, "{name}");
     }
 }
 
@@ -114,16 +114,16 @@ fn words_in_the_conversation_decide_nothing() {
     ];
     for text in words {
         let claude = screen("06-idle-after").replace("w0 w1", &format!("so:\n  {text}\n  w0 w1"));
-        let seen = Sight { title: IDLE_TITLE.to_owned(), screen: claude, session: None };
-        assert_eq!(detect(Kind::Claude, &seen), State::Idle, "{text}\n{}", seen.screen);
+        let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: claude, session: None };
+        assert_eq!(detect(PaneProgram::Claude, &seen), State::Idle, "{text}\n{}", seen.screen);
         let codex = screen("42-codex-done").replace("w0 w1", &format!("so:\n  {text}\n  w0 w1"));
-        let seen = Sight { title: "work".to_owned(), screen: codex, session: None };
-        assert_eq!(detect(Kind::Codex, &seen), State::Idle, "{text}\n{}", seen.screen);
+        let seen = PaneView { title: "work".to_owned(), screen: codex, session: None };
+        assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle, "{text}\n{}", seen.screen);
     }
     // Output of a tool stands below a bullet; an answer of the program itself right below the prompt.
     let tool = screen("06-idle-after").replace("● w0", "● Ran a command\n  ⎿  You've hit your 5-hour limit\n\n● w0");
-    let seen = Sight { title: IDLE_TITLE.to_owned(), screen: tool, session: None };
-    assert_eq!(detect(Kind::Claude, &seen), State::Idle);
+    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: tool, session: None };
+    assert_eq!(detect(PaneProgram::Claude, &seen), State::Idle);
 }
 
 /// The next version may call its keys by other names: what is not known is not typed into.
@@ -132,29 +132,29 @@ fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
     for name in ["46-codex-new-model", "47-codex-trust", "48-codex-command"] {
         let text = screen(name);
         let footer = text.trim_end().lines().last().unwrap();
-        let seen = Sight { title: "work".to_owned(), screen: text.replace(footer, "  ⏎ go"), session: None };
-        assert_eq!(detect(Kind::Codex, &seen), State::Unknown, "{name}");
-        assert_eq!(composer(Kind::Codex, &seen.screen), None, "{name}");
+        let seen = PaneView { title: "work".to_owned(), screen: text.replace(footer, "  ⏎ go"), session: None };
+        assert_eq!(detect(PaneProgram::Codex, &seen), State::Unknown, "{name}");
+        assert_eq!(composer(PaneProgram::Codex, &seen.screen), None, "{name}");
     }
     // A person's own list in the input line is no menu.
     let list = screen("42-codex-done").replace("› Ask Codex to do anything", "› 1. fix the test");
-    let seen = Sight { title: "work".to_owned(), screen: list, session: None };
-    assert_eq!(detect(Kind::Codex, &seen), State::Idle);
+    let seen = PaneView { title: "work".to_owned(), screen: list, session: None };
+    assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle);
 }
 
 #[test]
 fn a_limit_without_its_banner_is_seen_until_work_goes_on() {
     let menu_closed = screen("13-usage-limit");
     let lines: Vec<&str> = menu_closed.lines().filter(|l| !l.contains('⚠') && !l.contains("Continuing")).collect();
-    let seen = Sight { title: IDLE_TITLE.to_owned(), screen: lines.join("\n"), session: None };
-    assert_eq!(detect(Kind::Claude, &seen), limited("9:30pm (UTC)"));
+    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: lines.join("\n"), session: None };
+    assert_eq!(detect(PaneProgram::Claude, &seen), limited("9:30pm (UTC)"));
 }
 
 #[test]
 fn claudes_own_record_counts_beside_the_screen() {
     let with = |name: &str, title: &str, status: Status| {
-        let session = Some(Session { status, updated: "1".to_owned() });
-        detect(Kind::Claude, &Sight { session, ..sight(name, title) })
+        let session = Some(PaneSession { status, updated: "1".to_owned() });
+        detect(PaneProgram::Claude, &PaneView { session, ..sight(name, title) })
     };
     // The screen of a small terminal hides what the footer says.
     assert_eq!(with("06-idle-after", IDLE_TITLE, Status::Busy), State::Working);
@@ -171,18 +171,18 @@ fn claudes_own_record_counts_beside_the_screen() {
 
 #[test]
 fn a_title_that_spins_is_work() {
-    assert_eq!(detect(Kind::Claude, &sight("06-idle-after", BUSY_TITLE)), State::Working);
-    assert_eq!(detect(Kind::Codex, &sight("42-codex-done", "⠙ work")), State::Working);
+    assert_eq!(detect(PaneProgram::Claude, &sight("06-idle-after", BUSY_TITLE)), State::Working);
+    assert_eq!(detect(PaneProgram::Codex, &sight("42-codex-done", "⠙ work")), State::Working);
     // The program's picture is made of the same dots.
-    assert_eq!(detect(Kind::Codex, &sight("40-codex-idle", "work")), State::Idle);
+    assert_eq!(detect(PaneProgram::Codex, &sight("40-codex-idle", "work")), State::Idle);
 }
 
 #[test]
 fn the_input_box_is_read() {
     let of = |kind, name| composer(kind, &screen(name));
-    assert_eq!(of(Kind::Claude, "06-idle-after").as_deref(), Some(""));
-    assert_eq!(of(Kind::Claude, "19-multiline-literal").as_deref(), Some("line one"));
-    assert_eq!(of(Kind::Claude, "07-permission"), None);
-    assert_eq!(of(Kind::Codex, "42-codex-done").as_deref(), Some("Ask Codex to do anything"));
-    assert_eq!(of(Kind::Codex, "45-codex-limit"), None);
+    assert_eq!(of(PaneProgram::Claude, "06-idle-after").as_deref(), Some(""));
+    assert_eq!(of(PaneProgram::Claude, "19-multiline-literal").as_deref(), Some("line one"));
+    assert_eq!(of(PaneProgram::Claude, "07-permission"), None);
+    assert_eq!(of(PaneProgram::Codex, "42-codex-done").as_deref(), Some("Ask Codex to do anything"));
+    assert_eq!(of(PaneProgram::Codex, "45-codex-limit"), None);
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::tmux::{Ending, Error, Kind, Pane, State, Text, Turn};
+use everloop_agents::tmux::{Pane, PaneError, PaneProgram, PaneTurn, PaneTurnEnd, SafeText, State};
 
 use super::world::World;
 
@@ -35,12 +35,12 @@ done
 
 fn fake(world: &World) -> Pane {
     let program = world.program(&["sh", "-c", FAKE]);
-    world.server.start("agent".parse().unwrap(), Kind::Claude, program).unwrap()
+    world.server.start("agent".parse().unwrap(), PaneProgram::Claude, program).unwrap()
 }
 
-fn turn(prompt: &str) -> Turn {
-    let prompt = Text::clean(prompt.as_bytes());
-    Turn { prompt, limit: Duration::from_secs(30), quiet: Duration::from_millis(800), stop_file: None }
+fn turn(prompt: &str) -> PaneTurn {
+    let prompt = SafeText::clean(prompt.as_bytes());
+    PaneTurn { prompt, limit: Duration::from_secs(30), quiet: Duration::from_millis(800), stop_file: None }
 }
 
 fn prompts(world: &World) -> Vec<String> {
@@ -54,7 +54,7 @@ fn a_turn_ends_when_the_program_is_idle_again() {
     let pane = fake(&world);
     for word in ["slow", "fast", "slow"] {
         match world.server.turn(&pane, &turn(word)).unwrap() {
-            Ending::Done { screen } => assert!(screen.contains(&format!("answer: {word}")), "{screen}"),
+            PaneTurnEnd::Done { screen } => assert!(screen.contains(&format!("answer: {word}")), "{screen}"),
             other => panic!("{word}: {other:?}"),
         }
     }
@@ -72,7 +72,7 @@ fn a_question_a_limit_and_an_end_are_told_apart() {
         let pane = fake(&world);
         for attempt in ["first", "again"] {
             match world.server.turn(&pane, &turn(word)).unwrap() {
-                Ending::Stuck { state, .. } => assert_eq!(state, expected, "{attempt}"),
+                PaneTurnEnd::Stuck { state, .. } => assert_eq!(state, expected, "{attempt}"),
                 other => panic!("{word}: {other:?}"),
             }
         }
@@ -84,11 +84,11 @@ fn a_question_a_limit_and_an_end_are_told_apart() {
 fn a_turn_that_takes_too_long_ends_and_the_next_one_does_not_type() {
     let world = World::new();
     let pane = fake(&world);
-    let short = Turn { limit: Duration::from_secs(3), ..turn("hang") };
+    let short = PaneTurn { limit: Duration::from_secs(3), ..turn("hang") };
     let first = world.server.turn(&pane, &short).unwrap();
-    assert!(matches!(first, Ending::TimedOut { state: State::Working, typed: true, .. }), "{first:?}");
+    assert!(matches!(first, PaneTurnEnd::TimedOut { state: State::Working, typed: true, .. }), "{first:?}");
     let second = world.server.turn(&pane, &short).unwrap();
-    assert!(matches!(second, Ending::TimedOut { state: State::Working, typed: false, .. }), "{second:?}");
+    assert!(matches!(second, PaneTurnEnd::TimedOut { state: State::Working, typed: false, .. }), "{second:?}");
     assert_eq!(prompts(&world), ["hang"]);
 }
 
@@ -99,16 +99,16 @@ fn a_hooks_file_ends_the_turn_and_an_old_one_does_not() {
     let file: PathBuf = world.path("work/stopped");
     std::fs::write(&file, "of an earlier turn").unwrap();
     // Nobody could wait for such a quiet screen: only the file can end this.
-    let patient = Turn { quiet: Duration::from_secs(3600), stop_file: Some(file), ..turn("stop") };
+    let patient = PaneTurn { quiet: Duration::from_secs(3600), stop_file: Some(file), ..turn("stop") };
     match world.server.turn(&pane, &patient).unwrap() {
-        Ending::Done { screen } => assert!(screen.contains("answer: stop"), "{screen}"),
+        PaneTurnEnd::Done { screen } => assert!(screen.contains("answer: stop"), "{screen}"),
         other => panic!("{other:?}"),
     }
     // The file of that turn is still there; a turn that makes none must not be ended by it.
     assert!(world.path("work/stopped").exists());
-    let never = Turn { limit: Duration::from_secs(5), ..patient };
-    let ended = world.server.turn(&pane, &Turn { prompt: Text::clean(b"slow"), ..never }).unwrap();
-    assert!(matches!(ended, Ending::TimedOut { state: State::Idle, typed: true, .. }), "{ended:?}");
+    let never = PaneTurn { limit: Duration::from_secs(5), ..patient };
+    let ended = world.server.turn(&pane, &PaneTurn { prompt: SafeText::clean(b"slow"), ..never }).unwrap();
+    assert!(matches!(ended, PaneTurnEnd::TimedOut { state: State::Idle, typed: true, .. }), "{ended:?}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn two_turns_at_once_are_refused() {
     let first = std::thread::spawn(move || server.turn(&other, &turn("slow")));
     super::world::wait_for("the first turn runs", || prompts(&world) == ["slow"]);
     let second = world.server.turn(&pane, &turn("fast"));
-    assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
-    assert!(matches!(first.join().unwrap().unwrap(), Ending::Done { .. }));
+    assert!(matches!(second, Err(PaneError::Busy { .. })), "{second:?}");
+    assert!(matches!(first.join().unwrap().unwrap(), PaneTurnEnd::Done { .. }));
     assert_eq!(prompts(&world), ["slow"]);
 }

@@ -2,7 +2,7 @@
 //!
 //! A terminal gets a line feed as CR, as from every paste; programs turn it back. So the comparison does too.
 
-use everloop_agents::tmux::{Finish, Pane, Text};
+use everloop_agents::tmux::{Finish, Pane, SafeText};
 
 use super::world::{World, wait_for};
 
@@ -137,7 +137,7 @@ fn table() -> Vec<Vec<u8>> {
 }
 
 /// What the program must get for this: the paste in its brackets, then Enter.
-fn expected(text: &Text) -> Vec<u8> {
+fn expected(text: &SafeText) -> Vec<u8> {
     let mut bytes = Vec::new();
     if !text.as_str().is_empty() {
         bytes.extend_from_slice(BEGIN);
@@ -149,7 +149,7 @@ fn expected(text: &Text) -> Vec<u8> {
 }
 
 /// Types it and returns what the program got for it.
-fn deliver(world: &World, pane: &Pane, file: &std::path::Path, text: &Text) -> Vec<u8> {
+fn deliver(world: &World, pane: &Pane, file: &std::path::Path, text: &SafeText) -> Vec<u8> {
     let before = std::fs::read(file).unwrap().len();
     world.server.type_text(pane, text, Finish::Enter).unwrap();
     let wanted = before + expected(text).len();
@@ -182,7 +182,7 @@ fn arrive(world: &World, name: &str, table: &[&Vec<u8>]) {
     let (pane, file) = world.raw_reader(name);
     let mut stream = Vec::new();
     for bytes in table {
-        let text = Text::clean(bytes);
+        let text = SafeText::clean(bytes);
         let label = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
         // What needs no cleaning is not changed; what cleaning does has its own test.
         assert!(text.changes().is_some() || text.as_str().as_bytes() == bytes.as_slice(), "{label:?}");
@@ -199,19 +199,19 @@ fn arrive(world: &World, name: &str, table: &[&Vec<u8>]) {
         stream.extend(got);
     }
     // Nothing came late either.
-    stream.extend(deliver(world, &pane, &file, &Text::clean(b"end")));
+    stream.extend(deliver(world, &pane, &file, &SafeText::clean(b"end")));
     assert!(std::fs::read(&file).unwrap() == stream);
-    assert!(stream.ends_with(&expected(&Text::clean(b"end"))));
+    assert!(stream.ends_with(&expected(&SafeText::clean(b"end"))));
 }
 
 #[test]
 fn nothing_presses_enter_unless_asked() {
     let world = World::new();
     let (pane, file) = world.raw_reader("reader");
-    let typed = world.server.type_text(&pane, &Text::clean(b"draft"), Finish::Nothing).unwrap();
+    let typed = world.server.type_text(&pane, &SafeText::clean(b"draft"), Finish::Nothing).unwrap();
     assert_eq!((typed.bytes, typed.enters), (5, 0));
     wait_for("the text arrives", || std::fs::read(&file).unwrap().len() >= 17);
-    let typed = world.server.type_text(&pane, &Text::clean(b""), Finish::Enter).unwrap();
+    let typed = world.server.type_text(&pane, &SafeText::clean(b""), Finish::Enter).unwrap();
     assert_eq!((typed.bytes, typed.enters), (0, 1));
     wait_for("Enter arrives", || std::fs::read(&file).unwrap().ends_with(b"\r"));
     assert_eq!(std::fs::read(&file).unwrap(), b"\x1b[200~draft\x1b[201~\r");
@@ -222,7 +222,7 @@ fn a_pane_that_somebody_scrolled_back_still_gets_its_text() {
     let world = World::new();
     let (pane, file) = world.raw_reader("reader");
     world.our_tmux(&["copy-mode", "-t", pane.id()]);
-    let text = Text::clean(b"q");
+    let text = SafeText::clean(b"q");
     assert_eq!(deliver(&world, &pane, &file, &text), expected(&text));
 }
 
@@ -231,7 +231,7 @@ fn a_program_in_a_shell_sees_what_was_typed() {
     let world = World::new();
     let pane = world.sh("cat", "echo READY; exec cat");
     wait_for("cat listens", || world.screen(&pane).contains("READY"));
-    let typed = world.server.type_text(&pane, &Text::clean("grüße; #{pane_id}".as_bytes()), Finish::Enter).unwrap();
+    let typed = world.server.type_text(&pane, &SafeText::clean("grüße; #{pane_id}".as_bytes()), Finish::Enter).unwrap();
     assert!(typed.shown);
     // Once as the echo of the terminal, once from `cat`.
     wait_for("it is shown twice", || world.screen(&pane).matches("grüße; #{pane_id}\n").count() == 2);

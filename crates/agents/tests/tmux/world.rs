@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use everloop_agents::tmux::{Capture, Colours, Kind, Pane, Program, Server};
+use everloop_agents::tmux::{Colours, Pane, PaneProgram, Program, ScreenCapture, TmuxServer};
 use tempfile::TempDir;
 
 /// Whatever takes longer hangs.
@@ -15,14 +15,14 @@ const LOOK: Duration = Duration::from_millis(10);
 
 pub struct World {
     root: TempDir,
-    pub server: Server,
+    pub server: TmuxServer,
 }
 
 impl World {
     pub fn new() -> Self {
         let root = tempfile::Builder::new().prefix("everloop-tmux-").tempdir().unwrap();
         fs::create_dir(root.path().join("work")).unwrap();
-        let server = Server::open(&root.path().join("state")).unwrap();
+        let server = TmuxServer::open(&root.path().join("state")).unwrap();
         Self { root, server }
     }
 
@@ -37,11 +37,11 @@ impl World {
 
     /// A pane that runs a script of `sh`.
     pub fn sh(&self, name: &str, script: &str) -> Pane {
-        self.server.start(name.parse().unwrap(), Kind::Plain, self.program(&["sh", "-c", script])).unwrap()
+        self.server.start(name.parse().unwrap(), PaneProgram::Plain, self.program(&["sh", "-c", script])).unwrap()
     }
 
     pub fn screen(&self, pane: &Pane) -> String {
-        self.server.read(pane, Capture { colours: Colours::Plain, history: 0 }).unwrap()
+        self.server.read(pane, ScreenCapture { colours: Colours::Plain, history: 0 }).unwrap()
     }
 
     /// A pane that writes every byte it gets to a file, with bracketed paste switched on as agents do. It also prints

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use everloop_agents::workspace::{ChangeKind, Effort};
+use everloop_agents::workspace::{ChangeKind, CommitMeta};
 use everloop_core::ids::Fence;
 
 use super::Case;
@@ -182,9 +182,9 @@ async fn twice() -> Done {
     })
     .await?;
     let task = world.task(1);
-    let effort = Effort { task: &task, fence: Fence(1), subject: "another subject" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "another subject" };
     ensure!(world.open().await.collect(&effort).await? == made, "by another supervisor");
-    let unknown = Effort { fence: Fence(2), ..effort };
+    let unknown = CommitMeta { fence: Fence(2), ..effort };
     ensure!(world.open().await.collect(&unknown).await.is_err());
     Ok(())
 }
@@ -195,7 +195,7 @@ async fn late_work() -> Done {
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "one", "1")).await?;
     put(&workspace.turn_dir(), "two", "2");
     let task = world.task(1);
-    let late = workspace.collect(&Effort { task: &task, fence: Fence(1), subject: "s" }).await?;
+    let late = workspace.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "s" }).await?;
     ensure!(late.commit != made.commit && late.pin == made.pin);
     let refs = world.git("for-each-ref --format=%(objectname) refs/everloop/k3f9/k3f9-1");
     ensure!(made.commit.is_some_and(|c| refs.contains(&c)) && late.commit.is_some_and(|c| refs.contains(&c)));

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use everloop_agents::workspace::Error;
+use everloop_agents::workspace::WorkspaceError;
 use libtest_mimic::Failed;
 
 use super::Case;
@@ -96,8 +96,8 @@ async fn forgotten() -> Done {
     fs::remove_dir_all(world.dir.join(".git/worktrees"))?;
     let task = world.task(1);
     let effort =
-        everloop_agents::workspace::Effort { task: &task, fence: everloop_core::ids::Fence(1), subject: "lost" };
-    ensure!(matches!(workspace.collect(&effort).await, Err(Error::Broken { .. })));
+        everloop_agents::workspace::CommitMeta { task: &task, fence: everloop_core::ids::Fence(1), subject: "lost" };
+    ensure!(matches!(workspace.collect(&effort).await, Err(WorkspaceError::Broken { .. })));
     let (_, made) = turn(&world, &mut workspace, (2, None), |dir| put(dir, "x", "x")).await?;
     ensure!(made.changed);
     Ok(())

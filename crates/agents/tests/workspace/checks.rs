@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use everloop_agents::check::{Checker, Question};
-use everloop_agents::job::{self, Shim};
+use everloop_agents::job::{self, ShimProgram};
 use everloop_agents::protect;
-use everloop_core::board::{Board, CheckResult, Verdict};
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use libtest_mimic::Failed;
 
@@ -32,15 +32,15 @@ fn check(run: &str) -> CheckSpec {
     CheckSpec { name: "it".to_owned(), run: run.to_owned(), timeout, weight: 1, pin: String::new() }
 }
 
-fn said(verdict: Verdict) -> Board {
+fn said(verdict: Verdict) -> Scoreboard {
     let row =
         CheckResult { name: "it".to_owned(), verdict, weight: 1, millis: 0, output: String::new(), fingerprint: 0 };
-    Board(vec![row])
+    Scoreboard(vec![row])
 }
 
 async fn run(world: &World, check: CheckSpec, before: Option<Verdict>) -> Result<CheckResult, Failed> {
     let checker = Checker {
-        shim: Shim::current()?,
+        shim: ShimProgram::current()?,
         jobs: world.root.join("checks"),
         pass_env: vec!["PATH".to_owned()],
         hide: Vec::new(),

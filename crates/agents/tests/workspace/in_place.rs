@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use everloop_agents::workspace::{Effort, Side, fingerprint};
+use everloop_agents::workspace::{CommitMeta, Side, fingerprint};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::Fence;
@@ -85,7 +85,7 @@ async fn twice() -> Done {
     let mut workspace = world.open_in_place().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "tests/t.sh", "exit 0\n")).await?;
     let task = world.task(1);
-    let effort = Effort { task: &task, fence: Fence(1), subject: "again" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "again" };
     ensure!(world.open_in_place().await.collect(&effort).await? == made);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use everloop_agents::workspace::{Effort, Merged};
+use everloop_agents::workspace::{CommitMeta, Merged};
 use everloop_core::action::Integration;
 use everloop_core::ids::Fence;
 
@@ -145,7 +145,7 @@ async fn moved() -> Done {
     let theirs = world.write("y", "y").commit("the operator goes on");
     let task = world.task(1);
     ensure!(matches!(workspace.integrate(&task, &work).await?, Integration::Moved(_)));
-    let effort = Effort { task: &task, fence: Fence(1), subject: "merged" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &effort).await? else {
         return Err("a merge".into());
     };
@@ -170,7 +170,7 @@ async fn conflict() -> Done {
     let work = made.commit.ok_or("a commit")?;
     let target = world.write("a.txt", "mine\n").commit("the operator goes on");
     let task = world.task(1);
-    let effort = Effort { task: &task, fence: Fence(1), subject: "merged" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let merged = workspace.merge_for_target(&work, &effort).await?;
     ensure!(merged == Merged::Conflict { paths: vec!["a.txt".to_owned()] }, "{merged:?}");
     let (base, _) = turn(&world, &mut workspace, (2, Some(&work)), |_| {}).await?;
@@ -186,7 +186,7 @@ async fn twice() -> Done {
     ensure!(landed(&how, &commit));
     let mut back = world.open().await;
     let task = world.task(1);
-    let again = back.collect(&Effort { task: &task, fence: Fence(1), subject: "again" }).await?;
+    let again = back.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "again" }).await?;
     ensure!(again.commit.as_ref() == Some(&commit), "a crash before the record: {again:?}");
     let how = back.integrate(&task, &commit).await?;
     ensure!(landed(&how, &commit) && world.trailers("main", &task) == 1);
@@ -229,7 +229,7 @@ async fn unborn_meanwhile() -> Done {
     let work = made.commit.ok_or("a commit")?;
     world.write("readme", "r").commit("the operator's first");
     let task = world.task(1);
-    let effort = Effort { task: &task, fence: Fence(1), subject: "merged" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &effort).await? else {
         return Err("a merge".into());
     };

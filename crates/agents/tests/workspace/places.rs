@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use everloop_agents::protect;
-use everloop_agents::workspace::{Effort, Error, Head, Options, Place, Side, Workspace, discover};
+use everloop_agents::workspace::{
+    CommitMeta, HeadState, ProjectFolder, Side, Workspace, WorkspaceError, WorkspaceOptions, discover,
+};
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
 use libtest_mimic::Failed;
@@ -34,7 +36,7 @@ pub const CASES: &[Case] = &[
 
 async fn no_git() -> Done {
     let world = World::plain();
-    ensure!(discover(&world.dir).await? == Place::Folder(world.dir.clone()));
+    ensure!(discover(&world.dir).await? == ProjectFolder::Folder(world.dir.clone()));
     ensure!(world.spec("").await.mode == WorkspaceMode::InPlace);
     Ok(())
 }
@@ -42,11 +44,11 @@ async fn no_git() -> Done {
 async fn bare() -> Done {
     let world = World::plain();
     world.git("init -q --bare x.git");
-    ensure!(matches!(discover(&world.dir.join("x.git")).await, Err(Error::Bare { .. })));
+    ensure!(matches!(discover(&world.dir.join("x.git")).await, Err(WorkspaceError::Bare { .. })));
     let world = World::new();
-    ensure!(matches!(discover(&world.dir.join(".git")).await, Err(Error::InsideGitFolder { .. })));
+    ensure!(matches!(discover(&world.dir.join(".git")).await, Err(WorkspaceError::InsideGitFolder { .. })));
     fs::write(world.dir.join("sub/.git"), "gitdir: /nowhere\n")?;
-    ensure!(matches!(discover(&world.dir.join("sub")).await, Err(Error::Git(_))));
+    ensure!(matches!(discover(&world.dir.join("sub")).await, Err(WorkspaceError::Git(_))));
     Ok(())
 }
 
@@ -72,8 +74,8 @@ async fn one_commit() -> Done {
 
 async fn no_commit() -> Done {
     let world = World::unborn();
-    let Place::Git(place) = discover(&world.dir).await? else { return Err("a repository".into()) };
-    ensure!(place.head == Head::Branch { name: "refs/heads/main".to_owned(), commit: None });
+    let ProjectFolder::Git(place) = discover(&world.dir).await? else { return Err("a repository".into()) };
+    ensure!(place.head == HeadState::Branch { name: "refs/heads/main".to_owned(), commit: None });
     let mut workspace = world.open().await;
     let empty = workspace.check_out_verify(None).await?;
     ensure!(fs::read_dir(empty)?.count() == 1, "only .git");
@@ -271,7 +273,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         include_dirty: false,
         protect: Vec::new(),
     };
-    let mut workspace = Workspace::open(Options { owner: owner.clone(), root: root.to_owned(), spec }).await?;
+    let mut workspace = Workspace::open(WorkspaceOptions { owner: owner.clone(), root: root.to_owned(), spec }).await?;
     let start = workspace.first_base().await?.ok_or("a repository has a commit")?;
     let count = root.join("count");
     let calls = || fs::read_to_string(&count).map_or(0, |text| text.lines().count());
@@ -279,7 +281,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
     for number in 1.. {
         let before = calls();
         let task = TaskId::of_loop(&owner, number);
-        let effort = Effort { task: &task, fence: Fence(1), subject: "nothing" };
+        let effort = CommitMeta { task: &task, fence: Fence(1), subject: "nothing" };
         workspace.set_work(&start).await?;
         workspace.prepare_turn(&effort.turn(), Some(&start)).await?;
         ensure!(!workspace.collect(&effort).await?.changed);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use everloop_agents::workspace::{Effort, Joining, Pushed, Remote, address_of};
+use everloop_agents::workspace::{CommitMeta, Joining, Pushed, Remote, address_of};
 use everloop_core::ids::{Fence, TaskId};
 
 use crate::Case;
@@ -51,7 +51,7 @@ fn beside(world: &World, name: &str) -> PathBuf {
 
 fn join(machine: &Remote, task: &str, work: &str) -> Joining {
     let (task, subject) = (TaskId::new(task), "a task");
-    wait(machine.join(MAIN, work, &Effort { task: &task, fence: Fence(1), subject })).expect("the remote is there")
+    wait(machine.join(MAIN, work, &CommitMeta { task: &task, fence: Fence(1), subject })).expect("the remote is there")
 }
 
 fn ready(joining: Joining) -> (String, String) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everloop_agents::workspace::{Base, Collected, Effort, Options, Workspace, discover};
+use everloop_agents::workspace::{Base, Collected, CommitMeta, Workspace, WorkspaceOptions, discover};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::{Fence, LoopId, TaskId};
@@ -99,7 +99,7 @@ impl World {
     }
 
     pub async fn open_as(&self, spec: WorkspaceSpec) -> Workspace {
-        let options = Options { owner: self.owner.clone(), root: self.root.clone(), spec };
+        let options = WorkspaceOptions { owner: self.owner.clone(), root: self.root.clone(), spec };
         Workspace::open(options).await.expect("the workspace opens")
     }
 
@@ -151,7 +151,7 @@ pub async fn turn(
     agent: impl FnOnce(&Path),
 ) -> Result<(Base, Collected), Failed> {
     let task = world.task(number);
-    let effort = Effort { task: &task, fence: Fence(1), subject: "work of a turn" };
+    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "work of a turn" };
     let base = workspace.prepare_turn(&effort.turn(), work).await?;
     agent(&workspace.turn_dir());
     Ok((base, workspace.collect(&effort).await?))

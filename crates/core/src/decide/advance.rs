@@ -2,14 +2,14 @@
 
 use super::{Ready, Step};
 use crate::action::Action;
-use crate::board::Board;
-use crate::event::{Ending, Event, Outcome};
-use crate::guard::permit::{Request, SLOT_POLL, SLOTS, over, permit};
-use crate::guard::{Answer, Permit, Scope, Spend};
+use crate::event::{Event, LoopEnd, Outcome};
+use crate::guard::permit::{PermitRequest, SLOT_POLL, SLOTS, over, permit};
+use crate::guard::{Permit, PermitDecision, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
+use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, CheckSpec};
 use crate::state::{LoopState, Pause, Phase, worker};
 use crate::time::Time;
@@ -23,7 +23,7 @@ const OWN: &str = "batch";
 
 impl Step<'_> {
     /// The checks before the first turn are there.
-    pub(super) fn baselined(&mut self, result: &Result<(Board, Option<String>), String>) {
+    pub(super) fn baselined(&mut self, result: &Result<(Scoreboard, Option<String>), String>) {
         if self.state().phase != Phase::New {
             return;
         }
@@ -34,7 +34,7 @@ impl Step<'_> {
                 self.emit(Event::Baselined { board: board.clone(), work: work.clone() });
                 self.advance();
             }
-            Err(why) => self.end(Ending::Failed { why: why.clone() }),
+            Err(why) => self.end(LoopEnd::Failed { why: why.clone() }),
         }
     }
 
@@ -64,29 +64,30 @@ impl Step<'_> {
         }
         let state = self.state().clone();
         let next = self.next();
-        let crew = self.crew(&state, next.kind(), next.priority());
+        let candidates = self.candidates(&state, next.kind(), next.priority());
         let mut held: Option<Reason> = None;
-        for agent in &crew.asked {
+        for agent in &candidates.asked {
             match self.ask(&state, agent, next.priority()) {
-                Answer::Go(permit) => {
-                    let why = held.or_else(|| crew.passed_over(agent)).unwrap_or_else(|| chosen(&state, agent, &next));
+                PermitDecision::Go(permit) => {
+                    let why =
+                        held.or_else(|| candidates.passed_over(agent)).unwrap_or_else(|| chosen(&state, agent, &next));
                     return self.start(agent, permit, (next, why));
                 }
                 // Another agent or account may go on, if the operator listed one, and if it is not the loop that waits.
-                Answer::Wait(reason) if concerns_account(&reason) => held = Some(sooner(held, reason)),
-                Answer::Wait(reason) => return self.wait(reason),
-                Answer::Spent(reason) => {
-                    return self.end(Ending::Exhausted { bound: reason.input("bound").to_owned() });
+                PermitDecision::Wait(reason) if concerns_account(&reason) => held = Some(sooner(held, reason)),
+                PermitDecision::Wait(reason) => return self.wait(reason),
+                PermitDecision::Spent(reason) => {
+                    return self.end(LoopEnd::Exhausted { bound: reason.input("bound").to_owned() });
                 }
             }
         }
-        let held = crew.held().fold(held, |known, reason| Some(sooner(known, reason)));
+        let held = candidates.held().fold(held, |known, reason| Some(sooner(known, reason)));
         self.wait(held.unwrap_or_else(|| next.named("agent.none")));
     }
 
     /// Asks the guard for one of the loop's agents.
-    fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> Answer {
-        let request = Request {
+    fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> PermitDecision {
+        let request = PermitRequest {
             owner: &state.id,
             account: &agent.account,
             node: self.ctx.node,
@@ -102,9 +103,9 @@ impl Step<'_> {
         }
         self.close_released(&request.scopes());
         match permit(&self.out.guards, &request, self.ctx.now) {
-            Answer::Wait(_) if planted::is(Bug::SpawnsWithoutPermit) => {
+            PermitDecision::Wait(_) if planted::is(Bug::SpawnsWithoutPermit) => {
                 let (scopes, reserve) = (request.scopes(), request.reserve);
-                Answer::Go(Permit { scopes, reserve, canary: None, bucket: None })
+                PermitDecision::Go(Permit { scopes, reserve, canary: None, bucket: None })
             }
             answer => answer,
         }
@@ -120,23 +121,23 @@ impl Step<'_> {
     }
 
     /// Whether the loop is over.
-    fn ending(&self) -> Option<Ending> {
+    fn ending(&self) -> Option<LoopEnd> {
         let state = self.state();
         let (bounds, now) = (&state.spec.bounds, self.ctx.now);
-        let exhausted = |bound: &str| Some(Ending::Exhausted { bound: bound.to_owned() });
+        let exhausted = |bound: &str| Some(LoopEnd::Exhausted { bound: bound.to_owned() });
         // Work that passes but could not be landed (the target moved too often) is not reached yet.
         let landed = state.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
         let reached = state.board.all_pass() && landed;
         if reached && !self.watches() {
-            return Some(Ending::Reached);
+            return Some(LoopEnd::Reached);
         }
         if let Some(stop) = &state.stop
             && !planted::is(Bug::StopIgnored)
         {
-            return Some(Ending::Stopped { by: stop.by.clone() });
+            return Some(LoopEnd::Stopped { by: stop.by.clone() });
         }
         // Whoever watches with all checks passing has not run out of anything when its time is over.
-        let over = |bound: &str| if reached && !state.retry { Some(Ending::Reached) } else { exhausted(bound) };
+        let over = |bound: &str| if reached && !state.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
         if bounds.max_turns.is_some_and(|n| state.turns >= n) {
             return over("turns");
         }
@@ -175,7 +176,7 @@ impl Step<'_> {
         self.emit(Event::Waiting { reason });
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: LoopEnd) {
         self.moved();
         self.close_questions(|_| true, "the loop ended");
         self.emit(Event::Ended { ending });
@@ -305,7 +306,7 @@ impl Next {
 /// Why an agent that nothing holds was chosen.
 fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
     if let Some(change) = state.strategy.as_ref().filter(|c| c.agent != agent.name)
-        && state.crew(next.kind(), next.priority()).iter().any(|a| a.name == change.agent)
+        && state.candidates(next.kind(), next.priority()).iter().any(|a| a.name == change.agent)
     {
         return Reason::new("agent.change").with("agent", &change.agent);
     }
@@ -337,6 +338,6 @@ fn sooner(known: Option<Reason>, new: Reason) -> Reason {
 }
 
 /// Whether a board tells of exactly these checks.
-fn is_about(board: &Board, checks: &[CheckSpec]) -> bool {
+fn is_about(board: &Scoreboard, checks: &[CheckSpec]) -> bool {
     board.0.iter().map(|r| &r.name).eq(checks.iter().map(|c| &c.name))
 }

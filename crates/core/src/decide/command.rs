@@ -1,28 +1,28 @@
 //! What people and other programs ask of a loop.
 
 use super::Step;
-use crate::action::{Action, Command};
-use crate::event::{Ending, Event, StopCause};
+use crate::action::{Action, LoopCommand};
+use crate::event::{Event, LoopEnd, StopCause};
 use crate::planted::{self, Bug};
 use crate::spec::LoopSpec;
-use crate::state::{Phase, Stage};
+use crate::state::{Phase, TurnStage};
 
 /// A message longer than this is cut: it goes into every prompt until a turn has read it.
 const MESSAGE_CAP: usize = 8_000;
 
 impl Step<'_> {
-    pub(super) fn command(&mut self, by: &str, command: &Command) {
+    pub(super) fn command(&mut self, by: &str, command: &LoopCommand) {
         let by = by.to_owned();
         match command {
-            Command::Pause { reason, until } => {
+            LoopCommand::Pause { reason, until } => {
                 // A pause without an end is a person's; nobody's nap makes it shorter.
                 let endless = self.state().paused.as_ref().is_some_and(|p| p.until.is_none());
                 if !endless && !self.ended() && until.is_none_or(|at| at > self.ctx.now) {
                     self.emit(Event::Paused { by, reason: reason.clone(), until: *until });
                 }
             }
-            Command::Resume { bounds } => {
-                let reached = matches!(&self.state().phase, Phase::Ended { ending: Ending::Reached, .. });
+            LoopCommand::Resume { bounds } => {
+                let reached = matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Reached, .. });
                 if !reached {
                     self.emit(Event::Resumed { by, bounds: bounds.clone() });
                     if self.state().phase == Phase::New {
@@ -30,21 +30,21 @@ impl Step<'_> {
                     }
                 }
             }
-            Command::Stop { now } => {
+            LoopCommand::Stop { now } => {
                 if !self.ended() {
                     self.emit(Event::StopAsked { by, now: *now });
                     self.stop_running(*now);
                 }
             }
-            Command::Steer { message, trust } => {
+            LoopCommand::Steer { message, trust } => {
                 let message = message.chars().take(MESSAGE_CAP).collect();
                 self.emit(Event::Steered { by, message, trust: *trust });
             }
-            Command::Reconfigure { spec } => self.reconfigure(spec),
-            Command::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
+            LoopCommand::Reconfigure { spec } => self.reconfigure(spec),
+            LoopCommand::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
                 self.emit(Event::Resumed { by, bounds: None });
             }
-            Command::Wake => {
+            LoopCommand::Wake => {
                 let before = self.state().phase.label();
                 self.emit(Event::Woken { by });
                 self.check_again_since(before);
@@ -73,7 +73,7 @@ impl Step<'_> {
 
     fn stop_running(&mut self, now: bool) {
         let Phase::Turn(turn) = &self.state().phase else { return };
-        let running = turn.stage == Stage::Running && turn.stopping != Some(StopCause::Person);
+        let running = turn.stage == TurnStage::Running && turn.stopping != Some(StopCause::Person);
         if now && running && !planted::is(Bug::StopIgnored) {
             let turn = (**turn).clone();
             self.stop_turn(&turn, StopCause::Person);

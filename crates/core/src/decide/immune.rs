@@ -2,9 +2,9 @@
 
 use super::Step;
 use crate::event::{Event, Exit, Outcome};
-use crate::immune::choice::Use;
+use crate::immune::choice::Admission;
 use crate::immune::tier::untried;
-use crate::immune::{self, Class, Did, Seen, Subject, Threshold, observe, subjects};
+use crate::immune::{self, Class, ImmuneStep, ObservedOutcome, Subject, Threshold, observe, subjects};
 use crate::jitter::mix;
 use crate::op::Op;
 use crate::planted::{self, Bug};
@@ -20,16 +20,16 @@ const TRUSTED: &str = "not everybody looks bad any more";
 const SETTLED: &str = "the threshold was looked at again";
 
 /// The loop's agents for a task.
-pub(super) struct Crew<'s> {
+pub(super) struct Candidates<'s> {
     /// Who is asked, in this order.
     pub(super) asked: Vec<&'s AgentSpec>,
     /// Who is not asked, or only after the others, and why.
-    skipped: Vec<(&'s AgentSpec, Use)>,
+    skipped: Vec<(&'s AgentSpec, Admission)>,
     /// All of them, in the order in which they would be asked.
     order: Vec<&'s AgentSpec>,
 }
 
-impl Crew<'_> {
+impl Candidates<'_> {
     /// Why somebody who stands before this one was not asked first.
     pub(super) fn passed_over(&self, agent: &AgentSpec) -> Option<Reason> {
         let mut before = self.order.iter().take_while(|a| **a != agent);
@@ -46,26 +46,26 @@ impl Crew<'_> {
 
 impl Step<'_> {
     /// Orders the loop's agents: without those who are out, unless there is nobody else.
-    pub(super) fn crew<'s>(&self, state: &'s LoopState, kind: &str, priority: i32) -> Crew<'s> {
-        let order = state.crew(kind, priority);
+    pub(super) fn candidates<'s>(&self, state: &'s LoopState, kind: &str, priority: i32) -> Candidates<'s> {
+        let order = state.candidates(kind, priority);
         let (mut asked, mut skipped) = (Vec::new(), Vec::new());
         for (n, agent) in order.iter().enumerate() {
             let how = self.out.immune.may(&subjects(self.ctx.node, agent, Some(kind)), self.ctx.now);
             // Less work is every other turn.
             let turn_comes = mix(self.ctx.seed, 1000 + n as u64).is_multiple_of(2);
             match how {
-                Use::Free | Use::Trial(_) => asked.push(*agent),
-                Use::Less(_) if turn_comes => asked.push(*agent),
-                Use::Out(_) if planted::is(Bug::QuarantineIgnored) => asked.push(*agent),
-                Use::Less(_) | Use::Out(_) | Use::Barred(_) => skipped.push((*agent, how)),
+                Admission::Free | Admission::Trial(_) => asked.push(*agent),
+                Admission::Less(_) if turn_comes => asked.push(*agent),
+                Admission::Out(_) if planted::is(Bug::QuarantineIgnored) => asked.push(*agent),
+                Admission::Less(_) | Admission::Out(_) | Admission::Barred(_) => skipped.push((*agent, how)),
             }
         }
-        asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Use::Less(_))).map(|(a, _)| *a));
+        asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Admission::Less(_))).map(|(a, _)| *a));
         // A loop is never left without anybody: being out means that others are better, not that nobody works.
         if asked.is_empty() {
-            asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Use::Out(_))).map(|(a, _)| *a));
+            asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Admission::Out(_))).map(|(a, _)| *a));
         }
-        Crew { asked, skipped, order }
+        Candidates { asked, skipped, order }
     }
 
     /// A start may be the trial of somebody who was out.
@@ -85,11 +85,12 @@ impl Step<'_> {
             (Some(class), Some(agent)) => {
                 let task = self.ctx.current_task.as_ref().filter(|t| t.id == turn.task);
                 let subjects = subjects(self.ctx.node, &agent, task.map(|t| t.kind.as_str()));
-                let seen = Seen { subjects, class, reset_at: exit.limit().and_then(|l| l.reset_at) };
+                let seen = ObservedOutcome { subjects, class, reset_at: exit.limit().and_then(|l| l.reset_at) };
                 let kind = task.map_or("", |t| t.kind.as_str());
                 let fit = state.spec.agents().filter(|a| a.tasks.include(kind, task.map_or(0, |t| t.priority)));
-                let crew: Vec<Vec<Subject>> = fit.map(|a| immune::subjects(self.ctx.node, a, Some(kind))).collect();
-                observe(&self.out.immune, &turn.id, &seen, &crew, self.ctx.now)
+                let candidates: Vec<Vec<Subject>> =
+                    fit.map(|a| immune::subjects(self.ctx.node, a, Some(kind))).collect();
+                observe(&self.out.immune, &turn.id, &seen, &candidates, self.ctx.now)
             }
             _ => untried(&self.out.immune, &turn.id),
         };
@@ -119,18 +120,18 @@ impl Step<'_> {
 }
 
 /// The ticket that a step answers.
-pub(crate) fn all_clear(step: &Did) -> Option<(&'static str, &'static str)> {
+pub(crate) fn all_clear(step: &ImmuneStep) -> Option<(&'static str, &'static str)> {
     match step {
-        Did::Trusted => Some((OBSERVER, TRUSTED)),
-        Did::Settled { .. } => Some((THRESHOLD, SETTLED)),
+        ImmuneStep::Trusted => Some((OBSERVER, TRUSTED)),
+        ImmuneStep::Settled { .. } => Some((THRESHOLD, SETTLED)),
         _ => None,
     }
 }
 
 /// What a person has to know at once. `here`: who else may be to blame.
-pub(crate) fn alarm(step: &Did, here: &str) -> Option<(&'static str, String)> {
+pub(crate) fn alarm(step: &ImmuneStep, here: &str) -> Option<(&'static str, String)> {
     match step {
-        Did::Suspected { reason } => {
+        ImmuneStep::Suspected { reason } => {
             let seen: Vec<String> = reason.inputs.iter().map(|(what, n)| format!("{what}: {n}")).collect();
             let text = format!(
                 "everybody looks bad at once ({}); nobody is quarantined, because that is rather {here}, its network or \
@@ -139,7 +140,7 @@ pub(crate) fn alarm(step: &Did, here: &str) -> Option<(&'static str, String)> {
             );
             Some((OBSERVER, text))
         }
-        Did::Moved { threshold, permille, reason } => {
+        ImmuneStep::Moved { threshold, permille, reason } => {
             let what = match threshold {
                 Threshold::Margin => "how much worse than others one must be to be charged",
                 Threshold::Out => "for how long one is quarantined",

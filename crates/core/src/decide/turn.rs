@@ -1,20 +1,20 @@
 //! While a turn is under way: its end, its judgement, its integration, its recovery.
 
 use super::Step;
-use crate::action::{Action, Found, Integration};
-use crate::crowd::Company;
+use crate::action::{Action, Integration, TurnTrace};
+use crate::correlated_stalls::Company;
 use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
 use crate::evidence::{Health, Sample, health};
-use crate::guard::reflex::{End, reflexes};
+use crate::guard::reflex::{TurnEnd, reflexes};
 use crate::guard::{Freeze, Scope, Spend};
 use crate::ids::TurnId;
 use crate::judge::{Assessment, assess};
 use crate::op::{Op, TaskEnd};
 use crate::phase::Gaps;
-use crate::recovery::{Plan, plan};
+use crate::recovery::{RecoveryPlan, plan};
 use crate::spec::{FrostySpec, WorkspaceMode};
-use crate::state::{POISON, Phase, Stage, Turn};
-use crate::telemetry::Source;
+use crate::state::{POISON, Phase, Turn, TurnStage};
+use crate::telemetry::UsageSource;
 use crate::time::human;
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use std::time::Duration;
 const RETURNS: u32 = 3;
 
 impl Step<'_> {
-    fn turn_in(&self, id: &TurnId, stage: Stage) -> Option<Turn> {
+    fn turn_in(&self, id: &TurnId, stage: TurnStage) -> Option<Turn> {
         match &self.state().phase {
             Phase::Turn(turn) if turn.id == *id && turn.stage == stage => Some((**turn).clone()),
             _ => None,
         }
     }
 
-    pub(super) fn recovered(&mut self, found: &Found) {
+    pub(super) fn recovered(&mut self, found: &TurnTrace) {
         let plan = plan(self.state(), found);
         let turn = match &self.state().phase {
             Phase::Turn(turn) => Some((**turn).clone()),
@@ -37,31 +37,31 @@ impl Step<'_> {
         };
         if let Some(turn) = &turn {
             let word = match found {
-                Found::Alive => "alive",
-                Found::Exited(_) => "exited",
-                Found::Gone => "gone",
-                Found::Idle => "idle",
+                TurnTrace::Alive => "alive",
+                TurnTrace::Exited(_) => "exited",
+                TurnTrace::Gone => "gone",
+                TurnTrace::Idle => "idle",
             };
             self.emit(Event::Recovered { found: format!("{} {word}, {}", turn.id, self.state().phase.label()) });
         }
         match (plan, turn) {
-            (Plan::Baseline, _) => self.act(Action::Baseline),
-            (Plan::Advance, _) => self.advance(),
-            (Plan::Redo(action), _) => self.act(action),
-            (Plan::Adopt, Some(turn)) => {
+            (RecoveryPlan::Baseline, _) => self.act(Action::Baseline),
+            (RecoveryPlan::Advance, _) => self.advance(),
+            (RecoveryPlan::Redo(action), _) => self.act(action),
+            (RecoveryPlan::Adopt, Some(turn)) => {
                 self.act(Action::Adopt { turn: turn.id.clone() });
                 if let Some(cause) = turn.stopping {
                     self.act(Action::Stop { turn: turn.id, cause });
                 }
             }
-            (Plan::TakeExit(exit), Some(turn)) => self.exited(&turn.id, &exit),
-            (Plan::GiveBack, Some(turn)) => self.vanished(&turn.id),
-            (Plan::Nothing | Plan::Adopt | Plan::TakeExit(_) | Plan::GiveBack, _) => {}
+            (RecoveryPlan::TakeExit(exit), Some(turn)) => self.exited(&turn.id, &exit),
+            (RecoveryPlan::GiveBack, Some(turn)) => self.vanished(&turn.id),
+            (RecoveryPlan::Nothing | RecoveryPlan::Adopt | RecoveryPlan::TakeExit(_) | RecoveryPlan::GiveBack, _) => {}
         }
     }
 
     pub(super) fn exited(&mut self, id: &TurnId, exit: &Exit) {
-        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        let Some(turn) = self.turn_in(id, TurnStage::Running) else { return };
         self.emit(Event::TurnExited { turn: id.clone(), exit: exit.clone() });
         if let Some(why) = &exit.spawn_error {
             let outcome = Outcome::AgentFailed { why: format!("could not start: {why}"), kept: false };
@@ -74,13 +74,13 @@ impl Step<'_> {
     }
 
     pub(super) fn vanished(&mut self, id: &TurnId) {
-        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        let Some(turn) = self.turn_in(id, TurnStage::Running) else { return };
         let exit = Exit { started_at: turn.started_at, ended_at: self.ctx.now, ..Exit::default() };
         self.end_turn(&turn, &exit, (Outcome::Lost, None, None));
     }
 
     pub(super) fn evidence(&mut self, id: &TurnId, sample: &Sample) {
-        let Some(turn) = self.turn_in(id, Stage::Running) else { return };
+        let Some(turn) = self.turn_in(id, TurnStage::Running) else { return };
         if turn.stopping.is_some() {
             return;
         }
@@ -126,7 +126,7 @@ impl Step<'_> {
 
     pub(super) fn shutdown(&mut self) {
         if let Phase::Turn(turn) = &self.state().phase
-            && turn.stage == Stage::Running
+            && turn.stage == TurnStage::Running
             && turn.stopping.is_none()
         {
             let turn = (**turn).clone();
@@ -135,7 +135,7 @@ impl Step<'_> {
     }
 
     pub(super) fn judged(&mut self, id: &TurnId, found: &Judgement) {
-        let Some(turn) = self.turn_in(id, Stage::Judging) else { return };
+        let Some(turn) = self.turn_in(id, TurnStage::Judging) else { return };
         let exit = turn.exit.clone().unwrap_or_default();
         let Assessment { outcome, keep, integrate } = assess(self.state(), &exit, found);
         self.emit(Event::TurnJudged { turn: id.clone(), judgement: found.clone() });
@@ -152,7 +152,7 @@ impl Step<'_> {
     }
 
     pub(super) fn integrated(&mut self, id: &TurnId, result: &Integration) {
-        let Some(turn) = self.turn_in(id, Stage::Integrating) else { return };
+        let Some(turn) = self.turn_in(id, TurnStage::Integrating) else { return };
         let (exit, found) = (turn.exit.clone().unwrap_or_default(), turn.judgement.clone().unwrap_or_default());
         let outcome = assess(self.state(), &exit, &found).outcome;
         let line = found.commit.clone().or_else(|| self.state().work.clone());
@@ -186,7 +186,7 @@ impl Step<'_> {
         self.close_task(turn, &outcome);
         self.blame(turn, exit, &outcome);
         let spec = self.state().spec.guard.clone();
-        let end = End {
+        let end = TurnEnd {
             permit: &turn.permit,
             settled: &settled,
             how: &exit.describe(),
@@ -295,7 +295,7 @@ fn charge(turn: &Turn, exit: &Exit) -> (Spend, bool) {
     if exit.report.as_ref().is_none_or(|r| r.ok.is_none()) {
         // It was cut off: what it used after its last word is not known, except by its telemetry.
         let most = counted.most(reserve);
-        return (most, turn.source == Source::Stream || most != counted);
+        return (most, turn.source == UsageSource::Stream || most != counted);
     }
     match used.microusd {
         Some(_) => (counted, false),

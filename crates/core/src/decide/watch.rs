@@ -9,11 +9,13 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spec::WorkspaceMode;
 use crate::state::Phase;
-use crate::watch::{self, BLIND, Blind, CHANGE_MAX_CHARS, Found, Look, PARKED, SIGNAL, SUMMARY_MAX_CHARS, WATCHING};
+use crate::watch::{
+    self, BLIND, Blind, CHANGE_MAX_CHARS, PARKED, SIGNAL, SUMMARY_MAX_CHARS, WATCHING, WatchReading, WatchedContent,
+};
 
 impl Step<'_> {
     /// Some monitors were looked at; `empty` beats in a row brought nothing, this one among them.
-    pub(super) fn beat(&mut self, looks: &[Look], empty: u32) {
+    pub(super) fn beat(&mut self, looks: &[WatchReading], empty: u32) {
         if matches!(self.state().phase, Phase::Ended { .. }) {
             return;
         }
@@ -38,7 +40,7 @@ impl Step<'_> {
         }
     }
 
-    fn take_look(&mut self, look: &Look, found: &Found) {
+    fn take_look(&mut self, look: &WatchReading, found: &WatchedContent) {
         self.close_ticket(&self.blind_key(&look.monitor), "it sees again");
         let known = self.state().watch.seen.get(&look.monitor).map(|seen| &seen.cursor);
         // Somebody changed the loop, or this very look was taken before: it says nothing about what is known now.

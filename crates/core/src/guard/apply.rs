@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Backing, Cooling, GuardState, Held, Permit, Scope};
+use super::{AccountHold, Backing, Cooling, GuardState, Permit, Scope};
 use crate::event::{Event, Exit, Settled};
 use crate::ids::TurnId;
 use crate::pacing::Window;
 use crate::planted::{self, Bug};
-use crate::stream::Report;
+use crate::stream::TurnReport;
 use crate::time::Time;
 
 /// Times of deaths, cooldowns and freezes older than this are forgotten.
@@ -32,7 +32,7 @@ impl GuardState {
             Event::Limited { scope: s, limit, until, strikes }
                 if s == scope && self.held.as_ref().is_none_or(|h| h.until <= *until) =>
             {
-                self.held = Some(Held { limit: limit.clone(), until: *until, strikes: *strikes });
+                self.held = Some(AccountHold { limit: limit.clone(), until: *until, strikes: *strikes });
             }
             Event::Cooldown { scope: s, until, level } if s == scope => {
                 self.cooling = Some(Cooling { until: *until, level: *level });
@@ -74,7 +74,7 @@ impl GuardState {
         }
     }
 
-    fn hear(&mut self, report: &Report, exit: &Exit, at: Time) {
+    fn hear(&mut self, report: &TurnReport, exit: &Exit, at: Time) {
         // Only what a healthy turn showed is worth learning.
         if exit.ok() {
             self.gaps.learn(&report.gaps);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Answer, Bucket, GuardState, Guards, Permit, Scope, Spend};
+use super::{Bucket, GuardState, Guards, Permit, PermitDecision, Scope, Spend};
 use crate::ids::{LoopId, NodeId};
 use crate::jitter::doubled;
 use crate::pacing::{AHEAD_PERMILLE, AHEAD_URGENT_PERMILLE};
@@ -28,7 +28,7 @@ const NOOPS_FREE: u32 = 3;
 
 /// Who wants to start what.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct PermitRequest<'a> {
     /// Which loop.
     pub owner: &'a LoopId,
     /// Under which account.
@@ -45,7 +45,7 @@ pub struct Request<'a> {
     pub priority: i32,
 }
 
-impl Request<'_> {
+impl PermitRequest<'_> {
     /// Everybody who is asked and charged.
     pub fn scopes(&self) -> Vec<Scope> {
         vec![
@@ -69,14 +69,14 @@ pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
 }
 
 /// May this turn start now?
-pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
+pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> PermitDecision {
     let empty = GuardState::default();
     let scopes = request.scopes();
     let of = |scope: &Scope| guards.get(scope).map_or(&empty, |v| &v.state);
     let own = of(&scopes[3]);
 
     let canary = match freeze(&scopes, of, now) {
-        Err(reason) => return Answer::Wait(reason),
+        Err(reason) => return PermitDecision::Wait(reason),
         Ok(canary) => canary,
     };
     // Of several waits the longest is the one that holds the loop; naming it saves a wake-up for nothing.
@@ -89,21 +89,21 @@ pub fn permit(guards: &Guards, request: &Request<'_>, now: Time) -> Answer {
         caps(own, request.spec, now),
     ];
     if let Some(reason) = waits.into_iter().flatten().rev().max_by_key(|r| r.until) {
-        return Answer::Wait(reason);
+        return PermitDecision::Wait(reason);
     }
     if let Some(reason) = budget(own, request) {
-        return Answer::Spent(reason);
+        return PermitDecision::Spent(reason);
     }
     let bucket = match bucket(of(&scopes[2]), request.spec.bucket.as_ref(), now) {
-        Err(reason) => return Answer::Wait(reason.with("account", request.account)),
+        Err(reason) => return PermitDecision::Wait(reason.with("account", request.account)),
         Ok(bucket) => bucket,
     };
     let running = of(&scopes[1]).reserved.len();
     if running >= request.spec.slots as usize {
         let reason = Reason::new(SLOTS).with("running", running).with("slots", request.spec.slots);
-        return Answer::Wait(reason.until(now + SLOT_POLL));
+        return PermitDecision::Wait(reason.until(now + SLOT_POLL));
     }
-    Answer::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
+    PermitDecision::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
 }
 
 /// Freezes whose booked end has passed.
@@ -168,7 +168,7 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
 }
 
 /// The account's allowance is spread over its windows, for loops that want that.
-fn pace(account: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {
+fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reason> {
     if !request.spec.pace || planted::is(Bug::PaceIgnored) {
         return None;
     }
@@ -190,7 +190,7 @@ fn pace(account: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason
     })
 }
 
-fn gap(own: &GuardState, request: &Request<'_>, now: Time) -> Option<Reason> {
+fn gap(own: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reason> {
     if planted::is(Bug::GapIgnored) {
         return None;
     }
@@ -231,7 +231,7 @@ fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
     })
 }
 
-fn budget(own: &GuardState, request: &Request<'_>) -> Option<Reason> {
+fn budget(own: &GuardState, request: &PermitRequest<'_>) -> Option<Reason> {
     let reserved = own.reserved.values().fold(Spend::default(), |sum, s| sum.plus(*s));
     let used = own.spent.plus(reserved);
     let wanted = used.plus(request.reserve);

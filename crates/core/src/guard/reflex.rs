@@ -9,7 +9,7 @@ use crate::event::{Event, Settled};
 use crate::jitter::{between, doubled, mix};
 use crate::planted::{self, Bug};
 use crate::spec::{FrostySpec, GuardSpec, WillySpec};
-use crate::stream::{Limit, LimitClass};
+use crate::stream::{LimitClass, VendorLimit};
 use crate::time::{Time, human};
 
 /// An agent may ask for a delay, but not park a loop for ever.
@@ -17,7 +17,7 @@ pub const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
 /// A turn that just ended.
 #[derive(Clone, Debug)]
-pub struct End<'a> {
+pub struct TurnEnd<'a> {
     /// What had been granted.
     pub permit: &'a Permit,
     /// What it was charged.
@@ -27,7 +27,7 @@ pub struct End<'a> {
     /// A delay that the agent asked for.
     pub asked: Option<Duration>,
     /// The vendor's limit that ended it.
-    pub limit: Option<&'a Limit>,
+    pub limit: Option<&'a VendorLimit>,
     /// The loop's rules.
     pub spec: &'a GuardSpec,
     /// For jitter.
@@ -35,7 +35,7 @@ pub struct End<'a> {
 }
 
 /// The guard's reflexes to the end of a turn.
-pub fn reflexes(guards: &Guards, end: &End<'_>, now: Time) -> Vec<Event> {
+pub fn reflexes(guards: &Guards, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
     for (n, scope) in end.permit.scopes.iter().enumerate() {
         let Some(state) = guards.get(scope).map(|v| &v.state) else { continue };
@@ -60,7 +60,7 @@ pub fn reflexes(guards: &Guards, end: &End<'_>, now: Time) -> Vec<Event> {
 }
 
 /// What a vendor's limit means for the account.
-fn limited(scope: &Scope, state: &GuardState, limit: &Limit, seed: u64, now: Time) -> Option<Event> {
+fn limited(scope: &Scope, state: &GuardState, limit: &VendorLimit, seed: u64, now: Time) -> Option<Event> {
     if limit.class == LimitClass::Context {
         // The conversation's fault, not the account's: the next turn begins a fresh one.
         return None;
@@ -92,7 +92,7 @@ fn ladder(class: LimitClass) -> (Duration, Duration) {
 }
 
 /// A wall that waiting does not move: no trial starts either, each would fail in the same way.
-fn wall(scope: &Scope, limit: &Limit, now: Time) -> Event {
+fn wall(scope: &Scope, limit: &VendorLimit, now: Time) -> Event {
     let audit =
         vec![format!("{}: {}", limit.class.describe(), limit.text), format!("recognised by rule {}", limit.rule)];
     let freeze = Freeze {
@@ -107,7 +107,7 @@ fn wall(scope: &Scope, limit: &Limit, now: Time) -> Event {
     Event::Frozen { scope: scope.clone(), freeze }
 }
 
-fn frosty(scope: &Scope, state: &GuardState, end: &End<'_>, seed: u64, now: Time) -> Vec<Event> {
+fn frosty(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, seed: u64, now: Time) -> Vec<Event> {
     let FrostySpec { deaths, window, cooldown, cap, .. } = end.spec.frosty;
     let willy = &end.spec.willy;
     if state.probation {
@@ -129,7 +129,7 @@ fn frosty(scope: &Scope, state: &GuardState, end: &End<'_>, seed: u64, now: Time
     events
 }
 
-fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &End<'_>, now: Time) -> Event {
+fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &TurnEnd<'_>, now: Time) -> Event {
     let WillySpec { freeze, canary, relapse_canary, .. } = end.spec.willy;
     let person = cause == "relapse";
     let every = if person { relapse_canary } else { canary };
@@ -151,7 +151,7 @@ fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &End<'_>, now: Ti
     Event::Frozen { scope: scope.clone(), freeze }
 }
 
-fn backoff(scope: &Scope, state: &GuardState, end: &End<'_>, now: Time) -> Vec<Event> {
+fn backoff(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
     if end.settled.failed {
         let longest = doubled(end.spec.backoff_first, state.failures.saturating_sub(1), end.spec.backoff_cap);

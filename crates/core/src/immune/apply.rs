@@ -2,7 +2,7 @@
 
 use super::rules::{Correction, LISTED};
 use super::tier::{OUT_WITHIN, soft_for};
-use super::{Did, Immune, Moved, Rule, Standing, Subject, Tier, What, caps};
+use super::{Immune, ImmuneRule, ImmuneStep, Moved, RuleEffect, Subject, SubjectTier, Tier, caps};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
@@ -12,9 +12,9 @@ const TIMES: usize = 8;
 
 impl Immune {
     /// Takes note of a step.
-    pub fn apply(&mut self, did: &Did, at: Time) {
+    pub fn apply(&mut self, did: &ImmuneStep, at: Time) {
         match did {
-            Did::Seen { seen, .. } => {
+            ImmuneStep::Seen { seen, .. } => {
                 self.record.push(seen);
                 for subject in &seen.subjects {
                     if let Some(standing) = self.standings.get_mut(subject) {
@@ -23,14 +23,14 @@ impl Immune {
                 }
                 self.rules.retain(|r| r.until > at || planted::is(Bug::RuleNeverExpires));
             }
-            Did::Charged { subject, reason } => {
-                self.standings.entry(subject.clone()).or_insert_with(|| Standing::new(reason)).charge();
+            ImmuneStep::Charged { subject, reason } => {
+                self.standings.entry(subject.clone()).or_insert_with(|| SubjectTier::new(reason)).charge();
             }
-            Did::Soft { subject, until, reason } => self.change(subject, reason, |standing| {
+            ImmuneStep::Soft { subject, until, reason } => self.change(subject, reason, |standing| {
                 standing.softs.push(standing.beats);
                 standing.tier = Tier::Soft { until: *until };
             }),
-            Did::Out { subject, until, level, reason } => {
+            ImmuneStep::Out { subject, until, level, reason } => {
                 let relapse = self.standings.get(subject).is_some_and(|s| s.let_back.is_some());
                 if relapse {
                     remember(&mut self.relapses, at);
@@ -41,28 +41,28 @@ impl Immune {
                     standing.let_back = None;
                 });
             }
-            Did::Trial { subject, turn } => self.set_trial(subject, Some(turn.clone())),
-            Did::Untried { subject } => self.set_trial(subject, None),
-            Did::Eased { subject, reason } => self.ease(subject, reason, at),
-            Did::Suspected { reason } => self.suspicion = Some(reason.clone()),
-            Did::Trusted => self.suspicion = None,
-            Did::Moved { threshold, permille, .. } => {
+            ImmuneStep::Trial { subject, turn } => self.set_trial(subject, Some(turn.clone())),
+            ImmuneStep::Untried { subject } => self.set_trial(subject, None),
+            ImmuneStep::Eased { subject, reason } => self.ease(subject, reason, at),
+            ImmuneStep::Suspected { reason } => self.suspicion = Some(reason.clone()),
+            ImmuneStep::Trusted => self.suspicion = None,
+            ImmuneStep::Moved { threshold, permille, .. } => {
                 let (from, out) = (self.thresholds.get(*threshold), caps::out(self, at).len() as u32);
                 self.moved = Some(Moved { threshold: *threshold, from, at, out });
                 self.thresholds.set(*threshold, *permille);
             }
-            Did::Settled { threshold, permille, .. } => {
+            ImmuneStep::Settled { threshold, permille, .. } => {
                 self.moved = None;
                 self.thresholds.set(*threshold, *permille);
             }
-            Did::Corrected { what } => self.correct(what, at),
-            Did::Ruled { rule } => self.add_rule(rule),
-            Did::Lifted { what, .. } => self.lift(what),
+            ImmuneStep::Corrected { what } => self.correct(what, at),
+            ImmuneStep::Ruled { rule } => self.add_rule(rule),
+            ImmuneStep::Lifted { what, .. } => self.lift(what),
         }
     }
 
-    fn change(&mut self, subject: &Subject, reason: &Reason, change: impl FnOnce(&mut Standing)) {
-        let standing = self.standings.entry(subject.clone()).or_insert_with(|| Standing::new(reason));
+    fn change(&mut self, subject: &Subject, reason: &Reason, change: impl FnOnce(&mut SubjectTier)) {
+        let standing = self.standings.entry(subject.clone()).or_insert_with(|| SubjectTier::new(reason));
         change(standing);
         standing.reason = reason.clone();
         standing.stepped = standing.beats;
@@ -96,7 +96,7 @@ impl Immune {
         }
     }
 
-    fn correct(&mut self, what: &What, at: Time) {
+    fn correct(&mut self, what: &RuleEffect, at: Time) {
         if let Some(known) = self.corrections.iter_mut().find(|c| c.what == *what) {
             return remember(&mut known.at, at);
         }
@@ -107,7 +107,7 @@ impl Immune {
     }
 
     /// A rule takes the place of one that says the same.
-    fn add_rule(&mut self, rule: &Rule) {
+    fn add_rule(&mut self, rule: &ImmuneRule) {
         self.rules.retain(|r| r.what != rule.what);
         if self.rules.len() >= LISTED {
             self.rules.remove(0);
@@ -116,16 +116,16 @@ impl Immune {
         self.rules.push(rule.clone());
     }
 
-    fn lift(&mut self, what: &What) {
+    fn lift(&mut self, what: &RuleEffect) {
         self.rules.retain(|r| r.what != *what);
         self.corrections.retain(|c| c.what != *what);
-        if let What::Avoid { subject } = what {
+        if let RuleEffect::Avoid { subject } = what {
             self.standings.remove(subject);
         }
     }
 }
 
-impl Standing {
+impl SubjectTier {
     fn new(reason: &Reason) -> Self {
         Self {
             tier: Tier::Watched,

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use super::record::{Look, Record};
+use super::record::{OutcomeRecord, OutcomeView};
 use super::{Class, Dimension, Immune, Subject};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -56,7 +56,7 @@ impl Sum {
 
 /// An outcome that put the dimension to the test.
 struct Weighed<'a> {
-    look: Look<'a>,
+    look: OutcomeView<'a>,
     weight: f64,
     failed: bool,
     own: bool,
@@ -69,7 +69,7 @@ struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    fn new(record: &'a Record, subject: &'a Subject) -> Self {
+    fn new(record: &'a OutcomeRecord, subject: &'a Subject) -> Self {
         let mut weight = 1.0;
         let mut rows = Vec::new();
         for look in record.newest() {
@@ -85,7 +85,7 @@ impl<'a> Beside<'a> {
     }
 
     /// The subject's outcomes and those of the others, as far as `wanted`.
-    fn sums(&self, wanted: impl Fn(Look<'_>) -> bool) -> (Sum, Sum) {
+    fn sums(&self, wanted: impl Fn(OutcomeView<'_>) -> bool) -> (Sum, Sum) {
         let (mut own, mut others) = (Sum::default(), Sum::default());
         for row in self.rows.iter().filter(|r| wanted(r.look)) {
             let sum = if row.own { &mut own } else { &mut others };
@@ -149,7 +149,7 @@ pub struct Excess {
 }
 
 /// Whether a subject is worse than the others in a way that nobody else explains.
-pub fn excess(record: &Record, subject: &Subject, margin: f64) -> Option<Excess> {
+pub fn excess(record: &OutcomeRecord, subject: &Subject, margin: f64) -> Option<Excess> {
     let beside = Beside::new(record, subject);
     let (own, others) = beside.sums(|_| true);
     if own.n < LEAST || others.n < LEAST {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::record::Lately;
-use super::{Dimension, Immune, Subject, Tier, What};
+use super::{Dimension, Immune, RuleEffect, Subject, Tier};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
@@ -22,14 +22,14 @@ const CHARGED_LATELY: u64 = 10;
 pub fn out(state: &Immune, now: Time) -> BTreeSet<Subject> {
     let held = state.standings.iter().filter(|(_, s)| matches!(s.tier, Tier::Out { .. })).map(|(s, _)| s.clone());
     let barred = state.rules.iter().filter(|r| r.until > now).filter_map(|r| match &r.what {
-        What::Avoid { subject } => Some(subject.clone()),
-        What::Only { .. } => None,
+        RuleEffect::Avoid { subject } => Some(subject.clone()),
+        RuleEffect::Only { .. } => None,
     });
     held.chain(barred).collect()
 }
 
-/// Whether a subject may be taken out; else which cap speaks against it. `crew`: who can work, besides those who were seen.
-pub fn allows(state: &Immune, subject: &Subject, crew: &[Vec<Subject>], now: Time) -> Result<(), Reason> {
+/// Whether a subject may be taken out; else which cap speaks against it. `candidates`: who can work, besides those who were seen.
+pub fn allows(state: &Immune, subject: &Subject, candidates: &[Vec<Subject>], now: Time) -> Result<(), Reason> {
     let refuse = |rule: &str| Err(Reason::new(rule).with("subject", subject));
     let mut out = out(state, now);
     out.insert(subject.clone());
@@ -39,7 +39,7 @@ pub fn allows(state: &Immune, subject: &Subject, crew: &[Vec<Subject>], now: Tim
     if half_look_bad(state, subject) || state.suspicion.is_some() {
         return refuse("immune.observer");
     }
-    let (workers, choices) = left(state, crew, &out);
+    let (workers, choices) = left(state, candidates, &out);
     if workers == 0 && !planted::is(Bug::CapsLeaveNobody) {
         return refuse("immune.nobody");
     }
@@ -70,9 +70,9 @@ fn too_many_nodes(state: &Immune, out: &BTreeSet<Subject>) -> bool {
 }
 
 /// Who can still take turns, and how many ways there are to go on: workers, and workers with kinds of tasks.
-fn left(state: &Immune, crew: &[Vec<Subject>], out: &BTreeSet<Subject>) -> (usize, usize) {
+fn left(state: &Immune, candidates: &[Vec<Subject>], out: &BTreeSet<Subject>) -> (usize, usize) {
     let seen = state.record.newest().map(|row| row.subjects().collect::<Vec<_>>());
-    let all = seen.chain(crew.iter().map(|who| who.iter().collect()));
+    let all = seen.chain(candidates.iter().map(|who| who.iter().collect()));
     let (mut workers, mut choices) = (BTreeSet::new(), BTreeSet::new());
     for who in all.filter(|who| !who.iter().any(|s| out.contains(*s))) {
         let (kind, worker): (BTreeSet<&Subject>, BTreeSet<&Subject>) =

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Class, Dimension, Seen, Subject};
+use super::{Class, Dimension, ObservedOutcome, Subject};
 
 /// Rows kept for each subject of the largest dimension: three half-lives.
 const ROWS_EACH: usize = 60;
@@ -16,7 +16,7 @@ const ROWS_MOST: usize = 1200;
 
 /// The latest outcomes, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct OutcomeRecord {
     names: Vec<Subject>,
     rows: Vec<Row>,
 }
@@ -40,12 +40,12 @@ pub struct Lately {
 
 /// One outcome as it is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
-    record: &'a Record,
+pub struct OutcomeView<'a> {
+    record: &'a OutcomeRecord,
     row: &'a Row,
 }
 
-impl<'a> Look<'a> {
+impl<'a> OutcomeView<'a> {
     /// What it says.
     pub fn class(self) -> Class {
         self.row.is
@@ -67,10 +67,10 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Record {
+impl OutcomeRecord {
     /// Outcomes, newest first.
-    pub fn newest(&self) -> impl Iterator<Item = Look<'_>> {
-        self.rows.iter().rev().map(move |row| Look { record: self, row })
+    pub fn newest(&self) -> impl Iterator<Item = OutcomeView<'_>> {
+        self.rows.iter().rev().map(move |row| OutcomeView { record: self, row })
     }
 
     /// Everybody of a dimension who was seen lately.
@@ -94,7 +94,7 @@ impl Record {
         self.names.iter().zip(all)
     }
 
-    pub(super) fn push(&mut self, seen: &Seen) {
+    pub(super) fn push(&mut self, seen: &ObservedOutcome) {
         let mut of = [0; Dimension::ALL.len()];
         for subject in &seen.subjects {
             of[subject.dimension as usize] = self.place(subject);
@@ -148,14 +148,14 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn seen(names: &[(Dimension, &str)]) -> Seen {
+    fn seen(names: &[(Dimension, &str)]) -> ObservedOutcome {
         let subjects = names.iter().map(|(d, name)| Subject::new(*d, name)).collect();
-        Seen { subjects, class: Class::Good, reset_at: None }
+        ObservedOutcome { subjects, class: Class::Good, reset_at: None }
     }
 
     #[test]
     fn old_rows_go_and_take_their_names_along() {
-        let mut record = Record::default();
+        let mut record = OutcomeRecord::default();
         record.push(&seen(&[(Dimension::Node, "old"), (Dimension::Account, "a")]));
         for _ in 0..ROWS_LEAST {
             record.push(&seen(&[(Dimension::Node, "new"), (Dimension::Account, "a")]));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn names_without_end_do_not_make_it_grow() {
-        let mut record = Record::default();
+        let mut record = OutcomeRecord::default();
         for n in 0..5_000 {
             record.push(&seen(&[(Dimension::Kind, &format!("kind {n} {}", "x".repeat(500)))]));
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::tier::Draft;
-use super::{Did, Immune, Subject, caps};
+use super::tier::StepDraft;
+use super::{Immune, ImmuneStep, Subject, caps};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
@@ -28,7 +28,7 @@ pub(super) const LISTED: usize = 64;
 /// What a rule says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum What {
+pub enum RuleEffect {
     /// This one gets no work.
     Avoid {
         /// Who.
@@ -43,23 +43,23 @@ pub enum What {
     },
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for RuleEffect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            What::Avoid { subject } => write!(f, "{subject}"),
-            What::Only { kind, subject } => write!(f, "kind:{kind} only on {subject}"),
+            RuleEffect::Avoid { subject } => write!(f, "{subject}"),
+            RuleEffect::Only { kind, subject } => write!(f, "kind:{kind} only on {subject}"),
         }
     }
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct ImmuneRule {
     /// Counts from 1.
     pub id: u32,
     /// What it says.
     #[serde(flatten)]
-    pub what: What,
+    pub what: RuleEffect,
     /// A person's name, or `experience`.
     pub by: String,
     /// Why.
@@ -74,16 +74,16 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Correction {
     /// What.
-    pub what: What,
+    pub what: RuleEffect,
     /// When, oldest first.
     pub at: Vec<Time>,
 }
 
 /// A rule that a person wants.
 #[derive(Clone, Debug)]
-pub struct Wish<'a> {
+pub struct RuleRequest<'a> {
     /// What it says.
-    pub what: What,
+    pub what: RuleEffect,
     /// Who.
     pub by: &'a str,
     /// Why.
@@ -93,15 +93,15 @@ pub struct Wish<'a> {
 }
 
 /// A person makes a rule; refused when a cap speaks against it.
-pub fn add(state: &Immune, wish: &Wish<'_>, now: Time) -> Result<Vec<Did>, Reason> {
-    if let What::Avoid { subject } = &wish.what {
+pub fn add(state: &Immune, wish: &RuleRequest<'_>, now: Time) -> Result<Vec<ImmuneStep>, Reason> {
+    if let RuleEffect::Avoid { subject } = &wish.what {
         person_may(state, subject, now)?;
     }
-    let mut draft = Draft { state: state.clone(), crew: &[], now, dids: Vec::new() };
+    let mut draft = StepDraft { state: state.clone(), candidates: &[], now, dids: Vec::new() };
     let until = now + wish.time.min(LONGEST);
     let (by, why) = (wish.by.to_owned(), wish.why.to_owned());
     let id = draft.state.next_rule;
-    draft.say(Did::Ruled { rule: Rule { id, what: wish.what.clone(), by, why, since: now, until } });
+    draft.say(ImmuneStep::Ruled { rule: ImmuneRule { id, what: wish.what.clone(), by, why, since: now, until } });
     draft.correct(wish.what.clone());
     Ok(draft.dids)
 }
@@ -118,23 +118,23 @@ fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason
 }
 
 /// A person ends a rule or a tier.
-pub fn lift(state: &Immune, what: &What, by: &str, why: &str) -> Option<Did> {
+pub fn lift(state: &Immune, what: &RuleEffect, by: &str, why: &str) -> Option<ImmuneStep> {
     let ruled = state.rules.iter().any(|r| r.what == *what);
-    let stands = matches!(what, What::Avoid { subject } if state.standings.contains_key(subject));
-    (ruled || stands).then(|| Did::Lifted { what: what.clone(), by: by.to_owned(), why: why.to_owned() })
+    let stands = matches!(what, RuleEffect::Avoid { subject } if state.standings.contains_key(subject));
+    (ruled || stands).then(|| ImmuneStep::Lifted { what: what.clone(), by: by.to_owned(), why: why.to_owned() })
 }
 
 impl Immune {
     /// The rules that hold now.
-    pub fn rules_at(&self, now: Time) -> impl Iterator<Item = &Rule> {
+    pub fn rules_at(&self, now: Time) -> impl Iterator<Item = &ImmuneRule> {
         self.rules.iter().filter(move |r| r.until > now || planted::is(Bug::RuleNeverExpires))
     }
 }
 
-impl Draft<'_> {
+impl StepDraft<'_> {
     /// Something was corrected; if it was so again and again, it becomes a rule.
-    pub(super) fn correct(&mut self, what: What) {
-        self.say(Did::Corrected { what: what.clone() });
+    pub(super) fn correct(&mut self, what: RuleEffect) {
+        self.say(ImmuneStep::Corrected { what: what.clone() });
         let known = self.state.corrections.iter().find(|c| c.what == what);
         let lately = known.map_or(0, |c| c.at.iter().filter(|at| self.now.since(**at) < WITHIN).count());
         let until = self.now + LEARNED_FOR;
@@ -143,6 +143,8 @@ impl Draft<'_> {
         }
         let id = self.state.next_rule;
         let why = format!("the same correction {lately} times");
-        self.say(Did::Ruled { rule: Rule { id, what, by: EXPERIENCE.to_owned(), why, since: self.now, until } });
+        self.say(ImmuneStep::Ruled {
+            rule: ImmuneRule { id, what, by: EXPERIENCE.to_owned(), why, since: self.now, until },
+        });
     }
 }

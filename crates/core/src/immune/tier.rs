@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::blame::charge;
 use super::caps::{self, Doubt};
-use super::{BEAT, Did, Immune, Moved, Seen, Subject, Threshold, Tier, What};
+use super::{BEAT, Immune, ImmuneStep, Moved, ObservedOutcome, RuleEffect, Subject, Threshold, Tier};
 use crate::ids::TurnId;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
@@ -58,11 +58,17 @@ pub(super) fn soft_for() -> Duration {
     beats(SOFT_BEATS)
 }
 
-/// All that follows from the end of a turn, with the reasons. `crew`: who else could have taken it, also if nobody of them ever did.
-pub fn observe(state: &Immune, turn: &TurnId, seen: &Seen, crew: &[Vec<Subject>], now: Time) -> Vec<Did> {
-    let mut draft = Draft { state: state.clone(), crew, now, dids: Vec::new() };
+/// All that follows from the end of a turn, with the reasons. `candidates`: who else could have taken it, also if nobody of them ever did.
+pub fn observe(
+    state: &Immune,
+    turn: &TurnId,
+    seen: &ObservedOutcome,
+    candidates: &[Vec<Subject>],
+    now: Time,
+) -> Vec<ImmuneStep> {
+    let mut draft = StepDraft { state: state.clone(), candidates, now, dids: Vec::new() };
     let tried = on_trial(state, turn);
-    draft.say(Did::Seen { turn: turn.clone(), seen: seen.clone() });
+    draft.say(ImmuneStep::Seen { turn: turn.clone(), seen: seen.clone() });
     draft.look_at_observer();
     for subject in &tried {
         draft.after_trial(subject, seen);
@@ -71,7 +77,7 @@ pub fn observe(state: &Immune, turn: &TurnId, seen: &Seen, crew: &[Vec<Subject>]
         && draft.state.suspicion.is_none()
         && let Some((subject, reason)) = charge(&draft.state, &seen.subjects, seen.class)
     {
-        draft.say(Did::Charged { subject: subject.clone(), reason: reason.clone() });
+        draft.say(ImmuneStep::Charged { subject: subject.clone(), reason: reason.clone() });
         if !tried.contains(&subject) {
             draft.step_up(&subject, seen, &reason);
         }
@@ -85,11 +91,11 @@ pub fn observe(state: &Immune, turn: &TurnId, seen: &Seen, crew: &[Vec<Subject>]
 }
 
 /// A turn ended without saying anything: whoever was on trial in it may be tried again.
-pub fn untried(state: &Immune, turn: &TurnId) -> Vec<Did> {
+pub fn untried(state: &Immune, turn: &TurnId) -> Vec<ImmuneStep> {
     if planted::is(Bug::TrialNeverComesBack) {
         return Vec::new();
     }
-    on_trial(state, turn).into_iter().map(|subject| Did::Untried { subject }).collect()
+    on_trial(state, turn).into_iter().map(|subject| ImmuneStep::Untried { subject }).collect()
 }
 
 fn on_trial(state: &Immune, turn: &TurnId) -> Vec<Subject> {
@@ -98,33 +104,33 @@ fn on_trial(state: &Immune, turn: &TurnId) -> Vec<Subject> {
 }
 
 /// Steps in the making: each is applied as it is said, so that the next one sees it.
-pub(super) struct Draft<'a> {
+pub(super) struct StepDraft<'a> {
     pub(super) state: Immune,
-    pub(super) crew: &'a [Vec<Subject>],
+    pub(super) candidates: &'a [Vec<Subject>],
     pub(super) now: Time,
-    pub(super) dids: Vec<Did>,
+    pub(super) dids: Vec<ImmuneStep>,
 }
 
-impl Draft<'_> {
-    pub(super) fn say(&mut self, did: Did) {
+impl StepDraft<'_> {
+    pub(super) fn say(&mut self, did: ImmuneStep) {
         self.state.apply(&did, self.now);
         self.dids.push(did);
     }
 
     fn look_at_observer(&mut self) {
         match (caps::doubt(&self.state), &self.state.suspicion) {
-            (Doubt::Observer(reason), None) => self.say(Did::Suspected { reason }),
-            (Doubt::Nobody, Some(_)) => self.say(Did::Trusted),
+            (Doubt::Observer(reason), None) => self.say(ImmuneStep::Suspected { reason }),
+            (Doubt::Nobody, Some(_)) => self.say(ImmuneStep::Trusted),
             _ => {}
         }
     }
 
-    fn after_trial(&mut self, subject: &Subject, seen: &Seen) {
+    fn after_trial(&mut self, subject: &Subject, seen: &ObservedOutcome) {
         match seen.class.failed_for(subject.dimension) {
-            None => self.say(Did::Untried { subject: subject.clone() }),
+            None => self.say(ImmuneStep::Untried { subject: subject.clone() }),
             Some(false) => {
                 let reason = Reason::new("immune.passed").with("subject", subject);
-                self.say(Did::Eased { subject: subject.clone(), reason });
+                self.say(ImmuneStep::Eased { subject: subject.clone(), reason });
             }
             Some(true) => {
                 let level = self.state.standings.get(subject).map_or(0, |s| s.level + 1).min(LEVEL_MOST);
@@ -134,13 +140,13 @@ impl Draft<'_> {
         }
     }
 
-    fn put_out(&mut self, subject: &Subject, level: u32, seen: &Seen, reason: Reason) {
+    fn put_out(&mut self, subject: &Subject, level: u32, seen: &ObservedOutcome, reason: Reason) {
         let (subject, until) = (subject.clone(), self.out_until(level, seen, subject));
-        self.say(Did::Out { subject, until, level, reason: reason.until(until) });
+        self.say(ImmuneStep::Out { subject, until, level, reason: reason.until(until) });
     }
 
     /// Of an account the vendor's word counts, if it gave one.
-    fn out_until(&self, level: u32, seen: &Seen, subject: &Subject) -> Time {
+    fn out_until(&self, level: u32, seen: &ObservedOutcome, subject: &Subject) -> Time {
         let reset = seen.reset_at.filter(|at| *at > self.now && subject.dimension == super::Dimension::Account);
         let plain = OUT_BEATS << level.min(LEVEL_MOST);
         let moved = plain * self.state.thresholds.out_permille / 1000;
@@ -148,7 +154,7 @@ impl Draft<'_> {
     }
 
     /// Whether a charge was one too many.
-    fn step_up(&mut self, subject: &Subject, seen: &Seen, why: &Reason) {
+    fn step_up(&mut self, subject: &Subject, seen: &ObservedOutcome, why: &Reason) {
         let Some(standing) = self.state.standings.get(subject) else { return };
         if matches!(standing.tier, Tier::Out { .. }) {
             // The end of a turn that had begun before; it is out already.
@@ -168,26 +174,26 @@ impl Draft<'_> {
             self.take_out(subject, level, seen, reason.with("how", how));
         } else if enough {
             let until = self.now + soft_for();
-            self.say(Did::Soft { subject: subject.clone(), until, reason: reason.until(until) });
+            self.say(ImmuneStep::Soft { subject: subject.clone(), until, reason: reason.until(until) });
         }
     }
 
     /// Takes a subject out, unless that would do more harm than it does.
-    fn take_out(&mut self, subject: &Subject, level: u32, seen: &Seen, reason: Reason) {
-        if let Err(cap) = caps::allows(&self.state, subject, self.crew, self.now) {
+    fn take_out(&mut self, subject: &Subject, level: u32, seen: &ObservedOutcome, reason: Reason) {
+        if let Err(cap) = caps::allows(&self.state, subject, self.candidates, self.now) {
             let until = self.now + soft_for();
             let standing = self.state.standings.get(subject);
             let soft = standing.is_some_and(|s| matches!(s.tier, Tier::Soft { until } if until > self.now));
             if !soft {
                 let reason = reason.with("instead", cap.rule).until(until);
-                self.say(Did::Soft { subject: subject.clone(), until, reason });
+                self.say(ImmuneStep::Soft { subject: subject.clone(), until, reason });
             }
             return;
         }
         let relapsed = self.state.standings.get(subject).is_some_and(|s| s.let_back.is_some());
         let level = if relapsed { (level + 1).min(LEVEL_MOST) } else { level };
         self.put_out(subject, level, seen, Reason { rule: "immune.out".to_owned(), ..reason });
-        self.correct(What::Avoid { subject: subject.clone() });
+        self.correct(RuleEffect::Avoid { subject: subject.clone() });
     }
 
     fn step_down(&mut self, subject: &Subject) {
@@ -197,7 +203,7 @@ impl Draft<'_> {
             return;
         }
         let reason = Reason::new("immune.clean").with("subject", subject).with("beats", CLEAN);
-        self.say(Did::Eased { subject: subject.clone(), reason });
+        self.say(ImmuneStep::Eased { subject: subject.clone(), reason });
     }
 
     /// Tier 3: one threshold, for a time, within bounds. What keeps people and accounts safe is not among them.
@@ -221,7 +227,7 @@ impl Draft<'_> {
         let permille = (from * MOVE_PERMILLE / 1000).min(PERMILLE_MOST);
         if permille > from {
             let until = self.now + beats(MOVED_BEATS);
-            self.say(Did::Moved { threshold, permille, reason: reason.until(until) });
+            self.say(ImmuneStep::Moved { threshold, permille, reason: reason.until(until) });
         }
     }
 
@@ -233,14 +239,14 @@ impl Draft<'_> {
         let threshold = moved.threshold;
         let permille = if helped { self.state.thresholds.get(threshold) } else { moved.from };
         let reason = Reason::new("immune.settled").with("helped", helped).with("out", out).with("before", moved.out);
-        self.say(Did::Settled { threshold, permille, reason });
+        self.say(ImmuneStep::Settled { threshold, permille, reason });
     }
 
     /// The fleet may have become smaller since somebody was taken out.
     fn keep_caps(&mut self) {
         while let Some(subject) = caps::too_many(&self.state, self.now) {
             let reason = Reason::new("immune.cap").with("subject", &subject);
-            self.say(Did::Eased { subject, reason });
+            self.say(ImmuneStep::Eased { subject, reason });
         }
     }
 }

@@ -11,18 +11,18 @@ use super::MeshLoop;
 use super::alone::Replica;
 use super::work::Held;
 use crate::decide::immune::{alarm, all_clear};
-use crate::event::Ending;
+use crate::event::LoopEnd;
 use crate::guard::{GuardState, Guards, Scope};
 use crate::ids::{Fence, NodeId, TaskId, TurnId};
-use crate::immune::choice::Use;
+use crate::immune::choice::Admission;
 use crate::immune::rules::EXPERIENCE;
 use crate::immune::tier::untried;
-use crate::immune::{Class, Did, Dimension, Immune, Seen, Subject, Tier, observe};
+use crate::immune::{Class, Dimension, Immune, ImmuneStep, ObservedOutcome, Subject, Tier, observe};
 use crate::op::{Op, TaskRow, TaskState};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::spec::{DEFAULT_ACCOUNT, LoopSpec};
-use crate::state::{LoopState, Phase, Tally};
+use crate::state::{LoopState, Phase, TurnTally};
 use crate::time::Time;
 
 /// Kind of the documents about accounts that are not served.
@@ -101,8 +101,8 @@ pub fn subjects(node: &NodeId, kind: Option<&str>, spec: Option<&LoopSpec>) -> V
 }
 
 /// How a node stands towards each of these tasks, by the record of the mesh.
-pub fn standing(immune: &Immune, replica: &Replica, node: &NodeId, rows: &[TaskRow], now: Time) -> Vec<Use> {
-    let mut all: Vec<Use> = Vec::new();
+pub fn standing(immune: &Immune, replica: &Replica, node: &NodeId, rows: &[TaskRow], now: Time) -> Vec<Admission> {
+    let mut all: Vec<Admission> = Vec::new();
     for (n, row) in rows.iter().enumerate() {
         // Tasks of one kind and loop differ in nothing that is known.
         let is_same = |other: &TaskRow| other.task.owner == row.task.owner && other.task.kind == row.task.kind;
@@ -115,29 +115,29 @@ pub fn standing(immune: &Immune, replica: &Replica, node: &NodeId, rows: &[TaskR
 }
 
 /// Whether a task that was free for so long is for a node that holds so many.
-pub fn may_take(how: &Use, waited: Duration, holds: usize) -> bool {
+pub fn may_take(how: &Admission, waited: Duration, holds: usize) -> bool {
     match how {
-        Use::Free => true,
-        Use::Barred(reason) if reason.input("by") != EXPERIENCE => false,
-        Use::Less(_) | Use::Trial(_) | Use::Out(_) | Use::Barred(_) => {
+        Admission::Free => true,
+        Admission::Barred(reason) if reason.input("by") != EXPERIENCE => false,
+        Admission::Less(_) | Admission::Trial(_) | Admission::Out(_) | Admission::Barred(_) => {
             waited >= patience(how) && (holds == 0 || !is_single(how))
         }
     }
 }
 
 /// How long a task has to be free before such a node takes it.
-pub fn patience(how: &Use) -> Duration {
+pub fn patience(how: &Admission) -> Duration {
     match how {
-        Use::Free | Use::Trial(_) => Duration::ZERO,
-        Use::Less(_) => OTHERS_FIRST,
-        Use::Out(_) | Use::Barred(_) if planted::is(Bug::QuarantineLeavesNobody) => Duration::MAX,
-        Use::Out(_) | Use::Barred(_) => NOBODY_ELSE,
+        Admission::Free | Admission::Trial(_) => Duration::ZERO,
+        Admission::Less(_) => OTHERS_FIRST,
+        Admission::Out(_) | Admission::Barred(_) if planted::is(Bug::QuarantineLeavesNobody) => Duration::MAX,
+        Admission::Out(_) | Admission::Barred(_) => NOBODY_ELSE,
     }
 }
 
 /// Whether such a node takes one task at a time.
-pub fn is_single(how: &Use) -> bool {
-    matches!(how, Use::Trial(_) | Use::Out(_) | Use::Barred(_))
+pub fn is_single(how: &Admission) -> bool {
+    matches!(how, Admission::Trial(_) | Admission::Out(_) | Admission::Barred(_))
 }
 
 impl Replica {
@@ -182,16 +182,16 @@ impl Tried {
     pub fn over(state: &LoopState) -> Option<Self> {
         let Phase::Ended { ending, .. } = &state.phase else { return None };
         match ending {
-            Ending::Reached => Some(Self::of(Class::Good)),
-            Ending::Exhausted { bound } if bound == "turns" => Some(Self::of(turns(&state.tally))),
-            Ending::Failed { .. } => Some(Self::of(Class::TaskFailed)),
-            Ending::Exhausted { .. } | Ending::Stopped { .. } => None,
+            LoopEnd::Reached => Some(Self::of(Class::Good)),
+            LoopEnd::Exhausted { bound } if bound == "turns" => Some(Self::of(turns(&state.tally))),
+            LoopEnd::Failed { .. } => Some(Self::of(Class::TaskFailed)),
+            LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } => None,
         }
     }
 }
 
 /// What turns say that came to nothing: an agent that took none of them to its end failed.
-fn turns(tally: &Tally) -> Class {
+fn turns(tally: &TurnTally) -> Class {
     let taken = tally.progress + tally.not_yet + tally.no_op + tally.refused + tally.regressed;
     match (taken, tally.agent_failed, tally.task_failed) {
         (0, 1.., _) => Class::AgentFailed,
@@ -222,15 +222,15 @@ impl Attempt<'_> {
     }
 
     /// What follows from its end, for the record of the mesh.
-    pub fn ended(&self, immune: &Immune, tried: &Tried, now: Time) -> Vec<Did> {
+    pub fn ended(&self, immune: &Immune, tried: &Tried, now: Time) -> Vec<ImmuneStep> {
         let subjects = subjects(self.node, self.kind, self.spec);
-        let seen = Seen { subjects, class: tried.class, reset_at: tried.reset_at };
-        let crew: Vec<_> = self.members.iter().map(|node| self::subjects(node, self.kind, self.spec)).collect();
-        observe(immune, &self.turn(), &seen, &crew, now)
+        let seen = ObservedOutcome { subjects, class: tried.class, reset_at: tried.reset_at };
+        let candidates: Vec<_> = self.members.iter().map(|node| self::subjects(node, self.kind, self.spec)).collect();
+        observe(immune, &self.turn(), &seen, &candidates, now)
     }
 
     /// The trials that it is, if somebody was out.
-    pub fn began(&self, immune: &Immune, now: Time) -> Vec<Did> {
+    pub fn began(&self, immune: &Immune, now: Time) -> Vec<ImmuneStep> {
         immune.trials(&subjects(self.node, self.kind, self.spec), &self.turn(), now)
     }
 }
@@ -252,7 +252,7 @@ pub fn attempt_of(turn: &TurnId) -> Option<(TaskId, Fence)> {
 
 /// What follows when a trial is found to be over of which nobody told how it ended: its machine died, or lost its disk. Another
 /// one may be made. `row`: the task as the hub has it.
-pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<Did> {
+pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<ImmuneStep> {
     let goes_on = attempt_of(turn).zip(row).is_some_and(|((task, fence), row)| {
         row.task.id == task && row.fence == fence && matches!(row.state, TaskState::Leased { .. })
     });
@@ -260,7 +260,7 @@ pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<Di
 }
 
 /// What people are told in the hub about steps of the record.
-pub fn alarms(steps: &[Did]) -> Vec<Op> {
+pub fn alarms(steps: &[ImmuneStep]) -> Vec<Op> {
     let open = steps.iter().filter_map(|step| alarm(step, "the hub")).map(|(key, text)| {
         let key = key.to_owned();
         Op::OpenTicket { key, owner: None, text }
@@ -276,7 +276,7 @@ pub fn alarms(steps: &[Did]) -> Vec<Op> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
     /// What was said, and until when nothing starts, by the hub's clock.
-    pub held: crate::guard::Held,
+    pub held: crate::guard::AccountHold,
     /// Who was told so.
     pub node: NodeId,
 }

@@ -6,13 +6,13 @@ use super::lead::{self, Step};
 use super::seat::{ACT, AMNESTY, Seat};
 use super::work::{self, Held, Local, Stage, Standing};
 use super::*;
-use crate::board::{CheckResult, Verdict};
 use crate::op::{Amendment, TaskEnd, TaskRow, TaskState, Trust};
+use crate::scoreboard::{CheckResult, Verdict};
 use crate::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, WorkspaceMode, WorkspaceSpec};
 
 const NOW: Time = Time(1_000);
 
-pub(super) fn board(passing: &[&str]) -> Board {
+pub(super) fn board(passing: &[&str]) -> Scoreboard {
     let row = |name: &str| CheckResult {
         name: name.to_owned(),
         verdict: if passing.contains(&name) { Verdict::Pass } else { Verdict::Fail },
@@ -21,7 +21,7 @@ pub(super) fn board(passing: &[&str]) -> Board {
         output: format!("{name} says no"),
         fingerprint: 0,
     };
-    Board(["a", "b", "c"].into_iter().map(row).collect())
+    Scoreboard(["a", "b", "c"].into_iter().map(row).collect())
 }
 
 pub(super) fn state() -> MeshLoop {

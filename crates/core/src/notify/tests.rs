@@ -8,20 +8,20 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A Monday at noon, UTC.
 const NOON: Time = Time(1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + 43_200_000);
 
-fn alarm(id: u64, key: &str, opened_at: Time) -> Alarm {
-    Alarm { id, key: key.to_owned(), owner: None, text: format!("text of {key}"), opened_at, acked: false }
+fn alarm(id: u64, key: &str, opened_at: Time) -> Alert {
+    Alert { id, key: key.to_owned(), owner: None, text: format!("text of {key}"), opened_at, acked: false }
 }
 
 /// A notifier and its world; time goes by in seconds.
 struct World {
     route: Route,
     outbox: Outbox,
-    alarms: Vec<Alarm>,
+    alarms: Vec<Alert>,
     now: Time,
     /// Whether the other side answers.
     up: bool,
     seed: u64,
-    sent: Vec<(Time, Message)>,
+    sent: Vec<(Time, Notification)>,
     attempts: Vec<Time>,
 }
 
@@ -40,7 +40,7 @@ impl World {
     }
 
     fn quiet(mut self, text: &str) -> Self {
-        self.route.quiet = Some(Quiet::parse(text).expect("a span"));
+        self.route.quiet = Some(QuietHours::parse(text).expect("a span"));
         self
     }
 
@@ -51,7 +51,7 @@ impl World {
     /// What the shell does: plan, write, send what is ready, write again; then sleep until the next wake.
     fn step(&mut self) -> Option<Time> {
         loop {
-            let moment = Moment { now: self.now, local_minutes: 0 };
+            let moment = LocalTime { now: self.now, local_minutes: 0 };
             let plan = plan(&self.alarms, &self.route, &self.outbox, moment);
             self.outbox = plan.outbox;
             assert!(self.outbox.pending.len() <= BURST, "the queue is bounded");
@@ -124,7 +124,7 @@ fn quiet_hours_keep_back_all_but_what_is_critical() {
     world.run(HOUR * 3);
     assert_eq!(world.told(2)[0], NOON);
     assert_eq!(world.told(1)[0], NOON + HOUR);
-    let plan = plan(&world.alarms, &world.route, &Outbox::default(), Moment { now: NOON, local_minutes: 0 });
+    let plan = plan(&world.alarms, &world.route, &Outbox::default(), LocalTime { now: NOON, local_minutes: 0 });
     assert_eq!(plan.reasons[&1], Reason::new("notify.quiet").until(NOON + HOUR));
     let said = sentence(&plan.reasons[&1], NOON, &|_| "13:00".to_owned());
     assert_eq!(said, "waits for the end of the quiet hours; next in 60m (at 13:00) [notify.quiet]");
@@ -212,7 +212,7 @@ fn who_is_down_for_a_day_is_tried_ever_more_seldom_and_then_told_everything_once
 fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
     let mut world = World::new();
     world.open(1, "question:k3f9:1");
-    let moment = |now| Moment { now, local_minutes: 0 };
+    let moment = |now| LocalTime { now, local_minutes: 0 };
     let before = plan(&world.alarms, &world.route, &world.outbox, moment(NOON)).outbox;
     let first = before.ready(NOON).expect("it is due").clone();
     // Power fails between the two; others ask meanwhile.
@@ -227,13 +227,13 @@ fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
 fn who_says_when_to_come_back_is_believed_within_bounds_and_a_refusal_is_given_up() {
     let mut world = World::new();
     world.open(1, "question:k3f9:1");
-    let mut outbox = plan(&world.alarms, &world.route, &world.outbox, Moment { now: NOON, local_minutes: 0 }).outbox;
+    let mut outbox = plan(&world.alarms, &world.route, &world.outbox, LocalTime { now: NOON, local_minutes: 0 }).outbox;
     let key = outbox.pending[0].key.clone();
     let asked = |s| Undelivered { why: "429".to_owned(), retry_after: Some(SECOND * s), refused: false };
     outbox.undelivered(&key, &world.alarms, (&asked(7), NOON, 1));
     assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + SECOND * 7));
     for (after, wake) in [(6, Some(NOON + SECOND * 7)), (7, None), (9, None)] {
-        let moment = Moment { now: NOON + SECOND * after, local_minutes: 0 };
+        let moment = LocalTime { now: NOON + SECOND * after, local_minutes: 0 };
         let plan = plan(&world.alarms, &world.route, &outbox, moment);
         assert_eq!((plan.wake_at, plan.outbox.ready(moment.now).is_some()), (wake, wake.is_none()), "after {after} s");
     }

@@ -1,6 +1,6 @@
 //! What people read: a message of one ticket or of many, and why a ticket is told, later, or not at all.
 
-use super::{Alarm, Button, Deed, Message, Severity, severity};
+use super::{Alert, Button, Notification, ReplyAction, Severity, severity};
 use crate::reason::Reason;
 use crate::time::{Time, human};
 
@@ -12,9 +12,9 @@ const LISTED: usize = 10;
 const LINE_CHARS: usize = 140;
 
 /// One message about these tickets, each with how often it was told before.
-pub fn message_of(tickets: &[(&Alarm, u32)]) -> Message {
+pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
     let severity = tickets.iter().map(|(a, _)| severity(&a.key)).max().unwrap_or_default();
-    let key_of = |(alarm, times): &(&Alarm, u32)| format!("{:x}-{}-{}", alarm.opened_at.0, alarm.id, times + 1);
+    let key_of = |(alarm, times): &(&Alert, u32)| format!("{:x}-{}-{}", alarm.opened_at.0, alarm.id, times + 1);
     let (key, title, text) = match tickets {
         [one @ (alarm, times)] => {
             let again = if *times == 0 { String::new() } else { format!(" (again, {})", times + 1) };
@@ -29,11 +29,19 @@ pub fn message_of(tickets: &[(&Alarm, u32)]) -> Message {
         }
     };
     let buttons = if let [(alarm, _)] = tickets { buttons(alarm) } else { Vec::new() };
-    Message { key, severity, title, text, tickets: tickets.iter().map(|(a, _)| a.id).collect(), buttons, refused: 0 }
+    Notification {
+        key,
+        severity,
+        title,
+        text,
+        tickets: tickets.iter().map(|(a, _)| a.id).collect(),
+        buttons,
+        refused: 0,
+    }
 }
 
 /// What can be done about a ticket with one press.
-fn buttons(alarm: &Alarm) -> Vec<Button> {
+fn buttons(alarm: &Alert) -> Vec<Button> {
     let id = alarm.id;
     let answer = |label: &str, word: &str| Button { label: label.to_owned(), data: format!("answer:{id}:{word}") };
     let mut buttons = match alarm.key.split_once(':').map_or("", |(kind, _)| kind) {
@@ -46,24 +54,24 @@ fn buttons(alarm: &Alarm) -> Vec<Button> {
 }
 
 /// What a pressed button stands for.
-pub fn pressed(data: &str) -> Option<Deed> {
+pub fn pressed(data: &str) -> Option<ReplyAction> {
     match data.split_once(':')? {
-        ("ack", id) => Some(Deed::Ack { ticket: id.parse().ok()? }),
+        ("ack", id) => Some(ReplyAction::Ack { ticket: id.parse().ok()? }),
         ("answer", rest) => {
             let (id, text) = rest.split_once(':')?;
-            Some(Deed::Answer { ticket: id.parse().ok()?, text: text.to_owned() })
+            Some(ReplyAction::Answer { ticket: id.parse().ok()?, text: text.to_owned() })
         }
         _ => None,
     }
 }
 
 /// What words mean that somebody wrote back: `/ack 17`, `/answer 17 yes`, `#17 yes`, or an answer to the message `about`.
-pub fn replied(text: &str, about: Option<&str>) -> Option<Deed> {
+pub fn replied(text: &str, about: Option<&str>) -> Option<ReplyAction> {
     let text = text.trim();
-    let answer = |ticket: u64, text: &str| Deed::Answer { ticket, text: text.trim().to_owned() };
+    let answer = |ticket: u64, text: &str| ReplyAction::Answer { ticket, text: text.trim().to_owned() };
     if let Some(rest) = text.strip_prefix("/ack") {
         let ticket = number(rest.trim()).or_else(|| about.and_then(named))?;
-        return Some(Deed::Ack { ticket });
+        return Some(ReplyAction::Ack { ticket });
     }
     let rest = text.strip_prefix("/answer").map_or(text, str::trim);
     let (first, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -73,7 +81,7 @@ pub fn replied(text: &str, about: Option<&str>) -> Option<Deed> {
         None if text.starts_with('/') => return None,
         None => answer(about.and_then(named)?, text),
     };
-    matches!(&deed, Deed::Answer { text, .. } if !text.is_empty()).then_some(deed)
+    matches!(&deed, ReplyAction::Answer { text, .. } if !text.is_empty()).then_some(deed)
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -88,10 +96,10 @@ fn named(message: &str) -> Option<u64> {
 }
 
 /// The most important first, then the oldest.
-fn digest(tickets: &[(&Alarm, u32)]) -> String {
-    let mut sorted: Vec<&Alarm> = tickets.iter().map(|(a, _)| *a).collect();
+fn digest(tickets: &[(&Alert, u32)]) -> String {
+    let mut sorted: Vec<&Alert> = tickets.iter().map(|(a, _)| *a).collect();
     sorted.sort_by_key(|a| (std::cmp::Reverse(severity(&a.key)), a.id));
-    let line = |a: &&Alarm| {
+    let line = |a: &&Alert| {
         let mark = if severity(&a.key) == Severity::Critical { "! " } else { "" };
         format!("{mark}#{} {}", a.id, clip(a.text.lines().next().unwrap_or_default(), LINE_CHARS))
     };
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_pressed_or_written_back_is_understood() {
-        let alarm = |key: &str| Alarm {
+        let alarm = |key: &str| Alert {
             id: 17,
             key: key.to_owned(),
             owner: None,
@@ -147,14 +155,14 @@ mod tests {
         };
         let asked = alarm("question:k3f9:1");
         let message = message_of(&[(&asked, 0)]);
-        let deeds: Vec<Option<Deed>> = message.buttons.iter().map(|b| pressed(&b.data)).collect();
-        let answer = |text: &str| Some(Deed::Answer { ticket: 17, text: text.to_owned() });
-        assert_eq!(deeds, [answer("yes"), answer("no"), Some(Deed::Ack { ticket: 17 })]);
+        let deeds: Vec<Option<ReplyAction>> = message.buttons.iter().map(|b| pressed(&b.data)).collect();
+        let answer = |text: &str| Some(ReplyAction::Answer { ticket: 17, text: text.to_owned() });
+        assert_eq!(deeds, [answer("yes"), answer("no"), Some(ReplyAction::Ack { ticket: 17 })]);
         assert!(message.buttons.iter().all(|b| b.data.len() <= 64), "that is all that Telegram takes");
         assert_eq!(message_of(&[(&alarm("guard.freeze:account:default"), 0)]).buttons[0].label, "Release");
         for (text, deed) in [
-            ("/ack 17", Some(Deed::Ack { ticket: 17 })),
-            ("/ack", Some(Deed::Ack { ticket: 17 })),
+            ("/ack 17", Some(ReplyAction::Ack { ticket: 17 })),
+            ("/ack", Some(ReplyAction::Ack { ticket: 17 })),
             ("/answer 17 use 3.9", answer("use 3.9")),
             ("#17 use 3.9", answer("use 3.9")),
             ("use 3.9", answer("use 3.9")),

@@ -3,27 +3,27 @@
 use std::time::Duration;
 
 use super::{
-    Change, KEPT_LISTED, Kept, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, Session, Stage,
-    StopWish, TRIES_KEPT, Tally, Then, Try, Turn, worker,
+    AgentSession, KEPT_LISTED, KeptWork, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, StopWish,
+    StrategyChange, TRIES_KEPT, Then, Try, Turn, TurnStage, TurnTally, worker,
 };
-use crate::board::{self, Board};
-use crate::event::{Ending, Event, Exit, Integrated, Outcome, Settled, StopCause};
+use crate::event::{Event, Exit, Integrated, LoopEnd, Outcome, Settled, StopCause};
 use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Trust;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
+use crate::scoreboard::{self, Scoreboard};
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::stream::LimitClass;
-use crate::telemetry::{Source, settle};
+use crate::telemetry::{UsageSource, settle};
 use crate::time::Time;
-use crate::watch::{PARKED, Seen, WATCHING, Watch};
+use crate::watch::{MonitorCursor, PARKED, WATCHING, WatchState};
 
 impl LoopState {
     /// The state after [`Event::LoopCreated`].
     pub fn new(id: LoopId, name: String, spec: LoopSpec, at: Time) -> Self {
-        let board = board::unknown(&spec.checks);
-        let watch = Watch { keepalive: u32::from(!spec.watch.is_empty()), ..Watch::default() };
+        let board = scoreboard::unknown(&spec.checks);
+        let watch = WatchState { keepalive: u32::from(!spec.watch.is_empty()), ..WatchState::default() };
         Self {
             state_version: STATE_VERSION,
             id,
@@ -48,7 +48,7 @@ impl LoopState {
             board,
             work: None,
             tries: Vec::new(),
-            tally: Tally::default(),
+            tally: TurnTally::default(),
             kept: Vec::new(),
             kept_count: 0,
             since_progress: 0,
@@ -98,11 +98,11 @@ impl LoopState {
             Event::TurnStarted { .. } => self.begin(event, at),
             Event::TurnExited { turn, exit } => self.leave(turn, exit),
             Event::TurnJudged { turn, judgement } => self.with_turn(turn, |t| {
-                t.stage = Stage::Integrating;
+                t.stage = TurnStage::Integrating;
                 t.judgement = Some(judgement.clone());
             }),
             Event::TurnReturned { turn, .. } => self.with_turn(turn, |t| {
-                t.stage = Stage::Judging;
+                t.stage = TurnStage::Judging;
                 t.returned += 1;
             }),
             Event::Stopping { turn, cause } => self.with_turn(turn, |t| t.stopping = Some(*cause)),
@@ -149,7 +149,7 @@ impl LoopState {
     /// What was learned in the conversation so far did not help: the next turn begins a fresh one.
     fn change_strategy(&mut self, reason: &Reason, agent: &str) {
         self.session = None;
-        self.strategy = Some(Box::new(Change {
+        self.strategy = Some(Box::new(StrategyChange {
             reason: reason.clone(),
             from_turn: self.started + 1,
             agent: agent.to_owned(),
@@ -169,7 +169,7 @@ impl LoopState {
             self.strategy = None;
         }
         if checks_changed {
-            self.board = board::unknown(&spec.checks);
+            self.board = scoreboard::unknown(&spec.checks);
             self.landed = self.board.clone();
             self.baseline = None;
             if matches!(self.phase, Phase::Ready | Phase::Waiting { .. }) {
@@ -187,7 +187,7 @@ impl LoopState {
         let kept = known.as_ref().filter(|_| planted::is(Bug::SignalKeepsCursor)).map(|seen| seen.cursor.clone());
         let task = task.cloned().or_else(|| known.and_then(|seen| seen.task));
         let cursor = kept.unwrap_or_else(|| cursor.to_owned());
-        self.watch.seen.insert(monitor.to_owned(), Seen { cursor, at, task });
+        self.watch.seen.insert(monitor.to_owned(), MonitorCursor { cursor, at, task });
     }
 
     /// What made a loop content may not hold any more: its checks are run again where the operator's branch stands now, and only
@@ -203,7 +203,7 @@ impl LoopState {
         self.phase = Phase::New;
     }
 
-    fn set_baseline(&mut self, board: &Board, work: Option<&String>, at: Time) {
+    fn set_baseline(&mut self, board: &Scoreboard, work: Option<&String>, at: Time) {
         if self.baseline.is_none() {
             self.baseline = Some(board.clone());
             self.clock_from = at;
@@ -244,7 +244,7 @@ impl LoopState {
             number: *number,
             started_at: at,
             permit: permit.clone(),
-            stage: Stage::Running,
+            stage: TurnStage::Running,
             stopping: None,
             exit: None,
             judgement: None,
@@ -255,7 +255,7 @@ impl LoopState {
             resume: resume.clone(),
             chosen: chosen.clone(),
             used: None,
-            source: Source::Stream,
+            source: UsageSource::Stream,
         }));
         self.worker = worker(agent, account);
         if resume.is_none() {
@@ -269,7 +269,7 @@ impl LoopState {
         if turn.id != *id {
             return;
         }
-        turn.stage = Stage::Judging;
+        turn.stage = TurnStage::Judging;
         turn.exit = Some(exit.clone());
         let Some(report) = &exit.report else { return };
         let before = self.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
@@ -289,7 +289,7 @@ impl LoopState {
         let Some(session) = report.session.clone().or_else(|| before.as_ref().map(|s| s.id.clone())) else { return };
         // A turn that was cut off by a limit goes on: it is not one more.
         let more = u32::from(exit.limit().is_none());
-        self.session = Some(Session {
+        self.session = Some(AgentSession {
             worker: worker(&turn.agent, &turn.account),
             id: session,
             turns: before.as_ref().map_or(0, |s| s.turns) + more,
@@ -352,12 +352,12 @@ impl LoopState {
         // What was not believed is in the folder all the same: whoever was content there cannot be sure of it any more.
         let content = self.board.all_pass() && self.landed.all_pass() && !self.spec.watch.is_empty();
         if content && integrated.is_none() && self.spec.workspace.mode == WorkspaceMode::InPlace {
-            self.board = board::unknown(&self.spec.checks);
+            self.board = scoreboard::unknown(&self.spec.checks);
             self.landed = self.board.clone();
         }
         if judgement.changed && (work.is_some() || in_place) {
             self.kept_count += 1;
-            self.kept.push(Kept {
+            self.kept.push(KeptWork {
                 task: turn.task.clone(),
                 commit: judgement.commit.clone(),
                 diffstat: judgement.diffstat.clone(),
@@ -418,7 +418,7 @@ impl LoopState {
             self.spec.bounds = bounds.clone();
         }
         if let Phase::Ended { ending, .. } = &self.phase
-            && *ending != Ending::Reached
+            && *ending != LoopEnd::Reached
         {
             self.clock_from = at;
             self.phase = if self.baseline.is_some() { Phase::Ready } else { Phase::New };
@@ -426,7 +426,7 @@ impl LoopState {
     }
 }
 
-impl Tally {
+impl TurnTally {
     fn count(&mut self, outcome: &Outcome) {
         let slot = match outcome {
             Outcome::Reached | Outcome::Progress => &mut self.progress,

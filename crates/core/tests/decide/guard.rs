@@ -3,7 +3,7 @@
 use everloop_core::event::{Event, Exit};
 use everloop_core::guard::Scope;
 use everloop_core::ids::TurnId;
-use everloop_core::spec::{BucketSpec, Budget, Caps};
+use everloop_core::spec::{BucketSpec, Budget, StartCaps};
 use everloop_core::state::Phase;
 
 use super::rig::{Rig, secs};
@@ -23,7 +23,7 @@ fn the_gap_is_kept_and_its_end_is_named() {
 
 #[test]
 fn caps_hold_in_their_window() {
-    let caps = Caps { per_minute: Some(2), ..Caps::default() };
+    let caps = StartCaps { per_minute: Some(2), ..StartCaps::default() };
     let mut rig = Rig::with(|s| (s.guard.gap, s.guard.caps) = (secs(0), caps));
     rig.baseline(0);
     for _ in 0..2 {

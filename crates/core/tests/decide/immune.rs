@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::ids::{NodeId, TurnId};
-use everloop_core::immune::rules::{Wish, add, lift};
-use everloop_core::immune::{Class, Did, Dimension, Immune, Seen, Subject, Tier, What, observe, subjects};
+use everloop_core::immune::rules::{RuleRequest, add, lift};
+use everloop_core::immune::{
+    Class, Dimension, Immune, ImmuneStep, ObservedOutcome, RuleEffect, Subject, Tier, observe, subjects,
+};
 use everloop_core::reason::Reason;
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::Phase;
@@ -33,7 +35,7 @@ fn rig() -> Rig {
 
 fn put_out(rig: &mut Rig, name: &str, until: Time) {
     let reason = Reason::new("immune.out").with("subject", account(name)).until(until);
-    let did = Did::Out { subject: account(name), until, level: 0, reason };
+    let did = ImmuneStep::Out { subject: account(name), until, level: 0, reason };
     rig.immune.apply(&did, rig.now);
 }
 
@@ -82,7 +84,7 @@ fn when_the_time_is_over_the_next_turn_is_a_trial_and_its_end_decides() {
         put_out(&mut rig, "default", until);
         let decision = rig.baseline(0);
         assert_eq!(agent(&rig).0, "agent");
-        let tried = |e: &Event| matches!(e, Event::Immune { step } if matches!(**step, Did::Trial { .. }));
+        let tried = |e: &Event| matches!(e, Event::Immune { step } if matches!(**step, ImmuneStep::Trial { .. }));
         assert!(decision.events.iter().any(tried), "{:?}", decision.events);
         let saves = decision.batch(1).iter().filter(|op| matches!(op, everloop_core::op::Op::SaveDoc { .. })).count();
         assert_eq!(saves, 1, "what was decided is written in the same transaction");
@@ -140,7 +142,12 @@ fn a_single_agent_is_never_charged_however_it_fails() {
 #[test]
 fn a_rule_of_a_person_holds_strictly_and_ends_by_itself() {
     let mut rig = Rig::new();
-    let wish = Wish { what: What::Avoid { subject: account("default") }, by: "ann", why: "renewed", time: secs(600) };
+    let wish = RuleRequest {
+        what: RuleEffect::Avoid { subject: account("default") },
+        by: "ann",
+        why: "renewed",
+        time: secs(600),
+    };
     for did in add(&rig.immune, &wish, rig.now).expect("nobody was seen yet") {
         rig.immune.apply(&did, rig.now);
     }
@@ -156,8 +163,8 @@ fn a_rule_of_a_person_holds_strictly_and_ends_by_itself() {
 fn a_kind_that_is_bound_goes_to_its_agent_alone() {
     let mut rig = rig();
     let third = Subject::new(Dimension::Agent, "third");
-    let what = What::Only { kind: "batch".to_owned(), subject: third };
-    let wish = Wish { what: what.clone(), by: "ann", why: "cheap", time: secs(600) };
+    let what = RuleEffect::Only { kind: "batch".to_owned(), subject: third };
+    let wish = RuleRequest { what: what.clone(), by: "ann", why: "cheap", time: secs(600) };
     for did in add(&rig.immune, &wish, rig.now).expect("no cap is about this") {
         rig.immune.apply(&did, rig.now);
     }
@@ -173,9 +180,9 @@ fn a_kind_that_is_bound_goes_to_its_agent_alone() {
 #[test]
 fn the_same_correction_three_times_becomes_a_rule_for_a_day() {
     let (mut immune, mut now) = (Immune::default(), Time(1_000_000));
-    let what = What::Avoid { subject: Subject::new(Dimension::Pane, "left") };
+    let what = RuleEffect::Avoid { subject: Subject::new(Dimension::Pane, "left") };
     for n in 1..=3 {
-        let wish = Wish { what: what.clone(), by: "ann", why: "hangs", time: secs(600) };
+        let wish = RuleRequest { what: what.clone(), by: "ann", why: "hangs", time: secs(600) };
         for did in add(&immune, &wish, now).expect("nobody was seen yet") {
             immune.apply(&did, now);
         }
@@ -191,7 +198,8 @@ fn feed(immune: &mut Immune, name: &str, class: Class, (n, now): (u64, Time)) {
     let agent = AgentSpec { name: name.to_owned(), account: name.to_owned(), ..AgentSpec::default() };
     for k in 0..n {
         let subjects = subjects(&NodeId::new("here"), &agent, Some("batch"));
-        let seen = Seen { subjects, class, reset_at: (class == Class::Unserved).then_some(now + secs(5 * 3600)) };
+        let seen =
+            ObservedOutcome { subjects, class, reset_at: (class == Class::Unserved).then_some(now + secs(5 * 3600)) };
         for did in observe(immune, &TurnId::new(format!("{name}{k}")), &seen, &[], now) {
             immune.apply(&did, now);
         }
@@ -215,7 +223,7 @@ fn many_at_once_move_one_threshold_and_it_goes_back_when_that_does_not_help() {
     let (mut immune, mut now) = (Immune::default(), Time(1_000_000));
     for name in ["a", "b", "c"] {
         let reason = Reason::new("immune.out");
-        let did = Did::Out { subject: account(name), until: now + secs(9000), level: 0, reason };
+        let did = ImmuneStep::Out { subject: account(name), until: now + secs(9000), level: 0, reason };
         immune.apply(&did, now);
     }
     feed(&mut immune, "good", Class::Good, (1, now));

@@ -4,10 +4,10 @@ use everloop_core::action::Input;
 use everloop_core::event::{Event, Exit, Judgement, Outcome, StopCause};
 use everloop_core::evidence::Sample;
 use everloop_core::guard::Scope;
-use everloop_core::phase::{Doing, Pulse};
+use everloop_core::phase::{Doing, PhaseLiveness};
 use everloop_core::spec::{AgentKind, AgentSpec, Budget};
 use everloop_core::state::Phase;
-use everloop_core::stream::{Limit, LimitClass, Report, Usage};
+use everloop_core::stream::{LimitClass, TurnReport, Usage, VendorLimit};
 use everloop_core::time::Time;
 
 use super::rig::{Rig, actions, board, outcome, secs};
@@ -23,16 +23,16 @@ fn rig() -> Rig {
     rig
 }
 
-fn report(ok: bool) -> Report {
-    Report { session: Some("s1".to_owned()), ok: Some(ok), ..Report::default() }
+fn report(ok: bool) -> TurnReport {
+    TurnReport { session: Some("s1".to_owned()), ok: Some(ok), ..TurnReport::default() }
 }
 
-fn limit(class: LimitClass, reset_at: Option<Time>) -> Limit {
-    Limit { rule: "test".to_owned(), class, reset_at, text: "no".to_owned() }
+fn limit(class: LimitClass, reset_at: Option<Time>) -> VendorLimit {
+    VendorLimit { rule: "test".to_owned(), class, reset_at, text: "no".to_owned() }
 }
 
 /// A turn ends after some seconds as its stream says, and nothing was changed.
-fn end(rig: &mut Rig, after: u64, report: Report) -> everloop_core::decide::Decision {
+fn end(rig: &mut Rig, after: u64, report: TurnReport) -> everloop_core::decide::Decision {
     let code = Some(i32::from(report.ok != Some(true)));
     rig.exit_as(after, Exit { code, report: Some(Box::new(report)), ..Exit::default() });
     rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() })
@@ -50,7 +50,7 @@ fn a_limit_with_a_reset_is_slept_out_exactly_and_the_same_conversation_goes_on()
     let mut rig = rig();
     let reset = rig.now + secs(7200);
     let first = rig.turn();
-    let limited = Report { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) };
+    let limited = TurnReport { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) };
     let decision = end(&mut rig, 2, limited);
     assert_eq!(outcome(&decision), Outcome::Limited { class: LimitClass::Window, kept: false });
     assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(reset)));
@@ -67,7 +67,7 @@ fn a_limit_with_a_reset_is_slept_out_exactly_and_the_same_conversation_goes_on()
 fn those_who_waited_for_an_account_start_one_after_the_other() {
     let mut one = rig();
     let reset = one.now + secs(100);
-    end(&mut one, 2, Report { limit: Some(limit(LimitClass::Weekly, Some(reset))), ..report(false) });
+    end(&mut one, 2, TurnReport { limit: Some(limit(LimitClass::Weekly, Some(reset))), ..report(false) });
     one.wait_out();
     let mut two = Rig::new();
     two.state.id = everloop_core::ids::LoopId::new("other");
@@ -86,7 +86,7 @@ fn without_a_reset_the_waits_grow_within_bounds_and_frosty_holds() {
     let mut rules = std::collections::BTreeSet::new();
     for _ in 0..12 {
         let before = rig.now;
-        end(&mut rig, 1, Report { limit: Some(limit(LimitClass::Overload, None)), ..report(false) });
+        end(&mut rig, 1, TurnReport { limit: Some(limit(LimitClass::Overload, None)), ..report(false) });
         while rig.phase() == "waiting" {
             rules.insert(rig.waits_for().to_owned());
             rig.wait_out();
@@ -102,7 +102,7 @@ fn without_a_reset_the_waits_grow_within_bounds_and_frosty_holds() {
 fn walls_wait_for_a_person_after_one_start() {
     for class in [LimitClass::Auth, LimitClass::Credit, LimitClass::Spend] {
         let mut rig = rig();
-        let decision = end(&mut rig, 1, Report { limit: Some(limit(class, None)), ..report(false) });
+        let decision = end(&mut rig, 1, TurnReport { limit: Some(limit(class, None)), ..report(false) });
         assert_eq!((rig.waits_for(), decision.wake_at), ("guard.freeze", None));
         assert_eq!(rig.state.tickets, ["guard.freeze:account:default"]);
         rig.tick(1_000_000);
@@ -112,7 +112,7 @@ fn walls_wait_for_a_person_after_one_start() {
 
 #[test]
 fn a_conversation_is_left_when_it_is_long_full_or_lost() {
-    let next = |change: fn(&mut Rig), said: Report| {
+    let next = |change: fn(&mut Rig), said: TurnReport| {
         let mut rig = rig();
         change(&mut rig);
         end(&mut rig, 60, said);
@@ -124,9 +124,9 @@ fn a_conversation_is_left_when_it_is_long_full_or_lost() {
     let same = |_: &mut Rig| {};
     assert_eq!(next(same, report(true)).as_deref(), Some("s1"), "the next turn goes on with it");
     assert_eq!(next(|rig| rig.state.spec.agent.session_turns = 1, report(true)), None);
-    assert_eq!(next(same, Report { context_percent: Some(85), ..report(true) }), None);
-    assert_eq!(next(same, Report { limit: Some(limit(LimitClass::Context, None)), ..report(false) }), None);
-    assert_eq!(next(same, Report { session: None, session_lost: true, ..report(false) }), None);
+    assert_eq!(next(same, TurnReport { context_percent: Some(85), ..report(true) }), None);
+    assert_eq!(next(same, TurnReport { limit: Some(limit(LimitClass::Context, None)), ..report(false) }), None);
+    assert_eq!(next(same, TurnReport { session: None, session_lost: true, ..report(false) }), None);
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn a_fresh_conversation_after_eight_turns() {
 fn what_a_turn_says_it_used_is_what_it_is_charged() {
     let mut rig = rig();
     let used = Usage { input: 10, output: 5, microusd: Some(900), ..Usage::default() };
-    end(&mut rig, 60, Report { used, ..report(true) });
+    end(&mut rig, 60, TurnReport { used, ..report(true) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (15, 900, false));
     // A CLI that counts over the whole conversation is charged the difference.
     let mut codex = self::rig();
     for total in [100, 250] {
         let in_all = Some(Usage { input: total, ..Usage::default() });
-        end(&mut codex, 60, Report { in_all, ..report(true) });
+        end(&mut codex, 60, TurnReport { in_all, ..report(true) });
         while codex.phase() == "waiting" {
             codex.wait_out();
         }
@@ -164,7 +164,7 @@ fn what_a_turn_says_it_used_is_what_it_is_charged() {
 #[test]
 fn a_turn_that_was_cut_off_is_charged_at_least_what_it_had_set_aside() {
     let mut rig = rig();
-    end(&mut rig, 60, Report { ok: None, used: Usage { input: 7, ..Usage::default() }, ..report(false) });
+    end(&mut rig, 60, TurnReport { ok: None, used: Usage { input: 7, ..Usage::default() }, ..report(false) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent_estimated), (100, true));
 }
 
@@ -173,12 +173,12 @@ fn a_turn_that_was_cut_off_is_charged_what_its_telemetry_said() {
     let mut rig = rig();
     let used = Usage { input: 7, ..Usage::default() };
     let telemetry = Some(Usage { input: 150, microusd: Some(900), ..Usage::default() });
-    end(&mut rig, 60, Report { ok: None, used, telemetry, ..report(false) });
+    end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (150, 900, false));
     // Less than what was set aside: the last request, which nobody counted, may be the rest.
     let mut rig = self::rig();
     let telemetry = Some(Usage { input: 20, microusd: Some(900), ..Usage::default() });
-    end(&mut rig, 60, Report { ok: None, used, telemetry, ..report(false) });
+    end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (100, 900, true));
 }
 
@@ -186,12 +186,12 @@ fn a_turn_that_was_cut_off_is_charged_what_its_telemetry_said() {
 fn of_two_sources_the_greater_is_charged_also_where_one_counts_the_whole_conversation() {
     let mut rig = rig();
     let of = |input, microusd| Usage { input, microusd: Some(microusd), ..Usage::default() };
-    end(&mut rig, 60, Report { in_all: Some(of(100, 1000)), telemetry: Some(of(100, 1000)), ..report(true) });
+    end(&mut rig, 60, TurnReport { in_all: Some(of(100, 1000)), telemetry: Some(of(100, 1000)), ..report(true) });
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
     // 150 of the whole are this turn's; telemetry says 200 of this turn alone.
-    end(&mut rig, 60, Report { in_all: Some(of(250, 2500)), telemetry: Some(of(200, 1500)), ..report(true) });
+    end(&mut rig, 60, TurnReport { in_all: Some(of(250, 2500)), telemetry: Some(of(200, 1500)), ..report(true) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd), (300, 2500));
 }
 
@@ -205,7 +205,7 @@ fn the_dearest_turn_is_set_aside_when_nobody_says_what_one_costs() {
     let used = Usage { microusd: Some(200_000), input: 1, ..Usage::default() };
     for _ in 0..2 {
         assert_eq!(rig.phase(), "running");
-        end(&mut rig, 60, Report { used, ..report(true) });
+        end(&mut rig, 60, TurnReport { used, ..report(true) });
         while rig.phase() == "waiting" {
             rig.wait_out();
         }
@@ -224,7 +224,8 @@ fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
     with_two(&mut rig);
     claude(&mut rig);
     let reset = rig.now + secs(600);
-    let decision = end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) });
+    let decision =
+        end(&mut rig, 20, TurnReport { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) });
     assert_eq!((rig.phase(), actions(&decision).contains(&"spawn")), ("running", true), "no waiting");
     assert_eq!(
         (rig.state.worker.as_str(), resumed(&rig)),
@@ -256,8 +257,9 @@ fn when_all_accounts_are_held_the_first_to_come_free_is_waited_for() {
     with_two(&mut rig);
     claude(&mut rig);
     let (late, soon) = (rig.now + secs(9000), rig.now + secs(3000));
-    end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(late))), ..report(false) });
-    let decision = end(&mut rig, 20, Report { limit: Some(limit(LimitClass::Window, Some(soon))), ..report(false) });
+    end(&mut rig, 20, TurnReport { limit: Some(limit(LimitClass::Window, Some(late))), ..report(false) });
+    let decision =
+        end(&mut rig, 20, TurnReport { limit: Some(limit(LimitClass::Window, Some(soon))), ..report(false) });
     assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(soon)));
     rig.wait_out();
     assert_eq!(rig.state.worker, "codex@own");
@@ -266,14 +268,14 @@ fn when_all_accounts_are_held_the_first_to_come_free_is_waited_for() {
 #[test]
 fn a_stuck_model_is_stopped_and_the_conversation_goes_on() {
     let mut rig = rig();
-    let pulse = Pulse { doing: Doing::Model, quiet: secs(1000), ..Pulse::default() };
+    let pulse = PhaseLiveness { doing: Doing::Model, quiet: secs(1000), ..PhaseLiveness::default() };
     let sample = Sample { running: secs(1000), silent: secs(2), pulse: Some(pulse), ..Sample::default() };
     let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
     assert_eq!(actions(&decision), ["stop"]);
     let killed = Exit {
         signal: Some(9),
         stopped: Some(StopCause::Stuck),
-        report: Some(Box::new(Report { ok: None, ..report(false) })),
+        report: Some(Box::new(TurnReport { ok: None, ..report(false) })),
         ..Exit::default()
     };
     rig.exit_as(1000, killed);
@@ -305,9 +307,9 @@ fn gaps_of_healthy_turns_are_learned_by_the_account() {
     let mut rig = rig();
     let mut phases = everloop_core::phase::Phases::new(rig.now);
     for n in 0..100 {
-        phases.take(&everloop_core::stream::Said::Unknown, rig.now + secs(n));
+        phases.take(&everloop_core::stream::AgentEvent::Unknown, rig.now + secs(n));
     }
-    end(&mut rig, 60, Report { gaps: phases.gaps().clone(), ..report(true) });
+    end(&mut rig, 60, TurnReport { gaps: phases.gaps().clone(), ..report(true) });
     assert!(!rig.guards[&Scope::Account("default".to_owned())].state.gaps.is_empty());
     assert!(rig.guards[&Scope::All].state.gaps.is_empty());
 }

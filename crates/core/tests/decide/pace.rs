@@ -5,7 +5,7 @@ use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::guard::Scope;
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::Phase;
-use everloop_core::stream::{Quota, Report};
+use everloop_core::stream::{Quota, TurnReport};
 use everloop_core::time::Time;
 use everloop_core::why::why;
 
@@ -31,7 +31,7 @@ fn quota(used_permille: u32, reset_at: Time) -> Quota {
 
 /// A turn ends after a minute and says how much of its account's windows is used.
 fn end(rig: &mut Rig, quotas: Vec<Quota>) -> Decision {
-    let report = Report { ok: Some(true), quotas, ..Report::default() };
+    let report = TurnReport { ok: Some(true), quotas, ..TurnReport::default() };
     rig.exit_as(60, Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() });
     rig.judged_as(Judgement { changed: true, board: board(0, 3), ..Judgement::default() })
 }

@@ -1,11 +1,11 @@
 //! What a restarted supervisor decides; the same twice.
 
-use everloop_core::action::{Found, Input};
+use everloop_core::action::{Input, TurnTrace};
 use everloop_core::event::{Exit, Outcome, StopCause};
 
 use super::rig::{Rig, actions, outcome};
 
-fn recovered(rig: &mut Rig, found: Found) -> everloop_core::decide::Decision {
+fn recovered(rig: &mut Rig, found: TurnTrace) -> everloop_core::decide::Decision {
     rig.give(&Input::Recovered { found })
 }
 
@@ -13,7 +13,7 @@ fn recovered(rig: &mut Rig, found: Found) -> everloop_core::decide::Decision {
 fn a_turn_that_lives_is_adopted_however_often() {
     let mut rig = Rig::running();
     for _ in 0..3 {
-        assert_eq!(actions(&recovered(&mut rig, Found::Alive)), ["adopt"]);
+        assert_eq!(actions(&recovered(&mut rig, TurnTrace::Alive)), ["adopt"]);
     }
     assert_eq!((rig.phase(), rig.state.started), ("running", 1));
 }
@@ -22,21 +22,21 @@ fn a_turn_that_lives_is_adopted_however_often() {
 fn one_that_was_being_stopped_is_stopped_again() {
     let mut rig = Rig::running();
     rig.give(&Input::Shutdown);
-    assert_eq!(actions(&recovered(&mut rig, Found::Alive)), ["adopt", "stop"]);
+    assert_eq!(actions(&recovered(&mut rig, TurnTrace::Alive)), ["adopt", "stop"]);
 }
 
 #[test]
 fn one_that_ended_meanwhile_is_judged() {
     let mut rig = Rig::running();
     let exit = Exit { code: Some(0), ..Exit::default() };
-    assert_eq!(actions(&recovered(&mut rig, Found::Exited(exit))), ["judge"]);
-    assert_eq!(actions(&recovered(&mut rig, Found::Gone)), ["judge"], "and again after the next crash");
+    assert_eq!(actions(&recovered(&mut rig, TurnTrace::Exited(exit))), ["judge"]);
+    assert_eq!(actions(&recovered(&mut rig, TurnTrace::Gone)), ["judge"], "and again after the next crash");
 }
 
 #[test]
 fn one_that_is_gone_is_given_back_and_does_not_count() {
     let mut rig = Rig::running();
-    let decision = recovered(&mut rig, Found::Gone);
+    let decision = recovered(&mut rig, TurnTrace::Gone);
     assert_eq!(outcome(&decision), Outcome::Lost);
     assert_eq!((rig.state.turns, rig.state.tally.lost), (0, 1));
     rig.wait_out();
@@ -48,15 +48,15 @@ fn an_interrupted_integration_is_done_again_with_the_same_commit() {
     let mut rig = Rig::running();
     rig.exit(30, 0);
     let first = rig.judged(1).actions;
-    assert_eq!(recovered(&mut rig, Found::Idle).actions, first);
+    assert_eq!(recovered(&mut rig, TurnTrace::Idle).actions, first);
 }
 
 #[test]
 fn a_baseline_is_taken_again_and_an_ended_loop_is_left_alone() {
     let mut rig = Rig::new();
-    assert_eq!(actions(&recovered(&mut rig, Found::Idle)), ["baseline"]);
+    assert_eq!(actions(&recovered(&mut rig, TurnTrace::Idle)), ["baseline"]);
     rig.baseline(3);
-    let decision = recovered(&mut rig, Found::Idle);
+    let decision = recovered(&mut rig, TurnTrace::Idle);
     assert!(decision.events.is_empty() && decision.actions.is_empty());
 }
 

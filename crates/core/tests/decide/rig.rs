@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use everloop_core::action::{Action, Command, Input, Integration};
-use everloop_core::board::{Board, CheckResult, Verdict};
+use everloop_core::action::{Action, Input, Integration, LoopCommand};
 use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCause};
 use everloop_core::guard::Guards;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::Immune;
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -66,7 +66,7 @@ fn spec(checks: usize) -> LoopSpec {
 }
 
 /// A board on which the first `passing` of `checks` pass.
-pub fn board(passing: usize, checks: usize) -> Board {
+pub fn board(passing: usize, checks: usize) -> Scoreboard {
     let row = |n: usize| CheckResult {
         name: format!("c{n}"),
         verdict: if n < passing { Verdict::Pass } else { Verdict::Fail },
@@ -75,7 +75,7 @@ pub fn board(passing: usize, checks: usize) -> Board {
         output: String::new(),
         fingerprint: n as u64 + 1,
     };
-    Board((0..checks).map(row).collect())
+    Scoreboard((0..checks).map(row).collect())
 }
 
 impl Rig {
@@ -157,7 +157,7 @@ impl Rig {
         self.give(&Input::Baselined { result })
     }
 
-    pub fn ask(&mut self, command: Command) -> Decision {
+    pub fn ask(&mut self, command: LoopCommand) -> Decision {
         self.give(&Input::Command { by: "ann".to_owned(), command })
     }
 
@@ -241,7 +241,7 @@ impl Rig {
 }
 
 /// A turn's work.
-pub fn work(turn: &TurnId, board: Board) -> Judgement {
+pub fn work(turn: &TurnId, board: Scoreboard) -> Judgement {
     Judgement {
         changed: true,
         commit: Some(format!("commit-{turn}")),

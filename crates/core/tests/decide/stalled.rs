@@ -1,12 +1,12 @@
 //! A loop that does not get on: another way first, then one ticket per cause, closed when it is gone.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::prompt::prompt;
 use everloop_core::spec::{AgentSpec, LoopSpec};
 use everloop_core::state::Phase;
-use everloop_core::stream::Report;
+use everloop_core::stream::TurnReport;
 use everloop_core::why::why;
 
 use crate::rig::{Rig, board, secs};
@@ -37,7 +37,7 @@ fn work_that_nobody_takes_for_half_an_hour_is_told_once_and_closed_when_it_moves
     assert_eq!(tickets(&rig.tick(3600)), (Vec::new(), Vec::new()));
     let mut spec = rig.state.spec.clone();
     spec.agent.tasks.kinds.clear();
-    let moved = rig.ask(Command::Reconfigure { spec: Box::new(spec) });
+    let moved = rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
     assert_eq!(tickets(&moved).1, ["stalled:k"]);
     assert_eq!(rig.phase(), "running");
 }
@@ -45,7 +45,7 @@ fn work_that_nobody_takes_for_half_an_hour_is_told_once_and_closed_when_it_moves
 #[test]
 fn a_loop_that_waits_for_a_reason_of_its_own_is_not_stalled() {
     let mut rig = Rig::running();
-    rig.ask(Command::Pause { reason: "lunch".to_owned(), until: None });
+    rig.ask(LoopCommand::Pause { reason: "lunch".to_owned(), until: None });
     rig.no_op();
     assert_eq!(rig.waits_for(), "paused");
     assert_eq!(tickets(&rig.tick(86_400)).0, Vec::<&str>::new());
@@ -178,7 +178,7 @@ fn another_way_is_a_fresh_conversation_with_what_was_said_last() {
         resumed.push(turn.resume.clone());
         let session = format!("conversation {}", resumed.iter().filter(|r| r.is_none()).count());
         let last_text = "I am at my wits' end".to_owned();
-        let report = Report { session: Some(session), ok: Some(true), last_text, ..Report::default() };
+        let report = TurnReport { session: Some(session), ok: Some(true), last_text, ..TurnReport::default() };
         rig.exit_as(30, Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() });
         rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
         while rig.phase() == "waiting" {
@@ -197,11 +197,11 @@ fn the_next_agent_of_the_list_takes_over_and_another_account_of_the_same_is_none
     let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own"), ("second", "s"), ("third", "t")]));
     idle(&mut rig);
     assert_eq!(rig.state.worker, "second@s");
-    let crew = |rig: &Rig| rig.state.crew("batch", 0).iter().map(|a| a.account.clone()).collect::<Vec<_>>();
-    assert_eq!(crew(&rig), ["s", "t", "default", "own"]);
+    let candidates = |rig: &Rig| rig.state.candidates("batch", 0).iter().map(|a| a.account.clone()).collect::<Vec<_>>();
+    assert_eq!(candidates(&rig), ["s", "t", "default", "own"]);
     let mut rig = stagnating(1, |spec| others(spec, &[("second", "s"), ("agent", "own")]));
     idle(&mut rig);
-    assert_eq!(crew(&rig), ["s", "default", "own"], "also when it stands behind the next one");
+    assert_eq!(candidates(&rig), ["s", "default", "own"], "also when it stands behind the next one");
     let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own")]));
     idle(&mut rig);
     assert_eq!((rig.state.worker.as_str(), rig.state.strategy.is_some()), ("agent@default", true));
@@ -241,6 +241,6 @@ fn who_does_not_want_it_is_told_at_once() {
     idle(&mut rig);
     let mut spec = rig.state.spec.clone();
     spec.guard.stagnation_change = false;
-    rig.ask(Command::Reconfigure { spec: Box::new(spec) });
+    rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
     assert_eq!(rig.state.strategy, None, "from then on");
 }

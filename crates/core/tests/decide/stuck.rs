@@ -1,12 +1,12 @@
 //! Turns that look stuck alone, together, or go on without changing anything.
 
-use everloop_core::action::{Command, Input};
-use everloop_core::crowd::Company;
+use everloop_core::action::{Input, LoopCommand};
+use everloop_core::correlated_stalls::Company;
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Judgement, Outcome, StopCause};
 use everloop_core::evidence::Sample;
 use everloop_core::op::Op;
-use everloop_core::phase::{Doing, Pulse};
+use everloop_core::phase::{Doing, PhaseLiveness};
 use everloop_core::spec::AgentKind;
 
 use super::rig::{Rig, actions, board, outcome, secs};
@@ -17,13 +17,13 @@ fn rig() -> Rig {
     rig
 }
 
-fn look(rig: &mut Rig, pulse: Pulse, company: Company) -> Decision {
+fn look(rig: &mut Rig, pulse: PhaseLiveness, company: Company) -> Decision {
     let sample = Sample { running: secs(1000), silent: secs(900), pulse: Some(pulse), company, ..Sample::default() };
     rig.give(&Input::Evidence { turn: rig.turn(), sample })
 }
 
-fn stuck() -> Pulse {
-    Pulse { doing: Doing::Model, quiet: secs(1000), ..Pulse::default() }
+fn stuck() -> PhaseLiveness {
+    PhaseLiveness { doing: Doing::Model, quiet: secs(1000), ..PhaseLiveness::default() }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn when_half_of_all_turns_look_stuck_none_is_stopped_and_a_person_is_told_once()
         matches!(&decision.events[..], [Event::TicketOpened { text, .. }] if text.starts_with("2 of 3 turns look stuck"))
     );
     assert!(look(&mut rig, stuck(), together(true)).events.is_empty(), "once");
-    let decision = look(&mut rig, Pulse { doing: Doing::Model, ..Pulse::default() }, Company::Alone);
+    let decision = look(&mut rig, PhaseLiveness { doing: Doing::Model, ..PhaseLiveness::default() }, Company::Alone);
     assert!(matches!(&decision.events[..], [Event::TicketClosed { .. }]), "it lives");
     assert!(look(&mut rig, stuck(), together(false)).events.is_empty(), "another one tells it");
     assert!(look(&mut rig, stuck(), Company::Unclear).events.is_empty());
@@ -45,8 +45,8 @@ fn when_half_of_all_turns_look_stuck_none_is_stopped_and_a_person_is_told_once()
 
 #[test]
 fn an_agent_that_asked_and_goes_on_has_been_answered() {
-    let asks = Pulse { doing: Doing::Asking, ..Pulse::default() };
-    let works = Pulse { doing: Doing::Model, ..Pulse::default() };
+    let asks = PhaseLiveness { doing: Doing::Asking, ..PhaseLiveness::default() };
+    let works = PhaseLiveness { doing: Doing::Model, ..PhaseLiveness::default() };
     let mut rig = rig();
     assert_eq!(actions(&look(&mut rig, asks, Company::Alone)), ["tell"]);
     assert!(look(&mut rig, asks, Company::Alone).events.is_empty(), "once");
@@ -69,8 +69,8 @@ fn an_agent_that_asked_and_goes_on_has_been_answered() {
 #[test]
 fn a_question_does_not_outlive_its_loop() {
     let mut rig = rig();
-    look(&mut rig, Pulse { doing: Doing::Asking, ..Pulse::default() }, Company::Alone);
-    rig.ask(Command::Stop { now: true });
+    look(&mut rig, PhaseLiveness { doing: Doing::Asking, ..PhaseLiveness::default() }, Company::Alone);
+    rig.ask(LoopCommand::Stop { now: true });
     rig.stopped(5, StopCause::Person);
     assert_eq!((rig.phase(), rig.state.tickets.len()), ("stopped", 0), "{:?}", rig.state.tickets);
 }
@@ -92,7 +92,7 @@ fn time_that_is_up_is_up_also_for_those_who_look_stuck_together() {
 fn tokens_without_a_change_are_interrupted_and_the_task_is_given_back() {
     let mut rig = rig();
     let (first, task) = (rig.turn(), rig.state.task.clone());
-    let talks = Pulse { doing: Doing::Model, barren: secs(1801), ..Pulse::default() };
+    let talks = PhaseLiveness { doing: Doing::Model, barren: secs(1801), ..PhaseLiveness::default() };
     let decision = look(&mut rig, talks, Company::Alone);
     assert_eq!(actions(&decision), ["stop"]);
     assert!(decision.events.contains(&Event::Stopping { turn: first.clone(), cause: StopCause::NoDiff }));

@@ -1,13 +1,13 @@
 //! A loop with monitors: it watches instead of ending, works on what they see, parks, and always has one keepalive.
 
-use everloop_core::action::{Action, Command, Found as Turns, Input};
+use everloop_core::action::{Action, Input, LoopCommand, TurnTrace as Turns};
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement, Outcome};
 use everloop_core::ids::TaskId;
 use everloop_core::op::{NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{LoopSpec, WorkspaceMode};
 use everloop_core::time::Time;
-use everloop_core::watch::{self, Blind, Found, Look, MonitorSpec, Target, WatchSpec};
+use everloop_core::watch::{self, Blind, MonitorSpec, Target, WatchReading, WatchSpec, WatchedContent};
 use everloop_core::why::why;
 use std::collections::BTreeMap;
 
@@ -36,12 +36,12 @@ fn content() -> Rig {
     rig
 }
 
-fn look(name: &str, from: Option<&str>, cursor: &str) -> Look {
-    let found = Found { cursor: cursor.to_owned(), summary: "1 new line".to_owned(), text: "boom".to_owned() };
-    Look { monitor: name.to_owned(), from: from.map(str::to_owned), found: Ok(found) }
+fn look(name: &str, from: Option<&str>, cursor: &str) -> WatchReading {
+    let found = WatchedContent { cursor: cursor.to_owned(), summary: "1 new line".to_owned(), text: "boom".to_owned() };
+    WatchReading { monitor: name.to_owned(), from: from.map(str::to_owned), found: Ok(found) }
 }
 
-fn beat(rig: &mut Rig, looks: &[Look], empty: u32) -> Decision {
+fn beat(rig: &mut Rig, looks: &[WatchReading], empty: u32) -> Decision {
     rig.give(&Input::Beat { looks: looks.to_vec(), empty })
 }
 
@@ -152,11 +152,11 @@ fn beats_in_vain_park_it_and_a_wake_a_message_a_task_or_a_change_bring_it_back()
         rig
     };
     let mut woken = parked();
-    assert_eq!(actions(&woken.ask(Command::Wake)), ["baseline", "look"]);
+    assert_eq!(actions(&woken.ask(LoopCommand::Wake)), ["baseline", "look"]);
     woken.baseline(3);
     assert_eq!((woken.phase(), woken.state.watch.keepalive), ("watching", 3));
     let mut told = parked();
-    told.ask(Command::Steer { message: "look at the docs".to_owned(), trust: Trust::Operator });
+    told.ask(LoopCommand::Steer { message: "look at the docs".to_owned(), trust: Trust::Operator });
     assert_eq!(told.phase(), "running");
     let mut asked = parked();
     asked.put("x7k2m", "docs", 0);
@@ -208,11 +208,11 @@ fn a_keepalive_that_somebody_took_away_is_made_again_and_an_ended_loop_has_none(
     rig.keepalive_gone = false;
     assert!(rig.give(&Input::Tick).events.is_empty());
     assert!(rig.give(&Input::Recovered { found: Turns::Idle }).events.is_empty(), "a restart makes no second one");
-    let end = rig.ask(Command::Stop { now: false });
+    let end = rig.ask(LoopCommand::Stop { now: false });
     assert_eq!((rig.phase(), finished(&end)), ("stopped", vec!["k-keepalive-2"]));
     assert!(enqueued(&end, "keepalive").is_empty());
     rig.keepalive_gone = true;
-    let resumed = rig.ask(Command::Resume { bounds: None });
+    let resumed = rig.ask(LoopCommand::Resume { bounds: None });
     assert_eq!((rig.phase(), enqueued(&resumed, "keepalive").len()), ("watching", 1));
 }
 
@@ -222,11 +222,11 @@ fn monitors_that_come_and_go_take_the_keepalive_with_them() {
     rig.baseline(1);
     let mut spec = rig.state.spec.clone();
     watchful(&mut spec);
-    let with = rig.ask(Command::Reconfigure { spec: Box::new(spec.clone()) });
+    let with = rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
     assert_eq!(enqueued(&with, "keepalive").len(), 1);
     beat(&mut rig, &[look("app", None, "0")], 0);
     spec.watch = WatchSpec::default();
-    let without = rig.ask(Command::Reconfigure { spec: Box::new(spec) });
+    let without = rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
     assert_eq!((finished(&without), enqueued(&without, "keepalive").len()), (vec!["k-keepalive-1"], 0));
     assert!(rig.state.watch.seen.is_empty(), "what was seen of them is forgotten");
 }
@@ -281,8 +281,10 @@ fn work_in_the_folder_that_is_not_believed_ends_contentment() {
 #[test]
 fn a_monitor_that_sees_nothing_is_told_of_once_and_until_it_sees_again() {
     let mut rig = watching();
-    let blind =
-        |times| Look { found: Err(Blind { why: "no such host".to_owned(), times }), ..look("ci", Some("a"), "") };
+    let blind = |times| WatchReading {
+        found: Err(Blind { why: "no such host".to_owned(), times }),
+        ..look("ci", Some("a"), "")
+    };
     assert!(beat(&mut rig, &[blind(2)], 1).events.is_empty(), "once or twice is nothing");
     let told = beat(&mut rig, &[blind(3)], 2);
     assert!(matches!(&told.events[..], [Event::TicketOpened { text, .. }] if text.contains("no such host")));
@@ -307,6 +309,6 @@ fn monitors_are_due_each_at_its_time_and_a_parked_loop_looks_more_rarely() {
     beat(&mut rig, &[look("app", Some("0"), "1")], 0);
     let task = watch::latest_task(&rig.state, &rig.state.spec.watch.monitors[0]);
     assert_eq!(task, Some(&TaskId::new("k-signal-1")));
-    rig.ask(Command::Pause { reason: String::new(), until: None });
+    rig.ask(LoopCommand::Pause { reason: String::new(), until: None });
     assert_eq!(watch::next(&rig.state, &looked, now), None, "a paused loop does not look");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everloop_store::{Error, Ledger, Mode, Owner, Sqlite, StateName, TaskFilter};
+use everloop_store::{Error, Ledger, OpenMode, Sqlite, StateName, TaskFilter, TaskOwner};
 use tokio::sync::Mutex;
 
 use super::Shared;
@@ -45,7 +45,7 @@ pub async fn look(shared: &Shared) -> Result<Arc<Look>, String> {
 }
 
 fn read(home: &Home) -> Result<Look, Error> {
-    let ledger = match Sqlite::open(&home.database(), Mode::ReadOnly) {
+    let ledger = match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
         Err(Error::Missing { .. }) => return Ok(Look::default()),
         opened => opened?,
     };
@@ -53,7 +53,7 @@ fn read(home: &Home) -> Result<Look, Error> {
     for row in ledger.loops()? {
         *loops.entry(row.phase).or_default() += 1;
     }
-    let held = TaskFilter { owner: Owner::Any, states: vec![StateName::Leased], limit: LEASES_MOST };
+    let held = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Leased], limit: LEASES_MOST };
     let leases = ledger.tasks(&held)?.len() as u64;
     Ok(Look { loops, leases, last_seq: ledger.last_seq()? })
 }

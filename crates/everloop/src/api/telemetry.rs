@@ -11,7 +11,7 @@ use std::time::Duration;
 use everloop_agents::agent::{Receiver, otlp};
 use everloop_core::ids::TurnId;
 use everloop_core::stream::Usage;
-use everloop_core::telemetry::Heard;
+use everloop_core::telemetry::TelemetrySum;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::{HeaderMap, Request};
@@ -44,7 +44,7 @@ pub enum Signal {
 
 #[derive(Default)]
 struct Entry {
-    heard: Heard,
+    heard: TelemetrySum,
     /// Requests that are being read.
     visits: u32,
 }
@@ -69,7 +69,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, heard: &Heard) {
+    fn add(&mut self, heard: &TelemetrySum) {
         self.requests += heard.requests();
         self.errors += heard.errors();
         self.ignored += heard.unknowns();

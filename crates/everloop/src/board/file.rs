@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use everloop_core::op::{TaskRow, TaskState};
-use everloop_store::{Ledger, Owner, TaskFilter};
+use everloop_store::{Ledger, TaskFilter, TaskOwner};
 use serde_json::{Map, Value, json};
 
 use super::OWN_KINDS;
@@ -24,7 +24,7 @@ pub fn tasks(ledger: &impl Ledger) -> Result<Vec<Value>, Failure> {
 
 /// The tasks that stand on the board, oldest first.
 pub fn rows(ledger: &impl Ledger) -> Result<Vec<TaskRow>, Failure> {
-    let filter = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: TASKS_MOST };
+    let filter = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: TASKS_MOST };
     let mut rows = ledger.tasks(&filter)?;
     rows.retain(|row| !OWN_KINDS.contains(&row.task.kind.as_str()));
     rows.sort_by(|a, b| (a.created_at, &a.task.id).cmp(&(b.created_at, &b.task.id)));

@@ -53,7 +53,7 @@ enum Status {
 
 /// A task of a file.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ImportedTask {
     task: NewTask,
     status: Status,
     result: String,
@@ -73,8 +73,8 @@ pub struct Import {
 
 impl Import {
     /// Reads tasks in an order in which each comes after what it depends on. `is_there` knows the board.
-    pub fn read(&self, text: &str, is_there: impl Fn(&TaskId) -> bool) -> Result<Vec<Entry>, String> {
-        let mut entries: BTreeMap<TaskId, Entry> = BTreeMap::new();
+    pub fn read(&self, text: &str, is_there: impl Fn(&TaskId) -> bool) -> Result<Vec<ImportedTask>, String> {
+        let mut entries: BTreeMap<TaskId, ImportedTask> = BTreeMap::new();
         let mut order = Vec::new();
         for value in merge::read(text)? {
             let entry = self.entry(&value)?;
@@ -95,7 +95,7 @@ impl Import {
         Ok(sorted.into_iter().map(&mut take).filter(|entry| !is_there(&entry.task.id)).collect())
     }
 
-    fn entry(&self, value: &Value) -> Result<Entry, String> {
+    fn entry(&self, value: &Value) -> Result<ImportedTask, String> {
         let id = merge::id(value).ok_or("a task has no `id`")?;
         let good = id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
         if !good {
@@ -128,11 +128,11 @@ impl Import {
             ready_at: self.now,
         };
         let result = fields.get("result").map(plain).unwrap_or_default();
-        Ok(Entry { task, status, result })
+        Ok(ImportedTask { task, status, result })
     }
 }
 
-impl Entry {
+impl ImportedTask {
     /// Its id.
     pub fn id(&self) -> &TaskId {
         &self.task.id
@@ -274,7 +274,7 @@ fn plain(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Entry>, String> {
+    fn read(text: &str) -> Result<Vec<ImportedTask>, String> {
         let import = Import { owner: None, author: "me".to_owned(), trust: Trust::Operator, now: Time(5) };
         import.read(text, |id| id.as_str() == "there")
     }

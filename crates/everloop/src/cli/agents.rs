@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use everloop_agents::agent::look::{Installed, look};
+use everloop_agents::agent::probe::{Installed, look};
 use everloop_agents::environment::Environment;
-use everloop_core::spec::{AgentKind, AgentSpec, Source};
+use everloop_core::spec::{AgentKind, AgentSpec, VariableSource};
 use serde_json::{Value, json};
 
-use super::{Session, config as config_verb};
+use super::{Invocation, config as config_verb};
 use crate::config::{self, BUILT_IN};
 use crate::error::{Code, Failure};
 use crate::ui::agents::{agents_table, billing, is_there, login};
@@ -21,9 +21,9 @@ const HELP: &str = "Examples:
 /// version, is it logged in, how is it billed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {}
+pub struct AgentsArgs {}
 
-pub fn agents(_: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn agents(_: &AgentsArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let specs = config_verb::load(session)?.all_agents(&config_verb::this_moment(session))?;
     let found = look_at(specs);
     let rows: Vec<Value> = found.iter().map(as_json).collect();
@@ -82,9 +82,9 @@ fn environment(agent: &AgentSpec) -> BTreeMap<String, String> {
     let mut seen: BTreeMap<String, String> = ours.into_iter().filter_map(text).collect();
     for variable in &agent.env {
         let value = match &variable.source {
-            Source::Env(name) => std::env::var(name).ok(),
-            Source::File(path) => std::path::Path::new(path).is_file().then(|| "in a file".to_owned()),
-            Source::Plain(value) => Some(value.clone()),
+            VariableSource::Env(name) => std::env::var(name).ok(),
+            VariableSource::File(path) => std::path::Path::new(path).is_file().then(|| "in a file".to_owned()),
+            VariableSource::Plain(value) => Some(value.clone()),
         };
         seen.remove(&variable.name);
         seen.extend(value.map(|value| (variable.name.clone(), value)));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use everloop_agents::api::{self, API_ARG, Ended, Options, Prices, Timeouts, Wire};
+use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Prices, Timeouts};
 use everloop_core::spec::Permission;
 
 use crate::error::{Code, Failure};
@@ -55,15 +55,15 @@ struct Args {
     state_dir: PathBuf,
 
     /// Requests after which the turn is ended
-    #[arg(long, value_name = "N", default_value_t = Options::MAX_REQUESTS)]
+    #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::MAX_REQUESTS)]
     max_requests: u32,
 
     /// The longest single answer
-    #[arg(long, value_name = "N", default_value_t = Options::MAX_OUTPUT_TOKENS)]
+    #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::MAX_OUTPUT_TOKENS)]
     max_output_tokens: u32,
 
     /// How many tokens fit into the model
-    #[arg(long, value_name = "N", default_value_t = Options::CONTEXT_WINDOW)]
+    #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::CONTEXT_WINDOW)]
     context_window: u64,
 
     /// What the turn may cost, in millionths of a dollar; needs prices
@@ -126,17 +126,17 @@ fn microusd(text: &str) -> Result<u64, String> {
 }
 
 impl Args {
-    fn into_options(self, workspace: PathBuf) -> Options {
+    fn into_options(self, workspace: PathBuf) -> ApiTurnOptions {
         let wire = match self.wire {
-            WireName::Messages => Wire::Messages,
-            WireName::Responses => Wire::Responses,
+            WireName::Messages => ApiFormat::Messages,
+            WireName::Responses => ApiFormat::Responses,
         };
-        let defaults = Options::new(wire, self.model, workspace, self.state_dir);
+        let defaults = ApiTurnOptions::new(wire, self.model, workspace, self.state_dir);
         let prices = self.price_in.zip(self.price_out).map(|(input, output)| {
             let usual = Prices::new(wire, input, output);
             Prices { cache_read: self.price_cached.unwrap_or(usual.cache_read), ..usual }
         });
-        Options {
+        ApiTurnOptions {
             base: self.base.unwrap_or(defaults.base),
             key_env: match self.key_env {
                 Some(name) => Some(name).filter(|n| !n.is_empty()),
@@ -186,8 +186,8 @@ pub fn api(args: impl Iterator<Item = OsString>) -> Code {
         }
     };
     match turn(args, &mut io::stdout().lock()) {
-        Ok(Ended::Finished) => Code::Ok,
-        Ok(Ended::Short) => Code::Failed,
+        Ok(ApiTurnEnd::Finished) => Code::Ok,
+        Ok(ApiTurnEnd::Short) => Code::Failed,
         Err(failure) => {
             Ui::new(Format::Text).failure(&failure);
             failure.code
@@ -195,7 +195,7 @@ pub fn api(args: impl Iterator<Item = OsString>) -> Code {
     }
 }
 
-fn turn(args: Args, out: &mut dyn Write) -> Result<Ended, Failure> {
+fn turn(args: Args, out: &mut dyn Write) -> Result<ApiTurnEnd, Failure> {
     let prompt = prompt(args.prompt_file.as_deref())?;
     let options = args.into_options(std::env::current_dir()?);
     let key = options.key_env.as_ref().and_then(|name| std::env::var(name).ok());
@@ -223,7 +223,7 @@ fn prompt(file: Option<&Path>) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn options(flags: &[&str]) -> Result<Options, clap::Error> {
+    fn options(flags: &[&str]) -> Result<ApiTurnOptions, clap::Error> {
         let args = Args::try_parse_from(std::iter::once(API_ARG).chain(flags.iter().copied()))?;
         Ok(args.into_options(PathBuf::from("/workspace")))
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_least_that_must_be_said_is_model_and_place() {
         let least = options(&["--state", "/state", "--model", "m"]).expect("the supervisor gives this much");
-        assert_eq!(least, Options::new(Wire::Messages, "m", "/workspace".into(), "/state".into()));
+        assert_eq!(least, ApiTurnOptions::new(ApiFormat::Messages, "m", "/workspace".into(), "/state".into()));
         assert!(options(&["--model", "m"]).is_err() && options(&["--state-dir", "/s"]).is_err());
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let all = options(&flags.split_whitespace().collect::<Vec<_>>()).expect("all flags go together");
         assert_eq!(
             (all.wire, all.base.as_str(), all.key_env.as_deref()),
-            (Wire::Responses, "http://localhost:1", Some("K"))
+            (ApiFormat::Responses, "http://localhost:1", Some("K"))
         );
         let prices = Prices { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 2_500_000 };
         assert_eq!((all.prices, all.left_microusd), (Some(prices), Some(4)));

@@ -10,10 +10,10 @@ use everloop_core::op::Op;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
-use super::task::{Change, named_loop, note};
-use crate::board::import::{Entry, Import};
-use crate::board::{file, intents, merge, place};
+use super::Invocation;
+use super::task::{TaskChange, named_loop, note};
+use crate::board::import::{Import, ImportedTask};
+use crate::board::{board_folder, file, intents, merge};
 use crate::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -32,7 +32,7 @@ const FILE_MAX_BYTES: u64 = 64 << 20;
 /// The board as a file; `everloop task` changes tasks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct BoardArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -71,7 +71,7 @@ enum What {
     Driver,
 }
 
-pub fn board(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn board(args: BoardArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         What::Write { file } => write(file, session),
         What::Export => export(session),
@@ -82,19 +82,19 @@ pub fn board(args: Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn said(session: &Session, text: &str, name: &str) -> Result<Code, Failure> {
+fn said(session: &Invocation, text: &str, name: &str) -> Result<Code, Failure> {
     session.ui.said(text, &json!({ name: text }))?;
     Ok(Code::Ok)
 }
 
-fn write(path: Option<PathBuf>, session: &Session) -> Result<Code, Failure> {
+fn write(path: Option<PathBuf>, session: &Invocation) -> Result<Code, Failure> {
     let path = match path {
         Some(path) => session.dir.join(path),
-        None => place::of(&session.dir)?.unwrap_or_else(|| session.dir.join(place::USUAL)),
+        None => board_folder::of(&session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL)),
     };
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let round = intents::take(&mut ledger, &place::inbox(&path), session.now())?;
+    let round = intents::take(&mut ledger, &board_folder::inbox(&path), session.now())?;
     let tasks = file::tasks(&ledger)?;
     let written = file::put(&path, &file::render(&tasks))?;
     if round.applied > 0 {
@@ -110,7 +110,7 @@ fn write(path: Option<PathBuf>, session: &Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn export(session: &Session) -> Result<Code, Failure> {
+fn export(session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let tasks = match session.reader(&home)? {
         Some(ledger) => file::tasks(&ledger)?,
@@ -120,7 +120,7 @@ fn export(session: &Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn import(path: &Path, owner: Option<&str>, session: &Session) -> Result<Code, Failure> {
+fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
     let text = text_of(path)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -135,7 +135,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Session) -> Result<Code, F
     let entries = import.read(&text, is_there).map_err(|why| {
         Failure::usage(format!("`{}` cannot be imported: {why}", path.display())).hint("nothing was changed")
     })?;
-    let ops: Vec<Op> = entries.iter().flat_map(Entry::ops).collect();
+    let ops: Vec<Op> = entries.iter().flat_map(ImportedTask::ops).collect();
     if !ops.is_empty() {
         let said = format!("{} tasks were imported by {}", entries.len(), session.caller.name());
         bring_in(&mut ledger, &ops, &[note(said)], session)?;
@@ -146,8 +146,8 @@ fn import(path: &Path, owner: Option<&str>, session: &Session) -> Result<Code, F
     Ok(Code::Ok)
 }
 
-fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Session) -> Result<(), Failure> {
-    Change { owner: None, ops, events }.commit(ledger, session)?;
+fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Invocation) -> Result<(), Failure> {
+    TaskChange { owner: None, ops, events }.commit(ledger, session)?;
     Ok(())
 }
 
@@ -172,11 +172,11 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|e| cannot(&e))
 }
 
-fn driver(session: &Session) -> Result<String, Failure> {
-    let file = place::of(&session.dir)?.unwrap_or_else(|| session.dir.join(place::USUAL));
+fn driver(session: &Invocation) -> Result<String, Failure> {
+    let file = board_folder::of(&session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL));
     let root = crate::config::find(&session.dir).unwrap_or(&session.dir);
-    let file = file.strip_prefix(root).map_or_else(|_| place::USUAL.into(), |f| f.display().to_string());
-    let inbox = place::inbox(Path::new(&file));
+    let file = file.strip_prefix(root).map_or_else(|_| board_folder::USUAL.into(), |f| f.display().to_string());
+    let inbox = board_folder::inbox(Path::new(&file));
     Ok(format!(
         "git config merge.everloop.name 'union of two boards'\n\
          git config merge.everloop.driver 'everloop board merge %O %A %B'\n\

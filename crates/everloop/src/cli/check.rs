@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use everloop_agents::check::{Checker, Question};
 use everloop_agents::environment::Hidden;
-use everloop_core::board::{Board, Verdict};
 use everloop_core::ids::LoopId;
+use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use everloop_store::Ledger;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Session, config as config_verb, up};
+use super::{Invocation, config as config_verb, up};
 use crate::config;
 use crate::error::{Code, Failure};
 use crate::supervisor::{account, read_state};
@@ -36,7 +36,7 @@ const NAME_MAX_CHARS: usize = 32;
 /// Runs checks in your folder as it is, uncommitted changes included: of a loop, of everloop.toml, or the given ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct CheckArgs {
     /// Loop id or name, also of a loop that only stands in everloop.toml [default: what is in this folder]
     id: Option<String>,
     /// Run this command instead; repeat for several
@@ -58,7 +58,7 @@ pub struct Set {
     pub hide: Vec<Hidden>,
 }
 
-pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn check(args: &CheckArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let sets = if args.checks.is_empty() {
         chosen(args.id.as_deref(), session)?
     } else {
@@ -69,7 +69,7 @@ pub fn check(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     for (set, board) in sets.iter().zip(&boards) {
         lines.extend(report(set, board, session));
     }
-    let passed = boards.iter().all(Board::all_pass);
+    let passed = boards.iter().all(Scoreboard::all_pass);
     let content: Vec<Value> = sets
         .iter()
         .zip(&boards)
@@ -92,7 +92,7 @@ fn given(commands: &[String], dir: &Path) -> Set {
 }
 
 /// The loop that is meant: one that exists, or one that only stands in the file.
-fn chosen(word: Option<&str>, session: &Session) -> Result<Vec<Set>, Failure> {
+fn chosen(word: Option<&str>, session: &Invocation) -> Result<Vec<Set>, Failure> {
     let configured = || -> Result<Vec<Set>, Failure> {
         let loops = config_verb::load(session)?.check(&config_verb::this_moment(session))?;
         let wanted = loops.into_iter().filter(|l| word.is_none_or(|w| w == l.name));
@@ -120,7 +120,7 @@ fn chosen(word: Option<&str>, session: &Session) -> Result<Vec<Set>, Failure> {
     }
 }
 
-fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failure> {
+fn existing(word: Option<&str>, session: &Invocation) -> Result<Option<Set>, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Ok(None) };
     let state = if let Some(word) = word {
@@ -140,7 +140,11 @@ fn existing(word: Option<&str>, session: &Session) -> Result<Option<Set>, Failur
 }
 
 /// The scoreboards in the order of `sets`; `None` when the user interrupted it, or when one set took longer than this.
-pub async fn run_all(sets: &[Set], session: &Session, patience: Duration) -> Result<Option<Vec<Board>>, Failure> {
+pub async fn run_all(
+    sets: &[Set],
+    session: &Invocation,
+    patience: Duration,
+) -> Result<Option<Vec<Scoreboard>>, Failure> {
     let home = session.home()?;
     let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
     let (mut int, mut term) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
@@ -179,7 +183,7 @@ pub async fn run_all(sets: &[Set], session: &Session, patience: Duration) -> Res
     }
 }
 
-fn report(set: &Set, board: &Board, session: &Session) -> Vec<String> {
+fn report(set: &Set, board: &Scoreboard, session: &Invocation) -> Vec<String> {
     let paint = session.ui.paint();
     let mut lines = vec![paint.strong(&format!("{}: {} (in {})", clean(&set.name), score(board), set.dir.display()))];
     lines.extend(scoreboard(board, None, paint));

@@ -4,22 +4,22 @@ use everloop_core::ids::TaskId;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
-use super::task::{Change, no_task, note};
+use super::Invocation;
+use super::task::{TaskChange, no_task, note};
 use crate::error::{Code, Failure};
 use crate::mailbox;
 
 /// Writes something beneath a task. `everloop inbox TASK` shows it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop comment x7k2m \"the parser is in src/read.rs\"")]
-pub struct Args {
+pub struct CommentArgs {
     /// Task id
     task: String,
     /// What to write
     text: String,
 }
 
-pub fn comment(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn comment(args: &CommentArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let text = mailbox::checked(&args.text)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -27,11 +27,11 @@ pub fn comment(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// The comment and its line in the journal are one transaction.
-pub(super) fn write(ledger: &mut Sqlite, id: &TaskId, text: &str, session: &Session) -> Result<Code, Failure> {
+pub(super) fn write(ledger: &mut Sqlite, id: &TaskId, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let row = ledger.task(id)?.ok_or_else(|| no_task(id))?;
     let ops = [mailbox::letter(ledger, mailbox::beneath(id), text, &session.caller)?];
     let events = [note(format!("{} wrote beneath task {id}: {text}", session.caller.name()))];
-    Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events }.commit(ledger, session)?;
+    TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events }.commit(ledger, session)?;
     session.ui.said(&format!("written beneath task {id}"), &json!({ "to": id, "by": session.caller.name() }))?;
     Ok(Code::Ok)
 }

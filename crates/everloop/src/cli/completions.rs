@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 
-use super::{Cli, Session};
+use super::{Cli, Invocation};
 use crate::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -15,12 +15,12 @@ const HELP: &str = "Examples:
 /// Prints a script that teaches a shell what can be typed after `everloop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct CompletionsArgs {
     /// Which shell
     shell: Shell,
 }
 
-pub fn completions(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn completions(args: &CompletionsArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "everloop", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();

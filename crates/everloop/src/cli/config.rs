@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::Session;
-use crate::config::{self, Config, Moment, Overrides, PROJECT_FILE, ResolvedLoop, WithOrigin};
+use super::Invocation;
+use crate::config::{self, Config, Overrides, PROJECT_FILE, ResolveContext, ResolvedLoop, WithOrigin};
 use crate::error::{Code, Failure};
 use crate::ui::text::count;
 
@@ -18,7 +18,7 @@ Later wins: built-in values, ~/.config/everloop/config.toml, everloop.toml, EVER
 /// Reads everloop.toml of this folder (or the nearest above it) and the user's own file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct ConfigArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -43,7 +43,7 @@ enum What {
     Apply,
 }
 
-pub fn config(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn config(args: ConfigArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         What::Show { name, origin } => {
             show(name.as_deref(), if origin { WithOrigin::Yes } else { WithOrigin::No }, session)
@@ -64,18 +64,18 @@ pub fn config(args: Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// The configuration of the user's folder.
-pub(super) fn load(session: &Session) -> Result<Config, Failure> {
+pub(super) fn load(session: &Invocation) -> Result<Config, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     Ok(config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?)
 }
 
 /// What resolving needs to know about the world.
-pub(super) fn this_moment(session: &Session) -> Moment {
-    Moment::at(session.now())
+pub(super) fn this_moment(session: &Invocation) -> ResolveContext {
+    ResolveContext::at(session.now())
 }
 
-fn show(name: Option<&str>, with_origin: WithOrigin, session: &Session) -> Result<Code, Failure> {
+fn show(name: Option<&str>, with_origin: WithOrigin, session: &Invocation) -> Result<Code, Failure> {
     let config = load(session)?;
     let moment = this_moment(session);
     let loops: Vec<ResolvedLoop> = match name {
@@ -101,7 +101,7 @@ fn show(name: Option<&str>, with_origin: WithOrigin, session: &Session) -> Resul
     Ok(Code::Ok)
 }
 
-fn check(session: &Session) -> Result<Code, Failure> {
+fn check(session: &Invocation) -> Result<Code, Failure> {
     let config = load(session)?;
     let loops = config.check(&this_moment(session))?;
     let mut warnings = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::Ui;
 
@@ -16,7 +16,7 @@ mod project;
 /// Makes a small repository with five failing checks in a temporary folder and lets everloop work on it: a good turn, a
 /// lying one, one that edits a test, a supervisor killed in the middle, a nap, and the goal.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DemoArgs {
     /// Make it here and keep it, instead of in a temporary folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The turn during which the supervisor is killed.
 const KILLED_TURN: u32 = 4;
 
-pub fn demo(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let begun = Instant::now();
     let root = match &args.keep {
         Some(dir) if dir.exists() => {

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Session, config as config_verb, up};
+use super::{Invocation, config as config_verb, up};
 use crate::config;
 use crate::error::{Code, Failure};
 use crate::home::{Home, Ownership};
@@ -25,7 +25,7 @@ Exits with 1 when something fails; warnings alone exit with 0.";
 /// Looks at the machine, the state folder, the loops' leftovers and the configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct DoctorArgs {
     /// Mend what is safe to mend: leftovers of ended loops, processes without owner, a stale bell
     #[arg(long)]
     fix: bool,
@@ -95,7 +95,7 @@ enum Remedy {
 }
 
 impl Remedy {
-    fn new(fix: bool, home: &Home, session: &Session) -> Result<Self, Failure> {
+    fn new(fix: bool, home: &Home, session: &Invocation) -> Result<Self, Failure> {
         if !fix {
             return Ok(Remedy::Look);
         }
@@ -118,7 +118,7 @@ impl Remedy {
     }
 }
 
-pub fn doctor(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn doctor(args: &DoctorArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     // Before the lock is taken for mending, or we would find ourselves.
     let supervisor = home.owner();
@@ -133,7 +133,7 @@ pub fn doctor(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn configuration(session: &Session) -> Vec<Finding> {
+fn configuration(session: &Invocation) -> Vec<Finding> {
     let mut chart = Chart::new("config");
     let Some(dir) = config::find(&session.dir) else { return Vec::new() };
     let checked = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?));
@@ -157,7 +157,7 @@ fn configuration(session: &Session) -> Vec<Finding> {
     chart.findings
 }
 
-fn lines(findings: &[Finding], session: &Session) -> Vec<String> {
+fn lines(findings: &[Finding], session: &Invocation) -> Vec<String> {
     let paint = session.ui.paint();
     let mut lines = Vec::new();
     let mut area = "";

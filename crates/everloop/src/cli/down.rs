@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::Session;
+use super::Invocation;
 use super::up::perform;
 use crate::error::{Code, Failure};
 use crate::unit::{Manager, is_ours};
 
 /// Turns that are under way are interrupted and tried again by the next supervisor.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DownArgs {
     /// Give up waiting after this long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = everloop_core::time::parse_duration)]
     timeout: Duration,
@@ -23,7 +23,7 @@ pub struct Args {
 /// How often to look whether it is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
-pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> {
     session.for_a_person("to stop the supervisor")?;
     let home = session.home()?;
     if args.uninstall {
@@ -53,7 +53,7 @@ pub fn down(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// Stops the service and removes its unit, if it is ours.
-fn uninstall(session: &Session) -> Result<(), Failure> {
+fn uninstall(session: &Invocation) -> Result<(), Failure> {
     let manager = Manager::here();
     let path = manager.path()?;
     let ours = std::fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));

@@ -9,7 +9,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use super::send::person;
 use crate::error::{Code, Failure};
 use crate::hold;
@@ -28,7 +28,7 @@ Scopes: `all`, `loop:ID`, `account:NAME`, `node:NAME`.";
 /// Every start of a turn needs the guard's permit; here is what it remembers and what a person can do about it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct GuardArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -66,7 +66,7 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::try_from(text.to_owned())
 }
 
-pub fn guard(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn guard(args: GuardArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         What::Status => view::status(session),
         What::Hold { scope, reason, time } => {
@@ -84,7 +84,7 @@ fn loops(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     ledger.loops()?.iter().map(read_state).collect()
 }
 
-fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: &Session) -> Result<Code, Failure> {
+fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: &Invocation) -> Result<Code, Failure> {
     let reason = reason_given(reason, "everloop guard hold --reason \"the API key leaks\"")?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -112,7 +112,7 @@ fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: 
     Ok(Code::Ok)
 }
 
-fn release(scope: Option<Scope>, reason: &str, session: &Session) -> Result<Code, Failure> {
+fn release(scope: Option<Scope>, reason: &str, session: &Invocation) -> Result<Code, Failure> {
     let reason = reason_given(reason, "everloop guard release --reason \"the key was renewed\"")?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -148,7 +148,7 @@ fn reason_given<'a>(reason: &'a str, example: &str) -> Result<&'a str, Failure> 
 }
 
 /// A loop may be named as everywhere else.
-fn resolve(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Failure> {
+fn resolve(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
     match scope {
         Scope::Loop(word) => Ok(Scope::Loop(session.find_loop(ledger, Some(word.as_str()))?.0.id)),
         other => Ok(other),
@@ -156,7 +156,7 @@ fn resolve(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Fa
 }
 
 /// A hold on a name that nobody has would hold nothing and say nothing.
-fn known(scope: Scope, ledger: &Sqlite, session: &Session) -> Result<Scope, Failure> {
+fn known(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
     let scope = resolve(scope, ledger, session)?;
     let loops = loops(ledger)?;
     let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];

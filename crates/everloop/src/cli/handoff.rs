@@ -4,13 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everloop_core::board::Board;
 use everloop_core::hook::{HANDOFF, Handoff};
 use everloop_core::op::Op;
+use everloop_core::scoreboard::Scoreboard;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use super::why::sessions;
 use crate::config;
 use crate::error::{Code, Failure};
@@ -34,7 +34,7 @@ const SHOWN_LINES: usize = 400;
 /// Shows or writes what the next session in this project must know.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct HandoffArgs {
     #[command(subcommand)]
     what: What,
 }
@@ -54,14 +54,14 @@ enum What {
     },
 }
 
-pub fn handoff(args: &Args, session: &Session) -> Result<Code, Failure> {
+pub fn handoff(args: &HandoffArgs, session: &Invocation) -> Result<Code, Failure> {
     match &args.what {
         What::Show { of } => show(of.as_deref(), session),
         What::Write { session: id } => write(id, session),
     }
 }
 
-fn show(of: Option<&str>, session: &Session) -> Result<Code, Failure> {
+fn show(of: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let left = match session.reader(&home)? {
         Some(ledger) => find(&ledger, of, session)?,
@@ -79,7 +79,7 @@ fn show(of: Option<&str>, session: &Session) -> Result<Code, Failure> {
 }
 
 /// What is meant: this folder's, a session's, or that of a loop's folder.
-fn find(ledger: &Sqlite, of: Option<&str>, session: &Session) -> Result<Option<Handoff>, Failure> {
+fn find(ledger: &Sqlite, of: Option<&str>, session: &Invocation) -> Result<Option<Handoff>, Failure> {
     let Some(word) = of else { return read(ledger, folder(session)) };
     if let Some(left) = by_key(ledger, &of_session(word))? {
         return Ok(Some(left));
@@ -91,7 +91,7 @@ fn find(ledger: &Sqlite, of: Option<&str>, session: &Session) -> Result<Option<H
     read(ledger, config::find(&dir).unwrap_or(&dir))
 }
 
-fn write(id: &str, session: &Session) -> Result<Code, Failure> {
+fn write(id: &str, session: &Invocation) -> Result<Code, Failure> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().take(MAX_BYTES as u64 * 4).read_to_end(&mut bytes)?;
     let text = cut(String::from_utf8_lossy(&bytes).trim().to_owned(), MAX_BYTES);
@@ -110,7 +110,7 @@ fn write(id: &str, session: &Session) -> Result<Code, Failure> {
 }
 
 /// The project's folder, or this one.
-fn folder(session: &Session) -> &Path {
+fn folder(session: &Invocation) -> &Path {
     config::find(&session.dir).unwrap_or(&session.dir)
 }
 
@@ -148,7 +148,7 @@ pub fn save(ledger: &Sqlite, left: &Handoff, dir: &Path) -> Result<Vec<Op>, Fail
 }
 
 /// From what can be seen: the last words, the scoreboard, what is not committed. Empty when there is nothing to tell.
-pub fn compose(words: &str, board: Option<&Board>, dir: &Path) -> String {
+pub fn compose(words: &str, board: Option<&Scoreboard>, dir: &Path) -> String {
     let mut parts = Vec::new();
     if !words.trim().is_empty() {
         parts.push(format!("Last words:\n{}", words.trim()));

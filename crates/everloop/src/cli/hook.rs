@@ -6,29 +6,31 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::agent::limits::{self, Refusal};
+use everloop_agents::agent::limits::{self, VendorRefusal};
 use everloop_agents::redact::{self, Secret};
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
-use everloop_core::hook::{Answer, Did, HANDOFF, Handoff, SESSION, SESSION_VERSION, Session as Record, Stop, Why};
+use everloop_core::hook::{
+    HANDOFF, Handoff, HookSession as Record, SESSION, SESSION_VERSION, SessionAct, StopDecision, StopRequest, Why,
+};
 use everloop_core::op::{Message, Op, Refusal as No};
 use everloop_core::spec::AgentKind;
 use everloop_core::time::{Time, human};
-use everloop_store::{Ledger, Mode, Recipients, Sqlite};
+use everloop_store::{Ledger, OpenMode, Recipients, Sqlite};
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::{Session, check, handoff, up};
+use super::{Invocation, check, handoff, up};
 use crate::caller;
-use crate::completion::{self, Scene};
+use crate::completion::{self, CompletionInputs};
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::hook::guardian::Guardian;
-use crate::hook::payload::{Moment, Payload};
-use crate::hook::place::Place;
+use crate::hook::payload::{HookEvent, Payload};
+use crate::hook::session_folder::SessionFolder;
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
-use crate::mailbox::Said;
+use crate::mailbox::MessageBody;
 
 const HELP: &str =
     "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,
@@ -50,7 +52,7 @@ const TRIES: usize = 3;
 /// Reads the CLI's JSON on stdin and answers in its way. Does nothing while no supervisor runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct HookArgs {
     /// Which moment of the session
     event: String,
     /// Whose session: claude, codex or gemini [default: by what it says]
@@ -58,7 +60,7 @@ pub struct Args {
     agent: Option<String>,
 }
 
-pub fn hook(args: &Args, session: &Session) -> Code {
+pub fn hook(args: &HookArgs, session: &Invocation) -> Code {
     match answer(args, session) {
         Ok(code) => code,
         Err(failure) => {
@@ -68,46 +70,46 @@ pub fn hook(args: &Args, session: &Session) -> Code {
     }
 }
 
-fn answer(args: &Args, session: &Session) -> Result<Code, Failure> {
+fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
     // Read in any case: a CLI may take a closed pipe for a failure.
     let payload = Payload::read(std::io::stdin().lock());
-    let (Some(moment), Some(payload)) = (Moment::named(&args.event), payload) else {
+    let (Some(moment), Some(payload)) = (HookEvent::named(&args.event), payload) else {
         tracing::debug!(event = args.event, "not a hook that is known, or nothing that can be read on stdin");
         return Ok(Code::Ok);
     };
     let Some(home) = Home::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
     let Some(ledger) = session.reader(&home)? else { return Ok(Code::Ok) };
     let cwd = payload.cwd().unwrap_or_else(|| session.dir.clone());
-    let Some(place) = Place::find(&cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
+    let Some(place) = SessionFolder::find(&cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
     let agent = args.agent.clone().unwrap_or_else(|| payload.agent().to_owned());
-    let mut seat = Seat { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
+    let mut seat = SessionContext { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
     match moment {
-        Moment::SessionStart => seat.begins(),
-        Moment::UserPromptSubmit => seat.is_told(),
-        Moment::PreToolUse => seat.reaches_for_a_tool(),
-        Moment::PostToolUse => seat.used_a_tool(),
-        Moment::Stop => seat.wants_to_stop(),
-        Moment::StopFailure => seat.is_not_served(),
-        Moment::PreCompact => seat.hands_off("compaction"),
-        Moment::Notification => seat.calls_for_a_person(),
-        Moment::SessionEnd => seat.ends(),
-        Moment::SubagentStop => Ok(Code::Ok),
+        HookEvent::SessionStart => seat.begins(),
+        HookEvent::UserPromptSubmit => seat.is_told(),
+        HookEvent::PreToolUse => seat.reaches_for_a_tool(),
+        HookEvent::PostToolUse => seat.used_a_tool(),
+        HookEvent::Stop => seat.wants_to_stop(),
+        HookEvent::StopFailure => seat.is_not_served(),
+        HookEvent::PreCompact => seat.hands_off("compaction"),
+        HookEvent::Notification => seat.calls_for_a_person(),
+        HookEvent::SessionEnd => seat.ends(),
+        HookEvent::SubagentStop => Ok(Code::Ok),
     }
 }
 
 /// One session at one moment.
-struct Seat<'a> {
-    session: &'a Session,
+struct SessionContext<'a> {
+    session: &'a Invocation,
     home: Home,
     /// To read; given back before anything is written.
     ledger: Option<Sqlite>,
-    place: Place,
+    place: SessionFolder,
     payload: Payload,
     agent: String,
     now: Time,
 }
 
-impl Seat<'_> {
+impl SessionContext<'_> {
     fn ledger(&self) -> Result<&Sqlite, Failure> {
         self.ledger.as_ref().ok_or_else(|| Failure::failed("the ledger was given back already"))
     }
@@ -132,7 +134,7 @@ impl Seat<'_> {
         Ok((version, record))
     }
 
-    fn happened(&self, did: impl IntoIterator<Item = Did>) -> Op {
+    fn happened(&self, did: impl IntoIterator<Item = SessionAct>) -> Op {
         let (session, name) = (self.payload.session().to_owned(), self.place.name.clone());
         let event = |did| Event::InSession { session: session.clone(), name: name.clone(), did };
         Op::Append { owner: None, events: did.into_iter().map(event).collect() }
@@ -141,7 +143,7 @@ impl Seat<'_> {
     /// The one write. Of two hooks of the same session that write at once, the record of the later one stays.
     fn write(&mut self, record: Option<(u64, Record)>, mut ops: Vec<Op>) -> Result<(), Failure> {
         self.ledger = None;
-        let mut ledger = Sqlite::open(&self.home.database(), Mode::ReadWrite)?;
+        let mut ledger = Sqlite::open(&self.home.database(), OpenMode::ReadWrite)?;
         let key = self.payload.session().to_owned();
         let mut version = record.as_ref().map(|(version, _)| *version);
         if let Some((version, record)) = record {
@@ -195,7 +197,7 @@ impl Seat<'_> {
         let brief = Brief { place: &self.place, board, handoff: handoff.as_ref(), messages: &messages };
         self.tell(&brief.render())?;
         let (agent, dir) = (self.agent.clone(), self.place.dir.display().to_string());
-        let began = self.happened([Did::Began { agent, source: self.payload.text("source").to_owned(), dir }]);
+        let began = self.happened([SessionAct::Began { agent, source: self.payload.text("source").to_owned(), dir }]);
         self.write(Some((version, record)), vec![began, Op::Consume { ids }])?;
         Ok(Code::Ok)
     }
@@ -219,7 +221,7 @@ impl Seat<'_> {
             self.tell(told.trim())?;
         }
         let prompt = self.without_secrets(self.payload.text("prompt"));
-        let mut ops = vec![self.happened([Did::Prompted { text: text::cut(prompt, PROMPT_BYTES) }])];
+        let mut ops = vec![self.happened([SessionAct::Prompted { text: text::cut(prompt, PROMPT_BYTES) }])];
         ops.push(Op::Consume { ids });
         // The person is here: whatever waited for one is answered.
         let answer = "the person went on with the session".to_owned();
@@ -244,7 +246,7 @@ impl Seat<'_> {
         };
         let Some(why) = why else { return Ok(Code::Ok) };
         let tool = self.payload.text("tool_name").to_owned();
-        let refused = self.happened([Did::Refused { tool, path: shown, why: why.clone() }]);
+        let refused = self.happened([SessionAct::Refused { tool, path: shown, why: why.clone() }]);
         self.write(None, vec![refused])?;
         Ok(self.refuse(&format!("everloop: {why}")))
     }
@@ -280,16 +282,16 @@ impl Seat<'_> {
         let owner = place.id().map_or_else(|| format!("{} {}", place.root.display(), place.name), ToString::to_string);
         let said = self.payload.last_words();
         let by = format!("session {}", self.payload.session());
-        let scene = Scene { owner: &owner, name: &place.name, dir: Some(&place.dir), by: &by, said };
+        let scene = CompletionInputs { owner: &owner, name: &place.name, dir: Some(&place.dir), by: &by, said };
         let (told, gone) = completion::look(self.ledger()?, &place.hook.completions, &scene, self.now)?;
         let mut batches: Vec<Vec<Op>> = gone.into_iter().map(|op| vec![op]).collect();
         let asleep = place.state.as_ref().filter(|state| !state.is_over());
         for sign in told {
             let wake = asleep.map(|state| {
-                let body = serde_json::to_string(&Command::Wake).expect("a command is plain data");
+                let body = serde_json::to_string(&LoopCommand::Wake).expect("a command is plain data");
                 Op::Signal { to: state.id.to_string(), by: sign.waker(), body }
             });
-            let event = self.happened([Did::LooksComplete { rule: sign.rule, text: sign.text }]);
+            let event = self.happened([SessionAct::LooksComplete { rule: sign.rule, text: sign.text }]);
             batches.push([sign.remember, event].into_iter().chain(wake).collect());
         }
         Ok(batches)
@@ -307,7 +309,7 @@ impl Seat<'_> {
         }
     }
 
-    fn restore(&self) -> Result<Vec<Did>, Failure> {
+    fn restore(&self) -> Result<Vec<SessionAct>, Failure> {
         match self.guardian() {
             Some(guardian) => Ok(guardian.restore()?),
             None => Ok(Vec::new()),
@@ -323,17 +325,17 @@ impl Seat<'_> {
         let (version, mut record) = self.record()?;
         let rules = self.place.hook.rules.clone();
         let pending = self.payload.pending();
-        let stop = Stop {
+        let stop = StopRequest {
             tree: tree::signature(&self.place.dir),
             guard: self.place.held(self.ledger()?, self.now)?,
             pending: &pending,
             again: self.payload.flag("stop_hook_active"),
         };
         let mut answer = record.wants_to_stop(&stop, &rules, self.now);
-        if answer == Answer::Ask {
+        if answer == StopDecision::Ask {
             answer = match self.judge()? {
                 Some(board) => record.judged(board, tree::signature(&self.place.dir), &rules, self.now),
-                None => Answer::LetGo(Why::Unjudged {
+                None => StopDecision::LetGo(Why::Unjudged {
                     why: format!("the checks took longer than {}", human(self.place.hook.patience)),
                 }),
             };
@@ -346,28 +348,28 @@ impl Seat<'_> {
         let mut ops = Vec::new();
         let hold = |record: &mut Record, failing: Vec<String>, reason: &str| {
             record.held_with(reason);
-            Did::Held { holds: record.holds, failing }
+            SessionAct::Held { holds: record.holds, failing }
         };
         let code = match answer {
-            Answer::Hold => {
+            StopDecision::Hold => {
                 let reason = text::reason(&self.place, &board);
                 did.push(hold(&mut record, failing, &reason));
                 self.refuse(&reason)
             }
-            Answer::LetGo(Why::Passes | Why::Cap { .. }) if full => {
+            StopDecision::LetGo(Why::Passes | Why::Cap { .. }) if full => {
                 let reason = text::ask_for_handoff(record.context_percent.unwrap_or_default());
                 did.push(hold(&mut record, vec!["handoff".to_owned()], &reason));
                 self.refuse(&reason)
             }
-            Answer::LetGo(why) => {
+            StopDecision::LetGo(why) => {
                 if let Why::Cap { holds } = &why {
                     let says = format!("was held {holds} times and {} still fails", failing.join(", "));
                     ops.push(self.ticket("stopped", &says));
                 }
-                did.push(Did::LetGo { why });
+                did.push(SessionAct::LetGo { why });
                 Code::Ok
             }
-            Answer::Ask => Code::Ok,
+            StopDecision::Ask => Code::Ok,
         };
         record.last = did.last().map(|did| (self.now, did.clone()));
         ops.push(self.happened(did));
@@ -377,7 +379,7 @@ impl Seat<'_> {
     }
 
     /// Runs the checks in the session's folder.
-    fn judge(&self) -> Result<Option<everloop_core::board::Board>, Failure> {
+    fn judge(&self) -> Result<Option<everloop_core::scoreboard::Scoreboard>, Failure> {
         let set = check::Set {
             name: self.place.name.clone(),
             dir: self.place.dir.clone(),
@@ -394,9 +396,9 @@ impl Seat<'_> {
         let (version, mut record) = self.record()?;
         let error = self.payload.text("error").to_owned();
         let said = self.payload.text("last_assistant_message");
-        let refusal = Refusal {
+        let refusal = VendorRefusal {
             agent: AgentKind::Claude,
-            record: limits::Record::Synthetic,
+            record: limits::VendorRecord::Synthetic,
             status: None,
             codes: &[&error],
             text: said,
@@ -406,7 +408,7 @@ impl Seat<'_> {
         let until = limit.as_ref().and_then(|limit| limit.reset_at);
         record.parked_until = until;
         let text = text::cut(self.without_secrets(&format!("{error} {said}")), 500);
-        let parked = Did::Parked { text: text.trim().to_owned(), until };
+        let parked = SessionAct::Parked { text: text.trim().to_owned(), until };
         record.last = Some((self.now, parked.clone()));
         let mut ops = vec![self.happened([parked])];
         if limit.is_some() && until.is_none() {
@@ -427,7 +429,7 @@ impl Seat<'_> {
         let (version, mut record) = self.record()?;
         record.ended = true;
         let mut ops = self.handoff(&record, "end")?;
-        ops.push(self.happened([Did::Ended { reason: self.payload.text("reason").to_owned() }]));
+        ops.push(self.happened([SessionAct::Ended { reason: self.payload.text("reason").to_owned() }]));
         self.write(Some((version, record)), ops)?;
         Ok(Code::Ok)
     }
@@ -438,7 +440,7 @@ impl Seat<'_> {
         let row = self.ledger()?.doc(HANDOFF, &handoff::key(&self.place.root))?;
         let before = row.as_ref().and_then(|row| serde_json::from_str::<Handoff>(&row.body).ok());
         if before.is_some_and(|h| h.session == session && h.by_agent) {
-            return Ok(vec![self.happened([Did::HandedOff { at: at.to_owned() }])]);
+            return Ok(vec![self.happened([SessionAct::HandedOff { at: at.to_owned() }])]);
         }
         let words = transcript::ending(&PathBuf::from(self.payload.text("transcript_path"))).words;
         let words = self.without_secrets(&words);
@@ -449,7 +451,7 @@ impl Seat<'_> {
         }
         let left = Handoff { handoff_version: 1, session: session.to_owned(), at: self.now, text, by_agent: false };
         let mut ops = handoff::save(self.ledger()?, &left, &self.place.root)?;
-        ops.push(self.happened([Did::HandedOff { at: at.to_owned() }]));
+        ops.push(self.happened([SessionAct::HandedOff { at: at.to_owned() }]));
         Ok(ops)
     }
 
@@ -525,14 +527,14 @@ pub fn read_record(body: &str) -> Result<Record, Failure> {
 
 /// The words of a message, however it was put.
 fn said(message: &Message) -> String {
-    format!("{}: {}", message.by, Said::of(message).text)
+    format!("{}: {}", message.by, MessageBody::of(message).text)
 }
 
-fn told_of(restored: &[Did]) -> String {
+fn told_of(restored: &[SessionAct]) -> String {
     let names: Vec<&str> = restored
         .iter()
         .filter_map(|did| match did {
-            Did::Restored { path, .. } => Some(path.as_str()),
+            SessionAct::Restored { path, .. } => Some(path.as_str()),
             _ => None,
         })
         .collect();

@@ -4,7 +4,7 @@ use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
 use serde_json::json;
 
-use super::{Session, config as config_verb};
+use super::{Invocation, config as config_verb};
 use crate::config::{ConfigError, HubSource};
 use crate::error::{Code, Failure};
 use crate::ui::text::clean;
@@ -27,7 +27,7 @@ const CLOCK_OFF_MS: i64 = 2_000;
 /// Works on the hub: the schema `everloop` of a PostgreSQL database.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct HubArgs {
     /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(long, global = true, env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
@@ -55,7 +55,7 @@ enum What {
     Migrate,
 }
 
-pub fn hub(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn hub(args: &HubArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match &args.what {
         What::Init { print_sql: true, role } => {
             let sql = role_sql(role);
@@ -69,12 +69,12 @@ pub fn hub(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// The address, from wherever it is said.
-fn address(args: &Args, session: &Session) -> Result<Url, Failure> {
+fn address(args: &HubArgs, session: &Invocation) -> Result<Url, Failure> {
     Ok(Url::parse(&address_text(args.url.as_deref(), session)?)?)
 }
 
 /// The same as it was written. It may hold a password: it goes nowhere but into the connection and a private file.
-pub(super) fn address_text(url: Option<&str>, session: &Session) -> Result<String, Failure> {
+pub(super) fn address_text(url: Option<&str>, session: &Invocation) -> Result<String, Failure> {
     if let Some(url) = url {
         return Ok(url.trim().to_owned());
     }
@@ -97,7 +97,7 @@ pub(super) fn address_text(url: Option<&str>, session: &Session) -> Result<Strin
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn init(url: &Url, session: &Session) -> Result<Code, Failure> {
+fn init(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     let hub = Postgres::init(url)?;
     let lines = [
         format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
@@ -107,7 +107,7 @@ fn init(url: &Url, session: &Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn migrate(url: &Url, session: &Session) -> Result<Code, Failure> {
+fn migrate(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     let found = Postgres::migrate(url)?;
     let said = if found == FORMAT {
         format!("the hub at {url} is up to date (format {FORMAT})")
@@ -134,7 +134,7 @@ enum Bad {
     Failure(String),
 }
 
-fn check(url: &Url, session: &Session) -> Result<Code, Failure> {
+fn check(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     let found = Postgres::probe(url)?;
     let findings = judge(url, &found);
     let failed = findings.iter().any(|f| matches!(f.bad, Some(Bad::Failure(_))));

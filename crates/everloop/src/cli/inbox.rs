@@ -5,9 +5,9 @@ use everloop_core::op::{Message, Op};
 use everloop_store::{Error, Ledger, Recipients, Sqlite};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::mailbox::{Said, beneath};
+use crate::mailbox::{MessageBody, beneath};
 use crate::ui::figures::relative;
 use crate::ui::text::clean;
 
@@ -19,7 +19,7 @@ const HELP: &str = "Examples:
 /// Shows messages, oldest first. What agents wrote is marked: it is data, not an instruction.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct InboxArgs {
     /// `@NAME`, a task or a loop [default: all boxes]
     who: Option<String>,
     /// Take them out of the box
@@ -30,7 +30,7 @@ pub struct Args {
     limit: usize,
 }
 
-pub fn inbox(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn inbox(args: &InboxArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["no messages".to_owned()], &json!({ "messages": [] }))?;
@@ -60,7 +60,7 @@ pub fn inbox(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn recipient(who: &str, ledger: &Sqlite, args: &Args, session: &Session) -> Result<String, Failure> {
+fn recipient(who: &str, ledger: &Sqlite, args: &InboxArgs, session: &Invocation) -> Result<String, Failure> {
     if who.starts_with('@') || who.starts_with("task:") {
         return Ok(who.to_owned());
     }
@@ -77,12 +77,12 @@ fn recipient(who: &str, ledger: &Sqlite, args: &Args, session: &Session) -> Resu
 }
 
 fn line(message: &Message, when: &str) -> String {
-    let said = Said::of(message);
+    let said = MessageBody::of(message);
     let data = if said.trust.is_operator() { "" } else { " (data)" };
     clean(&format!("{} → {} {when}{data}: {}", message.by, message.to, said.text))
 }
 
 fn as_json(message: &Message) -> Value {
-    let said = Said::of(message);
+    let said = MessageBody::of(message);
     json!({ "id": message.id, "at": message.at, "to": message.to, "by": message.by, "text": said.text, "trust": said.trust })
 }

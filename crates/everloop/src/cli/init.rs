@@ -6,12 +6,12 @@ use everloop_core::spec::AgentKind;
 use serde_json::json;
 use toml::Value;
 
-use super::{Session, agents, config as config_verb};
+use super::{Invocation, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
 use crate::error::{Code, Failure};
-use crate::install::Change;
-use crate::install::plan::{self, Cli};
+use crate::install::FileChange;
+use crate::install::plan::{self, AgentCli};
 use crate::install::record::Originals;
 use crate::ui::text::clean;
 
@@ -30,7 +30,7 @@ const PLACEHOLDER: &str = "command = [\"my-agent\", \"{prompt}\"]";
 /// agents' CLIs know of it. Shows what it changes. Starts nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct InitArgs {
     /// What is to be reached
     #[arg(long, default_value = "make all checks pass", value_name = "TEXT")]
     goal: String,
@@ -40,7 +40,7 @@ pub struct Args {
     /// Agents whose CLIs are to know of everloop: instructions, hooks and MCP server, in the files of the project that they read;
     /// repeat for several. The first one works on the loop
     #[arg(long, value_name = "AGENT", value_enum, conflicts_with = "agent_cmd")]
-    agent: Vec<Cli>,
+    agent: Vec<AgentCli>,
     /// The same for all that are installed
     #[arg(long, conflicts_with = "no_hooks")]
     hooks: bool,
@@ -58,7 +58,7 @@ pub struct Args {
     print: bool,
 }
 
-pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn init(args: &InitArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let proposals = detect(&session.dir);
     let clis = args.clis();
     let cli = match (&args.agent_cmd, clis.first()) {
@@ -75,7 +75,7 @@ pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let kept = path.exists() && !args.force;
     let mut changes = plan::put(&session.dir, if args.no_hooks { &[] } else { &clis }).map_err(|e| cannot_edit(&e))?;
     if !kept || args.print {
-        let mut change = Change::of(path.clone()).map_err(|e| cannot_edit(&e))?;
+        let mut change = FileChange::of(path.clone()).map_err(|e| cannot_edit(&e))?;
         change.after = Some(text.clone());
         changes.insert(0, change);
     }
@@ -121,12 +121,12 @@ pub fn init(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-impl Args {
+impl InitArgs {
     /// The CLIs that are to know of everloop.
-    fn clis(&self) -> Vec<Cli> {
+    fn clis(&self) -> Vec<AgentCli> {
         let mut clis = self.agent.clone();
         if clis.is_empty() && self.hooks {
-            clis = Cli::ALL.into_iter().filter(|cli| agents::is_installed(cli.kind())).collect();
+            clis = AgentCli::ALL.into_iter().filter(|cli| agents::is_installed(cli.kind())).collect();
         }
         clis.sort();
         clis.dedup();
@@ -135,7 +135,7 @@ impl Args {
 }
 
 /// Remembers what was there, then writes.
-fn perform(changes: &[Change], session: &Session) -> Result<(), Failure> {
+fn perform(changes: &[FileChange], session: &Invocation) -> Result<(), Failure> {
     let home = session.home()?;
     let mut originals = Originals::load(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
     for change in changes {
@@ -189,7 +189,7 @@ fn found(proposals: &[Proposal]) -> Vec<String> {
     proposals.iter().map(line).collect()
 }
 
-fn next_steps(args: &Args, cli: Option<AgentKind>, proposals: &[Proposal]) -> Vec<String> {
+fn next_steps(args: &InitArgs, cli: Option<AgentKind>, proposals: &[Proposal]) -> Vec<String> {
     let mut steps = Vec::new();
     if args.agent_cmd.is_none() && cli.is_none() {
         steps.push(format!("set the agent's command in {PROJECT_FILE}"));
@@ -216,7 +216,7 @@ mod tests {
         assert!(!text.contains("[agent.") && !text.contains("my-agent"), "{text}");
         std::fs::write(dir.path().join(PROJECT_FILE), &text).unwrap();
         let config = crate::config::load(dir.path(), None, &crate::config::Overrides::default()).unwrap();
-        let moment = crate::config::Moment::at(everloop_core::time::Time(0));
+        let moment = crate::config::ResolveContext::at(everloop_core::time::Time(0));
         assert_eq!(config.resolve("main", &moment).unwrap().agent.kind, AgentKind::Claude);
     }
 

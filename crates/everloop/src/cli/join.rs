@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use everloop_core::ids::NodeId;
 use serde_json::json;
 
-use super::{Session, hub};
+use super::{Invocation, hub};
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 use crate::supervisor::node_id;
@@ -21,7 +21,7 @@ A node runs what the loops of the mesh name, with this machine's own accounts: j
 /// Makes this machine a node of the mesh of a hub. `everloop up` then takes tasks of its loops.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct JoinArgs {
     /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
@@ -33,7 +33,7 @@ pub struct Args {
     slots: u32,
 }
 
-pub fn join(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let before = Membership::read(&home)?;
     let text = hub::address_text(args.url.as_deref(), session)?;

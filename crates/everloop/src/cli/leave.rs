@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 
 /// Leaves the mesh. Tasks that this node holds go to others.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct LeaveArgs {}
 
-pub fn leave(_: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn leave(_: &LeaveArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(membership) = Membership::read(&home)? else {
         return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::time::{Time, parse_duration};
 use everloop_store::{Ledger, Sqlite};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::{Format, event_line};
 
@@ -31,7 +31,7 @@ const LINES: usize = 50;
 /// Shows what happened, oldest first: of one loop, or of all of them, the guard and the supervisor.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct LogsArgs {
     /// Loop id or name [default: everything]
     id: Option<String>,
     /// Go on showing what happens, until the loop is over
@@ -48,7 +48,7 @@ pub struct Args {
     turn: Option<String>,
 }
 
-pub fn logs(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn logs(args: &LogsArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     if let Some(turn) = &args.turn {
@@ -67,12 +67,12 @@ pub fn logs(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn since(args: &Args, session: &Session) -> Result<Option<Time>, Failure> {
+fn since(args: &LogsArgs, session: &Invocation) -> Result<Option<Time>, Failure> {
     args.since.as_deref().map(|text| past(text, session)).transpose()
 }
 
 /// A point in time that the user typed.
-pub(super) fn past(text: &str, session: &Session) -> Result<Time, Failure> {
+pub(super) fn past(text: &str, session: &Invocation) -> Result<Time, Failure> {
     let point = point_in_time(text, session.now(), &TimeZone::system());
     point.ok_or_else(|| {
         Failure::usage(format!("`{text}` is not a point in time"))
@@ -106,12 +106,12 @@ struct Start<'a> {
 
 /// Prints records as they are wanted.
 struct Printer<'a> {
-    session: &'a Session,
+    session: &'a Invocation,
     zone: TimeZone,
 }
 
 impl Printer<'_> {
-    fn print(&self, records: &[Record]) -> Result<(), Failure> {
+    fn print(&self, records: &[JournalRecord]) -> Result<(), Failure> {
         let ui = &self.session.ui;
         for record in records {
             match ui.format() {
@@ -135,7 +135,7 @@ fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64
         return Ok(records.last().map_or(end, |r| r.seq.max(end)));
     };
     let mut after = before(ledger, since, end)?;
-    let mut kept: Vec<Record> = Vec::new();
+    let mut kept: Vec<JournalRecord> = Vec::new();
     loop {
         let records = ledger.journal(after, start.owner, CHUNK)?;
         let Some(last) = records.last() else { break };

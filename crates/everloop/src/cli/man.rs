@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::{Cli, Session};
+use super::{Cli, Invocation};
 use crate::error::{Code, Failure};
 use crate::ui::text::count;
 
@@ -17,13 +17,13 @@ const HELP: &str = "Examples:
 /// Prints the main page, or writes a page per verb.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct ManArgs {
     /// Write a page per verb into this folder instead
     #[arg(long = "to", value_name = "DIR")]
     to: Option<PathBuf>,
 }
 
-pub fn man(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn man(args: &ManArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let Some(dir) = &args.to else {
         let page = page(Cli::command())?;
         session.ui.answer(&[page.trim_end().to_owned()], &json!({ "page": page }))?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::mcp::{REQUEST_MAX_BYTES, Server, too_long};
 
@@ -16,13 +16,13 @@ Each does what the verb of the command line does. `everloop up` serves the same 
 /// Serves one agent until its input ends. What the agent writes is data, never the operator's word.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct McpArgs {
     /// The loop that is meant where a call names none [default: the one whose turn started this]
     #[arg(long = "loop", env = "EVERLOOP_LOOP", value_name = "ID")]
     owner: Option<String>,
 }
 
-pub fn mcp(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn mcp(args: McpArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let owner = args.owner.filter(|id| !id.is_empty());
     let mut server = Server::new(session.dir.clone(), session.state_dir.clone(), owner);
     let mut input = io::stdin().lock();

@@ -9,7 +9,7 @@ use everloop_core::why;
 use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
-use super::{Session, node};
+use super::{Invocation, node};
 use crate::error::{Code, Failure};
 use crate::immune;
 use crate::ui::figures::{self, Accuracy};
@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 8;
 /// The loops of the mesh that this machine belongs to.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct MeshArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -49,7 +49,7 @@ enum What {
     },
 }
 
-pub fn mesh(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn mesh(args: &MeshArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let (_, mut hub) = node::hub(session)?;
     match &args.what {
         What::List => list(&hub, session),
@@ -70,7 +70,7 @@ fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
     Ok((doc.version, state))
 }
 
-fn list(hub: &Postgres, session: &Session) -> Result<Code, Failure> {
+fn list(hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
     let mut all = Vec::new();
     for doc in hub.docs(KIND)? {
@@ -114,7 +114,7 @@ fn label(state: &MeshLoop) -> &'static str {
     }
 }
 
-fn show(hub: &Postgres, state: &MeshLoop, session: &Session) -> Result<Code, Failure> {
+fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, Failure> {
     let rows: Vec<TaskRow> = state
         .open
         .iter()
@@ -188,7 +188,7 @@ fn holder(row: &TaskRow) -> String {
     }
 }
 
-fn stop(hub: &mut Postgres, id: &str, session: &Session) -> Result<Code, Failure> {
+fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Failure> {
     // The supervisor writes it all the time; then it is read again.
     for _ in 0..ATTEMPTS {
         let (version, mut state) = find(hub, id)?;

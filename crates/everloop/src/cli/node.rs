@@ -9,7 +9,7 @@ use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 use crate::supervisor::mesh::{NODE, Wish};
@@ -22,7 +22,7 @@ const SUSPECT: Duration = Duration::from_secs(15);
 
 /// The machines of the mesh that this one belongs to.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct NodeArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -49,7 +49,7 @@ enum What {
 }
 
 /// The hub of the mesh that this machine belongs to.
-pub(super) fn hub(session: &Session) -> Result<(Membership, Postgres), Failure> {
+pub(super) fn hub(session: &Invocation) -> Result<(Membership, Postgres), Failure> {
     let Some(membership) = Membership::read(&session.home()?)? else {
         return Err(Failure::config("this machine belongs to no mesh").hint("join one: everloop join postgres://…"));
     };
@@ -57,7 +57,7 @@ pub(super) fn hub(session: &Session) -> Result<(Membership, Postgres), Failure> 
     Ok((membership, hub))
 }
 
-pub fn node(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let (membership, mut hub) = hub(session)?;
     match &args.what {
         What::List => list(&membership, &hub, session),
@@ -67,7 +67,7 @@ pub fn node(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn list(membership: &Membership, hub: &Postgres, session: &Session) -> Result<Code, Failure> {
+fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
     let now = membership.hub_now(session.now())?;
     let leader = hub.leader()?.filter(|leader| leader.until > now);
     let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "HEARD", "VERSION"]);
@@ -124,7 +124,7 @@ fn state(sign: &Sign, wish: Option<Wish>, now: Time) -> &'static str {
     }
 }
 
-fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &Session) -> Result<Code, Failure> {
+fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &Invocation) -> Result<Code, Failure> {
     if !hub.nodes()?.iter().any(|row| row.node.as_str() == node) {
         return Err(Failure::usage(format!("there is no node `{node}`")).hint("`everloop node list` shows them"));
     }

@@ -1,11 +1,11 @@
 //! `everloop notify`: who is told of tickets, and whether that works.
 
-use everloop_core::notify::{Button, Message, Severity};
+use everloop_core::notify::{Button, Notification, Severity};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::notifiers::{self, Desk};
+use crate::notifiers::{self, NotifierSender};
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
@@ -18,7 +18,7 @@ Notifiers stand in `[[notify]]` of everloop.toml, or of config.toml for all proj
 /// Notifiers bring tickets to people. Their failures never disturb a loop.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct NotifyArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -36,7 +36,7 @@ enum What {
     },
 }
 
-pub fn notify(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn notify(args: NotifyArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let desks = notifiers::desks(&session.dir, session.now())?;
     match args.what {
         What::List => list(&desks, session),
@@ -44,7 +44,7 @@ pub fn notify(args: Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn list(desks: &[Desk], session: &Session) -> Result<Code, Failure> {
+fn list(desks: &[NotifierSender], session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.reader(&home)?;
     let now = session.now();
@@ -64,7 +64,7 @@ fn list(desks: &[Desk], session: &Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn line(desk: &Desk, trouble: Option<&str>) -> String {
+fn line(desk: &NotifierSender, trouble: Option<&str>) -> String {
     let (notifier, route) = (&desk.of.notifier, &desk.of.route);
     let mut parts = vec![format!("{} ({})", notifier.name, notifier.way.kind())];
     let only: Vec<&str> = route.only.iter().map(|weight| weight.label()).collect();
@@ -75,7 +75,7 @@ fn line(desk: &Desk, trouble: Option<&str>) -> String {
     clean(&parts.join("; "))
 }
 
-fn as_json(desk: &Desk, trouble: Option<&str>, pending: usize) -> Value {
+fn as_json(desk: &NotifierSender, trouble: Option<&str>, pending: usize) -> Value {
     let (notifier, route) = (&desk.of.notifier, &desk.of.route);
     json!({
         "name": notifier.name,
@@ -90,7 +90,7 @@ fn as_json(desk: &Desk, trouble: Option<&str>, pending: usize) -> Value {
     })
 }
 
-fn test(mut desks: Vec<Desk>, name: Option<&str>, session: &Session) -> Result<Code, Failure> {
+fn test(mut desks: Vec<NotifierSender>, name: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
     let names: Vec<String> = desks.iter().map(|desk| desk.of.notifier.name.clone()).collect();
     desks.retain(|desk| name.is_none_or(|name| desk.of.notifier.name == name));
     if desks.is_empty() {
@@ -122,8 +122,8 @@ fn test(mut desks: Vec<Desk>, name: Option<&str>, session: &Session) -> Result<C
     Ok(code)
 }
 
-fn message(session: &Session) -> Message {
-    Message {
+fn message(session: &Invocation) -> Notification {
+    Notification {
         key: format!("test-{:x}", session.now().0),
         severity: Severity::Info,
         title: "everloop: a test".to_owned(),

@@ -7,10 +7,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use everloop_agents::tmux::{Error, Kind, Origin, Pane, Server, Wanted};
+use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, TmuxServer};
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::text::clean;
 
@@ -33,7 +33,7 @@ after `everloop pane adopt`.";
 /// Interactive agents in tmux panes, on a private server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PaneArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -43,13 +43,13 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Start a program in a new pane
-    Start(start::Args),
+    Start(start::PaneStartArgs),
     /// Show all panes and what their programs are doing
     List,
     /// Show what a pane shows
-    Read(read::Args),
+    Read(read::PaneReadArgs),
     /// Type text into a pane and press Enter
-    Type(typing::Args),
+    Type(typing::PaneTypingArgs),
     /// End the program of a pane and start it again, also after the tmux server was killed
     Respawn {
         /// The pane
@@ -69,7 +69,7 @@ enum What {
     Adopt(AdoptArgs),
     /// One prompt and its end
     #[command(name = "__turn", hide = true)]
-    Turn(turn::Args),
+    Turn(turn::PaneTurnArgs),
 }
 
 /// Lends a pane to everloop.
@@ -101,18 +101,18 @@ enum KindName {
     Plain,
 }
 
-impl From<KindName> for Kind {
+impl From<KindName> for PaneProgram {
     fn from(name: KindName) -> Self {
         match name {
-            KindName::Claude => Kind::Claude,
-            KindName::Codex => Kind::Codex,
-            KindName::Plain => Kind::Plain,
+            KindName::Claude => PaneProgram::Claude,
+            KindName::Codex => PaneProgram::Codex,
+            KindName::Plain => PaneProgram::Plain,
         }
     }
 }
 
-pub fn pane(args: Args, session: &mut Session) -> Result<Code, Failure> {
-    let server = Server::open(session.home()?.root()).map_err(failure)?;
+pub fn pane(args: PaneArgs, session: &mut Invocation) -> Result<Code, Failure> {
+    let server = TmuxServer::open(session.home()?.root()).map_err(failure)?;
     match args.what {
         What::Start(args) => start::start(args, &server, session),
         What::List => list::list(&server, session),
@@ -126,23 +126,23 @@ pub fn pane(args: Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn respawn(name: &str, server: &Server, session: &Session) -> Result<Code, Failure> {
+fn respawn(name: &str, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let pane = server.respawn(name).map_err(failure)?;
     session.ui.said(&format!("`{}` runs again as process {}", pane.name, pane.process.pid), &view(&pane))?;
     Ok(Code::Ok)
 }
 
-fn kill(name: &str, server: &Server, session: &Session) -> Result<Code, Failure> {
+fn kill(name: &str, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let pane = server.kill(name).map_err(failure)?;
     let said = match pane.origin {
-        Origin::Started(_) => format!("`{}` is closed", pane.name),
-        Origin::Adopted { .. } => format!("`{}` is yours again; its program goes on", pane.name),
+        PaneOrigin::Started(_) => format!("`{}` is closed", pane.name),
+        PaneOrigin::Adopted { .. } => format!("`{}` is yours again; its program goes on", pane.name),
     };
     session.ui.said(&said, &view(&pane))?;
     Ok(Code::Ok)
 }
 
-fn attach(name: &str, server: &Server) -> Result<Code, Failure> {
+fn attach(name: &str, server: &TmuxServer) -> Result<Code, Failure> {
     let pane = server.pane(name).map_err(failure)?;
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage("a pane can be attached only to a terminal")
@@ -151,10 +151,10 @@ fn attach(name: &str, server: &Server) -> Result<Code, Failure> {
     Err(failure(server.attach(&pane)))
 }
 
-fn adopt(args: AdoptArgs, server: &Server, session: &Session) -> Result<Code, Failure> {
+fn adopt(args: AdoptArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let socket = args.socket.map_or_else(usual_socket, |socket| Ok(session.dir.join(socket)))?;
     let name = args.name.parse().map_err(failure)?;
-    let wanted = Wanted { socket, target: args.target };
+    let wanted = PaneSelector { socket, target: args.target };
     let pane = server.adopt(name, args.kind.into(), &wanted).map_err(failure)?;
     let said = format!(
         "everloop may type into {} as `{}` while its program runs; `everloop pane kill {}` ends that",
@@ -186,12 +186,12 @@ fn view(pane: &Pane) -> serde_json::Value {
         "pid": pane.process.pid,
     });
     match &pane.origin {
-        Origin::Started(program) => {
+        PaneOrigin::Started(program) => {
             view["origin"] = "started".into();
             view["argv"] = json!(program.argv);
             view["cwd"] = json!(program.cwd);
         }
-        Origin::Adopted { socket, .. } => {
+        PaneOrigin::Adopted { socket, .. } => {
             view["origin"] = "adopted".into();
             view["socket"] = json!(socket);
         }
@@ -201,25 +201,25 @@ fn view(pane: &Pane) -> serde_json::Value {
 
 /// Every error about panes, with what to do next.
 #[expect(clippy::needless_pass_by_value, reason = "handed to `map_err`, which gives it away")]
-fn failure(error: Error) -> Failure {
+fn failure(error: PaneError) -> Failure {
     let code = match &error {
-        Error::BadName { .. }
-        | Error::NoPane { .. }
-        | Error::Taken { .. }
-        | Error::BadTarget { .. }
-        | Error::BadProgram { .. }
-        | Error::Adopted { .. }
-        | Error::LongPath { .. } => Code::Usage,
-        Error::NotOurs { .. } | Error::Elsewhere { .. } | Error::TooOften { .. } => Code::NeedsPerson,
-        Error::Dead { .. } => Code::Away,
-        Error::NoTmux
-        | Error::Io { .. }
-        | Error::Refused { .. }
-        | Error::Silent { .. }
-        | Error::Damaged { .. }
-        | Error::InsideJob
-        | Error::Occupied { .. }
-        | Error::Busy { .. } => Code::Failed,
+        PaneError::BadName { .. }
+        | PaneError::NoPane { .. }
+        | PaneError::Taken { .. }
+        | PaneError::BadTarget { .. }
+        | PaneError::BadProgram { .. }
+        | PaneError::Adopted { .. }
+        | PaneError::LongPath { .. } => Code::Usage,
+        PaneError::NotOurs { .. } | PaneError::Elsewhere { .. } | PaneError::TooOften { .. } => Code::NeedsPerson,
+        PaneError::Dead { .. } => Code::Away,
+        PaneError::NoTmux
+        | PaneError::Io { .. }
+        | PaneError::Refused { .. }
+        | PaneError::Silent { .. }
+        | PaneError::Damaged { .. }
+        | PaneError::InsideJob
+        | PaneError::Occupied { .. }
+        | PaneError::Busy { .. } => Code::Failed,
     };
     let hint = error.hint();
     let said = Failure::new(code, clean(&error.to_string()));

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::time::{Time, human, parse_duration};
 
-use super::{Session, send};
+use super::{Invocation, send};
 use crate::config::point_in_time;
 use crate::error::{Code, Failure};
 
 /// A running turn goes on to its end; nothing new starts after it.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PauseArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
     /// Why, for `why` and the journal
@@ -28,9 +28,9 @@ pub struct Args {
 /// An agent that wants to sleep longer asks a person.
 const AGENT_MOST: Duration = Duration::from_secs(24 * 3600);
 
-pub fn pause(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn pause(args: PauseArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let until = end(&args, session)?;
-    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Pause { reason: args.reason, until })?;
+    let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Pause { reason: args.reason, until })?;
     let what = match until {
         None => "pauses after the running turn, if any".to_owned(),
         Some(at) => format!("starts no turn for {}", human(at.since(session.now()))),
@@ -39,7 +39,7 @@ pub fn pause(args: Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn end(args: &Args, session: &Session) -> Result<Option<Time>, Failure> {
+fn end(args: &PauseArgs, session: &Invocation) -> Result<Option<Time>, Failure> {
     let now = session.now();
     let until = match (&args.span, &args.until) {
         (Some(span), _) => Some(now + *span),

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use everloop_core::spec::AgentKind;
 use serde_json::json;
 
-use super::{Session, agents};
+use super::{Invocation, agents};
 use crate::error::{Code, Failure};
-use crate::install::Change;
+use crate::install::FileChange;
 use crate::install::plugin::{NAME, files};
 
 const HELP: &str = "Examples:
@@ -20,7 +20,7 @@ const HELP: &str = "Examples:
 /// Hooks, MCP server and skills for every session of Claude Code, whatever the project.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PluginArgs {
     #[command(subcommand)]
     what: What,
 }
@@ -39,7 +39,7 @@ enum What {
     Remove,
 }
 
-pub fn plugin(args: &Args, session: &Session) -> Result<Code, Failure> {
+pub fn plugin(args: &PluginArgs, session: &Invocation) -> Result<Code, Failure> {
     match &args.what {
         What::Install { into: Some(folder) } => {
             let dir = session.dir.join(folder);
@@ -61,11 +61,11 @@ pub fn plugin(args: &Args, session: &Session) -> Result<Code, Failure> {
 }
 
 /// Where it is kept: Claude Code installs from there.
-fn folder(session: &Session) -> Result<PathBuf, Failure> {
+fn folder(session: &Invocation) -> Result<PathBuf, Failure> {
     Ok(session.home()?.root().join("claude-plugin"))
 }
 
-fn install(session: &Session) -> Result<(), Failure> {
+fn install(session: &Invocation) -> Result<(), Failure> {
     let dir = folder(session)?;
     write(&dir)?;
     let place = dir.display().to_string();
@@ -86,7 +86,7 @@ fn install(session: &Session) -> Result<(), Failure> {
     session.ui.answer(&lines, &json!({ "dir": dir, "installed": false }))
 }
 
-fn remove(session: &Session) -> Result<(), Failure> {
+fn remove(session: &Invocation) -> Result<(), Failure> {
     let dir = folder(session)?;
     if agents::is_installed(AgentKind::Claude) {
         // Either may be gone already.
@@ -118,7 +118,7 @@ fn tell_claude(words: &[&str]) -> Result<(), Failure> {
 fn write(dir: &Path) -> Result<(), Failure> {
     for (path, text) in files() {
         let path = dir.join(path);
-        let change = Change { path: path.clone(), before: None, after: Some(text) };
+        let change = FileChange { path: path.clone(), before: None, after: Some(text) };
         change.perform(dir).map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))?;
     }
     Ok(())

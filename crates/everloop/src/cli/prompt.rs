@@ -7,7 +7,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use crate::board;
 use crate::error::{Code, Failure};
 use crate::mailbox;
@@ -20,12 +20,12 @@ const HELP: &str = "Examples:
 /// Goal, scoreboard, failing output, what was tried, messages, what is left. While a turn runs: that turn's.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PromptArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
 }
 
-pub fn prompt(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn prompt(args: &PromptArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let (_, mut state) = session.find_loop(&ledger, args.id.as_deref())?;

@@ -1,15 +1,15 @@
 //! `everloop prompts`: what agents were told, by people in their sessions and by everloop in its turns, to be found again.
 
 use everloop_core::event::Event;
-use everloop_core::hook::Did;
-use everloop_core::journal::Record;
+use everloop_core::hook::SessionAct;
+use everloop_core::journal::JournalRecord;
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Session, logs};
+use super::{Invocation, logs};
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::ui::figures::moment;
@@ -29,7 +29,7 @@ const MOST: usize = 50;
 /// Finds what agents were told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PromptsArgs {
     #[command(subcommand)]
     what: What,
 }
@@ -63,7 +63,7 @@ struct Prompt {
     text: String,
 }
 
-pub fn prompts(args: &Args, session: &Session) -> Result<Code, Failure> {
+pub fn prompts(args: &PromptsArgs, session: &Invocation) -> Result<Code, Failure> {
     let What::Search { words, owner, since, lines } = &args.what;
     let home = session.home()?;
     let since = since.as_deref().map(|text| logs::past(text, session)).transpose()?;
@@ -109,9 +109,9 @@ fn all(ledger: &Sqlite, home: &Home) -> Result<Vec<Prompt>, Failure> {
     }
 }
 
-fn prompt_of(record: Record, home: &Home) -> Option<Prompt> {
+fn prompt_of(record: JournalRecord, home: &Home) -> Option<Prompt> {
     let (to, name, text) = match record.event {
-        Event::InSession { session, name, did: Did::Prompted { text } } => (session, name, text),
+        Event::InSession { session, name, did: SessionAct::Prompted { text } } => (session, name, text),
         // Older ones were cleared away.
         Event::TurnStarted { turn, .. } => {
             let text = std::fs::read_to_string(home.turn(&turn).join("prompt.md")).ok()?;

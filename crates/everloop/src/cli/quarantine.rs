@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use everloop_core::immune::rules::{Wish, add as wish_for, lift as lift_it};
-use everloop_core::immune::{Dimension, Immune, Rule, Subject, What};
+use everloop_core::immune::rules::{RuleRequest, add as wish_for, lift as lift_it};
+use everloop_core::immune::{Dimension, Immune, ImmuneRule, RuleEffect, Subject};
 use everloop_core::time::{Time, parse_duration};
 use everloop_core::why::spared;
 use everloop_store::Ledger;
 use serde_json::json;
 
-use super::{Session, node};
+use super::{Invocation, node};
 use crate::error::{Code, Failure};
 use crate::immune::{read, write};
 use crate::membership::Membership;
 use crate::ui::figures::moment;
 use crate::ui::quarantine as view;
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
@@ -30,7 +30,7 @@ Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME`, `kind:NAME`.";
 /// Whoever fails more often than the others gets less work, then none but a trial now and then; here is who, and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct QuarantineArgs {
     /// What to do
     #[command(subcommand)]
     what: Verb,
@@ -76,7 +76,7 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
     Subject::try_from(text.to_owned())
 }
 
-pub fn quarantine(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         Verb::List => list(session),
         Verb::Add { who, only, time, why, mesh } => {
@@ -103,7 +103,7 @@ pub fn quarantine(args: Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn list(session: &Session) -> Result<Code, Failure> {
+fn list(session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let immune = match session.reader(&home)? {
         Some(ledger) => read(&ledger)?.1,
@@ -131,22 +131,22 @@ fn list(session: &Session) -> Result<Code, Failure> {
     Ok(if somebody { Code::Held } else { Code::Ok })
 }
 
-fn is_anybody_held(immune: &Immune, look: &Look) -> bool {
+fn is_anybody_held(immune: &Immune, look: &StatusStyle) -> bool {
     let (standings, rules) = view::held(immune, look.now);
     !standings.is_empty() || !rules.is_empty()
 }
 
 /// The record of the mesh that this machine belongs to, if it belongs to one.
-fn of_the_mesh(session: &Session) -> Option<Result<Immune, Failure>> {
+fn of_the_mesh(session: &Invocation) -> Option<Result<Immune, Failure>> {
     let membership = session.home().and_then(|home| Membership::read(&home)).transpose()?;
     Some(membership.and_then(|membership| Ok(read(&membership.open()?)?.1)))
 }
 
-fn what(who: Subject, only: Option<Subject>) -> Result<What, Failure> {
+fn what(who: Subject, only: Option<Subject>) -> Result<RuleEffect, Failure> {
     match only {
-        None => Ok(What::Avoid { subject: who }),
+        None => Ok(RuleEffect::Avoid { subject: who }),
         Some(subject) if who.dimension == Dimension::Kind && subject.dimension != Dimension::Kind => {
-            Ok(What::Only { kind: who.name, subject })
+            Ok(RuleEffect::Only { kind: who.name, subject })
         }
         Some(_) => Err(Failure::usage("`--only` binds a kind of task to somebody who works")
             .hint("everloop quarantine add kind:docs --only agent:small --why TEXT")),
@@ -156,15 +156,15 @@ fn what(who: Subject, only: Option<Subject>) -> Result<What, Failure> {
 fn add(
     ledger: &mut impl Ledger,
     now: Time,
-    (what, time): (&What, Duration),
+    (what, time): (&RuleEffect, Duration),
     why: &str,
-    session: &Session,
+    session: &Invocation,
 ) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     if time.is_zero() {
         return Err(Failure::usage("a quarantine needs an end that lies ahead").hint("--for 2h"));
     }
-    let wish = Wish { what: what.clone(), by: &by, why, time };
+    let wish = RuleRequest { what: what.clone(), by: &by, why, time };
     let refused = |cap: &str| {
         Failure::failed(format!("{what} cannot be quarantined: {}", spared(cap)))
             .hint("to stop everything: everloop guard hold --reason TEXT")
@@ -174,14 +174,14 @@ fn add(
     let until = rule.map_or(now, |r| r.until);
     let look = session.ui.look(now);
     let said = match what {
-        What::Avoid { subject } => format!("{subject} is not used until {}", moment(until, now, &look.zone)),
-        only @ What::Only { .. } => format!("{only} until {}", moment(until, now, &look.zone)),
+        RuleEffect::Avoid { subject } => format!("{subject} is not used until {}", moment(until, now, &look.zone)),
+        only @ RuleEffect::Only { .. } => format!("{only} until {}", moment(until, now, &look.zone)),
     };
     session.ui.answer(&[said], &json!({ "rule": rule }))?;
     Ok(Code::Ok)
 }
 
-fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &Session) -> Result<Code, Failure> {
+fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &Invocation) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     let found = named(&read(ledger)?.1, word)?;
     write(ledger, now, |immune| {
@@ -192,16 +192,16 @@ fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &Se
 }
 
 /// What a word means: the number of a rule, or somebody.
-fn named(immune: &Immune, word: &str) -> Result<What, Failure> {
+fn named(immune: &Immune, word: &str) -> Result<RuleEffect, Failure> {
     if let Ok(id) = word.parse::<u32>() {
-        let rule: Option<&Rule> = immune.rules.iter().find(|r| r.id == id);
+        let rule: Option<&ImmuneRule> = immune.rules.iter().find(|r| r.id == id);
         return rule.map(|r| r.what.clone()).ok_or_else(|| nobody(immune, word));
     }
     let subject = parse_subject(word).map_err(Failure::usage)?;
     let bound = immune.rules.iter().find(
-        |r| matches!(&r.what, What::Only { kind, .. } if subject.dimension == Dimension::Kind && *kind == subject.name),
+        |r| matches!(&r.what, RuleEffect::Only { kind, .. } if subject.dimension == Dimension::Kind && *kind == subject.name),
     );
-    let plain = What::Avoid { subject };
+    let plain = RuleEffect::Avoid { subject };
     let known = immune.rules.iter().any(|r| r.what == plain);
     Ok(bound.filter(|_| !known).map_or(plain, |r| r.what.clone()))
 }
@@ -214,7 +214,7 @@ fn nobody(immune: &Immune, word: &str) -> Failure {
 }
 
 /// Whom agents work with is not theirs to say.
-fn who_asks(session: &Session) -> Result<String, Failure> {
+fn who_asks(session: &Invocation) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }

@@ -6,15 +6,15 @@ use everloop_agents::job;
 use everloop_core::event::Event;
 use everloop_core::ids::TurnId;
 use everloop_core::op::{Op, TaskState};
-use everloop_store::mirror::{self, Error};
-use everloop_store::{Ledger, Mode, Sqlite};
+use everloop_store::mirror::{self, MirrorError};
+use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::membership::Membership;
-use crate::recover::Plan;
+use crate::recover::RestorePlan;
 use crate::ui::text::{clean, count};
 
 const HELP: &str = "Examples:
@@ -32,7 +32,7 @@ is put on the shelf.";
 /// Rebuilds the ledger of this state folder from the files of its mirror.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct RecoverArgs {
     /// `mirror` for this state folder's own, or the folder of another one
     #[arg(long, default_value = "mirror", value_name = "MIRROR")]
     from: PathBuf,
@@ -54,7 +54,7 @@ enum Ledgers {
     Whole,
 }
 
-pub fn recover(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Failure> {
     session.for_a_person("to rebuild a ledger")?;
     let home = session.home()?;
     let _ownership = match home.own("recover", session.now())? {
@@ -87,7 +87,7 @@ pub fn recover(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 
 fn look(home: &Home) -> Ledgers {
     let looked = || -> Result<Ledgers, everloop_store::Error> {
-        let ledger = Sqlite::open(&home.database(), Mode::ReadOnly)?;
+        let ledger = Sqlite::open(&home.database(), OpenMode::ReadOnly)?;
         if let Some(wrong) = ledger.check_integrity()?.first() {
             return Ok(Ledgers::Broken(wrong.clone()));
         }
@@ -108,14 +108,14 @@ fn look(home: &Home) -> Ledgers {
 }
 
 fn local(
-    args: &Args,
-    session: &Session,
+    args: &RecoverArgs,
+    session: &Invocation,
     (home, root, there): (&Home, &Path, Ledgers),
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     let found = mirror::found(root).map_err(|e| cannot(&e))?;
     let turns = turns(home);
-    let plan = Plan::local(found, &turns, session.now());
+    let plan = RestorePlan::local(found, &turns, session.now());
     let strangers = &plan.strangers;
     if !args.dry_run {
         set_aside(home, strangers)?;
@@ -150,7 +150,7 @@ fn turns(home: &Home) -> Vec<TurnId> {
 fn set_aside(home: &Home, strangers: &[TurnId]) -> Result<(), Failure> {
     for turn in strangers {
         let dir = home.turn(turn);
-        if let Ok(job::Found::Alive { shim }) = job::inspect(&dir) {
+        if let Ok(job::JobTrace::Alive { shim }) = job::inspect(&dir) {
             let who = shim.map_or_else(String::new, |shim| format!(" (process {})", shim.pid));
             return Err(Failure::failed(format!("turn `{turn}`{who} still runs, and the mirror does not know of it"))
                 .hint("let it end, or stop it, then recover; nothing was changed"));
@@ -180,8 +180,8 @@ fn move_ledger(home: &Home) -> Result<PathBuf, Failure> {
 }
 
 fn hub(
-    args: &Args,
-    session: &Session,
+    args: &RecoverArgs,
+    session: &Invocation,
     (home, root): (&Home, &Path),
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {
@@ -199,7 +199,7 @@ fn hub(
         .hint("use the mirror of a node of this hub: --from FOLDER"));
     }
     let id = found.of.clone();
-    let plan = Plan::hub(found, session.now());
+    let plan = RestorePlan::hub(found, session.now());
     if !args.dry_run {
         if !hub.restore(&id, &plan.rows)? {
             return Err(Failure::failed("the hub is not empty, so nothing was written to it")
@@ -213,7 +213,7 @@ fn hub(
     Ok(told)
 }
 
-fn tell(plan: &Plan, (what, dry_run): (&str, bool), lines: &mut Vec<String>) -> Value {
+fn tell(plan: &RestorePlan, (what, dry_run): (&str, bool), lines: &mut Vec<String>) -> Value {
     let rows = &plan.rows;
     let of = |fits: fn(&TaskState) -> bool| rows.tasks.iter().filter(|row| fits(&row.state)).count();
     let open = of(|state| matches!(state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked));
@@ -247,7 +247,7 @@ fn tell(plan: &Plan, (what, dry_run): (&str, bool), lines: &mut Vec<String>) -> 
     })
 }
 
-fn cannot(error: &Error) -> Failure {
+fn cannot(error: &MirrorError) -> Failure {
     let failure = Failure::failed(error.to_string());
     let failure = match std::error::Error::source(error) {
         Some(source) => failure.because(source),

@@ -7,12 +7,12 @@ use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Guards};
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
 use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::immune;
 use crate::supervisor::read_state;
@@ -34,12 +34,12 @@ const ROUNDS: u32 = 100;
 /// Walks the whole journal, checks every record, and proves that the stored states are what it says.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct ReplayArgs {
     /// Compare only this loop [default: all loops and everything the guard remembers]
     id: Option<String>,
 }
 
-pub fn replay(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn replay(args: &ReplayArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         let none = json!({ "equal": true, "events": 0, "loops": 0, "guards": 0, "differences": [] });
@@ -84,7 +84,7 @@ struct Fold {
 }
 
 impl Fold {
-    fn take(&mut self, record: &Record) {
+    fn take(&mut self, record: &JournalRecord) {
         self.events = record.seq;
         for scope in scopes_of(&record.event, &self.guards) {
             self.guards.entry(scope.clone()).or_default().state.apply(&scope, &record.event, record.at);

@@ -1,17 +1,17 @@
 //! `everloop resume`: go on with a paused, stopped or exhausted loop.
 
-use everloop_core::action::Command;
-use everloop_core::event::Ending;
+use everloop_core::action::LoopCommand;
+use everloop_core::event::LoopEnd;
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
 
-use super::{Session, send};
+use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
 /// Goes on where the loop is. A loop that used up its turns or time needs new ones: -n or --max-time.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ResumeArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
     /// This many further turns
@@ -22,31 +22,31 @@ pub struct Args {
     max_time: Option<std::time::Duration>,
 }
 
-pub fn resume(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn resume(args: &ResumeArgs, session: &mut Invocation) -> Result<Code, Failure> {
     session.for_a_person("to resume a loop")?;
     let home = session.home()?;
     let ledger = session.writer(&home)?;
     let (row, state) = session.find_loop(&ledger, args.id.as_deref())?;
     drop(ledger);
     let bounds = new_bounds(&state, args)?;
-    let (_, taker) = send::send(session, Some(row.id.as_str()), &Command::Resume { bounds })?;
+    let (_, taker) = send::send(session, Some(row.id.as_str()), &LoopCommand::Resume { bounds })?;
     send::tell(session, &row.id, "goes on", taker)?;
     Ok(Code::Ok)
 }
 
-fn new_bounds(state: &LoopState, args: &Args) -> Result<Option<Bounds>, Failure> {
+fn new_bounds(state: &LoopState, args: &ResumeArgs) -> Result<Option<Bounds>, Failure> {
     if let Phase::Ended { ending, .. } = &state.phase {
         let more = args.turns.is_some() || args.max_time.is_some();
         match ending {
-            Ending::Reached => {
+            LoopEnd::Reached => {
                 return Err(Failure::usage(format!("loop `{}` has reached its goal", state.id))
                     .hint("start a new one with `everloop run`"));
             }
-            Ending::Exhausted { bound } if !more => {
+            LoopEnd::Exhausted { bound } if !more => {
                 return Err(Failure::usage(format!("loop `{}` used up its limit on {bound}", state.id))
                     .hint(format!("give it more: everloop resume {} -n 10", state.id)));
             }
-            Ending::Exhausted { .. } | Ending::Stopped { .. } | Ending::Failed { .. } => {}
+            LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } | LoopEnd::Failed { .. } => {}
         }
     }
     if args.turns.is_none() && args.max_time.is_none() {

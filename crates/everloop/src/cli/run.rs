@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use everloop_core::action::Command;
-use everloop_core::event::Ending;
+use everloop_core::action::LoopCommand;
+use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
-use super::{Session, send, up};
+use super::{Invocation, send, up};
 use crate::config::{Flags, ResolvedLoop};
 use crate::error::{Code, Failure};
 use crate::home::Home;
-use crate::supervisor::{Interrupt, Notice, Options, Reach, SUPERVISOR, Supervisor, Until};
+use crate::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use crate::ui::{Format, figures};
 
 mod apply;
@@ -33,7 +33,7 @@ pub use create::add_configured;
     after_help = "Examples:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent claude --allow 'cargo test' -n 20\n  \
 everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}'"
 )]
-pub struct Args {
+pub struct RunArgs {
     /// What is to be reached; without it, the loop of everloop.toml is run
     goal: Option<String>,
     /// A loop of everloop.toml
@@ -129,7 +129,7 @@ pub struct Args {
     no_wait: bool,
 }
 
-impl Args {
+impl RunArgs {
     fn flags(&self) -> Flags {
         Flags {
             agents: self.agents.clone(),
@@ -158,7 +158,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, session: &Session) -> Result<Code, Failure> {
+pub fn run(args: &RunArgs, session: &Invocation) -> Result<Code, Failure> {
     let wanted = create::resolve(args, session)?;
     if args.mesh {
         return mesh::run(args, &wanted, session);
@@ -170,33 +170,33 @@ pub fn run(args: &Args, session: &Session) -> Result<Code, Failure> {
     if args.detach {
         return detach(session, &home, &mut ledger, &state);
     }
-    if origin == create::Origin::Resumed {
+    if origin == create::LoopOrigin::Resumed {
         wake_up(session, &mut ledger, &state, &wanted)?;
     }
     attend(args, session, &home, &state.id)
 }
 
 /// A loop that ended before its goal (stopped, exhausted) goes on with the bounds of this command.
-fn wake_up(session: &Session, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
+fn wake_up(session: &Invocation, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
     let mut bounds = wanted.bounds.clone();
     if matches!(
         &state.phase,
-        Phase::Ended { ending: Ending::Exhausted { .. } | Ending::Stopped { .. } | Ending::Failed { .. }, .. }
+        Phase::Ended { ending: LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } | LoopEnd::Failed { .. }, .. }
     ) {
         bounds.max_turns = bounds.max_turns.map(|n| n.max(1).saturating_add(state.turns));
     } else if state.paused.is_none() {
         return Ok(());
     }
-    let command = Command::Resume { bounds: Some(bounds) };
+    let command = LoopCommand::Resume { bounds: Some(bounds) };
     let body = serde_json::to_string(&command).expect("a command is plain data and always has a JSON form");
     ledger.transact(session.now(), &[Op::Signal { to: state.id.to_string(), by: send::person(), body }])?;
     Ok(())
 }
 
 /// Says before anything starts what will happen and what it may cost at most.
-fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin: create::Origin) {
+fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, origin: create::LoopOrigin) {
     let ui = &session.ui;
-    let verb = if origin == create::Origin::Resumed { "resuming" } else { "starting" };
+    let verb = if origin == create::LoopOrigin::Resumed { "resuming" } else { "starting" };
     ui.talk(&format!("{verb} loop {} ({}): {}", state.id, state.name, crate::ui::text::clean(&state.spec.goal)));
     let place = match &state.spec.workspace.mode {
         WorkspaceMode::Git { target } => {
@@ -216,7 +216,7 @@ fn announce(session: &Session, state: &LoopState, wanted: &ResolvedLoop, origin:
 }
 
 /// Hands the loop to a supervisor in the background.
-fn detach(session: &Session, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
+fn detach(session: &Invocation, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
     attend_elsewhere(session, home, ledger, &state.id)?;
     let daemon = home.owner().is_some_and(|o| o.role == "up");
     if !daemon {
@@ -229,7 +229,7 @@ fn detach(session: &Session, home: &Home, ledger: &mut Sqlite, state: &LoopState
     Ok(Code::Ok)
 }
 
-fn attend_elsewhere(session: &Session, home: &Home, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
+fn attend_elsewhere(session: &Invocation, home: &Home, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
     let body = serde_json::to_string(&Notice::Attend { id: id.clone() }).expect("a notice always has a JSON form");
     ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
     home.knock();
@@ -237,14 +237,15 @@ fn attend_elsewhere(session: &Session, home: &Home, ledger: &mut Sqlite, id: &Lo
 }
 
 /// Supervises the loop, or follows it while another process does; whichever is gone first, the loop goes on.
-fn attend(args: &Args, session: &Session, home: &Home, id: &LoopId) -> Result<Code, Failure> {
+fn attend(args: &RunArgs, session: &Invocation, home: &Home, id: &LoopId) -> Result<Code, Failure> {
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
     let mut interrupted = None;
     loop {
         if let Ok(ownership) = home.own("run", session.now())? {
-            let reach = Reach::Only(BTreeSet::from([id.clone()]));
+            let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
-            let options = Options { home: home.clone(), reach, until, shim, listen: up::listen_on_demand(session)? };
+            let options =
+                SupervisorOptions { home: home.clone(), reach, until, shim, listen: up::listen_on_demand(session)? };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
             interrupted = up::block_on(supervisor.run(&mut watcher))??;
         } else {
@@ -279,9 +280,9 @@ fn code_of(interrupt: Interrupt) -> Code {
 }
 
 fn report(
-    session: &Session,
+    session: &Invocation,
     state: &LoopState,
-    ending: &Ending,
+    ending: &LoopEnd,
     interrupt: Option<Interrupt>,
 ) -> Result<Code, Failure> {
     let summary = crate::ui::summary(state, session.ui.paint());
@@ -290,7 +291,7 @@ fn report(
         Format::Json => session.ui.json(state)?,
     }
     Ok(match (ending, interrupt) {
-        (Ending::Stopped { .. }, Some(interrupt)) => code_of(interrupt),
+        (LoopEnd::Stopped { .. }, Some(interrupt)) => code_of(interrupt),
         (ending, _) => Code::of(ending),
     })
 }

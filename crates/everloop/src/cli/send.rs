@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::Op;
@@ -14,13 +14,13 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Session;
-use super::task::{Change, named_loop};
+use super::Invocation;
+use super::task::{TaskChange, named_loop};
 use crate::api::Listen;
 pub use crate::caller::person;
 use crate::error::{Code, Failure};
 use crate::mailbox;
-use crate::supervisor::{Options, Reach, Supervisor, Until, Watcher};
+use crate::supervisor::{LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 
 const HELP: &str = "Examples:
   everloop send green \"the API is back\"        # the loop's next turn reads it
@@ -31,7 +31,7 @@ const HELP: &str = "Examples:
 /// Leaves a message. What an agent writes is handed on as data, never as an instruction.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct SendArgs {
     /// A loop (id or name), a task id, `@NAME`, `person`, or the key of a question
     to: String,
     /// The message
@@ -52,7 +52,7 @@ pub enum Taker {
     Later,
 }
 
-pub fn verb(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn verb(args: &SendArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let text = mailbox::checked(&args.text)?.to_owned();
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -74,7 +74,7 @@ pub fn verb(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     }
     let found = session.find_loop(&ledger, Some(&args.to)).map_err(|_| nobody(&args.to))?;
     drop(ledger);
-    let command = Command::Steer { message: text, trust: session.caller.trust() };
+    let command = LoopCommand::Steer { message: text, trust: session.caller.trust() };
     let (state, taker) = send(session, Some(found.0.id.as_str()), &command)?;
     tell(session, &state.id, "will read it in its next turn", taker)?;
     Ok(Code::Ok)
@@ -99,24 +99,24 @@ fn nobody(to: &str) -> Failure {
 }
 
 /// A question to a person is a ticket: it stands in `status` until somebody deals with it.
-fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Session) -> Result<Code, Failure> {
+fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let key = mailbox::question(about, text);
     let text = format!("{} asks: {text}", session.caller.name());
     let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
     let events = [Event::TicketOpened { key: key.clone(), text }];
-    Change { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
+    TaskChange { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
     session.home()?.knock();
     session.ui.said(&format!("asked: {key}"), &json!({ "ticket": key }))?;
     Ok(Code::Ok)
 }
 
-fn said(session: &Session, to: &str, how: &str) -> Result<Code, Failure> {
+fn said(session: &Invocation, to: &str, how: &str) -> Result<Code, Failure> {
     session.ui.said(&format!("sent to {to}"), &json!({ "to": to, "by": session.caller.name(), "how": how }))?;
     Ok(Code::Ok)
 }
 
 /// Sends a command to the loop that `word` means.
-pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<(LoopState, Taker), Failure> {
+pub fn send(session: &Invocation, word: Option<&str>, command: &LoopCommand) -> Result<(LoopState, Taker), Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let (row, _) = session.find_loop(&ledger, word)?;
@@ -131,7 +131,7 @@ pub fn send(session: &Session, word: Option<&str>, command: &Command) -> Result<
 }
 
 /// Makes sure that somebody takes the messages in a loop's box.
-pub fn deliver(session: &Session, id: &LoopId) -> Result<Taker, Failure> {
+pub fn deliver(session: &Invocation, id: &LoopId) -> Result<Taker, Failure> {
     let home = session.home()?;
     // Who serves a protocol leaves loops to those who supervise: to become one for a moment means to take over signals.
     if !session.caller.has_stdin() && !home.is_owned() {
@@ -144,9 +144,14 @@ pub fn deliver(session: &Session, id: &LoopId) -> Result<Taker, Failure> {
         }
         Ok(ownership) => {
             let ledger = session.writer(&home)?;
-            let reach = Reach::Only(BTreeSet::from([id.clone()]));
-            let options =
-                Options { home, reach, until: Until::Idle, shim: super::up::own_shim()?, listen: Listen::Off };
+            let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
+            let options = SupervisorOptions {
+                home,
+                reach,
+                until: Until::Idle,
+                shim: super::up::own_shim()?,
+                listen: Listen::Off,
+            };
             let supervisor = Supervisor::new(options, ledger, ownership);
             super::up::block_on(supervisor.run(&mut Silent))??;
             Ok(Taker::Ourselves)
@@ -155,7 +160,7 @@ pub fn deliver(session: &Session, id: &LoopId) -> Result<Taker, Failure> {
 }
 
 /// Tells the user what became of a command.
-pub fn tell(session: &Session, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
+pub fn tell(session: &Invocation, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
     let text = match taker {
         Taker::Supervisor => format!("loop {id}: {what}"),
         Taker::Ourselves | Taker::Later => {

@@ -3,7 +3,7 @@
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_store::{Ledger, Sqlite};
 
-use super::{Session, task};
+use super::{Invocation, task};
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 
@@ -19,12 +19,12 @@ const HELP: &str = "Examples:
 /// Shows everything that is known about a loop, a task or a turn.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct ShowArgs {
     /// Loop id or name, task id, or turn id [default: the loop in this folder]
     id: Option<String>,
 }
 
-pub fn show(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn show(args: &ShowArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let Some(word) = &args.id else {
@@ -43,7 +43,7 @@ pub fn show(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// A task by its id, for `everloop task show`.
-pub fn task_by_id(word: &str, session: &Session) -> Result<Code, Failure> {
+pub fn task_by_id(word: &str, session: &Invocation) -> Result<Code, Failure> {
     let id = TaskId::new(word);
     let home = session.home()?;
     if let Some(ledger) = session.reader(&home)?

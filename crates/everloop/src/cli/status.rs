@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everloop_core::guard::{Freeze, Guards, Scope};
-use everloop_core::hook::{SESSION, Session as Record};
+use everloop_core::hook::{HookSession as Record, SESSION};
 use everloop_core::immune::Immune;
 use everloop_core::op::Ticket;
 use everloop_core::state::{LoopState, Phase};
@@ -12,15 +12,15 @@ use everloop_core::why;
 use everloop_store::{Ledger, Tickets};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::home::Owner;
+use crate::home::LockOwner;
 use crate::notifiers;
 use crate::supervisor::{node_id, read_state};
 use crate::ui::board::score;
 use crate::ui::figures::{coarse, moment, relative};
 use crate::ui::quarantine;
-use crate::ui::status::{Look, status_table};
+use crate::ui::status::{StatusStyle, status_table};
 use crate::ui::text::{clean, fit};
 
 const HELP: &str = "Examples:
@@ -38,7 +38,7 @@ const SESSION_SHOWN: Duration = Duration::from_secs(24 * 3600);
 /// Shows loops, what the guard holds, open tickets, and whether a supervisor runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct StatusArgs {
     /// Loop id or name [default: all]
     id: Option<String>,
     /// Let the exit code tell the state
@@ -57,10 +57,10 @@ struct Seen {
     /// Sessions that everloop did not start, by id.
     sessions: Vec<(String, Record)>,
     immune: Immune,
-    supervisor: Option<Owner>,
+    supervisor: Option<LockOwner>,
 }
 
-pub fn status(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn status(args: &StatusArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let seen = look_around(args.id.as_deref(), session)?;
     let look = session.ui.look(session.now());
     session.ui.answer(&lines(&seen, &look), &as_json(&seen, look.now))?;
@@ -68,7 +68,7 @@ pub fn status(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(code)
 }
 
-fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
+fn look_around(word: Option<&str>, session: &Invocation) -> Result<Seen, Failure> {
     let home = session.home()?;
     let supervisor = home.owner();
     let Some(ledger) = session.reader(&home)? else {
@@ -99,7 +99,7 @@ fn look_around(word: Option<&str>, session: &Session) -> Result<Seen, Failure> {
     Ok(Seen { loops, guards: ledger.guards()?, tickets, troubles, sessions, immune, supervisor })
 }
 
-fn lines(seen: &Seen, look: &Look) -> Vec<String> {
+fn lines(seen: &Seen, look: &StatusStyle) -> Vec<String> {
     let mut lines = if seen.loops.is_empty() {
         vec!["no loops yet; start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'".to_owned()]
     } else {
@@ -137,7 +137,7 @@ fn lines(seen: &Seen, look: &Look) -> Vec<String> {
 }
 
 /// A session that everloop did not start: where it is, and what it says it waits for.
-fn session_line(id: &str, record: &Record, look: &Look) -> String {
+fn session_line(id: &str, record: &Record, look: &StatusStyle) -> String {
     let seen = relative(record.seen_at, look.now);
     let mut parts = vec![format!("session {} of {} ({}), seen {seen}", clean(id), record.agent, clean(&record.name))];
     parts.extend(record.verdict.as_ref().map(|verdict| score(&verdict.board)));
@@ -153,13 +153,13 @@ fn session_line(id: &str, record: &Record, look: &Look) -> String {
     fit(&parts.join("; "), look.width)
 }
 
-fn waiting_line(state: &LoopState, look: &Look) -> Option<String> {
+fn waiting_line(state: &LoopState, look: &StatusStyle) -> Option<String> {
     let Phase::Waiting { reason, .. } = &state.phase else { return None };
     let said = why::waiting(reason, look.now, &|at| moment(at, look.now, &look.zone));
     Some(fit(&format!("{} waits: {}", state.id, clean(&said)), look.width))
 }
 
-fn supervisor_line(owner: &Owner, look: &Look) -> String {
+fn supervisor_line(owner: &LockOwner, look: &StatusStyle) -> String {
     let since = moment(owner.since, look.now, &look.zone);
     let age = coarse(look.now.since(owner.since));
     format!("supervisor: `everloop {}`, process {}, since {since} ({age})", clean(&owner.role), owner.process.pid)
@@ -180,7 +180,7 @@ pub(super) fn freeze_of<'a>(state: &LoopState, guards: &'a Guards) -> Option<(Sc
 }
 
 /// Who supervises, for programs.
-pub(super) fn supervisor_json(owner: Option<&Owner>) -> Value {
+pub(super) fn supervisor_json(owner: Option<&LockOwner>) -> Value {
     owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
 }
 
@@ -258,18 +258,18 @@ fn code_of_open(state: &LoopState, seen: &Seen) -> Code {
 #[cfg(test)]
 mod tests {
     use everloop_agents::process::Identity;
-    use everloop_core::event::Ending;
+    use everloop_core::event::LoopEnd;
     use everloop_core::guard::{GuardState, Versioned};
 
     use super::*;
     use crate::ui::sample::{START, state};
 
-    fn owner() -> Owner {
+    fn owner() -> LockOwner {
         let process = Identity { pid: 1, start_ticks: 1, boot: String::new() };
-        Owner { process, role: "up".to_owned(), since: START }
+        LockOwner { process, role: "up".to_owned(), since: START }
     }
 
-    fn ended(ending: Ending, at: i64) -> LoopState {
+    fn ended(ending: LoopEnd, at: i64) -> LoopState {
         LoopState { phase: Phase::Ended { ending, at: Time(at) }, updated_at: Time(at), ..state() }
     }
 
@@ -305,10 +305,10 @@ mod tests {
 
     #[test]
     fn when_all_are_over_the_latest_decides() {
-        let exhausted = ended(Ending::Exhausted { bound: "turns".into() }, 5);
-        let seen = Seen { loops: vec![exhausted, ended(Ending::Reached, 9)], ..Seen::default() };
+        let exhausted = ended(LoopEnd::Exhausted { bound: "turns".into() }, 5);
+        let seen = Seen { loops: vec![exhausted, ended(LoopEnd::Reached, 9)], ..Seen::default() };
         assert_eq!(exit_code(&seen), Code::Ok);
-        let seen = Seen { loops: vec![ended(Ending::Stopped { by: "me".into() }, 9)], ..Seen::default() };
+        let seen = Seen { loops: vec![ended(LoopEnd::Stopped { by: "me".into() }, 9)], ..Seen::default() };
         assert_eq!(exit_code(&seen), Code::NotReached);
         assert_eq!(exit_code(&Seen::default()), Code::Ok);
     }

@@ -1,13 +1,13 @@
 //! `everloop steer`: tell the next turn something.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 
-use super::{Session, send};
+use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
 /// The message stands in the next turn's prompt, once.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SteerArgs {
     /// What to tell it
     message: String,
     /// Loop id or name [default: the one in this folder]
@@ -15,11 +15,11 @@ pub struct Args {
     id: Option<String>,
 }
 
-pub fn steer(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn steer(args: SteerArgs, session: &mut Invocation) -> Result<Code, Failure> {
     if args.message.trim().is_empty() {
         return Err(Failure::usage("the message is empty").hint("everloop steer \"look at the parser first\""));
     }
-    let command = Command::Steer { message: args.message, trust: session.caller.trust() };
+    let command = LoopCommand::Steer { message: args.message, trust: session.caller.trust() };
     let (state, taker) = send::send(session, args.id.as_deref(), &command)?;
     send::tell(session, &state.id, "the next turn will read the message", taker)?;
     Ok(Code::Ok)

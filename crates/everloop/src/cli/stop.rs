@@ -1,13 +1,13 @@
 //! `everloop stop`: end a loop after its turn, or now. It stays resumable.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 
-use super::{Session, send};
+use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
 /// Ends a loop; `everloop resume` goes on with it later. Nothing that was done is lost.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct StopArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
     /// Stop the running agent too, instead of waiting for the end of its turn
@@ -15,9 +15,9 @@ pub struct Args {
     now: bool,
 }
 
-pub fn stop(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn stop(args: &StopArgs, session: &mut Invocation) -> Result<Code, Failure> {
     session.for_a_person("to stop a loop")?;
-    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Stop { now: args.now })?;
+    let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Stop { now: args.now })?;
     let what = if args.now { "stops now" } else { "stops after the running turn, if any" };
     send::tell(session, &state.id, what, taker)?;
     Ok(Code::Ok)

@@ -8,7 +8,7 @@ use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Op, Refusal, Reply, TaskRow, TaskState};
 use everloop_store::{Error, Ledger, Sqlite};
 
-use super::Session;
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::record::record;
 
@@ -29,7 +29,7 @@ const HELP: &str = "Examples:
 /// Tasks of a loop are worked on by its agent, highest priority first; others are for whoever claims them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct TaskArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -39,9 +39,9 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Put a task on the board
-    Add(add::Args),
+    Add(add::TaskAddArgs),
     /// List tasks, newest first
-    List(list::Args),
+    List(list::TaskListArgs),
     /// Show one task with its shelf
     #[command(visible_alias = "inspect")]
     Show {
@@ -59,12 +59,12 @@ enum What {
     /// Let nobody take a queued task until `retry`
     Block(amend::BlockArgs),
     /// Put a blocked, dead or leased task back into the queue, with its failures forgotten
-    Retry(amend::Args),
+    Retry(amend::TaskAmendArgs),
     /// Give a task up
-    Cancel(amend::Args),
+    Cancel(amend::TaskAmendArgs),
 }
 
-pub fn task(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn task(args: TaskArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         What::Add(args) => add::add(args, session),
         What::List(args) => list::list(&args, session),
@@ -83,16 +83,16 @@ pub fn task(args: Args, session: &mut Session) -> Result<Code, Failure> {
 const ATTEMPTS: u32 = 8;
 
 /// A change to tasks and what the journal says about it; one transaction.
-pub(super) struct Change<'a> {
+pub(super) struct TaskChange<'a> {
     /// The loop that the task belongs to.
     pub(super) owner: Option<&'a LoopId>,
     pub(super) ops: &'a [Op],
     pub(super) events: &'a [Event],
 }
 
-impl Change<'_> {
+impl TaskChange<'_> {
     /// Writes it; the supervisor sees that somebody else wrote and reads again.
-    pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
+    pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Invocation) -> Result<Vec<Reply>, Error> {
         for _ in 1..ATTEMPTS {
             match self.try_once(ledger, session) {
                 Err(Error::Refused(Refusal::Conflict { .. })) => {}
@@ -102,7 +102,7 @@ impl Change<'_> {
         self.try_once(ledger, session)
     }
 
-    fn try_once(&self, ledger: &mut Sqlite, session: &Session) -> Result<Vec<Reply>, Error> {
+    fn try_once(&self, ledger: &mut Sqlite, session: &Invocation) -> Result<Vec<Reply>, Error> {
         let now = session.now();
         let mut batch = self.ops.to_vec();
         batch.extend(record(ledger, self.owner, self.events, now)?);
@@ -116,7 +116,7 @@ pub(super) fn note(text: String) -> Event {
 }
 
 /// The loop that `--loop` names.
-pub(super) fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
+pub(super) fn named_loop(session: &Invocation, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
     match word {
         None => Ok(None),
         Some(word) => Ok(Some(session.find_loop(ledger, Some(word))?.0.id)),
@@ -124,7 +124,7 @@ pub(super) fn named_loop(session: &Session, ledger: &Sqlite, word: Option<&str>)
 }
 
 /// Refuses an agent that would end what it did not take: a fence stands on the board for everybody to read.
-fn held_by_caller(row: &TaskRow, session: &Session) -> Result<(), Failure> {
+fn held_by_caller(row: &TaskRow, session: &Invocation) -> Result<(), Failure> {
     match &row.state {
         TaskState::Leased { node, .. } if !session.caller.is_person() && node.as_str() != session.caller.name() => {
             let said = format!("task `{}` is held by {node}, and you are {}", row.task.id, session.caller.name());

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use everloop_core::notify::{Alarm, plan, sentence, severity};
+use everloop_core::notify::{Alert, plan, sentence, severity};
 use everloop_core::op::{Op, Ticket};
 use everloop_store::{Ledger, Sqlite, Tickets};
 use serde_json::{Value, json};
 
 use super::send::{Taker, deliver};
-use super::{Session, node};
+use super::{Invocation, node};
 use crate::error::{Code, Failure};
 use crate::mailbox;
 use crate::membership::Membership;
 use crate::notifiers;
 use crate::supervisor::mesh::copy_of;
 use crate::supervisor::read_state;
-use crate::tickets::{self, Doer, Effect, Seen};
+use crate::tickets::{self, Doer, Effect, TicketRecord};
 use crate::ui::figures::{moment, relative};
 use crate::ui::text::{clean, fit};
 
@@ -33,7 +33,7 @@ const LISTED: usize = 200;
 /// A ticket is a question or an alarm for a person. The loops go on as far as they can; tickets queue up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct TicketArgs {
     /// What to do
     #[command(subcommand)]
     what: What,
@@ -67,7 +67,7 @@ enum What {
     },
 }
 
-pub fn ticket(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn ticket(args: TicketArgs, session: &mut Invocation) -> Result<Code, Failure> {
     match args.what {
         What::List { all } => list(all, session),
         What::Show { ticket } => show(&ticket, session),
@@ -76,10 +76,10 @@ pub fn ticket(args: Args, session: &mut Session) -> Result<Code, Failure> {
     }
 }
 
-fn list(all: bool, session: &Session) -> Result<Code, Failure> {
+fn list(all: bool, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let which = if all { Tickets::Newest(LISTED) } else { Tickets::Open };
-    let found: Vec<(Ticket, Seen)> = match session.reader(&home)? {
+    let found: Vec<(Ticket, TicketRecord)> = match session.reader(&home)? {
         Some(ledger) => {
             let with_seen = |t: Ticket| tickets::seen(&ledger, t.id).map(|(_, seen)| (t, seen));
             ledger.tickets(which)?.into_iter().map(with_seen).collect::<Result<_, _>>()?
@@ -90,13 +90,13 @@ fn list(all: bool, session: &Session) -> Result<Code, Failure> {
     let mesh: Vec<Ticket> = of_the_mesh(session)?.into_iter().filter(|t| !is_copied(t, &copies)).collect();
     let look = session.ui.look(session.now());
     let mut lines: Vec<String> = found.iter().map(|(t, seen)| fit(&line(t, seen, session), look.width)).collect();
-    lines.extend(mesh.iter().map(|t| fit(&of_mesh(&line(t, &Seen::default(), session)), look.width)));
+    lines.extend(mesh.iter().map(|t| fit(&of_mesh(&line(t, &TicketRecord::default(), session)), look.width)));
     if lines.is_empty() {
         lines.push("no tickets".to_owned());
     }
     let mut data: Vec<Value> = found.iter().map(|(t, seen)| as_json(t, seen)).collect();
     data.extend(mesh.iter().map(|t| {
-        let mut ticket = as_json(t, &Seen::default());
+        let mut ticket = as_json(t, &TicketRecord::default());
         ticket["id"] = format!("{MESH}{}", t.id).into();
         ticket
     }));
@@ -106,7 +106,7 @@ fn list(all: bool, session: &Session) -> Result<Code, Failure> {
 }
 
 /// Open tickets of the mesh that this machine belongs to; without a hub those that are not copied here cannot be known.
-fn of_the_mesh(session: &Session) -> Result<Vec<Ticket>, Failure> {
+fn of_the_mesh(session: &Invocation) -> Result<Vec<Ticket>, Failure> {
     let Some(membership) = Membership::read(&session.home()?)? else { return Ok(Vec::new()) };
     match membership.open().and_then(|hub| Ok(hub.tickets(Tickets::Open)?)) {
         Ok(open) => Ok(open),
@@ -127,7 +127,7 @@ fn of_mesh(line: &str) -> String {
     line.replacen('#', MESH, 1)
 }
 
-fn line(ticket: &Ticket, seen: &Seen, session: &Session) -> String {
+fn line(ticket: &Ticket, seen: &TicketRecord, session: &Invocation) -> String {
     let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
     let state = match (&ticket.closed, &seen.acked) {
         (Some((at, _)), _) => format!("closed {}", relative(*at, session.now())),
@@ -138,7 +138,7 @@ fn line(ticket: &Ticket, seen: &Seen, session: &Session) -> String {
     clean(&format!("#{}{owner} {when} ({state}): {}", ticket.id, ticket.text))
 }
 
-fn as_json(ticket: &Ticket, seen: &Seen) -> Value {
+fn as_json(ticket: &Ticket, seen: &TicketRecord) -> Value {
     json!({
         "id": ticket.id,
         "key": ticket.key,
@@ -153,7 +153,7 @@ fn as_json(ticket: &Ticket, seen: &Seen) -> Value {
     })
 }
 
-fn show(word: &str, session: &Session) -> Result<Code, Failure> {
+fn show(word: &str, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.reader(&home)?.ok_or_else(|| no_ticket(word))?;
     let ticket = tickets::find(&ledger, word)?;
@@ -181,7 +181,7 @@ fn show(word: &str, session: &Session) -> Result<Code, Failure> {
 }
 
 /// For each notifier why this ticket is told now, later or not at all: the supervisor's own decision, asked again.
-fn told(ledger: &Sqlite, ticket: &Ticket, session: &Session) -> Result<Vec<(String, String)>, Failure> {
+fn told(ledger: &Sqlite, ticket: &Ticket, session: &Invocation) -> Result<Vec<(String, String)>, Failure> {
     let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
     let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
     let alarms = tickets::alarms(ledger)?;
@@ -189,7 +189,7 @@ fn told(ledger: &Sqlite, ticket: &Ticket, session: &Session) -> Result<Vec<(Stri
     let mut found = Vec::new();
     for desk in notifiers::desks(home.as_deref().unwrap_or(&session.dir), look.now)? {
         let (_, outbox) = notifiers::outbox(ledger, &desk.key())?;
-        let mine: Vec<Alarm> =
+        let mine: Vec<Alert> =
             alarms.iter().filter(|a| a.id == ticket.id && desk.hears(a, home.as_deref())).cloned().collect();
         let plan = plan(&mine, &desk.of.route, &outbox, notifiers::moment(look.now));
         let says = plan.reasons.get(&ticket.id);
@@ -204,7 +204,7 @@ fn no_ticket(word: &str) -> Failure {
 }
 
 /// Whoever answers is a person: an agent that could would grade itself.
-fn a_person(session: &Session) -> Result<String, Failure> {
+fn a_person(session: &Invocation) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }
@@ -212,7 +212,7 @@ fn a_person(session: &Session) -> Result<String, Failure> {
 }
 
 /// Answers a ticket and makes sure that its loop hears of it.
-pub(super) fn answer(word: &str, text: &str, session: &Session) -> Result<Code, Failure> {
+pub(super) fn answer(word: &str, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let by = a_person(session)?;
     if let Some(number) = word.strip_prefix(MESH) {
         return answer_mesh(number, &format!("{by}: {text}"), session);
@@ -242,7 +242,7 @@ pub(super) fn answer(word: &str, text: &str, session: &Session) -> Result<Code, 
 }
 
 /// Closes a ticket of the mesh.
-fn answer_mesh(number: &str, answer: &str, session: &Session) -> Result<Code, Failure> {
+fn answer_mesh(number: &str, answer: &str, session: &Invocation) -> Result<Code, Failure> {
     let (_, mut hub) = node::hub(session)?;
     let open = hub.tickets(Tickets::Open)?;
     let ticket = open.iter().find(|t| t.id.to_string() == number);
@@ -255,7 +255,7 @@ fn answer_mesh(number: &str, answer: &str, session: &Session) -> Result<Code, Fa
     Ok(Code::Ok)
 }
 
-fn ack(word: &str, session: &Session) -> Result<Code, Failure> {
+fn ack(word: &str, session: &Invocation) -> Result<Code, Failure> {
     let by = a_person(session)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;

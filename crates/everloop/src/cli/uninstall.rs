@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use crate::config::PROJECT_FILE;
 use crate::error::{Code, Failure};
 use crate::install::record::Originals;
-use crate::install::{Change, plan};
+use crate::install::{FileChange, plan};
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
@@ -21,7 +21,7 @@ The state folder with its journal stays; loops of this project are not stopped."
 /// nobody changed. Everything else keeps every byte.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct UninstallArgs {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -30,7 +30,7 @@ pub struct Args {
     print: bool,
 }
 
-pub fn uninstall(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn uninstall(args: &UninstallArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let root = session.dir.clone();
     let failed = |e: std::io::Error| Failure::failed("cannot take everloop out of this project").because(&e);
@@ -39,7 +39,7 @@ pub fn uninstall(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     let by_parts = plan::take(&root, &|path| originals.of(path, &root)).map_err(failed)?;
     changes
         .extend(by_parts.into_iter().filter(|c| !changes.iter().any(|done| done.path == c.path)).collect::<Vec<_>>());
-    changes.retain(Change::is_real);
+    changes.retain(FileChange::is_real);
     let kept: Vec<PathBuf> = originals
         .paths(&root)
         .into_iter()
@@ -72,6 +72,6 @@ pub fn uninstall(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn names(changes: &[Change]) -> Vec<&PathBuf> {
+fn names(changes: &[FileChange]) -> Vec<&PathBuf> {
     changes.iter().map(|change| &change.path).collect()
 }

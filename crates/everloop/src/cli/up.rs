@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use everloop_agents::job::Shim;
+use everloop_agents::job::ShimProgram;
 use everloop_core::event::{EVENT_VERSION, Event};
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 
@@ -16,25 +16,25 @@ use jiff::tz::TimeZone;
 
 use serde_json::json;
 
-use super::Session;
+use super::Invocation;
 use crate::api::{self, Listen};
 use crate::config;
 use crate::error::{Code, Failure};
-use crate::home::{Home, Owner, Ownership};
-use crate::supervisor::{Interrupt, Options, Reach, Supervisor, Until, Watcher};
+use crate::home::{Home, LockOwner, Ownership};
+use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use crate::ui::{self, figures};
 use crate::unit::{Manager, Unit, is_ours};
 
 /// Looks after every loop that is not over, until it is told to stop (Ctrl-C, `everloop down`). Loops of an everloop.toml in
 /// this folder are added first.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct UpArgs {
     /// Wait until a running supervisor is gone instead of giving up
     #[arg(long, hide = true)]
     queue: bool,
     /// Where to answer /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
     #[arg(long, value_name = "ADDR", env = LISTEN, hide_env_values = true)]
-    listen: Option<config::Listen>,
+    listen: Option<config::ListenAddress>,
     /// Make it a service of yours that starts with your session and again after a failure (systemd, on macOS launchd)
     #[arg(long)]
     install: bool,
@@ -46,7 +46,7 @@ pub struct Args {
 /// Says where to listen, or that nobody shall.
 const LISTEN: &str = "EVERLOOP_LISTEN";
 
-pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     if let Some(manager) = args.print_unit {
         let text = unit(&home)?.text(manager);
@@ -61,10 +61,10 @@ pub fn up(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     super::run::add_configured(session, &mut ledger)?;
     let listen = match args.listen.or(super::config::load(session)?.listen()?) {
         None => Listen::At(api::DEFAULT),
-        Some(config::Listen(Some(address))) => Listen::At(address),
-        Some(config::Listen(None)) => Listen::Off,
+        Some(config::ListenAddress(Some(address))) => Listen::At(address),
+        Some(config::ListenAddress(None)) => Listen::Off,
     };
-    let options = Options { home, reach: Reach::All, until: Until::Told, shim: own_shim()?, listen };
+    let options = SupervisorOptions { home, reach: LoopSelection::All, until: Until::Told, shim: own_shim()?, listen };
     session.ui.talk(&format!(
         "supervising (state in {}); stop with Ctrl-C or `everloop down`",
         options.home.root().display()
@@ -89,7 +89,7 @@ fn unit(home: &Home) -> Result<Unit, Failure> {
 }
 
 /// Writes the unit and has it started. Where no manager answers the file stays, and the commands are told.
-fn install(home: &Home, session: &Session) -> Result<Code, Failure> {
+fn install(home: &Home, session: &Invocation) -> Result<Code, Failure> {
     session.for_a_person("to install a service")?;
     let manager = Manager::here();
     let (path, text) = (manager.path()?, unit(home)?.text(manager));
@@ -131,15 +131,15 @@ pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
 }
 
 /// A `run` answers only agents that have something to send, and those not if nobody shall listen.
-pub fn listen_on_demand(session: &Session) -> Result<Listen, Failure> {
+pub fn listen_on_demand(session: &Invocation) -> Result<Listen, Failure> {
     let off = match std::env::var(LISTEN) {
         Ok(text) => text == "off",
-        Err(_) => super::config::load(session)?.listen()? == Some(config::Listen(None)),
+        Err(_) => super::config::load(session)?.listen()? == Some(config::ListenAddress(None)),
     };
     Ok(if off { Listen::Off } else { Listen::OnDemand })
 }
 
-fn own(home: &Home, session: &Session, queue: bool) -> Result<Ownership, Failure> {
+fn own(home: &Home, session: &Invocation, queue: bool) -> Result<Ownership, Failure> {
     loop {
         match home.own("up", session.now())? {
             Ok(ownership) => return Ok(ownership),
@@ -150,7 +150,7 @@ fn own(home: &Home, session: &Session, queue: bool) -> Result<Ownership, Failure
 }
 
 /// Somebody else supervises this folder.
-pub fn taken(home: &Home, owner: Option<&Owner>) -> Failure {
+pub fn taken(home: &Home, owner: Option<&LockOwner>) -> Failure {
     let who = owner.map_or_else(
         || "another process".to_owned(),
         |o| format!("`everloop {}` (process {}, since {})", o.role, o.process.pid, figures::here(o.since)),
@@ -160,8 +160,8 @@ pub fn taken(home: &Home, owner: Option<&Owner>) -> Failure {
 }
 
 /// This binary, with which jobs are run.
-pub fn own_shim() -> Result<Shim, Failure> {
-    Shim::current().map_err(|e| Failure::failed("cannot find this program's own file").because(&e))
+pub fn own_shim() -> Result<ShimProgram, Failure> {
+    ShimProgram::current().map_err(|e| Failure::failed("cannot find this program's own file").because(&e))
 }
 
 /// Starts a supervisor that outlives this process and this terminal.
@@ -192,7 +192,7 @@ impl Watcher for Lines<'_> {
         let zone = TimeZone::system();
         for event in events {
             let owner = Some(state.id.clone());
-            let record = Record { seq: 0, at, owner, version: EVENT_VERSION, event: event.clone() };
+            let record = JournalRecord { seq: 0, at, owner, version: EVENT_VERSION, event: event.clone() };
             self.ui.talk(&ui::event_line(&record, &zone));
         }
     }

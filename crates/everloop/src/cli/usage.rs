@@ -9,10 +9,10 @@ use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::{Session, logs};
+use super::{Invocation, logs};
 use crate::error::{Code, Failure};
 use crate::supervisor::read_state;
-use crate::tally::{By, Loop, Tally};
+use crate::tally::{By, Loop, UsageTally};
 use crate::ui::usage::usage_lines;
 
 const HELP: &str = "Examples:
@@ -31,7 +31,7 @@ const TURN_MOST: Duration = Duration::from_secs(24 * 3600);
 /// Shows turns, tokens and money, and how full the windows of the accounts are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct UsageArgs {
     /// Loop id or name [default: all]
     id: Option<String>,
     /// Sum up by this
@@ -42,7 +42,7 @@ pub struct Args {
     since: Option<String>,
 }
 
-pub fn usage(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn usage(args: &UsageArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let since = args.since.as_deref().map(|text| logs::past(text, session)).transpose()?;
     let tally = match session.reader(&home)? {
@@ -54,7 +54,7 @@ pub fn usage(args: &Args, session: &mut Session) -> Result<Code, Failure> {
             count(&ledger, only.as_ref(), args.by, since)?
         }
         None if args.id.is_some() => return Err(super::no_loops()),
-        None => Tally::new(args.by, TimeZone::system(), since),
+        None => UsageTally::new(args.by, TimeZone::system(), since),
     };
     let look = session.ui.look(session.now());
     session.ui.answer(&usage_lines(&tally, &look), &as_json(&tally, look.now))?;
@@ -62,8 +62,8 @@ pub fn usage(args: &Args, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// Reads what is needed of the journal, page by page.
-fn count(ledger: &Sqlite, only: Option<&LoopId>, by: By, since: Option<Time>) -> Result<Tally, Failure> {
-    let mut tally = Tally::new(by, TimeZone::system(), since);
+fn count(ledger: &Sqlite, only: Option<&LoopId>, by: By, since: Option<Time>) -> Result<UsageTally, Failure> {
+    let mut tally = UsageTally::new(by, TimeZone::system(), since);
     for row in ledger.loops()? {
         let state = read_state(&row)?;
         let agent = &state.spec.agent;
@@ -87,7 +87,7 @@ fn count(ledger: &Sqlite, only: Option<&LoopId>, by: By, since: Option<Time>) ->
     }
 }
 
-fn as_json(tally: &Tally, now: Time) -> Value {
+fn as_json(tally: &UsageTally, now: Time) -> Value {
     let rows: Vec<Value> = tally.rows.iter().map(|(key, sum)| json!({ "key": key, "usage": sum })).collect();
     let window = |((account, _), window): (&(String, String), &Window)| {
         let pace = window.pace(now);
@@ -118,7 +118,7 @@ mod tests {
     use everloop_core::guard::{Permit, Spend};
     use everloop_core::ids::{Fence, TaskId, TurnId};
     use everloop_core::op::Op;
-    use everloop_core::stream::{Report, Usage};
+    use everloop_core::stream::{TurnReport, Usage};
 
     use super::*;
 
@@ -140,7 +140,7 @@ mod tests {
             chosen: None,
         };
         let used = Usage { input: 10, output: 5, cache_read: 100, cache_write: 1, microusd: Some(1000) };
-        let report = Report { used, model: Some("m1".to_owned()), ok: Some(true), ..Report::default() };
+        let report = TurnReport { used, model: Some("m1".to_owned()), ok: Some(true), ..TurnReport::default() };
         let exit = Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() };
         let spend = Spend { calls: 1, tokens: 116, microusd: 1000 };
         let settled = Settled { spend, ..Settled::default() };

@@ -1,23 +1,23 @@
 //! `everloop wake`: make a waiting loop look again now.
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 
-use super::{Session, send};
+use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
 /// Ends a wait that nobody insists on; the guard's gaps, caps and cooldowns stay.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct WakeArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
 }
 
-pub fn wake(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn wake(args: &WakeArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     if !home.is_owned() {
         return Err(Failure::away("there is no supervisor to wake").hint("everloop up"));
     }
-    let (state, taker) = send::send(session, args.id.as_deref(), &Command::Wake)?;
+    let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Wake)?;
     send::tell(session, &state.id, "was told to look again", taker)?;
     Ok(Code::Ok)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 pub mod sessions;
 
-use super::Session;
+use super::Invocation;
 use super::status::{freeze_of, supervisor_json};
 use crate::completion;
 use crate::error::{Code, Failure};
@@ -26,12 +26,12 @@ const HELP: &str = "Examples:
 /// Names the rule that decided, what it looked at, and when it will change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct WhyArgs {
     /// Loop id or name, or the id of a session [default: the loop in this folder]
     id: Option<String>,
 }
 
-pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn why(args: &WhyArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let found = session.find_loop(&ledger, args.id.as_deref());
@@ -61,8 +61,8 @@ pub fn why(args: &Args, session: &mut Session) -> Result<Code, Failure> {
         lines.push(format!("{} `everloop guard release {scope} --reason TEXT` ends it.", clean(&said)));
     }
     let (_, immune) = crate::immune::read(&ledger)?;
-    let crew: Vec<_> = state.spec.agents().flat_map(|agent| subjects(&node_id(), agent, None)).collect();
-    let concerned = |s: &Subject| s.dimension == Dimension::Kind || crew.contains(s);
+    let candidates: Vec<_> = state.spec.agents().flat_map(|agent| subjects(&node_id(), agent, None)).collect();
+    let concerned = |s: &Subject| s.dimension == Dimension::Kind || candidates.contains(s);
     if !state.is_over() {
         lines.extend(quarantine::lines(&immune, &look, concerned));
     }

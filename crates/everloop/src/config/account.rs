@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use everloop_core::spec::{Source, Variable};
+use everloop_core::spec::{Variable, VariableSource};
 
 use super::agent::DEFAULT_ACCOUNT;
 use super::diagnostic::Diagnostic;
 use super::keys::AccountKeys;
 use super::layer::{Layer, Origin};
 use super::value::nearest;
-use super::{Config, Moment};
+use super::{Config, ResolveContext};
 
 /// How values begin that are secrets: keys of Anthropic and OpenAI, GitHub, Google, Slack, AWS, and signed tokens.
 const SECRET_BEGINNINGS: [&str; 9] = ["sk-", "ghp_", "gho_", "github_pat_", "AIza", "xoxb-", "xoxp-", "AKIA", "eyJ"];
@@ -43,7 +43,12 @@ fn looks_secret(name: &str, value: &str) -> bool {
 }
 
 /// An account by its name, which stands at `origin`.
-pub(super) fn find(config: &Config, name: &str, origin: &Origin, moment: &Moment) -> Result<Account, Vec<Diagnostic>> {
+pub(super) fn find(
+    config: &Config,
+    name: &str,
+    origin: &Origin,
+    moment: &ResolveContext,
+) -> Result<Account, Vec<Diagnostic>> {
     let layer = match config.account(name) {
         Some(layer) => layer,
         None if name == DEFAULT_ACCOUNT => return Ok(Account::default()),
@@ -70,10 +75,10 @@ pub(super) fn find(config: &Config, name: &str, origin: &Origin, moment: &Moment
         diagnostic.place.as_mut().into_iter().for_each(|place| place.hide_value());
     }
     let home = |text: &String| at_home(text, moment.home.as_deref());
-    let variable = |name: &String, source: Source| Variable { name: name.clone(), source };
-    let mut variables: Vec<Variable> = env.iter().map(|(n, v)| variable(n, Source::Env(v.clone()))).collect();
-    variables.extend(file.iter().map(|(n, v)| variable(n, Source::File(home(v)))));
-    variables.extend(set.iter().map(|(n, v)| variable(n, Source::Plain(home(v)))));
+    let variable = |name: &String, source: VariableSource| Variable { name: name.clone(), source };
+    let mut variables: Vec<Variable> = env.iter().map(|(n, v)| variable(n, VariableSource::Env(v.clone()))).collect();
+    variables.extend(file.iter().map(|(n, v)| variable(n, VariableSource::File(home(v)))));
+    variables.extend(set.iter().map(|(n, v)| variable(n, VariableSource::Plain(home(v)))));
     if !wrong.is_empty() {
         return Err(wrong);
     }

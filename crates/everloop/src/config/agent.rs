@@ -7,8 +7,8 @@ use super::account::{self, Account};
 use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{self, Layer, Origin};
-use super::value::{Kind, Wire, nearest};
-use super::{Config, Moment, naming};
+use super::value::{AgentKindName, ApiFormatKey, nearest};
+use super::{Config, ResolveContext, naming};
 
 /// The agents that are there without a section.
 pub const BUILT_IN: [AgentKind; 5] =
@@ -27,7 +27,7 @@ pub(super) struct Chosen {
 }
 
 /// What agents are chosen from.
-pub(super) struct Choice<'a> {
+pub(super) struct AgentChoices<'a> {
     /// The loop.
     pub name: &'a str,
     /// What was said about it.
@@ -35,7 +35,7 @@ pub(super) struct Choice<'a> {
     /// Where it stands.
     pub place: &'a Origin,
     pub config: &'a Config,
-    pub moment: &'a Moment,
+    pub moment: &'a ResolveContext,
 }
 
 /// The kind that an agent has when nobody says which.
@@ -45,7 +45,7 @@ pub fn kind_of(name: &str) -> AgentKind {
 
 /// An agent that is there without a section, as it is when nobody says anything.
 pub fn built_in(kind: AgentKind) -> AgentSpec {
-    let keys = AgentKeys { kind: Some(Kind(kind)), ..AgentKeys::default() };
+    let keys = AgentKeys { kind: Some(AgentKindName(kind)), ..AgentKeys::default() };
     let mut agent = spec(kind.label(), keys, &Account::default());
     agent.login = login_env(&agent);
     agent
@@ -92,7 +92,7 @@ fn login(kind: AgentKind) -> &'static [&'static str] {
 }
 
 /// Everybody who may work on the loop, in the operator's order.
-pub(super) fn choose(choice: &Choice<'_>) -> Result<Vec<Chosen>, Vec<Diagnostic>> {
+pub(super) fn choose(choice: &AgentChoices<'_>) -> Result<Vec<Chosen>, Vec<Diagnostic>> {
     let keys: LoopKeys = choice.values.typed().map_err(|one| vec![one])?;
     if let Some(command) = &keys.agent_cmd {
         return Ok(vec![bare(&command.0, &keys)]);
@@ -136,7 +136,7 @@ fn uncovered(chosen: &[Chosen], origin: &Origin) -> Option<Diagnostic> {
     Some(origin.blame(message).hint(hint))
 }
 
-fn nobody(choice: &Choice<'_>) -> Diagnostic {
+fn nobody(choice: &AgentChoices<'_>) -> Diagnostic {
     let diagnostic = choice.place.blame(format!("loop `{}` has no agent", choice.name));
     diagnostic.hint(match choice.config.agents().first() {
         Some(known) => format!("add `agent = \"{known}\"`, or pass `--agent {known}`"),
@@ -159,7 +159,7 @@ fn bare(argv: &[String], keys: &LoopKeys) -> Chosen {
 }
 
 /// One agent by its word, `NAME` or `NAME@ACCOUNT`.
-fn one(choice: &Choice<'_>, word: &str, origin: &Origin) -> Result<Chosen, Vec<Diagnostic>> {
+fn one(choice: &AgentChoices<'_>, word: &str, origin: &Origin) -> Result<Chosen, Vec<Diagnostic>> {
     let (name, wanted) = match word.split_once('@') {
         Some((name, account)) => (name, Some(account)),
         None => (word, None),
@@ -257,9 +257,9 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
 
 /// The words for our own agent.
 fn api(keys: &AgentKeys) -> Vec<String> {
-    let (wire, key) = match keys.wire.unwrap_or(Wire::Messages) {
-        Wire::Messages => ("messages", "ANTHROPIC_API_KEY"),
-        Wire::Responses => ("responses", "OPENAI_API_KEY"),
+    let (wire, key) = match keys.wire.unwrap_or(ApiFormatKey::Messages) {
+        ApiFormatKey::Messages => ("messages", "ANTHROPIC_API_KEY"),
+        ApiFormatKey::Responses => ("responses", "OPENAI_API_KEY"),
     };
     let key = keys.key_env.as_ref().map_or(key, |text| text.0.as_str());
     let trusted = keys.ca_file.iter().flat_map(|text| ["--ca-file", text.0.as_str()]);
@@ -316,9 +316,9 @@ fn override_by_loop(chosen: &mut [Chosen], keys: &LoopKeys) {
 }
 
 /// What is wrong with agents and accounts of the files, also with those that no loop uses.
-pub(super) fn check_all(config: &Config, moment: &Moment) -> Vec<Diagnostic> {
+pub(super) fn check_all(config: &Config, moment: &ResolveContext) -> Vec<Diagnostic> {
     let (values, place) = (Layer::default(), Origin::BuiltIn);
-    let choice = Choice { name: "", values: &values, place: &place, config, moment };
+    let choice = AgentChoices { name: "", values: &values, place: &place, config, moment };
     let agents = config.agents();
     let agents = agents.iter().filter_map(|name| one(&choice, name, &place).err());
     let accounts = config.accounts();
@@ -342,9 +342,9 @@ impl Config {
     }
 
     /// Every agent that can be asked for, under its own account, and those that loops of the file use under others.
-    pub fn all_agents(&self, moment: &Moment) -> Result<Vec<AgentSpec>, ConfigError> {
+    pub fn all_agents(&self, moment: &ResolveContext) -> Result<Vec<AgentSpec>, ConfigError> {
         let (values, place) = (Layer::default(), Origin::BuiltIn);
-        let choice = Choice { name: "", values: &values, place: &place, config: self, moment };
+        let choice = AgentChoices { name: "", values: &values, place: &place, config: self, moment };
         let mut all: Vec<AgentSpec> = Vec::new();
         for name in self.known_agents() {
             let chosen = one(&choice, &name, &place).map_err(|diagnostics| ConfigError { diagnostics })?;

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use everloop_core::completion::{Rule, Sign};
+use everloop_core::completion::{CompletionRule, CompletionSign};
 
 use super::Config;
 use super::diagnostic::{ConfigError, Diagnostic};
@@ -17,7 +17,7 @@ const WAYS: [&str; 3] = ["plan", "marker", "appears"];
 
 impl Config {
     /// What the project looks for, typed. All mistakes are returned at once.
-    pub fn completions(&self) -> Result<Vec<Rule>, ConfigError> {
+    pub fn completions(&self) -> Result<Vec<CompletionRule>, ConfigError> {
         let (mut rules, mut wrong) = (Vec::new(), Vec::new());
         for (name, layer) in &self.project.completions {
             match self.completion(name, layer) {
@@ -32,7 +32,7 @@ impl Config {
         Ok(rules)
     }
 
-    fn completion(&self, name: &str, layer: &Layer) -> Result<Rule, Diagnostic> {
+    fn completion(&self, name: &str, layer: &Layer) -> Result<CompletionRule, Diagnostic> {
         let keys: CompletionKeys = layer.typed()?;
         let blame = |key: &str, message: String| layer.origin(key).blame(message);
         let ways: Vec<&str> = WAYS.into_iter().filter(|key| layer.0.contains_key(*key)).collect();
@@ -61,11 +61,13 @@ impl Config {
             if good { Ok(text) } else { Err(wrong().hint("write it like `docs/PLAN.md`, from the folder of the loop")) }
         };
         let sign = match (keys.plan, keys.appears, keys.marker, keys.within) {
-            (Some(file), ..) => Sign::Plan { file: inside("plan", file.0)? },
-            (_, Some(file), ..) => Sign::Appears { file: inside("appears", file.0)? },
-            (.., Some(marker), Some(file)) => Sign::Line { marker: marker.0, file: inside("within", file.0)? },
-            (.., marker, _) => Sign::Said { marker: marker.map(|text| text.0).unwrap_or_default() },
+            (Some(file), ..) => CompletionSign::Plan { file: inside("plan", file.0)? },
+            (_, Some(file), ..) => CompletionSign::Appears { file: inside("appears", file.0)? },
+            (.., Some(marker), Some(file)) => {
+                CompletionSign::Line { marker: marker.0, file: inside("within", file.0)? }
+            }
+            (.., marker, _) => CompletionSign::Said { marker: marker.map(|text| text.0).unwrap_or_default() },
         };
-        Ok(Rule { name: name.to_owned(), of: keys.r#loop.map(|text| text.0), sign })
+        Ok(CompletionRule { name: name.to_owned(), of: keys.r#loop.map(|text| text.0), sign })
     }
 }

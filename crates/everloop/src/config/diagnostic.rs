@@ -9,7 +9,7 @@ use crate::ui::text;
 
 /// A text that was read, to point into.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceText {
     /// How the file is called in messages.
     pub name: String,
     /// What it holds.
@@ -18,7 +18,7 @@ pub struct Source {
 
 /// A place in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceSpan {
     /// How the file is called.
     pub file: String,
     /// Counts from 1.
@@ -31,9 +31,9 @@ pub struct Place {
     pub caret: Range<usize>,
 }
 
-impl Source {
+impl SourceText {
     /// Where a span of bytes begins. A span outside the text (end of file) points behind its last character.
-    pub fn place(&self, span: &Range<usize>) -> Place {
+    pub fn place(&self, span: &Range<usize>) -> SourceSpan {
         let start = floor_char(&self.text, span.start);
         let before = &self.text[..start];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -42,7 +42,7 @@ impl Source {
         let end = floor_char(&self.text, span.end.clamp(start, line_end)).max(start);
         let cells = |part: &str| text::width(&text::clean(part));
         let from = cells(&self.text[line_start..start]);
-        Place {
+        SourceSpan {
             file: self.name.clone(),
             line: before.matches('\n').count() + 1,
             column: self.text[line_start..start].chars().count() + 1,
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-impl Place {
+impl SourceSpan {
     /// Shows the key of the line only: somebody may have written a secret behind it by mistake.
     pub fn hide_value(&mut self) {
         if let Some((key, _)) = self.excerpt.split_once('=') {
@@ -75,7 +75,7 @@ pub struct Diagnostic {
     /// A lower-case fragment.
     pub message: String,
     /// Where, if it is in a file.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<SourceSpan>>,
     /// What to change.
     pub hint: Option<String>,
 }
@@ -88,7 +88,7 @@ impl Diagnostic {
 
     /// Says where.
     #[must_use]
-    pub fn at(mut self, source: &Source, span: &Range<usize>) -> Self {
+    pub fn at(mut self, source: &SourceText, span: &Range<usize>) -> Self {
         self.place = Some(Box::new(source.place(span)));
         self
     }
@@ -165,8 +165,8 @@ impl std::error::Error for ConfigError {}
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> Source {
-        Source { name: "x.toml".to_owned(), text: text.to_owned() }
+    fn source(text: &str) -> SourceText {
+        SourceText { name: "x.toml".to_owned(), text: text.to_owned() }
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         let source = source("a =");
         assert_eq!(source.place(&(3..3)).caret, 3..4);
         assert_eq!(source.place(&(99..120)).column, 4);
-        assert_eq!(super::Source { name: String::new(), text: String::new() }.place(&(0..0)).line, 1);
+        assert_eq!(super::SourceText { name: String::new(), text: String::new() }.place(&(0..0)).line, 1);
     }
 
     #[test]

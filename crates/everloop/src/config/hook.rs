@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everloop_core::completion::Rule;
+use everloop_core::completion::CompletionRule;
 use everloop_core::hook::{Rules, Shrink};
 
 use super::diagnostic::ConfigError;
@@ -34,7 +34,7 @@ pub struct Hook {
     /// By how much they may.
     pub shrink: Shrink,
     /// Signs of being complete.
-    pub completions: Vec<Rule>,
+    pub completions: Vec<CompletionRule>,
 }
 
 impl Config {

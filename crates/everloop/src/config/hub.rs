@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::diagnostic::Diagnostic;
 use super::keys::HubKeys;
 use super::layer::Layer;
-use super::{Config, Moment};
+use super::{Config, ResolveContext};
 
 /// Who knows the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum HubSource {
 
 impl Config {
     /// Where the address of the hub is found, the project's word over the user's; `None` when nobody says.
-    pub fn hub(&self, moment: &Moment) -> Result<Option<HubSource>, Diagnostic> {
+    pub fn hub(&self, moment: &ResolveContext) -> Result<Option<HubSource>, Diagnostic> {
         let layer: Option<&Layer> = [&self.project.hub, &self.user.hub].into_iter().find(|layer| !layer.0.is_empty());
         let Some(layer) = layer else { return Ok(None) };
         let keys: HubKeys = layer.typed()?;

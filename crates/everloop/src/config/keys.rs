@@ -11,8 +11,9 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::notify::NotifyKeys;
 use super::value::{
-    Amount, Command, Count, Deadline, Dollars, Files, Flag, Gap, Kind, Limit, List, Listen, Name, Names, Permission,
-    Plain, Price, Priority, Span, Text, TimeLimit, Wire, choose,
+    AgentKindName, Amount, ApiFormatKey, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag, Gap,
+    List, ListenAddress, NamedVariables, NonEmptyText, PermissionKey, PlainVariables, Price, Priority, Span, TimeLimit,
+    VariableName, choose,
 };
 
 /// A file that says which loops there are and how they work.
@@ -21,7 +22,7 @@ use super::value::{
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, title = "everloop.toml")]
 #[expect(dead_code, reason = "the shape of the whole file, for the schema; it is read section by section")]
-pub struct File {
+pub struct ConfigFile {
     /// The keys of a loop, used where a loop says nothing.
     defaults: Option<LoopKeys>,
     /// Agents that can take a turn, by name. `claude`, `codex`, `gemini`, `opencode` and `api` are there without a section.
@@ -55,9 +56,9 @@ pub struct File {
 #[serde(default, deny_unknown_fields)]
 pub struct HubKeys {
     /// The name of the variable of your environment that holds the address `postgres://…`.
-    pub url_env: Option<Name>,
+    pub url_env: Option<VariableName>,
     /// The file whose first line is the address; readable by you alone.
-    pub url_file: Option<Text>,
+    pub url_file: Option<NonEmptyText>,
 }
 
 /// The supervisor on this machine.
@@ -66,7 +67,7 @@ pub struct HubKeys {
 pub struct NodeKeys {
     /// Where `everloop up` answers `/health` and `/metrics`: an address and port of loopback, or `off`. A port that is taken
     /// is replaced by a free one.
-    pub listen: Option<Listen>,
+    pub listen: Option<ListenAddress>,
 }
 
 /// The board as a file of the project.
@@ -75,7 +76,7 @@ pub struct NodeKeys {
 pub struct BoardKeys {
     /// Where it is written, like `tasks/board.json`, relative to this file. The folder `inbox` beside it takes wishes of agents.
     /// Without it nothing is written.
-    pub file: Option<Text>,
+    pub file: Option<NonEmptyText>,
 }
 
 /// Who hears how the loops of the project are doing.
@@ -84,13 +85,13 @@ pub struct BoardKeys {
 pub struct MailboxKeys {
     /// A command that gets a status as JSON on standard input every few turns and when a loop ends. It has 20 seconds; what it
     /// answers is not read, and its failure disturbs nothing: it is tried again later, with the status as it is then.
-    pub command: Option<Command>,
+    pub command: Option<CommandLine>,
     /// A server that gets it by POST instead: `https://…`, or `http://` on this machine.
-    pub url: Option<Text>,
+    pub url: Option<NonEmptyText>,
     /// The variable of the supervisor's environment that holds the token for it (`Authorization: Bearer`).
-    pub token_env: Option<Name>,
+    pub token_env: Option<VariableName>,
     /// The file whose first line is the token.
-    pub token_file: Option<Text>,
+    pub token_file: Option<NonEmptyText>,
     /// After how many turns.
     pub every: Option<Count>,
 }
@@ -102,14 +103,14 @@ pub struct TrackerKeys {
     /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id behind it, and gets the task as JSON on
     /// standard input. As for the mailbox, nobody waits for it. While it fails, what happens is kept and told later, in order; a
     /// command that ends with 65 does not want this one.
-    pub command: Option<Command>,
+    pub command: Option<CommandLine>,
     /// A server that gets it by POST instead: `https://…`, or `http://` on this machine. The header `Idempotency-Key` is the same
     /// when something is told again.
-    pub url: Option<Text>,
+    pub url: Option<NonEmptyText>,
     /// The variable of the supervisor's environment that holds the token for it (`Authorization: Bearer`).
-    pub token_env: Option<Name>,
+    pub token_env: Option<VariableName>,
     /// The file whose first line is the token.
-    pub token_file: Option<Text>,
+    pub token_file: Option<NonEmptyText>,
 }
 
 /// How far a session is held that everloop did not start: a person's `claude`, `codex` or `gemini` in this project.
@@ -117,7 +118,7 @@ pub struct TrackerKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct HookKeys {
     /// The loop whose checks say whether a session may stop. Without it: the only loop of this file.
-    pub r#loop: Option<Text>,
+    pub r#loop: Option<NonEmptyText>,
     /// A session is held at most this often in a row while it changes nothing; then it may stop and you are told.
     pub holds: Option<Count>,
     /// And at most this often after one prompt of yours.
@@ -146,15 +147,15 @@ pub struct GuardianKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct CompletionKeys {
     /// A Markdown file with boxes: complete when none of them is open (`- [ ]`).
-    pub plan: Option<Text>,
+    pub plan: Option<NonEmptyText>,
     /// A line that says exactly this: in what an agent says last, or in the file `within`.
-    pub marker: Option<Text>,
+    pub marker: Option<NonEmptyText>,
     /// The file in which the marker is looked for.
-    pub within: Option<Text>,
+    pub within: Option<NonEmptyText>,
     /// A file: complete when it is there.
-    pub appears: Option<Text>,
+    pub appears: Option<NonEmptyText>,
     /// Only for this loop. Without it: for all loops of this file.
-    pub r#loop: Option<Text>,
+    pub r#loop: Option<NonEmptyText>,
 }
 
 /// A goal, its checks, and the rules by which agents work on it.
@@ -162,19 +163,19 @@ pub struct CompletionKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct LoopKeys {
     /// What is to be reached, in your words. The agent reads it; only the checks decide.
-    pub goal: Option<Text>,
+    pub goal: Option<NonEmptyText>,
     /// Which agent works on it: `claude`, `codex`, `gemini`, `opencode`, `api`, or the NAME of an `[agent.NAME]`.
     /// `NAME@ACCOUNT` lets it run under that `[account.ACCOUNT]`.
-    pub agent: Option<Text>,
+    pub agent: Option<NonEmptyText>,
     /// Several of them, instead of `agent`: the first works on it; while its account is held, the next one does.
     pub agents: Option<List>,
     /// A command that works on it, instead of `agent`. `{prompt}` and `{prompt_file}` are replaced; with neither, the
     /// prompt arrives on stdin. With shell syntax in it (`|`, `>`, `$X`, …) it is run by `sh`.
-    pub agent_cmd: Option<Command>,
+    pub agent_cmd: Option<CommandLine>,
     /// The model, instead of the agent's; of several agents, for those of the same kind as the first.
-    pub model: Option<Text>,
+    pub model: Option<NonEmptyText>,
     /// What the agent may do without asking, instead of the agent's: `edits` or `full`.
-    pub permission: Option<Permission>,
+    pub permission: Option<PermissionKey>,
     /// Commands that the agent may run under `edits`, instead of the agent's list.
     pub allow: Option<List>,
     /// Shell commands that say whether the goal is reached: each must exit with 0. For names, times and weights use
@@ -188,17 +189,17 @@ pub struct LoopKeys {
     pub unprotect: Option<List>,
     /// `git`: each turn works in a worktree of its own. `in-place`: in the folder itself. `auto`: git where there is a
     /// repository.
-    pub workspace: Option<Workspace>,
+    pub workspace: Option<WorkspaceKey>,
     /// When work moves onto your branch: with every `progress`, or only when the goal is `reached`.
-    pub integrate: Option<Integrate>,
+    pub integrate: Option<IntegrateKey>,
     /// A shell command run in every new worktree before anything else there, for example `npm ci`.
-    pub setup: Option<Text>,
+    pub setup: Option<NonEmptyText>,
     /// Start from the uncommitted state of your tree instead of its last commit.
     pub include_dirty: Option<Flag>,
     /// The folder to work in, relative to this file.
-    pub dir: Option<Text>,
+    pub dir: Option<NonEmptyText>,
     /// Turns after which the loop ends.
-    pub max_turns: Option<Limit>,
+    pub max_turns: Option<CountLimit>,
     /// Time after which the loop ends.
     pub max_time: Option<TimeLimit>,
     /// A point in time at which the loop ends; without a zone it is your local time.
@@ -206,13 +207,13 @@ pub struct LoopKeys {
     /// Dollars that the loop may use in all.
     pub max_usd: Option<Dollars>,
     /// Tokens that the loop may use in all.
-    pub max_tokens: Option<Limit>,
+    pub max_tokens: Option<CountLimit>,
     /// Starts of an agent that the loop may use in all, also failed ones.
-    pub max_calls: Option<Limit>,
+    pub max_calls: Option<CountLimit>,
     /// What is watched besides the checks. A loop with monitors does not end when its checks pass: it watches.
     pub monitor: Option<Vec<MonitorKeys>>,
     /// Beats without news after which a loop that has nothing to do is parked: then it looks ten times as rarely. `"none"`: never.
-    pub park_after: Option<Limit>,
+    pub park_after: Option<CountLimit>,
     /// When a turn may start.
     pub guard: Option<GuardKeys>,
 }
@@ -223,9 +224,9 @@ pub struct LoopKeys {
 #[schemars(extend("required" = ["run"]))]
 pub struct CheckKeys {
     /// How it is called on the scoreboard; unique. Without it, a short form of the command.
-    pub name: Option<Text>,
+    pub name: Option<NonEmptyText>,
     /// A shell command; exit code 0 means that the criterion holds.
-    pub run: Option<Text>,
+    pub run: Option<NonEmptyText>,
     /// A check that takes longer counts as broken.
     pub timeout: Option<Span>,
     /// How much it counts in the score.
@@ -237,25 +238,25 @@ pub struct CheckKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct MonitorKeys {
     /// How it is called; unique. Without it, its kind.
-    pub name: Option<Text>,
+    pub name: Option<NonEmptyText>,
     /// Files that match this glob, from the loop's folder: one appeared, changed or went.
-    pub file: Option<Text>,
+    pub file: Option<NonEmptyText>,
     /// A shell command, run in the loop's folder: its exit code or its output changed.
-    pub command: Option<Text>,
+    pub command: Option<NonEmptyText>,
     /// A file to which lines are added: there are new ones.
-    pub stream: Option<Text>,
+    pub stream: Option<NonEmptyText>,
     /// A box of messages like `@reviewer`: there are new ones (`everloop send @reviewer`).
-    pub mailbox: Option<Text>,
+    pub mailbox: Option<NonEmptyText>,
     /// An address: its status, its etag or else its body changed.
-    pub http: Option<Text>,
+    pub http: Option<NonEmptyText>,
     /// How often it is looked at; at least a second lies between two looks.
     pub every: Option<Span>,
     /// A look that takes longer has failed; at most ten minutes. After three in a row you are told.
     pub timeout: Option<Span>,
     /// What the task is called that a change makes.
-    pub title: Option<Text>,
+    pub title: Option<NonEmptyText>,
     /// What you want done about a change. What the monitor saw is quoted below it, as data.
-    pub prompt: Option<Text>,
+    pub prompt: Option<NonEmptyText>,
 }
 
 /// An agent that can take a turn: a command, or a CLI that everloop knows.
@@ -264,36 +265,36 @@ pub struct MonitorKeys {
 pub struct AgentKeys {
     /// How it is driven. Without it: the section's name where that is a kind, else `command`. Of a CLI that everloop knows
     /// it reads sessions, usage and limits; `api` is everloop's own agent; `pane` is an interactive agent in tmux.
-    pub kind: Option<Kind>,
+    pub kind: Option<AgentKindName>,
     /// The command, as a list of words or as one text that is split like in a shell (and run by `sh` when it has shell
     /// syntax in it). `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on stdin. Of a known CLI:
     /// the program, if it is not the usual one, and further arguments; the prompt is handed over by itself.
-    pub command: Option<Command>,
+    pub command: Option<CommandLine>,
     /// The model, if not the one that the CLI takes by itself.
-    pub model: Option<Text>,
+    pub model: Option<NonEmptyText>,
     /// What it may do without asking. `edits`: change files, and run what `allow` names. `full`: run everything as you.
-    pub permission: Option<Permission>,
+    pub permission: Option<PermissionKey>,
     /// Commands that it may run under `edits`, as beginnings: `"cargo test"` also allows `cargo test --doc`.
     pub allow: Option<List>,
     /// Names of environment variables that it may see besides the built-in few. A known CLI under the account `default` also
     /// sees those that hold its own login.
     pub pass_env: Option<List>,
     /// The `[account.NAME]` it runs under; loops that share an account share its rates and limits.
-    pub account: Option<Text>,
+    pub account: Option<NonEmptyText>,
     /// Where the vendor's API is, if not where the CLI looks by itself.
-    pub api_base: Option<Text>,
+    pub api_base: Option<NonEmptyText>,
     /// Turns after which a conversation is ended and a fresh one begins; 1 never goes on with one.
     pub session_turns: Option<Count>,
     /// Which API the kind `api` speaks.
-    pub wire: Option<Wire>,
+    pub wire: Option<ApiFormatKey>,
     /// The variable that holds the key of the kind `api`; without it `ANTHROPIC_API_KEY` for `messages`, `OPENAI_API_KEY` for
     /// `responses`.
-    pub key_env: Option<Name>,
+    pub key_env: Option<VariableName>,
     /// A PEM file of certificates that the kind `api` trusts besides those of this machine: `"~/company-root.pem"`, or from
     /// the root of the file system.
-    pub ca_file: Option<Text>,
+    pub ca_file: Option<NonEmptyText>,
     /// The pane of the kind `pane`.
-    pub pane: Option<Text>,
+    pub pane: Option<NonEmptyText>,
     /// What one turn is taken to cost, in dollars, until the agent reports it itself.
     pub usd_per_turn: Option<Price>,
     /// What one turn is taken to use, in tokens, until the agent reports it itself.
@@ -317,11 +318,11 @@ pub struct AgentKeys {
 pub struct AccountKeys {
     /// Variables, and for each the name of the variable of your own environment that holds its value:
     /// `{ ANTHROPIC_API_KEY = "MY_WORK_KEY" }`.
-    pub env: Option<Names>,
+    pub env: Option<NamedVariables>,
     /// Variables, and for each the file whose first line is its value: `{ ANTHROPIC_API_KEY = "~/.keys/work" }`.
-    pub file: Option<Files>,
+    pub file: Option<FileVariables>,
     /// Variables with values that are no secrets: `{ CLAUDE_CONFIG_DIR = "~/.claude-work" }`.
-    pub set: Option<Plain>,
+    pub set: Option<PlainVariables>,
 }
 
 /// When a turn may start.
@@ -331,11 +332,11 @@ pub struct GuardKeys {
     /// Least time between two starts. `"0"` also lifts the caps that you did not set.
     pub gap: Option<Gap>,
     /// Most starts in any minute.
-    pub per_minute: Option<Limit>,
+    pub per_minute: Option<CountLimit>,
     /// Most starts in any hour.
-    pub per_hour: Option<Limit>,
+    pub per_hour: Option<CountLimit>,
     /// Most starts in any day.
-    pub per_day: Option<Limit>,
+    pub per_day: Option<CountLimit>,
     /// Spread the allowance of the account's windows, so that it lasts until their reset: a start waits while more of it is
     /// used than time has gone, 5 % ahead (20 % for a task with a priority above 0).
     pub pace: Option<Flag>,
@@ -401,7 +402,7 @@ pub struct GuardKeys {
 /// How turns are kept apart from your checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, rename_all = "kebab-case")]
-pub enum Workspace {
+pub enum WorkspaceKey {
     /// Git where there is a repository, else the folder itself.
     Auto,
     /// A worktree per turn.
@@ -413,30 +414,30 @@ pub enum Workspace {
 /// When work moves onto your branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(inline, rename_all = "kebab-case")]
-pub enum Integrate {
+pub enum IntegrateKey {
     /// Whenever more checks pass than before and none that passed fails.
     Progress,
     /// Only when all checks pass.
     Reached,
 }
 
-impl<'de> Deserialize<'de> for Workspace {
+impl<'de> Deserialize<'de> for WorkspaceKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         choose(deserializer, &[("auto", Self::Auto), ("git", Self::Git), ("in-place", Self::InPlace)])
     }
 }
 
-impl<'de> Deserialize<'de> for Integrate {
+impl<'de> Deserialize<'de> for IntegrateKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         choose(deserializer, &[("progress", Self::Progress), ("reached", Self::Reached)])
     }
 }
 
-impl From<Integrate> for spec::Integrate {
-    fn from(key: Integrate) -> Self {
+impl From<IntegrateKey> for spec::Integrate {
+    fn from(key: IntegrateKey) -> Self {
         match key {
-            Integrate::Progress => spec::Integrate::Progress,
-            Integrate::Reached => spec::Integrate::Reached,
+            IntegrateKey::Progress => spec::Integrate::Progress,
+            IntegrateKey::Reached => spec::Integrate::Reached,
         }
     }
 }

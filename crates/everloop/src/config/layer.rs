@@ -9,7 +9,7 @@ use everloop_core::spec::GuardSpec;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::diagnostic::{Diagnostic, Source};
+use super::diagnostic::{Diagnostic, SourceText};
 use super::value::write_duration;
 
 /// Where a value comes from.
@@ -22,7 +22,7 @@ pub enum Origin {
     /// A file.
     File {
         /// Which.
-        source: Arc<Source>,
+        source: Arc<SourceText>,
         /// Where in it.
         span: Range<usize>,
     },

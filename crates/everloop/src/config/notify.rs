@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use everloop_agents::notify::{Auth, Encryption, Form, Mail, Notifier, Place, Secret, Server, Via, Way};
+use everloop_agents::notify::{Address, Auth, Channel, Encryption, Form, Mail, Notifier, SecretSource, Server, Via};
 use everloop_agents::notify::{check_address, is_address, telegram};
 use everloop_core::notify::{REPEATS, Route, Severity};
 use schemars::JsonSchema;
@@ -11,8 +11,10 @@ use serde::Deserialize;
 
 use super::diagnostic::{ConfigError, Diagnostic};
 use super::layer::{Layer, Origin};
-use super::value::{Amount, Command, Flag, Hours, List, Name, NotifyKind, Plain, Text, Weight, Weights};
-use super::{Config, Moment};
+use super::value::{
+    Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
+};
+use super::{Config, ResolveContext};
 
 /// Somebody who is told of tickets. Which keys there are depends on the kind.
 #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -20,7 +22,7 @@ use super::{Config, Moment};
 #[schemars(extend("required" = ["kind"]))]
 pub struct NotifyKeys {
     /// How it is called in `everloop notify` and `status`. Without it, like its kind.
-    pub name: Option<Text>,
+    pub name: Option<NonEmptyText>,
     /// How somebody is reached.
     pub kind: Option<NotifyKind>,
     /// Only tickets that matter at least so much: `info`, `warning` or `critical`.
@@ -32,52 +34,52 @@ pub struct NotifyKeys {
     /// How often a ticket is repeated at most, after 15 minutes, 30, 60 and so on up to 4 hours. `everloop ticket ack` ends it.
     pub repeats: Option<Amount>,
     /// `telegram`, `ntfy`, `sms`, `webhook`: where to, if not the usual place.
-    pub url: Option<Text>,
+    pub url: Option<NonEmptyText>,
     /// `slack`, `sms`, `webhook`: the variable that holds the address, where the address itself is the secret.
-    pub url_env: Option<Name>,
+    pub url_env: Option<VariableName>,
     /// The same in the first line of a file that only you can read.
-    pub url_file: Option<Text>,
+    pub url_file: Option<NonEmptyText>,
     /// `telegram`, `ntfy`, `sms`: the variable that holds the token.
-    pub token_env: Option<Name>,
+    pub token_env: Option<VariableName>,
     /// The same in the first line of a file that only you can read.
-    pub token_file: Option<Text>,
+    pub token_file: Option<NonEmptyText>,
     /// `telegram`: the number of the chat (or `@name` of a channel). Whoever is in it can answer.
-    pub chat: Option<Text>,
+    pub chat: Option<NonEmptyText>,
     /// `telegram`: whether buttons and replies are listened to.
     pub answers: Option<Flag>,
     /// `ntfy`: the topic.
-    pub topic: Option<Text>,
+    pub topic: Option<NonEmptyText>,
     /// `ntfy`: where a press on the message leads; `{ticket}` is replaced.
-    pub link: Option<Text>,
+    pub link: Option<NonEmptyText>,
     /// `mail`: addresses; `sms`: numbers, for `{to}`.
     pub to: Option<List>,
     /// `mail`: from which address.
-    pub from: Option<Text>,
+    pub from: Option<NonEmptyText>,
     /// `mail`: the server: `"smtp://HOST:587"` (STARTTLS) or `"smtps://HOST:465"`.
-    pub smtp: Option<Text>,
+    pub smtp: Option<NonEmptyText>,
     /// `mail`, `sms`: the name to log in with.
-    pub user: Option<Text>,
+    pub user: Option<NonEmptyText>,
     /// `mail`, `sms`: the variable that holds the password.
-    pub password_env: Option<Name>,
+    pub password_env: Option<VariableName>,
     /// The same in the first line of a file that only you can read.
-    pub password_file: Option<Text>,
+    pub password_file: Option<NonEmptyText>,
     /// `webhook`: the variable that holds the key with which requests are signed (`X-Everloop-Signature: sha256=…`, HMAC).
-    pub secret_env: Option<Name>,
+    pub secret_env: Option<VariableName>,
     /// The same in the first line of a file that only you can read.
-    pub secret_file: Option<Text>,
+    pub secret_file: Option<NonEmptyText>,
     /// `sms`: the fields of the request; `{to}`, `{text}` and `{key}` are replaced.
-    pub fields: Option<Plain>,
+    pub fields: Option<PlainVariables>,
     /// `sms`: whether the fields travel as JSON instead of as a form.
     pub json: Option<Flag>,
     /// `command`: gets the message as JSON on standard input; `mail`: gets the mail, instead of `smtp`.
-    pub command: Option<Command>,
+    pub command: Option<CommandLine>,
     /// A PEM file of certificates that are trusted besides those of this machine.
-    pub ca_file: Option<Text>,
+    pub ca_file: Option<NonEmptyText>,
 }
 
 /// Somebody who is told of tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notify {
+pub struct NotifierKeys {
     /// How.
     pub notifier: Notifier,
     /// Of what, and when.
@@ -90,14 +92,14 @@ struct Given<'a> {
     layer: &'a Layer,
     place: &'a Origin,
     name: &'a str,
-    moment: &'a Moment,
+    moment: &'a ResolveContext,
 }
 
 impl Config {
     /// Those of the user, who hear of everything, and those of the project, who hear of its loops.
-    pub fn notifiers(&self, moment: &Moment) -> Result<(Vec<Notify>, Vec<Notify>), ConfigError> {
+    pub fn notifiers(&self, moment: &ResolveContext) -> Result<(Vec<NotifierKeys>, Vec<NotifierKeys>), ConfigError> {
         let mut wrong = Vec::new();
-        let mut read = |sections: &[(Layer, Origin)]| -> Vec<Notify> {
+        let mut read = |sections: &[(Layer, Origin)]| -> Vec<NotifierKeys> {
             let mut taken = BTreeSet::new();
             let mut found = Vec::new();
             for (layer, place) in sections {
@@ -118,7 +120,7 @@ impl Config {
     }
 }
 
-fn one(layer: &Layer, place: &Origin, moment: &Moment) -> Result<Notify, Diagnostic> {
+fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<NotifierKeys, Diagnostic> {
     let keys: NotifyKeys = layer.typed()?;
     let Some(kind) = keys.kind else {
         return Err(place.blame("`[[notify]]` has no `kind`").hint("add `kind = \"desktop\"`"));
@@ -139,7 +141,7 @@ fn one(layer: &Layer, place: &Origin, moment: &Moment) -> Result<Notify, Diagnos
         repeats: keys.repeats.map_or(REPEATS, |n| u32::try_from(n.0).unwrap_or(u32::MAX)),
     };
     let ca_file = keys.ca_file.as_ref().map(|text| given.path(&text.0));
-    Ok(Notify { notifier: Notifier { name, way, ca_file }, route })
+    Ok(NotifierKeys { notifier: Notifier { name, way, ca_file }, route })
 }
 
 /// Keys that every kind has.
@@ -186,19 +188,19 @@ impl Given<'_> {
         }
     }
 
-    fn way(&self, kind: NotifyKind) -> Result<Way, Diagnostic> {
+    fn way(&self, kind: NotifyKind) -> Result<Channel, Diagnostic> {
         let keys = self.keys;
         match kind {
             NotifyKind::Telegram => {
                 let base = keys.url.as_ref().map_or(telegram::BASE, |text| text.0.as_str());
-                Ok(Way::Telegram(telegram::Bot {
+                Ok(Channel::Telegram(telegram::Bot {
                     base: self.address("url", base)?,
                     token: self.must_secret("token")?,
                     chat: self.must("chat", keys.chat.as_ref())?,
                     answers: keys.answers.is_none_or(|flag| flag.0),
                 }))
             }
-            NotifyKind::Slack => Ok(Way::Slack { url: self.must_secret("url")? }),
+            NotifyKind::Slack => Ok(Channel::Slack { url: self.must_secret("url")? }),
             NotifyKind::Ntfy => {
                 let base = keys.url.as_ref().map_or("https://ntfy.sh", |text| text.0.trim_end_matches('/'));
                 let topic = self.must("topic", keys.topic.as_ref())?;
@@ -208,15 +210,15 @@ impl Given<'_> {
                 }
                 let url = self.address("url", &format!("{base}/{topic}"))?;
                 let link = keys.link.as_ref().map(|text| text.0.clone());
-                Ok(Way::Ntfy { url, token: self.secret("token")?, link })
+                Ok(Channel::Ntfy { url, token: self.secret("token")?, link })
             }
-            NotifyKind::Sms => self.sms().map(Way::Sms),
-            NotifyKind::Mail => self.mail().map(Way::Mail),
-            NotifyKind::Webhook => Ok(Way::Webhook { url: self.location()?, secret: self.secret("secret")? }),
-            NotifyKind::Desktop => Ok(Way::Desktop),
+            NotifyKind::Sms => self.sms().map(Channel::Sms),
+            NotifyKind::Mail => self.mail().map(Channel::Mail),
+            NotifyKind::Webhook => Ok(Channel::Webhook { url: self.location()?, secret: self.secret("secret")? }),
+            NotifyKind::Desktop => Ok(Channel::Desktop),
             NotifyKind::Command => {
                 let command = keys.command.as_ref().ok_or_else(|| self.lacks("command", "[\"my-program\"]"))?;
-                Ok(Way::Command { argv: command.0.clone() })
+                Ok(Channel::Command { argv: command.0.clone() })
             }
         }
     }
@@ -300,10 +302,10 @@ impl Given<'_> {
     }
 
     /// An address in the open, or one that is a secret.
-    fn location(&self) -> Result<Place, Diagnostic> {
+    fn location(&self) -> Result<Address, Diagnostic> {
         match (self.keys.url.as_ref(), self.secret("url")?) {
-            (Some(url), None) => Ok(Place::Open(self.address("url", &url.0)?)),
-            (None, Some(secret)) => Ok(Place::Hidden(secret)),
+            (Some(url), None) => Ok(Address::Open(self.address("url", &url.0)?)),
+            (None, Some(secret)) => Ok(Address::Hidden(secret)),
             (Some(_), Some(_)) => {
                 Err(self.hidden("url", "the address is given twice".to_owned()).hint("keep one of them"))
             }
@@ -317,7 +319,7 @@ impl Given<'_> {
     }
 
     /// `NAME_env` or `NAME_file`.
-    fn secret(&self, what: &str) -> Result<Option<Secret>, Diagnostic> {
+    fn secret(&self, what: &str) -> Result<Option<SecretSource>, Diagnostic> {
         let keys = self.keys;
         let (env, file) = match what {
             "token" => (&keys.token_env, &keys.token_file),
@@ -326,8 +328,8 @@ impl Given<'_> {
             _ => (&keys.secret_env, &keys.secret_file),
         };
         match (env, file) {
-            (Some(env), None) => Ok(Some(Secret::Env(env.0.clone()))),
-            (None, Some(file)) => Ok(Some(Secret::File(self.path(&file.0)))),
+            (Some(env), None) => Ok(Some(SecretSource::Env(env.0.clone()))),
+            (None, Some(file)) => Ok(Some(SecretSource::File(self.path(&file.0)))),
             (None, None) => Ok(None),
             (Some(_), Some(_)) => {
                 let message = format!("both `{what}_env` and `{what}_file` are there");
@@ -336,11 +338,11 @@ impl Given<'_> {
         }
     }
 
-    fn must_secret(&self, what: &str) -> Result<Secret, Diagnostic> {
+    fn must_secret(&self, what: &str) -> Result<SecretSource, Diagnostic> {
         self.secret(what)?.ok_or_else(|| self.lacks(&format!("{what}_env"), "NAME_OF_A_VARIABLE"))
     }
 
-    fn must(&self, key: &str, value: Option<&Text>) -> Result<String, Diagnostic> {
+    fn must(&self, key: &str, value: Option<&NonEmptyText>) -> Result<String, Diagnostic> {
         value.map(|text| text.0.trim().to_owned()).ok_or_else(|| self.lacks(key, "…"))
     }
 

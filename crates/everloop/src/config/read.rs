@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::agent;
-use super::diagnostic::{Diagnostic, Source};
+use super::diagnostic::{Diagnostic, SourceText};
 use super::keys::{
     AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
     MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, meaning, names,
@@ -28,7 +28,7 @@ const NAME_MAX_CHARS: usize = 40;
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum FileOwner {
     /// The user's: defaults, agents and accounts only.
     User,
     /// The project's.
@@ -69,7 +69,7 @@ pub struct Sections {
 }
 
 /// Reads a file; what could be read is returned beside what is wrong with the rest.
-pub fn read(source: &Arc<Source>, owner: Owner) -> (Sections, Vec<Diagnostic>) {
+pub fn read(source: &Arc<SourceText>, owner: FileOwner) -> (Sections, Vec<Diagnostic>) {
     let (root, errors) = DeTable::parse_recoverable(&source.text);
     let mut reader = Reader { source, owner, diagnostics: Vec::new() };
     for error in &errors {
@@ -94,8 +94,8 @@ pub fn fits<T: DeserializeOwned>(key: &str, value: &Value) -> Result<(), (String
 }
 
 struct Reader<'a> {
-    source: &'a Arc<Source>,
-    owner: Owner,
+    source: &'a Arc<SourceText>,
+    owner: FileOwner,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -171,17 +171,19 @@ impl Reader<'_> {
                 "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
                 "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
                 "notify" => sections.notify = self.notifiers(value),
-                "loop" if self.owner == Owner::Project => {
+                "loop" if self.owner == FileOwner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
                         sections.loops.insert(name, (layer, self.origin(span)));
                     }
                 }
-                "hook" if self.owner == Owner::Project => self.whole::<HookKeys>(("hook", value), &mut sections.hook),
-                "guardian" if self.owner == Owner::Project => {
+                "hook" if self.owner == FileOwner::Project => {
+                    self.whole::<HookKeys>(("hook", value), &mut sections.hook)
+                }
+                "guardian" if self.owner == FileOwner::Project => {
                     self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian);
                 }
-                "completion" if self.owner == Owner::Project => {
+                "completion" if self.owner == FileOwner::Project => {
                     for (name, _, table) in self.named("completion", value) {
                         let mut layer = Layer::default();
                         self.section::<CompletionKeys>(&Here::new(&format!("completion.{name}")), table, &mut layer);

@@ -9,15 +9,15 @@ use everloop_core::spec::{
 };
 use everloop_core::watch::WatchSpec;
 
-use super::agent::{self, Choice};
+use super::agent::{self, AgentChoices};
 use super::diagnostic::{ConfigError, Diagnostic};
-use super::keys::{CheckKeys, GuardKeys, LoopKeys, Workspace};
+use super::keys::{CheckKeys, GuardKeys, LoopKeys, WorkspaceKey};
 use super::layer::{Layer, Origin, guard_layer};
 use super::naming;
 use super::show::{self, Effective};
-use super::value::{Count, Limit, Span};
+use super::value::{Count, CountLimit, Span};
 use super::watch;
-use super::{Config, Moment};
+use super::{Config, ResolveContext};
 
 /// A check that takes longer hangs more often than it works.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
@@ -75,7 +75,7 @@ pub struct WorkspacePlan {
     /// The operator's folder.
     pub dir: PathBuf,
     /// What was asked for.
-    pub kind: Workspace,
+    pub kind: WorkspaceKey,
     /// When work moves onto the operator's branch.
     pub integrate: Integrate,
     /// A command run in every new worktree.
@@ -130,13 +130,13 @@ pub(super) struct Given<'a> {
     pub values: Layer,
     pub place: &'a Origin,
     pub agents: &'a Config,
-    pub moment: &'a Moment,
+    pub moment: &'a ResolveContext,
 }
 
 pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     let Given { name, dir, mut values, place, agents, moment } = given;
     let mut wrong = Vec::new();
-    let choice = Choice { name, values: &values, place, config: agents, moment };
+    let choice = AgentChoices { name, values: &values, place, config: agents, moment };
     let chosen = agent::choose(&choice).unwrap_or_else(|mut found| {
         wrong.append(&mut found);
         Vec::new()
@@ -217,7 +217,8 @@ fn relax(values: &mut Layer, all_cheap: bool) {
 
 fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &mut Vec<Diagnostic>) -> Vec<CheckSpec> {
     let plain = keys.checks.iter().flat_map(|list| &list.0);
-    let plain = plain.map(|run| CheckKeys { run: Some(super::value::Text(run.clone())), ..CheckKeys::default() });
+    let plain =
+        plain.map(|run| CheckKeys { run: Some(super::value::NonEmptyText(run.clone())), ..CheckKeys::default() });
     let mut specs: Vec<CheckSpec> = Vec::new();
     let full: Vec<&CheckKeys> = keys.check.iter().flatten().collect();
     let given: Vec<&str> = full.iter().filter_map(|c| c.name.as_ref()).map(|text| text.0.as_str()).collect();
@@ -254,7 +255,7 @@ fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
     let inside = keys.dir.as_ref().map_or(".", |text| text.0.as_str());
     WorkspacePlan {
         dir: if inside == "." { dir.to_owned() } else { dir.join(inside) },
-        kind: keys.workspace.unwrap_or(Workspace::Auto),
+        kind: keys.workspace.unwrap_or(WorkspaceKey::Auto),
         integrate: keys.integrate.map_or(Integrate::Progress, Integrate::from),
         setup: keys.setup.as_ref().map(|text| text.0.clone()),
         include_dirty: keys.include_dirty.is_some_and(|flag| flag.0),
@@ -269,7 +270,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     let mut spec = GuardSpec::default();
     let span = |key: Option<Span>, default: Duration| key.map_or(default, |s| s.0);
     let count = |key: Option<Count>, default: u32| key.map_or(default, |c| c.0);
-    let cap = |key: Option<Limit>, default: Option<u32>| {
+    let cap = |key: Option<CountLimit>, default: Option<u32>| {
         key.map_or(default, |limit| limit.0.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
     };
     spec.gap = k.gap.map_or(spec.gap, |gap| gap.0);

@@ -3,12 +3,12 @@
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::keys::File;
+use super::keys::ConfigFile;
 
 /// The JSON Schema; editors complete and check the file with it.
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    generator.into_root_schema_for::<File>().to_value()
+    generator.into_root_schema_for::<ConfigFile>().to_value()
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += "\n## `[board]`\n";
         text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
         text += "\n## `[mailbox]`\n";
-        let every = |key: &str| (key == "every").then(|| super::super::outside::EVERY.to_string());
+        let every = |key: &str| (key == "every").then(|| super::super::outbound::EVERY.to_string());
         text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
         text += "\n## `[tracker]`\n";
         text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::completion::Sign;
-use everloop_core::spec::{AgentKind, BucketSpec, Caps, GuardSpec, Integrate, Permission, Source, Variable};
+use everloop_core::completion::CompletionSign;
+use everloop_core::spec::{
+    AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
+};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -67,9 +69,9 @@ impl Project {
     }
 }
 
-fn moment() -> Moment {
+fn moment() -> ResolveContext {
     // 2026-11-15 21:00 UTC
-    Moment { now: Time(1_794_776_400_000), zone: TimeZone::UTC, home: Some(PathBuf::from("/home/me")) }
+    ResolveContext { now: Time(1_794_776_400_000), zone: TimeZone::UTC, home: Some(PathBuf::from("/home/me")) }
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn a_small_file_gives_a_loop_with_the_defaults_of_the_core() {
     assert_eq!((resolved.agent.name.as_str(), resolved.agent.account.as_str()), ("x", "default"));
     assert_eq!(resolved.checks.len(), 1);
     assert_eq!(resolved.checks[0].timeout, Duration::from_secs(600));
-    assert_eq!(resolved.workspace.kind, Workspace::Auto);
+    assert_eq!(resolved.workspace.kind, WorkspaceKey::Auto);
     assert!(resolved.workspace.protect.contains(&"everloop.toml".to_owned()));
     assert_eq!(resolved.warnings, Vec::<String>::new());
 }
@@ -141,12 +143,12 @@ willy_canary = "20m"
     assert_eq!(resolved.bounds.max_turns, Some(30));
     assert_eq!(resolved.bounds.deadline, Some(Time(1_794_776_400_000 + 10 * 3_600_000)));
     assert_eq!(resolved.guard.budget.microusd, Some(5_000_000));
-    assert_eq!(resolved.guard.caps, Caps { per_hour: None, ..GuardSpec::default().caps });
+    assert_eq!(resolved.guard.caps, StartCaps { per_hour: None, ..GuardSpec::default().caps });
     assert_eq!(resolved.guard.bucket, Some(BucketSpec { burst: 2, every: Duration::from_secs(600) }));
     assert_eq!(resolved.guard.willy.canary, Duration::from_secs(1200));
     let plan = &resolved.workspace;
     assert_eq!(plan.dir, project.dir.path().join("sub"));
-    assert_eq!((plan.kind, plan.integrate, plan.include_dirty), (Workspace::Git, Integrate::Reached, true));
+    assert_eq!((plan.kind, plan.integrate, plan.include_dirty), (WorkspaceKey::Git, Integrate::Reached, true));
     assert!(!plan.protect.contains(&"**/tests/**".to_owned()) && plan.protect.contains(&"golden/**".to_owned()));
     assert_eq!(plan.unprotect, ["golden/new/**"]);
     let spec = resolved.spec(everloop_core::spec::WorkspaceMode::InPlace);
@@ -386,7 +388,7 @@ fn bad_environment_and_flags_are_named() {
 
 #[test]
 fn cheap_turns_have_no_gap_and_no_caps_unless_set() {
-    let none = Caps::default();
+    let none = StartCaps::default();
     let agent = "[agent.c]\ncommand = \"c\"\ncheap = true\n";
     let of = |guard: &str| {
         let toml =
@@ -396,7 +398,7 @@ fn cheap_turns_have_no_gap_and_no_caps_unless_set() {
     assert_eq!(of("").guard, GuardSpec::default().cheap());
     assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `cheap`)"]);
     let kept = of("gap = \"5s\"\nper_hour = 7").guard;
-    assert_eq!((kept.gap, kept.caps), (Duration::from_secs(5), Caps { per_hour: Some(7), ..none.clone() }));
+    assert_eq!((kept.gap, kept.caps), (Duration::from_secs(5), StartCaps { per_hour: Some(7), ..none.clone() }));
     let zero = Project::new(GOOD).flags(Flags { gap: Some("0".into()), ..Flags::default() }).good();
     assert_eq!((zero.guard.gap, zero.guard.caps), (Duration::ZERO, none));
     assert_eq!(zero.warnings, ["turns start without a minimum gap (--gap)"]);
@@ -424,7 +426,7 @@ fn one_off_loops_need_no_file() {
     let resolved = one_off(flags).expect("flags are enough");
     assert_eq!((resolved.name.as_str(), resolved.goal.as_str()), ("make-x", "Make x"));
     assert_eq!(resolved.checks[0].name, "test done");
-    assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), Workspace::InPlace));
+    assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), WorkspaceKey::InPlace));
     insta::assert_snapshot!(one_off(Flags::default()).expect_err("nothing is there").to_string(), @r#"
     error: `GOAL`: loop `make-x` has no agent
     hint: pass `--agent claude` (`everloop agents` lists what is there), or `--agent-cmd 'my-agent {prompt}'`
@@ -570,9 +572,9 @@ fn an_account_replaces_the_login_of_the_machine() {
     assert_eq!(
         work.env,
         [
-            of("ANTHROPIC_API_KEY", Source::Env("MY_WORK_KEY".to_owned())),
-            of("OTHER_KEY", Source::File("/home/me/.keys/work".to_owned())),
-            of("CLAUDE_CONFIG_DIR", Source::Plain("/home/me/.claude-work".to_owned())),
+            of("ANTHROPIC_API_KEY", VariableSource::Env("MY_WORK_KEY".to_owned())),
+            of("OTHER_KEY", VariableSource::File("/home/me/.keys/work".to_owned())),
+            of("CLAUDE_CONFIG_DIR", VariableSource::Plain("/home/me/.claude-work".to_owned())),
         ]
     );
     assert!(work.pass_env.is_empty() && work.login.is_empty(), "nothing of another login");
@@ -716,10 +718,10 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
     let good: Vec<_> = good.expect("all of it is good").into_iter().map(|rule| rule.sign).collect();
     let text = str::to_owned;
     let expected = [
-        Sign::Line { marker: text("END"), file: text("out.log") },
-        Sign::Plan { file: text("docs/PLAN.md") },
-        Sign::Appears { file: text("report.md") },
-        Sign::Said { marker: text("ALL DONE") },
+        CompletionSign::Line { marker: text("END"), file: text("out.log") },
+        CompletionSign::Plan { file: text("docs/PLAN.md") },
+        CompletionSign::Appears { file: text("report.md") },
+        CompletionSign::Said { marker: text("ALL DONE") },
     ];
     assert_eq!(good, expected);
     for (toml, said) in [
@@ -742,9 +744,9 @@ fn who_else_hears_of_it_is_named_in_one_way_and_no_token_goes_out_in_the_open() 
     let good =
         outside("[tracker]\nurl = \"https://t.example/x\"\ntoken_env = \"TOKEN\"\n[mailbox]\ncommand = [\"x\"]\n");
     let good = good.expect("all of it is good");
-    let token = Some(Source::Env("TOKEN".to_owned()));
-    assert_eq!(good.tracker, Some(Sink::Http { url: "https://t.example/x".to_owned(), token }));
-    assert_eq!(good.mailbox, Some(Sink::Command(vec!["x".to_owned()])));
+    let token = Some(VariableSource::Env("TOKEN".to_owned()));
+    assert_eq!(good.tracker, Some(OutboundTarget::Http { url: "https://t.example/x".to_owned(), token }));
+    assert_eq!(good.mailbox, Some(OutboundTarget::Command(vec!["x".to_owned()])));
     for (toml, said) in [
         ("[tracker]\nurl = \"http://t.example/x?key=k3y\"\n", "in the open"),
         ("[tracker]\nurl = \"https://me:k3y@t.example/\"\n", "holds a password"),

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use everloop_core::notify::{Quiet, Severity};
+use everloop_core::notify::{QuietHours, Severity};
 use everloop_core::spec::{self, AgentKind};
 use everloop_core::time::{Time, human, parse_duration};
 use jiff::civil::DateTime;
@@ -22,7 +22,7 @@ use super::shell;
 
 /// A text with something in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text(pub String);
+pub struct NonEmptyText(pub String);
 
 /// A list of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Priority(pub i32);
 
 /// A number from 1 up, or `"none"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit(pub Option<u64>);
+pub struct CountLimit(pub Option<u64>);
 
 /// Dollars, kept in millionths; 0 is a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +74,19 @@ pub struct Deadline(pub Option<String>);
 
 /// An argument vector, written as a list or as one text that is split into words like a shell does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command(pub Vec<String>);
+pub struct CommandLine(pub Vec<String>);
 
 /// How an agent is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(pub AgentKind);
+pub struct AgentKindName(pub AgentKind);
 
 /// What an agent may do without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permission(pub spec::Permission);
+pub struct PermissionKey(pub spec::Permission);
 
 /// Which API everloop's own agent speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum ApiFormatKey {
     /// Anthropic's.
     Messages,
     /// OpenAI's.
@@ -95,7 +95,7 @@ pub enum Wire {
 
 /// Where a supervisor answers HTTP: an address of loopback, or nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen(pub Option<SocketAddr>);
+pub struct ListenAddress(pub Option<SocketAddr>);
 
 /// How somebody is told of tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,23 +120,23 @@ pub struct Weights(pub Vec<Severity>);
 
 /// Hours of a day in which nobody is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hours(pub Quiet);
+pub struct Hours(pub QuietHours);
 
 /// The name of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name(pub String);
+pub struct VariableName(pub String);
 
 /// Variables, each with the name of another variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(pub BTreeMap<String, String>);
+pub struct NamedVariables(pub BTreeMap<String, String>);
 
 /// Variables, each with a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files(pub BTreeMap<String, String>);
+pub struct FileVariables(pub BTreeMap<String, String>);
 
 /// Variables, each with a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plain(pub BTreeMap<String, String>);
+pub struct PlainVariables(pub BTreeMap<String, String>);
 
 impl NotifyKind {
     const ALL: [NotifyKind; 8] =
@@ -170,7 +170,7 @@ impl Deadline {
     }
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = String;
 
     /// `127.0.0.1:9300`, `[::1]:9300`, `localhost:9300`, `9300` or `off`.
@@ -196,7 +196,7 @@ fn bad_deadline(text: &str) -> String {
     format!("`{text}` is not a date and time; write it like `2026-11-16T07:00` or `2026-11-16T07:00:00Z`")
 }
 
-impl Command {
+impl CommandLine {
     /// Splits a command line; one with shell syntax is run by `sh`.
     pub fn split(line: &str) -> Result<Self, String> {
         let words = shlex::split(line).ok_or_else(|| format!("`{line}` has an open quote; close it"))?;
@@ -307,8 +307,8 @@ macro_rules! kind {
     };
 }
 
-kind!(Text, { "type": "string", "minLength": 1 }, |value| {
-    text_of(value).map(Text).ok_or_else(|| unfit("a text in quotes", value))
+kind!(NonEmptyText, { "type": "string", "minLength": 1 }, |value| {
+    text_of(value).map(NonEmptyText).ok_or_else(|| unfit("a text in quotes", value))
 });
 
 kind!(List, { "type": "array", "items": { "type": "string", "minLength": 1 } }, |value| {
@@ -339,12 +339,12 @@ kind!(Priority, { "type": "integer", "minimum": -2_147_483_648_i32, "maximum": 2
     number.map(Priority).ok_or_else(|| unfit("a whole number", value))
 });
 
-kind!(Limit, { "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "none" }] }, |value| {
+kind!(CountLimit, { "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "none" }] }, |value| {
     let number = value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n >= 1);
     match number {
-        None if is_none(value) => Ok(Limit(None)),
+        None if is_none(value) => Ok(CountLimit(None)),
         None => Err(unfit("a whole number from 1 up, or `\"none\"`", value)),
-        some => Ok(Limit(some)),
+        some => Ok(CountLimit(some)),
     }
 });
 
@@ -380,34 +380,34 @@ kind!(Deadline, { "type": "string", "examples": ["2026-11-16T07:00", "2026-11-16
     deadline.time(&TimeZone::UTC).map(|_| deadline)
 });
 
-kind!(Command, { "anyOf": [
+kind!(CommandLine, { "anyOf": [
     { "type": "string", "minLength": 1 },
     { "type": "array", "items": { "type": "string" }, "minItems": 1 }
 ] }, |value| {
     match value {
-        Value::String(line) => Command::split(line),
+        Value::String(line) => CommandLine::split(line),
         Value::Array(items) => {
             let word = |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| unfit("a list of texts", item));
-            Command::of(items.iter().map(word).collect::<Result<_, _>>()?)
+            CommandLine::of(items.iter().map(word).collect::<Result<_, _>>()?)
         }
         other => Err(unfit("a command like `\"my-agent {prompt}\"`, or a list of its words", other)),
     }
 });
 
-kind!(Kind, { "anyOf": [
+kind!(AgentKindName, { "anyOf": [
     { "const": "command" }, { "const": "claude" }, { "const": "codex" }, { "const": "gemini" }, { "const": "opencode" },
     { "const": "api" }, { "const": "pane" }
-] }, |value| pick(value, &AgentKind::ALL.map(|kind| (kind.label(), Kind(kind)))));
+] }, |value| pick(value, &AgentKind::ALL.map(|kind| (kind.label(), AgentKindName(kind)))));
 
-kind!(Permission, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |value| {
-    pick(value, &[("edits", Permission(spec::Permission::Edits)), ("full", Permission(spec::Permission::Full))])
+kind!(PermissionKey, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |value| {
+    pick(value, &[("edits", PermissionKey(spec::Permission::Edits)), ("full", PermissionKey(spec::Permission::Full))])
 });
 
-kind!(Wire, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {
-    pick(value, &[("messages", Wire::Messages), ("responses", Wire::Responses)])
+kind!(ApiFormatKey, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {
+    pick(value, &[("messages", ApiFormatKey::Messages), ("responses", ApiFormatKey::Responses)])
 });
 
-kind!(Listen, { "type": "string", "examples": ["127.0.0.1:9300", "off"] }, |value| {
+kind!(ListenAddress, { "type": "string", "examples": ["127.0.0.1:9300", "off"] }, |value| {
     text_of(value).ok_or_else(|| unfit("an address like `\"127.0.0.1:9300\"`, or `\"off\"`", value))?.parse()
 });
 
@@ -428,34 +428,34 @@ kind!(Weights, { "type": "array", "items": { "enum": ["info", "warning", "critic
 
 kind!(Hours, { "type": "string", "examples": ["22:00-07:00", "22:00-07:00+02:00"] }, |value| {
     let text = text_of(value).ok_or_else(|| unfit("hours like `\"22:00-07:00\"`", value))?;
-    Quiet::parse(&text).map(Hours)
+    QuietHours::parse(&text).map(Hours)
 });
 
-kind!(Name, { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }, |value| {
+kind!(VariableName, { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }, |value| {
     let name = value.as_str().filter(|name| is_variable(name));
     let how = "write the name of the variable that holds the key, never the key itself";
-    name.map(|name| Name(name.to_owned())).ok_or_else(|| format!("this is no name of a variable; {how}"))
+    name.map(|name| VariableName(name.to_owned())).ok_or_else(|| format!("this is no name of a variable; {how}"))
 });
 
-kind!(Names, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" } }, |value| {
+kind!(NamedVariables, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" } }, |value| {
     variables(value, |name, text| {
         let how = "write the name of the variable of your environment that holds it, never the secret itself";
         is_variable(text).then_some(()).ok_or_else(|| format!("what `{name}` is set to is no name of a variable; {how}"))
     })
-    .map(Names)
+    .map(NamedVariables)
 });
 
-kind!(Files, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^(/|~/)" } }, |value| {
+kind!(FileVariables, { "type": "object", "additionalProperties": { "type": "string", "pattern": "^(/|~/)" } }, |value| {
     variables(value, |name, text| {
         let whole = text.starts_with('/') || text.starts_with("~/");
         let how = "let it begin with `/` or `~/`";
         whole.then_some(()).ok_or_else(|| format!("what `{name}` is read from is no whole path; {how}"))
     })
-    .map(Files)
+    .map(FileVariables)
 });
 
-kind!(Plain, { "type": "object", "additionalProperties": { "type": "string" } }, |value| {
-    variables(value, |_, _| Ok(())).map(Plain)
+kind!(PlainVariables, { "type": "object", "additionalProperties": { "type": "string" } }, |value| {
+    variables(value, |_, _| Ok(())).map(PlainVariables)
 });
 
 /// Variables by name, each with a text that passes `check`. Their texts may be secrets by mistake: no message shows one.
@@ -540,14 +540,14 @@ mod tests {
     fn each_kind_takes_what_it_should() {
         assert_eq!(read("3"), Ok(Count(3)));
         assert_eq!(read("-3"), Ok(Priority(-3)));
-        assert_eq!(read("\"none\""), Ok(Limit(None)));
+        assert_eq!(read("\"none\""), Ok(CountLimit(None)));
         assert_eq!(read("0.10"), Ok(Price(100_000)));
         assert_eq!(read("5"), Ok(Dollars(Some(5_000_000))));
         assert_eq!(read("\"0\""), Ok(Gap(Duration::ZERO)));
         assert_eq!(read("\"1h 30m\""), Ok(Span(Duration::from_secs(5400))));
         assert_eq!(
             read("'my-agent -p \"{prompt}\"'"),
-            Ok(Command(vec!["my-agent".into(), "-p".into(), "{prompt}".into()]))
+            Ok(CommandLine(vec!["my-agent".into(), "-p".into(), "{prompt}".into()]))
         );
     }
 
@@ -559,7 +559,7 @@ mod tests {
         assert_eq!(read::<Span>("15").unwrap_err(), "`15` has no unit; write it like `\"15s\"` or `\"15m\"`");
         assert_eq!(read::<Span>("\"0s\"").unwrap_err(), "`\"0s\"` is too short; give it a length above zero");
         assert_eq!(read::<List>("[\"a\", 3]").unwrap_err(), "expected a list of texts, found `3`");
-        assert_eq!(read::<Text>("\" \"").unwrap_err(), "expected a text in quotes, found an empty text");
+        assert_eq!(read::<NonEmptyText>("\" \"").unwrap_err(), "expected a text in quotes, found an empty text");
         assert!(
             read::<Dollars>("-1.0").is_err() && read::<Dollars>("nan").is_err() && read::<Dollars>("1e300").is_err()
         );
@@ -567,16 +567,16 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_listened_to() {
-        assert_eq!(read("\"off\""), Ok(Listen(None)));
+        assert_eq!(read("\"off\""), Ok(ListenAddress(None)));
         for good in ["127.0.0.1:9300", "localhost:9300", "9300"] {
-            assert_eq!(good.parse(), Ok(Listen(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9300))))), "{good}");
+            assert_eq!(good.parse(), Ok(ListenAddress(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9300))))), "{good}");
         }
-        assert!("[::1]:0".parse::<Listen>().is_ok());
+        assert!("[::1]:0".parse::<ListenAddress>().is_ok());
         for open in ["0.0.0.0:9300", "[::]:9300", "192.168.1.7:80", "[::ffff:8.8.8.8]:80"] {
-            assert!(open.parse::<Listen>().unwrap_err().contains("other machines could reach"), "{open}");
+            assert!(open.parse::<ListenAddress>().unwrap_err().contains("other machines could reach"), "{open}");
         }
-        assert!(read::<Listen>("\"example.com:80\"").unwrap_err().contains("is no address"));
-        assert!(read::<Listen>("9300").is_err());
+        assert!(read::<ListenAddress>("\"example.com:80\"").unwrap_err().contains("is no address"));
+        assert!(read::<ListenAddress>("9300").is_err());
     }
 
     #[test]
@@ -587,11 +587,11 @@ mod tests {
             ("x {prompt} {prompt_file}", "more than once"),
             ("sh -c 'x \"{prompt}\"'", "would be executed"),
         ] {
-            let error = Command::split(line).expect_err(line);
+            let error = CommandLine::split(line).expect_err(line);
             assert!(error.contains(why), "{line}: {error}");
         }
-        assert!(Command::split("sh -c 'x && y'").is_ok());
-        assert!(Command::of(vec!["x".into(), "|".into()]).is_ok(), "a list is taken as it is");
+        assert!(CommandLine::split("sh -c 'x && y'").is_ok());
+        assert!(CommandLine::of(vec!["x".into(), "|".into()]).is_ok(), "a list is taken as it is");
     }
 
     #[test]

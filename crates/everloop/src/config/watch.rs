@@ -5,7 +5,7 @@ use everloop_core::watch::{EVERY, LEAST_EVERY, MOST_MONITORS, MOST_TIMEOUT, Moni
 use super::diagnostic::Diagnostic;
 use super::keys::{LoopKeys, MonitorKeys};
 use super::layer::Layer;
-use super::value::Text;
+use super::value::NonEmptyText;
 
 /// A name of a monitor is shown in lines and stands in keys.
 const NAME_MAX_CHARS: usize = 40;
@@ -49,7 +49,7 @@ fn monitor(keys: &MonitorKeys, known: &WatchSpec) -> Result<MonitorSpec, (String
     if timeout > MOST_TIMEOUT {
         return Err((format!("a look at monitor `{name}` may take too long"), "use `timeout = \"10m\"` or less"));
     }
-    let text = |key: &Option<Text>| key.as_ref().map(|text| text.0.trim().to_owned()).unwrap_or_default();
+    let text = |key: &Option<NonEmptyText>| key.as_ref().map(|text| text.0.trim().to_owned()).unwrap_or_default();
     Ok(MonitorSpec { name, target, every, timeout, title: text(&keys.title), prompt: text(&keys.prompt) })
 }
 
@@ -61,7 +61,7 @@ fn unused(kind: &str, known: &WatchSpec) -> String {
 }
 
 fn target(keys: &MonitorKeys) -> Result<Target, (String, &'static str)> {
-    let text = |key: &Option<Text>| key.as_ref().map(|text| text.0.clone());
+    let text = |key: &Option<NonEmptyText>| key.as_ref().map(|text| text.0.clone());
     let given: Vec<Target> = [
         text(&keys.file).map(Target::File),
         text(&keys.command).map(Target::Command),

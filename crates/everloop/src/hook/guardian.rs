@@ -10,12 +10,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use everloop_agents::protect::Globs;
-use everloop_core::hook::{Did, Shrink};
+use everloop_core::hook::{SessionAct, Shrink};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::payload::Payload;
-use super::place::Place;
+use super::session_folder::SessionFolder;
 use super::tree::hex;
 use crate::home::write_whole;
 
@@ -35,7 +35,7 @@ pub struct Guardian<'a> {
 
 impl<'a> Guardian<'a> {
     /// For a place; `None` when it guards nothing.
-    pub fn of(place: &'a Place, copies: &Path) -> Option<Self> {
+    pub fn of(place: &'a SessionFolder, copies: &Path) -> Option<Self> {
         let patterns = place.hook.guarded.as_slice();
         let globs = Globs::new(patterns).ok().filter(|_| !patterns.is_empty())?;
         let root = place.root.as_path();
@@ -72,7 +72,7 @@ impl<'a> Guardian<'a> {
     }
 
     /// Puts back what was lost since; what has grown or was trimmed is the new good copy.
-    pub fn restore(&self) -> io::Result<Vec<Did>> {
+    pub fn restore(&self) -> io::Result<Vec<SessionAct>> {
         let mut restored = Vec::new();
         let mut paths = self.present();
         paths.extend(self.known()?);
@@ -95,7 +95,7 @@ impl<'a> Guardian<'a> {
             }
             write_whole(&path, &good, 0o644)?;
             let shown = path.strip_prefix(self.root).unwrap_or(&path).display().to_string();
-            restored.push(Did::Restored { path: shown, left_bytes: now.map(|bytes| bytes.len() as u64) });
+            restored.push(SessionAct::Restored { path: shown, left_bytes: now.map(|bytes| bytes.len() as u64) });
         }
         Ok(restored)
     }

@@ -16,7 +16,7 @@ const PATCHED_MAX: usize = 100;
 
 /// Which hook it is. Codex has the names of Claude Code; Gemini has its own for the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum HookEvent {
     /// A session begins, goes on, or was compacted.
     SessionStart,
     /// A person said something.
@@ -39,21 +39,21 @@ pub enum Moment {
     SessionEnd,
 }
 
-impl Moment {
+impl HookEvent {
     /// By its name, however it is written: `PreToolUse`, `pre-tool-use`, Gemini's `BeforeTool`.
     pub fn named(name: &str) -> Option<Self> {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         Some(match plain.to_ascii_lowercase().as_str() {
-            "sessionstart" => Moment::SessionStart,
-            "userpromptsubmit" | "beforeagent" => Moment::UserPromptSubmit,
-            "pretooluse" | "beforetool" => Moment::PreToolUse,
-            "posttooluse" | "aftertool" => Moment::PostToolUse,
-            "stop" | "afteragent" => Moment::Stop,
-            "stopfailure" => Moment::StopFailure,
-            "subagentstop" => Moment::SubagentStop,
-            "precompact" | "precompress" => Moment::PreCompact,
-            "notification" => Moment::Notification,
-            "sessionend" => Moment::SessionEnd,
+            "sessionstart" => HookEvent::SessionStart,
+            "userpromptsubmit" | "beforeagent" => HookEvent::UserPromptSubmit,
+            "pretooluse" | "beforetool" => HookEvent::PreToolUse,
+            "posttooluse" | "aftertool" => HookEvent::PostToolUse,
+            "stop" | "afteragent" => HookEvent::Stop,
+            "stopfailure" => HookEvent::StopFailure,
+            "subagentstop" => HookEvent::SubagentStop,
+            "precompact" | "precompress" => HookEvent::PreCompact,
+            "notification" => HookEvent::Notification,
+            "sessionend" => HookEvent::SessionEnd,
             _ => return None,
         })
     }
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn moments_are_known_by_all_their_names() {
         for name in ["PreToolUse", "pre-tool-use", "pre_tool_use", "BeforeTool"] {
-            assert_eq!(Moment::named(name), Some(Moment::PreToolUse), "{name}");
+            assert_eq!(HookEvent::named(name), Some(HookEvent::PreToolUse), "{name}");
         }
-        assert_eq!(Moment::named("AfterAgent"), Some(Moment::Stop));
-        assert_eq!(Moment::named("SomethingNew"), None);
+        assert_eq!(HookEvent::named("AfterAgent"), Some(HookEvent::Stop));
+        assert_eq!(HookEvent::named("SomethingNew"), None);
     }
 
     #[test]

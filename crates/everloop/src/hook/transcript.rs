@@ -14,7 +14,7 @@ const WORDS_MAX_CHARS: usize = 3000;
 
 /// What the end of a transcript says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ending {
+pub struct TranscriptEnd {
     /// The agent's last words.
     pub words: String,
     /// Tokens in the context at its last answer.
@@ -22,8 +22,8 @@ pub struct Ending {
 }
 
 /// Reads it; nothing when there is none.
-pub fn ending(path: &Path) -> Ending {
-    let mut found = Ending::default();
+pub fn ending(path: &Path) -> TranscriptEnd {
+    let mut found = TranscriptEnd::default();
     for line in tail(path).unwrap_or_default().lines().rev() {
         let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
         let (words, tokens) = heard(&record);
@@ -104,9 +104,9 @@ mod tests {
         ];
         std::fs::write(&path, lines.join("\n")).unwrap();
         let found = ending(&path);
-        assert_eq!(found, Ending { words: "I did it".into(), context_tokens: Some(160_100) });
+        assert_eq!(found, TranscriptEnd { words: "I did it".into(), context_tokens: Some(160_100) });
         assert_eq!(percent(160_100, 200_000), 80);
-        assert_eq!(ending(&dir.path().join("none")), Ending::default());
+        assert_eq!(ending(&dir.path().join("none")), TranscriptEnd::default());
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         ];
         for lines in [codex, gemini] {
             std::fs::write(&path, lines.join("\n")).unwrap();
-            assert_eq!(ending(&path), Ending { words: "half done".into(), context_tokens: Some(118) });
+            assert_eq!(ending(&path), TranscriptEnd { words: "half done".into(), context_tokens: Some(118) });
         }
     }
 }

@@ -49,7 +49,7 @@ impl Node {
 }
 
 /// What is put in: `value` as a member `key` of the object at `path`, or, without a key, as an item of the array there.
-pub struct Piece<'a> {
+pub struct JsonInsert<'a> {
     /// Names of the objects from the root on; those that are missing are made.
     pub path: &'a [&'a str],
     /// `None` for an item.
@@ -59,7 +59,7 @@ pub struct Piece<'a> {
 }
 
 /// The text with the piece in it; `None` when the text is not plain JSON, or something else is in the way.
-pub fn put(text: &str, piece: &Piece<'_>) -> Option<String> {
+pub fn put(text: &str, piece: &JsonInsert<'_>) -> Option<String> {
     let root = parse(text)?;
     let depth = (0..=piece.path.len()).rev().find(|n| root.at(&piece.path[..*n]).is_some())?;
     let container = root.at(&piece.path[..depth])?;
@@ -87,7 +87,7 @@ pub fn put(text: &str, piece: &Piece<'_>) -> Option<String> {
 }
 
 /// The text of a new file.
-pub fn fresh(pieces: &[Piece<'_>]) -> Option<String> {
+pub fn fresh(pieces: &[JsonInsert<'_>]) -> Option<String> {
     let text = pieces.iter().try_fold("{\n}\n".to_owned(), |text, piece| put(&text, piece))?;
     let value: Value = serde_json::from_str(&text).ok()?;
     Some(format!("{}\n", serde_json::to_string_pretty(&value).ok()?))
@@ -265,8 +265,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn hook() -> Piece<'static> {
-        Piece { path: &["hooks", "Stop"], key: None, value: json!({ "ours": [1] }) }
+    fn hook() -> JsonInsert<'static> {
+        JsonInsert { path: &["hooks", "Stop"], key: None, value: json!({ "ours": [1] }) }
     }
 
     fn ours(_: Option<&str>, value: &Value) -> bool {
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn it_looks_like_what_is_there() {
         let text = "{\r\n    \"a\": {\r\n        \"b\": 1\r\n    }\r\n}\r\n";
-        let with = put(text, &Piece { path: &[], key: Some("c"), value: json!({ "d": 2 }) }).unwrap();
+        let with = put(text, &JsonInsert { path: &[], key: Some("c"), value: json!({ "d": 2 }) }).unwrap();
         assert_eq!(
             with,
             "{\r\n    \"a\": {\r\n        \"b\": 1\r\n    },\r\n    \"c\": {\r\n        \"d\": 2\r\n    }\r\n}\r\n"

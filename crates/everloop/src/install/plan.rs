@@ -7,8 +7,8 @@ use everloop_core::spec::AgentKind;
 use serde_json::{Value, json};
 use toml::de::DeTable;
 
-use super::Change;
-use super::json::{self, Piece};
+use super::FileChange;
+use super::json::{self, JsonInsert};
 use super::section::{MARKDOWN, TOML};
 
 /// The moments at which Claude Code asks everloop.
@@ -56,7 +56,7 @@ const INSTRUCTIONS: &str = include_str!("instructions.md");
 
 /// An agent's CLI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Cli {
+pub enum AgentCli {
     /// Claude Code
     Claude,
     /// Codex
@@ -67,65 +67,67 @@ pub enum Cli {
     Opencode,
 }
 
-impl Cli {
+impl AgentCli {
     /// All of them.
-    pub const ALL: [Cli; 4] = [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Opencode];
+    pub const ALL: [AgentCli; 4] = [AgentCli::Claude, AgentCli::Codex, AgentCli::Gemini, AgentCli::Opencode];
 
     /// How everloop calls it.
     pub fn kind(self) -> AgentKind {
         match self {
-            Cli::Claude => AgentKind::Claude,
-            Cli::Codex => AgentKind::Codex,
-            Cli::Gemini => AgentKind::Gemini,
-            Cli::Opencode => AgentKind::Opencode,
+            AgentCli::Claude => AgentKind::Claude,
+            AgentCli::Codex => AgentKind::Codex,
+            AgentCli::Gemini => AgentKind::Gemini,
+            AgentCli::Opencode => AgentKind::Opencode,
         }
     }
 
     /// The file of instructions that it reads.
     fn instructions(self) -> &'static str {
         match self {
-            Cli::Claude => "CLAUDE.md",
-            Cli::Codex | Cli::Opencode => "AGENTS.md",
-            Cli::Gemini => "GEMINI.md",
+            AgentCli::Claude => "CLAUDE.md",
+            AgentCli::Codex | AgentCli::Opencode => "AGENTS.md",
+            AgentCli::Gemini => "GEMINI.md",
         }
     }
 
     /// The JSON file of the project that names MCP servers, where in it, and how.
     fn servers(self) -> Option<(&'static str, &'static [&'static str], Value)> {
         match self {
-            Cli::Claude => Some((".mcp.json", &["mcpServers"], json!({ "command": "everloop", "args": ["mcp"] }))),
-            Cli::Gemini => {
+            AgentCli::Claude => Some((".mcp.json", &["mcpServers"], json!({ "command": "everloop", "args": ["mcp"] }))),
+            AgentCli::Gemini => {
                 Some((".gemini/settings.json", &["mcpServers"], json!({ "command": "everloop", "args": ["mcp"] })))
             }
-            Cli::Opencode => {
+            AgentCli::Opencode => {
                 Some(("opencode.json", &["mcp"], json!({ "type": "local", "command": ["everloop", "mcp"] })))
             }
-            Cli::Codex => None,
+            AgentCli::Codex => None,
         }
     }
 
     /// The JSON file of the project that names its hooks, and the moments that it has.
     fn hooks(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
-            Cli::Claude => Some((".claude/settings.json", &CLAUDE)),
-            Cli::Codex => Some((".codex/hooks.json", &CODEX)),
-            Cli::Gemini => Some((".gemini/settings.json", &GEMINI)),
-            Cli::Opencode => None,
+            AgentCli::Claude => Some((".claude/settings.json", &CLAUDE)),
+            AgentCli::Codex => Some((".codex/hooks.json", &CODEX)),
+            AgentCli::Gemini => Some((".gemini/settings.json", &GEMINI)),
+            AgentCli::Opencode => None,
         }
     }
 
     /// What a person has to do or to know besides.
     pub fn by_hand(self) -> Option<&'static str> {
         match self {
-            Cli::Codex => Some(
+            AgentCli::Codex => Some(
                 "codex reads .codex/ of a project that you trust, and runs hooks that you trust: start `codex` here, say yes, and look at \
                  `/hooks`",
             ),
-            Cli::Gemini => Some("gemini reads .gemini/ of a folder that you trust: it asks you when you start it here"),
-            Cli::Opencode => Some(
+            AgentCli::Gemini => {
+                Some("gemini reads .gemini/ of a folder that you trust: it asks you when you start it here")
+            }
+            AgentCli::Opencode => Some(
                 "opencode has no hooks that run commands: it reads AGENTS.md and the MCP server, and nothing holds it when it stops",
             ),
-            Cli::Claude => None,
+            AgentCli::Claude => None,
         }
     }
 }
@@ -137,10 +139,10 @@ type Edited = Result<Option<String>, Unplain>;
 struct Unplain;
 
 /// A hook's entry. Who has no everloop is not disturbed. Claude Code is known by what it says, the others say who they are.
-pub fn hook(cli: Cli, moment: &str) -> Value {
+pub fn hook(cli: AgentCli, moment: &str) -> Value {
     let who = match cli {
-        Cli::Claude => String::new(),
-        Cli::Codex | Cli::Gemini | Cli::Opencode => format!(" --for {}", cli.kind().label()),
+        AgentCli::Claude => String::new(),
+        AgentCli::Codex | AgentCli::Gemini | AgentCli::Opencode => format!(" --for {}", cli.kind().label()),
     };
     let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{moment}{who}");
     json!({ "hooks": [{ "type": "command", "command": command }] })
@@ -152,29 +154,29 @@ fn is_our_hook(value: &Value) -> bool {
 }
 
 /// What is to be there for these CLIs. The error names a file that cannot be edited safely.
-pub fn put(root: &Path, clis: &[Cli]) -> io::Result<Vec<Change>> {
-    let mut changes: Vec<Change> = Vec::new();
+pub fn put(root: &Path, clis: &[AgentCli]) -> io::Result<Vec<FileChange>> {
+    let mut changes: Vec<FileChange> = Vec::new();
     for cli in clis {
         edit(&mut changes, root, cli.instructions(), |text| Ok(Some(MARKDOWN.put(text, INSTRUCTIONS))))?;
         if let Some((file, path, value)) = cli.servers() {
-            let pieces = [Piece { path, key: Some(SERVER), value }];
+            let pieces = [JsonInsert { path, key: Some(SERVER), value }];
             edit(&mut changes, root, file, |text| {
                 let there = text.is_some_and(|text| json::names(text, path).iter().any(|name| name == SERVER));
                 if there { Ok(text.map(str::to_owned)) } else { add(text, &pieces) }
             })?;
         }
-        if *cli == Cli::Codex {
+        if *cli == AgentCli::Codex {
             edit(&mut changes, root, CODEX_CONFIG, put_codex_server)?;
         }
         if let Some((file, moments)) = cli.hooks() {
             edit(&mut changes, root, file, |text| put_hooks(text, *cli, moments))?;
         }
     }
-    changes.retain(Change::is_real);
+    changes.retain(FileChange::is_real);
     Ok(changes)
 }
 
-fn put_hooks(text: Option<&str>, cli: Cli, moments: &[&str]) -> Edited {
+fn put_hooks(text: Option<&str>, cli: AgentCli, moments: &[&str]) -> Edited {
     let parsed: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let lacks = |moment: &&&str| {
         let there = parsed["hooks"][**moment].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -184,8 +186,8 @@ fn put_hooks(text: Option<&str>, cli: Cli, moments: &[&str]) -> Edited {
     if paths.is_empty() {
         return Ok(text.map(str::to_owned));
     }
-    let pieces: Vec<Piece<'_>> =
-        paths.iter().map(|path| Piece { path, key: None, value: hook(cli, path[1]) }).collect();
+    let pieces: Vec<JsonInsert<'_>> =
+        paths.iter().map(|path| JsonInsert { path, key: None, value: hook(cli, path[1]) }).collect();
     add(text, &pieces)
 }
 
@@ -207,7 +209,7 @@ fn put_codex_server(text: Option<&str>) -> Edited {
     if good { Ok(Some(with)) } else { Err(Unplain) }
 }
 
-fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
+fn add(text: Option<&str>, pieces: &[JsonInsert<'_>]) -> Edited {
     let added = match text.filter(|text| !text.trim().is_empty()) {
         None => json::fresh(pieces),
         Some(text) => pieces.iter().try_fold(text.to_owned(), |text, piece| json::put(&text, piece)),
@@ -216,9 +218,9 @@ fn add(text: Option<&str>, pieces: &[Piece<'_>]) -> Edited {
 }
 
 /// The same files without what is ours. `original` is what a file was before, where that is known.
-pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Result<Vec<Change>> {
+pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Result<Vec<FileChange>> {
     let mut changes = Vec::new();
-    for cli in Cli::ALL {
+    for cli in AgentCli::ALL {
         edit(&mut changes, root, cli.instructions(), |text| Ok(text.and_then(|text| MARKDOWN.take(text))))?;
         if let Some((file, path, _)) = cli.servers() {
             let before = original(&root.join(file));
@@ -230,11 +232,11 @@ pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Resu
         }
     }
     edit(&mut changes, root, CODEX_CONFIG, |text| Ok(text.and_then(|text| TOML.take(text))))?;
-    for (file, _) in Cli::ALL.into_iter().filter_map(Cli::hooks) {
+    for (file, _) in AgentCli::ALL.into_iter().filter_map(AgentCli::hooks) {
         let before = original(&root.join(file));
         edit(&mut changes, root, file, |text| take_hooks(text, before.as_deref()))?;
     }
-    changes.retain(Change::is_real);
+    changes.retain(FileChange::is_real);
     Ok(changes)
 }
 
@@ -272,7 +274,7 @@ fn without_empty(mut text: String, paths: &[&[&str]], before: Option<&str>) -> E
 
 /// Edits a file that may have been edited already. The edit may say that it cannot be done safely.
 fn edit(
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<FileChange>,
     root: &Path,
     file: &str,
     how: impl FnOnce(Option<&str>) -> Edited,
@@ -280,7 +282,7 @@ fn edit(
     let path = root.join(file);
     let mut change = match changes.iter().position(|change| change.path == path) {
         Some(there) => changes.remove(there),
-        None => Change::of(path)?,
+        None => FileChange::of(path)?,
     };
     let edited = how(change.after.as_deref());
     change.after = edited.map_err(|Unplain| {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{CLAUDE, Cli, hook};
+use super::plan::{AgentCli, CLAUDE, hook};
 
 /// What the plugin and its marketplace are called.
 pub const NAME: &str = "everloop";
@@ -41,7 +41,7 @@ pub fn files() -> Vec<(String, String)> {
 /// All hooks, as Claude Code reads them.
 fn hooks() -> Value {
     let all: serde_json::Map<String, Value> =
-        CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([hook(Cli::Claude, moment)]))).collect();
+        CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([hook(AgentCli::Claude, moment)]))).collect();
     json!({ "hooks": all })
 }
 

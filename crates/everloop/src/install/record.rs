@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Change;
+use super::FileChange;
 use crate::home::Home;
 use crate::hook::tree::hex;
 
@@ -43,7 +43,7 @@ impl Originals {
     }
 
     /// Remembers what a change will have changed. A file that we changed before keeps its first original.
-    pub fn add(&mut self, change: &Change, root: &Path) {
+    pub fn add(&mut self, change: &FileChange, root: &Path) {
         let Some(after) = &change.after else { return };
         let name = name(&change.path, root);
         let known = self.files.get(&name).filter(|old| Some(&old.after) == change.before.as_deref().map(hash).as_ref());
@@ -68,10 +68,10 @@ impl Originals {
     }
 
     /// The changes that bring back what was there, for files that nobody changed since.
-    pub fn undo(&self, root: &Path) -> io::Result<Vec<Change>> {
+    pub fn undo(&self, root: &Path) -> io::Result<Vec<FileChange>> {
         let mut changes = Vec::new();
         for (name, original) in &self.files {
-            let mut change = Change::of(root.join(name))?;
+            let mut change = FileChange::of(root.join(name))?;
             if change.before.as_deref().map(hash).as_ref() == Some(&original.after) {
                 change.after.clone_from(&original.before);
                 changes.push(change);

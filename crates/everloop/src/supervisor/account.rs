@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use everloop_agents::environment::{Environment, Hidden};
-use everloop_core::spec::{AgentSpec, Source, Variable};
+use everloop_core::spec::{AgentSpec, Variable, VariableSource};
 
 /// A key is a line; a file with a longer one is not a key.
 const VALUE_CAP: u64 = 64 << 10;
@@ -42,7 +42,7 @@ pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
 }
 
 fn is_secret(variable: &Variable) -> bool {
-    !matches!(variable.source, Source::Plain(_))
+    !matches!(variable.source, VariableSource::Plain(_))
 }
 
 /// A login is a key or a place; only the former is a secret.
@@ -55,13 +55,13 @@ fn value(variable: &Variable) -> Result<OsString, String> {
 }
 
 /// What a source holds.
-pub(super) fn from(source: &Source) -> Result<OsString, String> {
+pub(super) fn from(source: &VariableSource) -> Result<OsString, String> {
     match source {
-        Source::Plain(text) => Ok(at_home(text).into()),
-        Source::Env(name) => std::env::var_os(name)
+        VariableSource::Plain(text) => Ok(at_home(text).into()),
+        VariableSource::Env(name) => std::env::var_os(name)
             .filter(|v| !v.is_empty())
             .ok_or_else(|| format!("the variable `{name}` is not set where the supervisor was started")),
-        Source::File(path) => first_line(&at_home(path)).map_err(|e| format!("cannot read `{path}`: {e}")),
+        VariableSource::File(path) => first_line(&at_home(path)).map_err(|e| format!("cannot read `{path}`: {e}")),
     }
 }
 

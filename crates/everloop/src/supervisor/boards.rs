@@ -11,9 +11,9 @@ use everloop_core::ids::LoopId;
 use everloop_store::Ledger;
 use tokio::time::Instant;
 
-use super::outside::{Heard, LAST_WORDS};
+use super::outbound::{DeliveryResult, LAST_WORDS};
 use super::{Supervisor, Until, read_state};
-use crate::board::{file, intents, place};
+use crate::board::{board_folder, file, intents};
 use crate::config::{self, PROJECT_FILE};
 use crate::error::Failure;
 
@@ -31,7 +31,7 @@ pub(super) struct Boards {
 struct Place {
     /// When its configuration was last written.
     stamp: Option<SystemTime>,
-    outside: config::Outside,
+    outside: config::OutboundKeys,
 }
 
 impl Supervisor {
@@ -49,7 +49,7 @@ impl Supervisor {
         let wanted = self.wanted();
         let files: BTreeSet<PathBuf> = wanted.iter().filter_map(|(_, outside)| outside.board.clone()).collect();
         for file in &files {
-            let round = intents::take(&mut self.ledger, &place::inbox(file), self.clock.now())?;
+            let round = intents::take(&mut self.ledger, &board_folder::inbox(file), self.clock.now())?;
             if round.rejected > 0 {
                 tracing::warn!(count = round.rejected, file = %file.display(), "wishes in the inbox folder were rejected");
             }
@@ -75,14 +75,14 @@ impl Supervisor {
     }
 
     /// What the projects of all loops want.
-    fn wanted(&mut self) -> Vec<(PathBuf, config::Outside)> {
+    fn wanted(&mut self) -> Vec<(PathBuf, config::OutboundKeys)> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
         dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect()
     }
 
     /// Tells those outside what they do not know yet.
-    fn tell_outside(&mut self, wanted: &[(PathBuf, config::Outside)]) -> Result<(), Failure> {
+    fn tell_outside(&mut self, wanted: &[(PathBuf, config::OutboundKeys)]) -> Result<(), Failure> {
         for (dir, outside) in wanted {
             let Some(sink) = &outside.tracker else { continue };
             let slots = &self.slots;
@@ -124,7 +124,7 @@ impl Supervisor {
     }
 
     /// Somebody was told something, or was not.
-    pub(super) fn told(&mut self, heard: Heard) {
+    pub(super) fn told(&mut self, heard: DeliveryResult) {
         let now = self.clock.now();
         let taken = self.outside.take(&mut self.ledger, heard, now).and_then(|()| {
             let wanted = self.wanted();
@@ -147,15 +147,15 @@ impl Supervisor {
 
 impl Boards {
     /// What a project wants; its configuration is read again when it was written.
-    pub(super) fn find(&mut self, dir: &Path) -> config::Outside {
+    pub(super) fn find(&mut self, dir: &Path) -> config::OutboundKeys {
         let stamp = std::fs::metadata(dir.join(PROJECT_FILE)).and_then(|meta| meta.modified()).ok();
         let known = self.places.get(dir).filter(|place| place.stamp == stamp);
         if let Some(place) = known {
             return place.outside.clone();
         }
-        let outside = place::outside(dir).unwrap_or_else(|failure| {
+        let outside = board_folder::outside(dir).unwrap_or_else(|failure| {
             self.tell(&failure);
-            config::Outside::default()
+            config::OutboundKeys::default()
         });
         self.places.insert(dir.to_owned(), Place { stamp, outside: outside.clone() });
         // A new place is written to at once.

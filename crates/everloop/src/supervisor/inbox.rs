@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use everloop_core::action::{Command, Input};
+use everloop_core::action::{Input, LoopCommand};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Message, Op};
 use everloop_store::{Ledger, LoopRow, Recipients};
 use serde::{Deserialize, Serialize};
 
-use super::{Reach, Supervisor, Watcher};
+use super::{LoopSelection, Supervisor, Watcher};
 use crate::error::Failure;
 
 /// To the supervisor itself.
@@ -49,7 +49,7 @@ impl Supervisor {
         for message in self.ledger.messages(Recipients::These(&[SUPERVISOR.to_owned()]), ROUND)? {
             match serde_json::from_str(&message.body) {
                 Ok(Notice::Attend { id }) => {
-                    if let Reach::Only(ids) = &mut self.reach {
+                    if let LoopSelection::Only(ids) = &mut self.reach {
                         ids.insert(id);
                     }
                 }
@@ -77,7 +77,7 @@ impl Supervisor {
     async fn obey(&mut self, message: &Message, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let id = LoopId::new(message.to.clone());
         let consume = Op::Consume { ids: vec![message.id] };
-        match serde_json::from_str::<Command>(&message.body) {
+        match serde_json::from_str::<LoopCommand>(&message.body) {
             Ok(command) => {
                 let input = Input::Command { by: message.by.clone(), command };
                 self.handle_with(&id, &input, &[consume], watcher).await
@@ -94,5 +94,5 @@ impl Supervisor {
 
 /// Ctrl-C as a command.
 pub fn stop_command(now: bool) -> Input {
-    Input::Command { by: "interrupt".to_owned(), command: Command::Stop { now } }
+    Input::Command { by: "interrupt".to_owned(), command: LoopCommand::Stop { now } }
 }

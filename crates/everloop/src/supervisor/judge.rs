@@ -3,25 +3,25 @@
 use std::path::PathBuf;
 
 use everloop_agents::check::{Checker, Question};
-use everloop_agents::workspace::{Collected, Effort, Merged, Side};
+use everloop_agents::workspace::{Collected, CommitMeta, Merged, Side};
 use everloop_core::action::{Input, Integration};
-use everloop_core::board::Board;
 use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 
 use super::account;
-use super::errand::{Errand, full_text};
+use super::action_run::{ActionRun, full_text};
 use super::turn::split_turn;
 
-impl Errand {
+impl ActionRun {
     /// The checks on what the loop starts from.
     pub(super) async fn baseline(&mut self) -> Input {
         let result = self.take_baseline().await;
         Input::Baselined { result }
     }
 
-    async fn take_baseline(&mut self) -> Result<(Board, Option<String>), String> {
+    async fn take_baseline(&mut self) -> Result<(Scoreboard, Option<String>), String> {
         let work = match self.state.work.clone() {
             Some(work) => Some(work),
             None => self.workspace().await?.first_base().await.map_err(|e| full_text(&e))?,
@@ -44,7 +44,7 @@ impl Errand {
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
         let (task, fence) = split_turn(turn).ok_or_else(|| format!("`{turn}` is not the id of a turn"))?;
         let subject = self.subject();
-        let effort = Effort { task: &task, fence, subject: &subject };
+        let effort = CommitMeta { task: &task, fence, subject: &subject };
         let found = self.workspace().await?.collect(&effort).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
             tracing::info!(%turn, "{note}");
@@ -66,7 +66,7 @@ impl Errand {
     }
 
     /// What would stand on the target: the work itself, or merged with a target that has moved.
-    async fn on_target(&mut self, commit: &str, effort: &Effort<'_>) -> Result<String, String> {
+    async fn on_target(&mut self, commit: &str, effort: &CommitMeta<'_>) -> Result<String, String> {
         let merged = self.workspace().await?.merge_for_target(commit, effort).await.map_err(|e| full_text(&e))?;
         match merged {
             Merged::Ready { commit } | Merged::Joined { commit } => Ok(commit),
@@ -78,7 +78,7 @@ impl Errand {
     }
 
     /// What the checks say about a commit.
-    pub(super) async fn board_of(&mut self, commit: &str, before: Option<&Board>) -> Result<Board, String> {
+    pub(super) async fn board_of(&mut self, commit: &str, before: Option<&Scoreboard>) -> Result<Scoreboard, String> {
         let cwd = self.verify_at(Some(commit)).await?;
         self.ask(cwd, before, true).await
     }
@@ -89,7 +89,7 @@ impl Errand {
         Ok(cwd)
     }
 
-    async fn ask(&self, cwd: PathBuf, before: Option<&Board>, changed: bool) -> Result<Board, String> {
+    async fn ask(&self, cwd: PathBuf, before: Option<&Scoreboard>, changed: bool) -> Result<Scoreboard, String> {
         let checker = Checker {
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
@@ -125,7 +125,7 @@ impl Errand {
     }
 }
 
-fn judgement(found: Collected, commit: Option<String>, board: Board) -> Judgement {
+fn judgement(found: Collected, commit: Option<String>, board: Scoreboard) -> Judgement {
     Judgement {
         changed: found.changed,
         commit: commit.or(found.commit),

@@ -32,7 +32,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everloop_agents::job::Shim;
+use everloop_agents::job::ShimProgram;
 
 use self::tells::Tells;
 use crate::api::Figures;
@@ -52,7 +52,7 @@ pub(super) struct Mesh {
 
 impl Mesh {
     /// Becomes a node.
-    pub fn start(home: &Home, shim: &Shim, membership: &Membership, figures: &Arc<Figures>) -> Option<Self> {
+    pub fn start(home: &Home, shim: &ShimProgram, membership: &Membership, figures: &Arc<Figures>) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
         let runner = tokio::runtime::Handle::current();

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use everloop_agents::clock;
 use everloop_core::mesh::{KIND, MeshLoop};
-use everloop_store::mirror::{Error, Mirror, Passed, Scores};
-use everloop_store::{DocRow, LoopRow, Mode, Sqlite};
+use everloop_store::mirror::{Mirror, MirrorError, Passed, Scores};
+use everloop_store::{DocRow, LoopRow, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
 use super::{node_id, read_state};
@@ -159,8 +159,8 @@ impl Thread {
     }
 
     /// The ledger is opened for the look alone: an idle node needs no memory for it.
-    fn look(&mut self) -> Result<Passed, Error> {
-        let ledger = Sqlite::open(&self.home.database(), Mode::ReadOnly)?;
+    fn look(&mut self) -> Result<Passed, MirrorError> {
+        let ledger = Sqlite::open(&self.home.database(), OpenMode::ReadOnly)?;
         let mirror = match &mut self.mirror {
             Some(mirror) => mirror,
             none => none.insert(Mirror::open(&self.home.mirror(), None)?),
@@ -187,7 +187,7 @@ impl Thread {
 }
 
 /// The mirror of a hub, beside that of this machine's own ledger.
-pub(super) fn open_for_hub(root: &Path, hub: &str) -> Result<Mirror, Error> {
+pub(super) fn open_for_hub(root: &Path, hub: &str) -> Result<Mirror, MirrorError> {
     Mirror::open(&root.join("hub"), Some(hub))
 }
 

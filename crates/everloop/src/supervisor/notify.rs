@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use everloop_agents::notify::telegram::Heard;
+use everloop_agents::notify::telegram::ChatReply;
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::jitter::mix;
-use everloop_core::notify::{Alarm, Deed, Message, Outbox, Undelivered, plan};
+use everloop_core::notify::{Alert, Notification, Outbox, ReplyAction, Undelivered, plan};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::ear::Ear;
+use super::reply_listener::ReplyListener;
 use super::{Supervisor, Until, Watcher, read_state};
 use crate::config::{PROJECT_FILE, USER_FILE};
 use crate::error::Failure;
-use crate::notifiers::{self, Desk};
+use crate::notifiers::{self, NotifierSender};
 use crate::tickets::{self, Doer};
 
 /// Answers of notifiers under way; each has one message and one question.
@@ -33,15 +33,15 @@ const HOMES: usize = 20;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What comes back from outside.
-pub(super) enum Report {
+pub(super) enum DeliveryReport {
     /// A message arrived or did not.
-    Sent { desk: String, message: Box<Message>, result: Result<(), Undelivered> },
+    Sent { desk: String, message: Box<Notification>, result: Result<(), Undelivered> },
     /// People said something; what came of it goes back.
-    Heard { desk: String, heard: Vec<Heard>, back: std::sync::mpsc::Sender<Settled> },
+    Heard { desk: String, heard: Vec<ChatReply>, back: std::sync::mpsc::Sender<AnswersTaken> },
 }
 
 /// What came of what people said.
-pub(super) struct Settled {
+pub(super) struct AnswersTaken {
     /// The next answer to be asked for.
     pub next: i64,
     /// Words for those who pressed a button.
@@ -50,7 +50,7 @@ pub(super) struct Settled {
 
 /// A notifier at work.
 struct Post {
-    desk: Desk,
+    desk: NotifierSender,
     outbox: Outbox,
     version: u64,
     /// The key of the message that is being sent.
@@ -58,11 +58,11 @@ struct Post {
     /// It was said that it cannot be reached.
     told: bool,
     /// Listens to answers for as long as this is here.
-    _ear: Option<Ear>,
+    _ear: Option<ReplyListener>,
 }
 
 /// All notifiers.
-pub(super) struct Notify {
+pub(super) struct NotifierRuns {
     posts: BTreeMap<String, Post>,
     /// Where loops work, also those that are over.
     homes: BTreeMap<LoopId, PathBuf>,
@@ -72,11 +72,11 @@ pub(super) struct Notify {
     /// Something happened that may have to be told.
     stale: bool,
     wake_at: Option<Time>,
-    sender: mpsc::Sender<Report>,
-    reports: mpsc::Receiver<Report>,
+    sender: mpsc::Sender<DeliveryReport>,
+    reports: mpsc::Receiver<DeliveryReport>,
 }
 
-impl Default for Notify {
+impl Default for NotifierRuns {
     fn default() -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         Self {
@@ -92,7 +92,7 @@ impl Default for Notify {
     }
 }
 
-impl Notify {
+impl NotifierRuns {
     /// Looks whether events may have to be told.
     pub(super) fn see(&mut self, events: &[Event]) {
         let of_ticket = |e: &Event| matches!(e, Event::TicketOpened { .. } | Event::TicketClosed { .. });
@@ -105,7 +105,7 @@ impl Notify {
     }
 
     /// The next answer from outside; never, without notifiers.
-    pub(super) async fn report(&mut self) -> Report {
+    pub(super) async fn report(&mut self) -> DeliveryReport {
         match self.reports.recv().await {
             Some(report) => report,
             // Cannot be: a sender is kept here.
@@ -144,7 +144,7 @@ impl Supervisor {
         if now == self.notify.stamps {
             return;
         }
-        let mut desks: BTreeMap<String, Desk> = BTreeMap::new();
+        let mut desks: BTreeMap<String, NotifierSender> = BTreeMap::new();
         for dir in now.keys() {
             match notifiers::desks(dir, self.clock.now()) {
                 Ok(found) => desks.extend(found.into_iter().map(|desk| (desk.key(), desk))),
@@ -178,7 +178,7 @@ impl Supervisor {
         }
     }
 
-    fn take_posts(&mut self, desks: BTreeMap<String, Desk>) {
+    fn take_posts(&mut self, desks: BTreeMap<String, NotifierSender>) {
         self.notify.posts.retain(|key, post| desks.get(key) == Some(&post.desk));
         for (key, desk) in desks {
             if self.notify.posts.contains_key(&key) {
@@ -186,7 +186,7 @@ impl Supervisor {
             }
             match notifiers::outbox(&self.ledger, &key) {
                 Ok((version, outbox)) => {
-                    let ear = Ear::open(&key, &desk.of.notifier, outbox.cursor, &self.notify.sender);
+                    let ear = ReplyListener::open(&key, &desk.of.notifier, outbox.cursor, &self.notify.sender);
                     let post = Post { desk, outbox, version, sending: None, told: false, _ear: ear };
                     self.notify.posts.insert(key, post);
                 }
@@ -212,7 +212,7 @@ impl Supervisor {
         }
     }
 
-    fn keep_post(&mut self, key: &str, alarms: &[Alarm], now: Time) -> Result<(), Failure> {
+    fn keep_post(&mut self, key: &str, alarms: &[Alert], now: Time) -> Result<(), Failure> {
         let mine = self.heard_by(key, alarms);
         let Some(post) = self.notify.posts.get_mut(key) else { return Ok(()) };
         let plan = plan(&mine, &post.desk.of.route, &post.outbox, notifiers::moment(now));
@@ -226,21 +226,21 @@ impl Supervisor {
     }
 
     /// Those of these tickets that a notifier is for.
-    fn heard_by(&self, key: &str, alarms: &[Alarm]) -> Vec<Alarm> {
+    fn heard_by(&self, key: &str, alarms: &[Alert]) -> Vec<Alert> {
         let Some(post) = self.notify.posts.get(key) else { return Vec::new() };
-        let home = |alarm: &Alarm| alarm.owner.as_ref().and_then(|id| self.notify.homes.get(id)).map(PathBuf::as_path);
+        let home = |alarm: &Alert| alarm.owner.as_ref().and_then(|id| self.notify.homes.get(id)).map(PathBuf::as_path);
         alarms.iter().filter(|alarm| post.desk.hears(alarm, home(alarm))).cloned().collect()
     }
 
     /// Something came back from outside.
-    pub(super) async fn reported(&mut self, report: Report, watcher: &mut impl Watcher) -> Result<(), Failure> {
+    pub(super) async fn reported(&mut self, report: DeliveryReport, watcher: &mut impl Watcher) -> Result<(), Failure> {
         match report {
-            Report::Sent { desk, message, result } => {
+            DeliveryReport::Sent { desk, message, result } => {
                 if let Err(failure) = self.sent(&desk, &message, result) {
                     self.notify.complain(&failure);
                 }
             }
-            Report::Heard { desk, heard, back } => {
+            DeliveryReport::Heard { desk, heard, back } => {
                 let settled = self.settle(&desk, &heard);
                 // Nobody listens when the notifier was taken out of the configuration meanwhile.
                 back.send(settled).ok();
@@ -250,7 +250,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn sent(&mut self, key: &str, message: &Message, result: Result<(), Undelivered>) -> Result<(), Failure> {
+    fn sent(&mut self, key: &str, message: &Notification, result: Result<(), Undelivered>) -> Result<(), Failure> {
         let now = self.clock.now();
         let alarms = tickets::alarms(&self.ledger)?;
         self.notify.stale = true;
@@ -275,10 +275,10 @@ impl Supervisor {
     }
 
     /// Does what people said, each once: the effect and the cursor behind it are one transaction.
-    fn settle(&mut self, key: &str, heard: &[Heard]) -> Settled {
+    fn settle(&mut self, key: &str, heard: &[ChatReply]) -> AnswersTaken {
         let now = self.clock.now();
         let mut words = Vec::new();
-        let Some(post) = self.notify.posts.get_mut(key) else { return Settled { next: 0, words } };
+        let Some(post) = self.notify.posts.get_mut(key) else { return AnswersTaken { next: 0, words } };
         for one in heard {
             if one.number < post.outbox.cursor {
                 continue;
@@ -308,7 +308,7 @@ impl Supervisor {
         }
         self.notify.stale = true;
         let next = self.notify.posts.get(key).map_or(0, |post| post.outbox.cursor);
-        Settled { next, words }
+        AnswersTaken { next, words }
     }
 
     /// The supervisor goes: what is under way may arrive, if that is quick. The rest is in the outboxes.
@@ -316,7 +316,7 @@ impl Supervisor {
         self.keep_notifying();
         let all = async {
             while self.notify.posts.values().any(|post| post.sending.is_some()) {
-                if let Report::Sent { desk, message, result } = self.notify.report().await {
+                if let DeliveryReport::Sent { desk, message, result } = self.notify.report().await {
                     self.sent(&desk, &message, result).ok();
                 }
             }
@@ -327,16 +327,16 @@ impl Supervisor {
     }
 }
 
-fn do_it(ledger: &mut everloop_store::Sqlite, deed: &Deed, doer: Doer<'_>) -> Result<String, Failure> {
+fn do_it(ledger: &mut everloop_store::Sqlite, deed: &ReplyAction, doer: Doer<'_>) -> Result<String, Failure> {
     match deed {
-        Deed::Ack { ticket } => {
+        ReplyAction::Ack { ticket } => {
             let (_, first) = tickets::ack(ledger, &ticket.to_string(), doer)?;
             Ok(first.map_or_else(
                 || format!("#{ticket} is not repeated any more"),
                 |by| format!("#{ticket} was seen already by {by}"),
             ))
         }
-        Deed::Answer { ticket, text } => {
+        ReplyAction::Answer { ticket, text } => {
             let text = crate::mailbox::checked(text)?;
             tickets::answer(ledger, &ticket.to_string(), text, doer).map(|_| format!("#{ticket} is answered: {text}"))
         }
@@ -362,7 +362,7 @@ impl Post {
     }
 
     /// Sends the first message that may go, apart from the owner.
-    fn send(&mut self, key: &str, now: Time, reports: &mpsc::Sender<Report>) {
+    fn send(&mut self, key: &str, now: Time, reports: &mpsc::Sender<DeliveryReport>) {
         if self.sending.is_some() {
             return;
         }
@@ -372,7 +372,7 @@ impl Post {
         tokio::spawn(async move {
             let result = notifier.deliver(message.clone()).await;
             // Nobody listens only when the supervisor is gone; his successor finds the message in the outbox.
-            reports.send(Report::Sent { desk, message: Box::new(message), result }).await.ok();
+            reports.send(DeliveryReport::Sent { desk, message: Box::new(message), result }).await.ok();
         });
     }
 }

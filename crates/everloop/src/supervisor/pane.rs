@@ -2,12 +2,12 @@
 //! the turn's job, because whatever a job starts ends with it.
 
 use everloop_agents::agent::{Invocation, pane_of};
-use everloop_agents::tmux::{Error, Place, Server};
+use everloop_agents::tmux::{PaneError, PaneTarget, TmuxServer};
 use everloop_core::spec::{AgentSpec, WorkspaceMode};
 
-use super::errand::{Errand, full_text};
+use super::action_run::{ActionRun, full_text};
 
-impl Errand {
+impl ActionRun {
     /// Makes the pane of such an agent ready, and says so in the turn's output if anything had to be done. It is part of
     /// the start that the guard permitted: a program that does not stay makes starts fail, and then the guard waits.
     pub(super) async fn ready_pane(&mut self, agent: &AgentSpec, call: &mut Invocation) -> Result<(), String> {
@@ -15,8 +15,8 @@ impl Errand {
         let (root, cwd) = (self.home.root().to_owned(), self.workspace().await?.turn_dir());
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
         let ready = move || {
-            let place = if in_place { Place::Folder(&cwd) } else { Place::Worktree(&cwd) };
-            Server::open(&root)?.ready(&name, place)
+            let place = if in_place { PaneTarget::Folder(&cwd) } else { PaneTarget::Worktree(&cwd) };
+            TmuxServer::open(&root)?.ready(&name, place)
         };
         let done = tokio::task::spawn_blocking(ready).await.map_err(|e| full_text(&e))?;
         if let Some(note) = done.map_err(|e| with_hint(&e))? {
@@ -27,7 +27,7 @@ impl Errand {
     }
 }
 
-fn with_hint(error: &Error) -> String {
+fn with_hint(error: &PaneError) -> String {
     let said = full_text(error);
     match error.hint() {
         Some(hint) => format!("{said}; hint: {hint}"),

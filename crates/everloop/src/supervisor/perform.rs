@@ -2,15 +2,15 @@
 
 use everloop_agents::agent::has_telemetry;
 use everloop_agents::job;
-use everloop_core::action::{Action, Found};
+use everloop_core::action::{Action, TurnTrace};
 use everloop_core::event::StopCause;
 use everloop_core::ids::{LoopId, TurnId};
-use everloop_core::state::{LoopState, Phase, Stage};
+use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_store::Ledger;
 use tokio::sync::watch;
 
-use super::errand::Errand;
-use super::life::Life;
+use super::action_run::ActionRun;
+use super::liveness::Liveness;
 use super::stream::{Follow, agent_of};
 use super::{Answer, Supervisor, prompt};
 use crate::mailbox;
@@ -50,7 +50,7 @@ impl Supervisor {
         let (pulse, seen) = watch::channel(None);
         let mut line = None;
         if let (Action::Spawn { .. } | Action::Adopt { .. }, Phase::Turn(turn)) = (&action, &state.phase) {
-            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
+            slot.life = Some(Liveness::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
             line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.api.line(t));
         }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
@@ -65,7 +65,7 @@ impl Supervisor {
         let title = task.map_or_else(String::new, |t| t.task.title);
         let now = self.clock.now();
         let (home, shim) = (self.home.clone(), self.shim.clone());
-        let errand = Errand { home, shim, state, workspace, title, pulse, line, now };
+        let errand = ActionRun { home, shim, state, workspace, title, pulse, line, now };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {
@@ -76,22 +76,22 @@ impl Supervisor {
     }
 
     /// What became of the turn that a stored state says is under way.
-    pub(super) fn find_turn(&self, state: &LoopState) -> Found {
-        let Phase::Turn(turn) = &state.phase else { return Found::Idle };
-        if turn.stage != Stage::Running {
-            return Found::Idle;
+    pub(super) fn find_turn(&self, state: &LoopState) -> TurnTrace {
+        let Phase::Turn(turn) = &state.phase else { return TurnTrace::Idle };
+        if turn.stage != TurnStage::Running {
+            return TurnTrace::Idle;
         }
         match job::inspect(&self.home.turn(&turn.id)) {
-            Ok(job::Found::Alive { .. }) => Found::Alive,
-            Ok(job::Found::Exited(mut exit)) => {
+            Ok(job::JobTrace::Alive { .. }) => TurnTrace::Alive,
+            Ok(job::JobTrace::Exited(mut exit)) => {
                 let dir = self.home.turn(&turn.id);
                 Follow::new(dir, agent_of(state, turn), turn, Vec::new()).finish(&mut exit);
-                Found::Exited(exit)
+                TurnTrace::Exited(exit)
             }
-            Ok(job::Found::Gone) => Found::Gone,
+            Ok(job::JobTrace::Gone) => TurnTrace::Gone,
             Err(e) => {
                 tracing::warn!(turn = %turn.id, error = %e, "the turn's folder cannot be read; it is taken as lost");
-                Found::Gone
+                TurnTrace::Gone
             }
         }
     }

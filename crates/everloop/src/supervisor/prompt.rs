@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use everloop_core::op::TaskRow;
-use everloop_core::prompt::{Letter, prompt};
+use everloop_core::prompt::{QuotedMessage, prompt};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use minijinja::value::{Serde, Value};
@@ -26,7 +26,12 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// The prompt for the turn that the state says is next or under way.
-pub fn render(state: &LoopState, task: Option<&TaskRow>, comments: Vec<Letter>, now: Time) -> Result<String, Failure> {
+pub fn render(
+    state: &LoopState,
+    task: Option<&TaskRow>,
+    comments: Vec<QuotedMessage>,
+    now: Time,
+) -> Result<String, Failure> {
     let mut model = prompt(state, task, now);
     model.comments = comments;
     let text = TEMPLATES

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use everloop_agents::agent::{End, Reader};
+use everloop_agents::agent::{ProcessEnd, Reader};
 use everloop_agents::clock;
-use everloop_agents::job::{Piece, Stream, Tail};
+use everloop_agents::job::{Stream, Tail, TailChunk};
 use everloop_core::event::Exit;
-use everloop_core::phase::{Phases, Pulse};
+use everloop_core::phase::{PhaseLiveness, Phases};
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::{LoopState, Turn};
-use everloop_core::stream::{Report, Said};
+use everloop_core::stream::{AgentEvent, TurnReport};
 use everloop_core::time::Time;
 
 /// What is known of a stream, and as of when.
-pub(super) type Sighting = Option<(Pulse, Time)>;
+pub(super) type Sighting = Option<(PhaseLiveness, Time)>;
 
 /// Who has a turn.
 pub(super) fn agent_of<'a>(state: &'a LoopState, turn: &Turn) -> &'a AgentSpec {
@@ -37,12 +37,12 @@ pub(super) struct Follow {
 struct Heard {
     /// Something was understood.
     any: bool,
-    report: Report,
+    report: TurnReport,
     phases: Phases,
 }
 
 impl Heard {
-    fn take(&mut self, said: &Said, at: Time) {
+    fn take(&mut self, said: &AgentEvent, at: Time) {
         self.any = true;
         self.report.take(said);
         self.phases.take(said, at);
@@ -57,7 +57,7 @@ impl Follow {
             reader: Reader::new(agent.kind, turn.resume.is_some()),
             out: Tail::new(Stream::Out),
             err: Tail::new(Stream::Err),
-            heard: Heard { any: false, report: Report::default(), phases: Phases::new(turn.started_at) },
+            heard: Heard { any: false, report: TurnReport::default(), phases: Phases::new(turn.started_at) },
             kind: agent.kind,
             plain: false,
             env,
@@ -86,7 +86,7 @@ impl Follow {
     pub fn finish(mut self, exit: &mut Exit) {
         let now = exit.ended_at;
         self.read(now);
-        let end = End { code: exit.code, signal: exit.signal, now, env: &self.env };
+        let end = ProcessEnd { code: exit.code, signal: exit.signal, now, env: &self.env };
         let heard = &mut self.heard;
         self.reader.end(&end, &mut |said| heard.take(&said, now));
         if !self.speaks() {
@@ -108,21 +108,21 @@ impl Follow {
         }
         let fresh = self.kind == AgentKind::Command && !self.heard.any;
         let Self { dir, reader, out, err, heard, plain, .. } = self;
-        let mut hear = |said: Said| heard.take(&said, now);
+        let mut hear = |said: AgentEvent| heard.take(&said, now);
         let mut first = out.is_at_start();
         let read = out.read(dir, &mut |piece| match piece {
-            Piece::Bytes(bytes) => {
+            TailChunk::Bytes(bytes) => {
                 *plain |= fresh && first && !bytes.starts_with(b"{");
                 first = false;
                 if !*plain {
                     reader.out(bytes, now, &mut hear);
                 }
             }
-            Piece::Gap => reader.gap(),
+            TailChunk::Gap => reader.gap(),
         });
         let read = read.and(err.read(dir, &mut |piece| match piece {
-            Piece::Bytes(bytes) => reader.err(bytes, now, &mut hear),
-            Piece::Gap => reader.gap_err(),
+            TailChunk::Bytes(bytes) => reader.err(bytes, now, &mut hear),
+            TailChunk::Gap => reader.gap_err(),
         }));
         if let Err(e) = read {
             tracing::debug!(dir = %dir.display(), error = %e, "the agent's output cannot be read");

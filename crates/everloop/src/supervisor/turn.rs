@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use everloop_agents::agent::{self, Invocation, Order, TELEMETRY_SECRET};
 use everloop_agents::environment::Environment;
-use everloop_agents::job::{self, Ended, Running, Spec};
-use everloop_agents::workspace::{Dropped, Effort, Side};
+use everloop_agents::job::{self, JobEnd, Running, Spec};
+use everloop_agents::workspace::{CommitMeta, Dropped, Side};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{Fence, TaskId, TurnId};
@@ -16,8 +16,8 @@ use everloop_core::state::{LoopState, Phase};
 use tokio::time::sleep;
 
 use super::account;
+use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
-use super::errand::{Errand, full_text};
 use super::stream::{Follow, agent_of};
 use crate::api::Line;
 use crate::error::Failure;
@@ -27,7 +27,7 @@ const TURNS_KEPT: usize = 50;
 /// An agent's stream is looked at this often.
 const LOOK: Duration = Duration::from_secs(2);
 
-impl Errand {
+impl ActionRun {
     /// Starts the agent and waits for its end.
     pub(super) async fn spawn(&mut self, turn: &TurnId, task: &TaskId, prompt: Result<String, Failure>) -> Input {
         let started = match prompt.map_err(|f| f.message) {
@@ -76,14 +76,14 @@ impl Errand {
             self.pulse.send_replace(sighting);
         };
         match ended {
-            Ok(Ended::Exited(exit)) => {
+            Ok(JobEnd::Exited(exit)) => {
                 let mut exit = with_report(exit, follow).await;
                 if let (Some(line), Some(report)) = (self.line.take(), exit.report.as_mut()) {
                     report.telemetry = line.close().await;
                 }
                 Input::Exited { turn: turn.clone(), exit }
             }
-            Ok(Ended::Gone) => Input::Vanished { turn: turn.clone() },
+            Ok(JobEnd::Gone) => Input::Vanished { turn: turn.clone() },
             Err(e) => {
                 tracing::warn!(%turn, error = %e, "lost sight of the turn");
                 Input::Vanished { turn: turn.clone() }
@@ -210,7 +210,7 @@ impl Errand {
         let Some((task, fence)) = split_turn(&last.turn) else { return };
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
-            let effort = Effort { task: &task, fence, subject: &subject };
+            let effort = CommitMeta { task: &task, fence, subject: &subject };
             match workspace.collect(&effort).await {
                 Ok(found) if found.changed => {
                     tracing::info!(turn = %effort.turn(), pin = ?found.pin, "kept unfinished work");
@@ -273,7 +273,7 @@ fn texts(env: &[(OsString, OsString)]) -> Vec<(String, String)> {
 
 /// Runs a job to its end in a folder that is used again and again.
 pub(super) async fn run_once(
-    shim: &job::Shim,
+    shim: &job::ShimProgram,
     dir: &Path,
     spec: &Spec,
     env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
@@ -284,8 +284,8 @@ pub(super) async fn run_once(
     job::prepare(dir, spec).map_err(|e| full_text(&e))?;
     let mut running = job::start(shim, dir, env).map_err(|e| full_text(&e))?;
     match running.wait().await.map_err(|e| full_text(&e))? {
-        Ended::Exited(exit) => Ok(exit),
-        Ended::Gone => Err("it vanished".to_owned()),
+        JobEnd::Exited(exit) => Ok(exit),
+        JobEnd::Gone => Err("it vanished".to_owned()),
     }
 }
 

@@ -11,19 +11,19 @@ use everloop_core::ids::LoopId;
 use everloop_core::op::TaskState;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_core::watch::{self, Blind, Found, Look, MonitorSpec, Seen, Target};
+use everloop_core::watch::{self, Blind, MonitorCursor, MonitorSpec, Target, WatchReading, WatchedContent};
 use everloop_store::{Ledger, Recipients};
 
 use super::{Answer, Supervisor, Watcher};
 use crate::error::Failure;
-use crate::mailbox::Said;
+use crate::mailbox::MessageBody;
 
 /// Messages of a box that are looked at; a box holds no more.
 const BOX_LOOK: usize = 200;
 
 /// The looks at one loop's monitors.
 #[derive(Default)]
-pub(super) struct Rounds {
+pub(super) struct MonitorRounds {
     /// When each was last looked at.
     looked: BTreeMap<String, Time>,
     /// How often in a row each could not look.
@@ -34,7 +34,7 @@ pub(super) struct Rounds {
     under_way: bool,
 }
 
-impl Rounds {
+impl MonitorRounds {
     /// When the next beat is due; not while one is under way.
     pub(super) fn next(&self, state: &LoopState, now: Time) -> Option<Time> {
         watch::next(state, &self.looked, now).filter(|_| !self.under_way)
@@ -64,7 +64,7 @@ impl Supervisor {
             return Ok(());
         }
         let now = self.clock.now();
-        let is_due = |s: &super::Slot| s.rounds.next(&s.state, now).is_some_and(|at| at <= now);
+        let is_due = |s: &super::LiveLoop| s.rounds.next(&s.state, now).is_some_and(|at| at <= now);
         let ids: Vec<LoopId> = self.slots.iter().filter(|(_, s)| is_due(s)).map(|(id, _)| id.clone()).collect();
         for id in ids {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
@@ -98,7 +98,13 @@ impl Supervisor {
         Ok(self.ledger.task(task)?.is_some_and(|row| row.state == TaskState::Queued))
     }
 
-    fn go_and_look(&mut self, id: &LoopId, dir: PathBuf, mut looks: Vec<Look>, far: Vec<(MonitorSpec, Option<Seen>)>) {
+    fn go_and_look(
+        &mut self,
+        id: &LoopId,
+        dir: PathBuf,
+        mut looks: Vec<WatchReading>,
+        far: Vec<(MonitorSpec, Option<MonitorCursor>)>,
+    ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.rounds.under_way = true;
         let (answers, id) = (self.answers.clone(), id.clone());
@@ -115,23 +121,31 @@ impl Supervisor {
     }
 
     /// New messages in a box; they stay there for whoever it belongs to.
-    fn look_into(&self, name: &str, monitor: &MonitorSpec, seen: Option<&Seen>) -> Result<Look, Failure> {
+    fn look_into(
+        &self,
+        name: &str,
+        monitor: &MonitorSpec,
+        seen: Option<&MonitorCursor>,
+    ) -> Result<WatchReading, Failure> {
         let messages = self.ledger.messages(Recipients::These(&[name.to_owned()]), BOX_LOOK)?;
         let from = seen.map(|seen| seen.cursor.clone());
         let known: u64 = from.as_ref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let last = messages.iter().map(|m| m.id).max().unwrap_or(0).max(known);
-        let new: Vec<String> =
-            messages.iter().filter(|m| m.id > known).map(|m| format!("From {}: {}", m.by, Said::of(m).text)).collect();
+        let new: Vec<String> = messages
+            .iter()
+            .filter(|m| m.id > known)
+            .map(|m| format!("From {}: {}", m.by, MessageBody::of(m).text))
+            .collect();
         let summary = format!("{} new in {name}", crate::ui::text::count(new.len() as u64, "message"));
-        let found = Found { cursor: last.to_string(), summary, text: new.join("\n\n") };
-        Ok(Look { monitor: monitor.name.clone(), from, found: Ok(found) })
+        let found = WatchedContent { cursor: last.to_string(), summary, text: new.join("\n\n") };
+        Ok(WatchReading { monitor: monitor.name.clone(), from, found: Ok(found) })
     }
 
     /// What was seen.
     pub(super) async fn take_looks(
         &mut self,
         id: &LoopId,
-        mut looks: Vec<Look>,
+        mut looks: Vec<WatchReading>,
         watcher: &mut impl Watcher,
     ) -> Result<(), Failure> {
         let Some(slot) = self.slots.get_mut(id) else { return Ok(()) };
@@ -151,14 +165,14 @@ impl Supervisor {
                 }
             }
         }
-        rounds.empty = if looks.iter().any(Look::is_news) { 0 } else { rounds.empty.saturating_add(1) };
+        rounds.empty = if looks.iter().any(WatchReading::is_news) { 0 } else { rounds.empty.saturating_add(1) };
         let empty = rounds.empty;
         self.handle(id, &Input::Beat { looks, empty }, watcher).await
     }
 }
 
-async fn look(monitor: MonitorSpec, dir: PathBuf, seen: Option<Seen>) -> Look {
+async fn look(monitor: MonitorSpec, dir: PathBuf, seen: Option<MonitorCursor>) -> WatchReading {
     let found = monitor::look(&monitor, &dir, seen.as_ref()).await;
     let found = found.map_err(|why| Blind { why, times: 0 });
-    Look { monitor: monitor.name, from: seen.map(|seen| seen.cursor), found }
+    WatchReading { monitor: monitor.name, from: seen.map(|seen| seen.cursor), found }
 }

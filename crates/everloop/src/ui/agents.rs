@@ -1,6 +1,6 @@
 //! Agents as a person reads about them: what may they do, are they there, who pays.
 
-use everloop_agents::agent::look::{Billing, Installed, Login};
+use everloop_agents::agent::probe::{Billing, Installed, LoginState};
 use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, Permission};
 
 use super::paint::Paint;
@@ -44,11 +44,11 @@ pub fn is_there(agent: &AgentSpec, found: &Installed) -> bool {
 }
 
 /// In a word or two.
-pub fn login(login: Login) -> &'static str {
+pub fn login(login: LoginState) -> &'static str {
     match login {
-        Login::LoggedIn => "logged in",
-        Login::NotLoggedIn => "not logged in",
-        Login::Unknown => "-",
+        LoginState::LoggedIn => "logged in",
+        LoginState::NotLoggedIn => "not logged in",
+        LoginState::Unknown => "-",
     }
 }
 
@@ -79,9 +79,9 @@ pub fn agents_table(agents: &[(AgentSpec, Installed)], paint: Paint, width: usiz
             found.version.as_deref().map_or("-".to_owned(), clean),
             match (there, found.login) {
                 (false, _) => "-".to_owned(),
-                (true, Login::LoggedIn) => paint.good(logged),
-                (true, Login::NotLoggedIn) => paint.warn(logged),
-                (true, Login::Unknown) => logged.to_owned(),
+                (true, LoginState::LoggedIn) => paint.good(logged),
+                (true, LoginState::NotLoggedIn) => paint.warn(logged),
+                (true, LoginState::Unknown) => logged.to_owned(),
             },
             if there { billing(found.billing).to_owned() } else { "-".to_owned() },
             program,
@@ -110,8 +110,8 @@ mod tests {
         AgentSpec { name: kind.label().to_owned(), kind, account: account.to_owned(), ..AgentSpec::default() }
     }
 
-    fn found(path: Option<&str>, login: Login, hint: Option<&'static str>) -> Installed {
-        let billing = if login == Login::LoggedIn { Billing::Subscription } else { Billing::Unknown };
+    fn found(path: Option<&str>, login: LoginState, hint: Option<&'static str>) -> Installed {
+        let billing = if login == LoginState::LoggedIn { Billing::Subscription } else { Billing::Unknown };
         let version = path.map(|_| "2.1.325".to_owned());
         Installed { path: path.map(PathBuf::from), version, login, billing, hint }
     }
@@ -119,9 +119,12 @@ mod tests {
     #[test]
     fn agents_are_listed_with_what_is_missing() {
         let agents = [
-            (agent(AgentKind::Claude, "work"), found(Some("/usr/bin/claude"), Login::LoggedIn, None)),
-            (agent(AgentKind::Codex, "default"), found(None, Login::NotLoggedIn, Some("npm install -g @openai/codex"))),
-            (agent(AgentKind::Api, "default"), found(None, Login::NotLoggedIn, Some("set ANTHROPIC_API_KEY"))),
+            (agent(AgentKind::Claude, "work"), found(Some("/usr/bin/claude"), LoginState::LoggedIn, None)),
+            (
+                agent(AgentKind::Codex, "default"),
+                found(None, LoginState::NotLoggedIn, Some("npm install -g @openai/codex")),
+            ),
+            (agent(AgentKind::Api, "default"), found(None, LoginState::NotLoggedIn, Some("set ANTHROPIC_API_KEY"))),
         ];
         insta::assert_snapshot!(agents_table(&agents, Paint::Off, 100).join("\n"), @r"
         AGENT   KIND    ACCOUNT  VERSION  LOGIN          BILLED        PROGRAM

@@ -6,7 +6,7 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::status::Look;
+use super::status::StatusStyle;
 use super::{Format, Ui};
 use crate::error::Failure;
 
@@ -34,7 +34,7 @@ impl Ui {
     }
 
     /// What listings are drawn with, as of `now`.
-    pub fn look(&self, now: Time) -> Look {
-        Look { now, zone: TimeZone::system(), paint: self.paint(), width: self.width() }
+    pub fn look(&self, now: Time) -> StatusStyle {
+        StatusStyle { now, zone: TimeZone::system(), paint: self.paint(), width: self.width() }
     }
 }

@@ -1,6 +1,6 @@
 //! The scoreboard: each check, its verdict, its time, and what changed.
 
-use everloop_core::board::{Board, CheckResult, Verdict};
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 
 use super::figures::took;
 use super::paint::Paint;
@@ -20,7 +20,7 @@ pub fn mark(verdict: &Verdict, paint: Paint) -> String {
 }
 
 /// `3 of 5 checks pass`.
-pub fn score(board: &Board) -> String {
+pub fn score(board: &Scoreboard) -> String {
     match board.0.len() {
         0 => "no check has run yet".to_owned(),
         1 => format!("{} of 1 check passes", board.passing().len()),
@@ -29,7 +29,7 @@ pub fn score(board: &Board) -> String {
 }
 
 /// A line per check. With a `baseline`, what is different from it is said.
-pub fn scoreboard(board: &Board, baseline: Option<&Board>, paint: Paint) -> Vec<String> {
+pub fn scoreboard(board: &Scoreboard, baseline: Option<&Scoreboard>, paint: Paint) -> Vec<String> {
     let names: Vec<String> = board.0.iter().map(|row| fit(&clean(&row.name), NAME_MAX_CELLS)).collect();
     let column = names.iter().map(|name| width(name)).max().unwrap_or(0);
     let line = |(row, name): (&CheckResult, String)| {

@@ -1,9 +1,9 @@
 //! One plain line per journal event, for `logs` and for progress where there is no terminal.
 
-use everloop_core::event::{Ending, Event, Exit, Integrated, Judgement, Outcome, Settled};
+use everloop_core::event::{Event, Exit, Integrated, Judgement, LoopEnd, Outcome, Settled};
 use everloop_core::guard::Freeze;
-use everloop_core::hook::{Did, Why};
-use everloop_core::journal::Record;
+use everloop_core::hook::{SessionAct, Why};
+use everloop_core::journal::JournalRecord;
 use everloop_core::op::Trust;
 use everloop_core::reason::Reason;
 use everloop_core::time::{Time, human};
@@ -19,7 +19,7 @@ use super::text::{clean, count, times};
 const LINE_MAX_CHARS: usize = 300;
 
 /// `21:04:05 k3f9 turn 3 started`, in the reader's zone.
-pub fn event_line(record: &Record, zone: &TimeZone) -> String {
+pub fn event_line(record: &JournalRecord, zone: &TimeZone) -> String {
     let owner = record.owner.as_ref().map_or("everloop", |id| id.as_str());
     let said = say(&record.event, record.at, zone);
     let line = clean(&format!("{} {owner} {said}", clock(record.at, zone)));
@@ -108,22 +108,24 @@ fn switched((from, to): (&str, &str), reason: &Reason, at: Time, clock: &dyn Fn(
 }
 
 /// What happened in a session, as a fragment.
-pub fn in_session(did: &Did, until: &dyn Fn(&Time) -> String) -> String {
+pub fn in_session(did: &SessionAct, until: &dyn Fn(&Time) -> String) -> String {
     match did {
-        Did::Began { agent, source, dir } => format!("of {agent} began in {dir} ({source})"),
-        Did::Prompted { text } => format!("was told: {text}"),
-        Did::Held { holds, failing } => {
+        SessionAct::Began { agent, source, dir } => format!("of {agent} began in {dir} ({source})"),
+        SessionAct::Prompted { text } => format!("was told: {text}"),
+        SessionAct::Held { holds, failing } => {
             format!("wanted to stop and was held ({holds} in a row): {} fails", failing.join(", "))
         }
-        Did::LetGo { why } => format!("may stop: {}", let_go(why, until)),
-        Did::Refused { tool, path, why } => format!("was refused {tool} on {path}: {why}"),
-        Did::Restored { path, left_bytes: None } => format!("lost {path}, which was put back"),
-        Did::Restored { path, left_bytes: Some(n) } => format!("cut {path} down to {n} bytes, and it was put back"),
-        Did::Parked { text, until: Some(end) } => format!("is not served until {}: {text}", until(end)),
-        Did::Parked { text, until: None } => format!("is not served: {text}"),
-        Did::LooksComplete { rule, text } => format!("looks complete (`{rule}`): {text}; the checks decide"),
-        Did::HandedOff { at } => format!("handed off at its {at}"),
-        Did::Ended { reason } => format!("is over ({reason})"),
+        SessionAct::LetGo { why } => format!("may stop: {}", let_go(why, until)),
+        SessionAct::Refused { tool, path, why } => format!("was refused {tool} on {path}: {why}"),
+        SessionAct::Restored { path, left_bytes: None } => format!("lost {path}, which was put back"),
+        SessionAct::Restored { path, left_bytes: Some(n) } => {
+            format!("cut {path} down to {n} bytes, and it was put back")
+        }
+        SessionAct::Parked { text, until: Some(end) } => format!("is not served until {}: {text}", until(end)),
+        SessionAct::Parked { text, until: None } => format!("is not served: {text}"),
+        SessionAct::LooksComplete { rule, text } => format!("looks complete (`{rule}`): {text}; the checks decide"),
+        SessionAct::HandedOff { at } => format!("handed off at its {at}"),
+        SessionAct::Ended { reason } => format!("is over ({reason})"),
     }
 }
 
@@ -209,12 +211,12 @@ fn frozen(freeze: &Freeze, until: &dyn Fn(&Time) -> String) -> String {
 }
 
 /// How a loop ended, as a fragment.
-pub(super) fn ended(ending: &Ending) -> String {
+pub(super) fn ended(ending: &LoopEnd) -> String {
     match ending {
-        Ending::Reached => "reached, all checks pass".to_owned(),
-        Ending::Exhausted { bound } => format!("not reached, the limit on {bound} was used up"),
-        Ending::Stopped { by } => format!("not reached, stopped by {by}"),
-        Ending::Failed { why } => format!("failed: {why}"),
+        LoopEnd::Reached => "reached, all checks pass".to_owned(),
+        LoopEnd::Exhausted { bound } => format!("not reached, the limit on {bound} was used up"),
+        LoopEnd::Stopped { by } => format!("not reached, stopped by {by}"),
+        LoopEnd::Failed { why } => format!("failed: {why}"),
     }
 }
 
@@ -225,16 +227,16 @@ pub(super) fn short(commit: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::board::Verdict;
     use everloop_core::event::{Pattern, StopCause};
     use everloop_core::guard::{Permit, Scope, Spend};
     use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+    use everloop_core::scoreboard::Verdict;
 
     use super::super::sample::{START, board, spec};
     use super::*;
 
     fn line(event: Event) -> String {
-        let record = Record { seq: 1, at: START, owner: Some(LoopId::new("k3f9")), version: 1, event };
+        let record = JournalRecord { seq: 1, at: START, owner: Some(LoopId::new("k3f9")), version: 1, event };
         event_line(&record, &TimeZone::UTC)
     }
 
@@ -279,7 +281,7 @@ mod tests {
                 reason: Reason::new("stagnation.turns").with("turns", 10),
                 agent: "claude".into(),
             },
-            Event::Ended { ending: Ending::Exhausted { bound: "turns".into() } },
+            Event::Ended { ending: LoopEnd::Exhausted { bound: "turns".into() } },
         ]
         .map(line);
         insta::assert_snapshot!(lines.join("\n"));

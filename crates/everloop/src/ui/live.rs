@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use everloop_core::state::{LoopState, Phase, Stage, Turn};
+use everloop_core::state::{LoopState, Phase, Turn, TurnStage};
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
@@ -68,12 +68,12 @@ fn now_line(state: &LoopState, facts: &LiveFacts) -> String {
 fn turn_line(turn: &Turn, facts: &LiveFacts) -> String {
     let age = coarse(facts.now.since(turn.started_at));
     let doing = match turn.stage {
-        Stage::Running => "the agent works",
-        Stage::Judging => "the checks run",
-        Stage::Integrating => "the work is being integrated",
+        TurnStage::Running => "the agent works",
+        TurnStage::Judging => "the checks run",
+        TurnStage::Integrating => "the work is being integrated",
     };
     let mut parts = vec![format!("turn {}", turn.number), format!("{doing} ({age})")];
-    if turn.stage == Stage::Running
+    if turn.stage == TurnStage::Running
         && let Some(age) = facts.evidence
     {
         parts.push(format!("last sign of life {} ago", coarse(age)));

@@ -13,27 +13,27 @@ pub enum Paint {
 
 /// Where text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sink {
+pub enum TextSink {
     /// A terminal.
     Terminal,
     /// A file or a pipe.
     Other,
 }
 
-impl Sink {
+impl TextSink {
     /// What a stream of this process is.
     pub fn of(stream: &impl IsTerminal) -> Self {
-        if stream.is_terminal() { Sink::Terminal } else { Sink::Other }
+        if stream.is_terminal() { TextSink::Terminal } else { TextSink::Other }
     }
 }
 
 impl Paint {
     /// Whether a stream gets colours: `NO_COLOR` and `CLICOLOR=0` forbid, `CLICOLOR_FORCE` demands, a terminal decides.
-    pub fn wanted(sink: Sink, var: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn wanted(sink: TextSink, var: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| var(name).filter(|value| !value.is_empty());
         let forbidden = set("NO_COLOR").is_some() || set("CLICOLOR").is_some_and(|v| v == "0");
         let forced = set("CLICOLOR_FORCE").is_some_and(|v| v != "0");
-        let able = sink == Sink::Terminal && set("TERM").is_none_or(|term| term != "dumb");
+        let able = sink == TextSink::Terminal && set("TERM").is_none_or(|term| term != "dumb");
         if !forbidden && (forced || able) { Paint::On } else { Paint::Off }
     }
 
@@ -80,14 +80,14 @@ mod tests {
             let var = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
             Paint::wanted(sink, var)
         };
-        assert_eq!(paint(Sink::Terminal, &[]), Paint::On);
-        assert_eq!(paint(Sink::Other, &[]), Paint::Off);
-        assert_eq!(paint(Sink::Terminal, &[("NO_COLOR", "1")]), Paint::Off);
-        assert_eq!(paint(Sink::Terminal, &[("NO_COLOR", "")]), Paint::On);
-        assert_eq!(paint(Sink::Terminal, &[("CLICOLOR", "0")]), Paint::Off);
-        assert_eq!(paint(Sink::Other, &[("CLICOLOR_FORCE", "1")]), Paint::On);
-        assert_eq!(paint(Sink::Other, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), Paint::Off);
-        assert_eq!(paint(Sink::Terminal, &[("TERM", "dumb")]), Paint::Off);
+        assert_eq!(paint(TextSink::Terminal, &[]), Paint::On);
+        assert_eq!(paint(TextSink::Other, &[]), Paint::Off);
+        assert_eq!(paint(TextSink::Terminal, &[("NO_COLOR", "1")]), Paint::Off);
+        assert_eq!(paint(TextSink::Terminal, &[("NO_COLOR", "")]), Paint::On);
+        assert_eq!(paint(TextSink::Terminal, &[("CLICOLOR", "0")]), Paint::Off);
+        assert_eq!(paint(TextSink::Other, &[("CLICOLOR_FORCE", "1")]), Paint::On);
+        assert_eq!(paint(TextSink::Other, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), Paint::Off);
+        assert_eq!(paint(TextSink::Terminal, &[("TERM", "dumb")]), Paint::Off);
         assert_eq!(Paint::Off.good("x"), "x");
     }
 }

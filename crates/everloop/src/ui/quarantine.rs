@@ -1,19 +1,19 @@
 //! Who is quarantined and why, for `quarantine list`, `status`, `why` and the log.
 
 use everloop_core::immune::record::Lately;
-use everloop_core::immune::{Did, Immune, Rule, Standing, Subject, Threshold, Tier, What};
+use everloop_core::immune::{Immune, ImmuneRule, ImmuneStep, RuleEffect, Subject, SubjectTier, Threshold, Tier};
 use everloop_core::time::Time;
 use everloop_core::why::quarantined;
 use serde_json::{Value, json};
 
 use super::figures::{moment, relative};
-use super::status::Look;
+use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, fit};
 
 /// Everybody about whom something is done now, and the rules that hold.
-pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &Standing)>, Vec<&Rule>) {
-    let acts = |standing: &Standing| match standing.tier {
+pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &SubjectTier)>, Vec<&ImmuneRule>) {
+    let acts = |standing: &SubjectTier| match standing.tier {
         Tier::Watched => false,
         Tier::Soft { until } => until > now,
         Tier::Out { .. } => true,
@@ -22,7 +22,7 @@ pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &Standing)>, Vec<&Rul
 }
 
 /// The table of `quarantine list`, with the reasons below it.
-pub fn table(immune: &Immune, look: &Look) -> Vec<String> {
+pub fn table(immune: &Immune, look: &StatusStyle) -> Vec<String> {
     let (standings, rules) = held(immune, look.now);
     let mut lines = Vec::new();
     if standings.is_empty() && rules.is_empty() {
@@ -45,21 +45,21 @@ pub fn table(immune: &Immune, look: &Look) -> Vec<String> {
 }
 
 /// A line for each of those that one wants to know of in passing.
-pub fn lines(immune: &Immune, look: &Look, concerns: impl Fn(&Subject) -> bool) -> Vec<String> {
+pub fn lines(immune: &Immune, look: &StatusStyle, concerns: impl Fn(&Subject) -> bool) -> Vec<String> {
     let (standings, rules) = held(immune, look.now);
     let mut lines = Vec::new();
     for (subject, standing) in standings.into_iter().filter(|(s, _)| concerns(s)) {
         let said = format!("{subject} {} until {}", state(standing, look), end(standing, look));
         lines.push(format!("{}: {}", look.paint.warn("quarantine"), clean(&said)));
     }
-    let about = |rule: &&Rule| match &rule.what {
-        What::Avoid { subject } | What::Only { subject, .. } => concerns(subject),
+    let about = |rule: &&ImmuneRule| match &rule.what {
+        RuleEffect::Avoid { subject } | RuleEffect::Only { subject, .. } => concerns(subject),
     };
     for rule in rules.into_iter().filter(about) {
         let until = moment(rule.until, look.now, &look.zone);
         let what = match &rule.what {
-            What::Avoid { subject } => format!("{subject} is not used"),
-            only @ What::Only { .. } => only.to_string(),
+            RuleEffect::Avoid { subject } => format!("{subject} is not used"),
+            only @ RuleEffect::Only { .. } => only.to_string(),
         };
         let said = format!("{what} until {until}, by {}: {}", rule.by, rule.why);
         lines.push(format!("{}: {}", look.paint.warn("quarantine"), clean(&said)));
@@ -68,13 +68,13 @@ pub fn lines(immune: &Immune, look: &Look, concerns: impl Fn(&Subject) -> bool) 
     lines.into_iter().map(|line| fit(&line, look.width)).collect()
 }
 
-fn doubts(immune: &Immune, look: &Look) -> Option<String> {
+fn doubts(immune: &Immune, look: &StatusStyle) -> Option<String> {
     let seen = immune.suspicion.as_ref()?;
     let seen: Vec<String> = seen.inputs.iter().map(|(what, n)| format!("{what} {n}")).collect();
     Some(look.paint.warn(&format!("everybody looks bad at once ({}): nobody is quarantined for it", seen.join(", "))))
 }
 
-fn state(standing: &Standing, look: &Look) -> String {
+fn state(standing: &SubjectTier, look: &StatusStyle) -> String {
     match &standing.tier {
         Tier::Watched => "watched".to_owned(),
         Tier::Soft { .. } => look.paint.warn("gets half of its work"),
@@ -84,24 +84,24 @@ fn state(standing: &Standing, look: &Look) -> String {
     }
 }
 
-fn end(standing: &Standing, look: &Look) -> String {
+fn end(standing: &SubjectTier, look: &StatusStyle) -> String {
     standing
         .tier
         .until()
         .map_or("-".to_owned(), |at| format!("{} ({})", moment(at, look.now, &look.zone), relative(at, look.now)))
 }
 
-fn label(rule: &Rule, look: &Look) -> String {
+fn label(rule: &ImmuneRule, look: &StatusStyle) -> String {
     match rule.what {
-        What::Avoid { .. } => look.paint.bad("not used"),
-        What::Only { .. } => look.paint.warn("bound"),
+        RuleEffect::Avoid { .. } => look.paint.bad("not used"),
+        RuleEffect::Only { .. } => look.paint.warn("bound"),
     }
 }
 
 /// The same for programs.
 pub fn as_json(immune: &Immune, now: Time) -> Value {
     let (standings, rules) = held(immune, now);
-    let row = |(subject, standing): &(&Subject, &Standing)| {
+    let row = |(subject, standing): &(&Subject, &SubjectTier)| {
         json!({
             "subject": subject,
             "tier": standing.tier,
@@ -128,31 +128,31 @@ pub fn seen(immune: &Immune) -> Value {
 }
 
 /// A step as a line of the log.
-pub(super) fn step(step: &Did, until: &dyn Fn(&Time) -> String) -> String {
+pub(super) fn step(step: &ImmuneStep, until: &dyn Fn(&Time) -> String) -> String {
     match step {
-        Did::Seen { turn, seen } => {
+        ImmuneStep::Seen { turn, seen } => {
             let who: Vec<String> = seen.subjects.iter().map(ToString::to_string).collect();
             let what = serde_json::to_value(seen.class).ok().and_then(|v| v.as_str().map(|s| s.replace('_', " ")));
             format!("turn {turn} counts as {} on {}", what.unwrap_or_default(), who.join(", "))
         }
-        Did::Charged { reason, .. } => format!("charged: {}", quarantined(reason)),
-        Did::Soft { until: end, reason, .. } | Did::Out { until: end, reason, .. } => {
+        ImmuneStep::Charged { reason, .. } => format!("charged: {}", quarantined(reason)),
+        ImmuneStep::Soft { until: end, reason, .. } | ImmuneStep::Out { until: end, reason, .. } => {
             format!("{}, until {}", quarantined(reason), until(end))
         }
-        Did::Trial { subject, turn } => format!("turn {turn} is the trial of {subject}"),
-        Did::Untried { subject } => format!("the trial of {subject} said nothing"),
-        Did::Eased { reason, .. } => quarantined(reason),
-        Did::Suspected { .. } => "everybody looks bad at once: nobody is quarantined for it".to_owned(),
-        Did::Trusted => "not everybody looks bad any more".to_owned(),
-        Did::Moved { threshold, permille, .. } => format!("{} was moved to {permille} ‰", named(*threshold)),
-        Did::Settled { threshold, permille, reason } => {
+        ImmuneStep::Trial { subject, turn } => format!("turn {turn} is the trial of {subject}"),
+        ImmuneStep::Untried { subject } => format!("the trial of {subject} said nothing"),
+        ImmuneStep::Eased { reason, .. } => quarantined(reason),
+        ImmuneStep::Suspected { .. } => "everybody looks bad at once: nobody is quarantined for it".to_owned(),
+        ImmuneStep::Trusted => "not everybody looks bad any more".to_owned(),
+        ImmuneStep::Moved { threshold, permille, .. } => format!("{} was moved to {permille} ‰", named(*threshold)),
+        ImmuneStep::Settled { threshold, permille, reason } => {
             format!("{} stands at {permille} ‰ (helped: {})", named(*threshold), reason.input("helped"))
         }
-        Did::Corrected { what } => format!("corrected: {what}"),
-        Did::Ruled { rule } => {
+        ImmuneStep::Corrected { what } => format!("corrected: {what}"),
+        ImmuneStep::Ruled { rule } => {
             format!("rule {} by {}: {}, until {} ({})", rule.id, rule.by, rule.what, until(&rule.until), rule.why)
         }
-        Did::Lifted { what, by, why } => format!("{by} lifted {what}: {why}"),
+        ImmuneStep::Lifted { what, by, why } => format!("{by} lifted {what}: {why}"),
     }
 }
 

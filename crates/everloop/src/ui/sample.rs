@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::event::Outcome;
 use everloop_core::guard::{Permit, Spend};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
-use everloop_core::state::{LoopState, Phase, Stage, Try, Turn};
-use everloop_core::telemetry::Source;
+use everloop_core::state::{LoopState, Phase, Try, Turn, TurnStage};
+use everloop_core::telemetry::UsageSource;
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
 
@@ -16,7 +16,7 @@ use everloop_core::watch::WatchSpec;
 pub const START: Time = Time(1_794_776_400_000);
 
 /// A board with these verdicts.
-pub fn board(rows: &[(&str, Verdict)]) -> Board {
+pub fn board(rows: &[(&str, Verdict)]) -> Scoreboard {
     let row = |(name, verdict): &(&str, Verdict)| CheckResult {
         name: (*name).to_owned(),
         verdict: verdict.clone(),
@@ -25,7 +25,7 @@ pub fn board(rows: &[(&str, Verdict)]) -> Board {
         output: String::new(),
         fingerprint: 0,
     };
-    Board(rows.iter().map(row).collect())
+    Scoreboard(rows.iter().map(row).collect())
 }
 
 /// A loop with two checks, one of which passes, after its baseline.
@@ -80,7 +80,7 @@ pub fn turn(number: u32) -> Turn {
         number,
         started_at: START,
         permit: Permit { scopes: Vec::new(), reserve: Spend::default(), canary: None, bucket: None },
-        stage: Stage::Running,
+        stage: TurnStage::Running,
         stopping: None,
         exit: None,
         judgement: None,
@@ -91,7 +91,7 @@ pub fn turn(number: u32) -> Turn {
         resume: None,
         chosen: None,
         used: None,
-        source: Source::Stream,
+        source: UsageSource::Stream,
     }
 }
 

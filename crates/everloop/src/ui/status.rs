@@ -12,7 +12,7 @@ use super::text::{clean, fit};
 
 /// What a listing is drawn with.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct StatusStyle {
     /// The time.
     pub now: Time,
     /// The reader's zone.
@@ -24,7 +24,7 @@ pub struct Look {
 }
 
 /// The loops as a table, holds of the guard below it.
-pub fn status_table(loops: &[LoopState], guards: &Guards, look: &Look) -> Vec<String> {
+pub fn status_table(loops: &[LoopState], guards: &Guards, look: &StatusStyle) -> Vec<String> {
     let mut table = Table::new(&["ID", "NAME", "STATE", "CHECKS", "TURNS", "SPENT", "NEXT", "GOAL"]);
     for state in loops {
         table.row([
@@ -61,7 +61,7 @@ fn spent(state: &LoopState) -> String {
     }
 }
 
-fn next(state: &LoopState, look: &Look) -> String {
+fn next(state: &LoopState, look: &StatusStyle) -> String {
     match &state.phase {
         Phase::Turn(turn) => format!("turn {} for {}", turn.number, coarse(look.now.since(turn.started_at))),
         Phase::Waiting { .. } if ["watching", "parked"].contains(&state.phase.label()) => "at a change".to_owned(),
@@ -72,7 +72,7 @@ fn next(state: &LoopState, look: &Look) -> String {
 }
 
 /// A line for every scope that the guard holds.
-pub fn holds(guards: &Guards, look: &Look) -> Vec<String> {
+pub fn holds(guards: &Guards, look: &StatusStyle) -> Vec<String> {
     let hold = |(scope, guard): (&Scope, &everloop_core::guard::Versioned)| {
         let said = match (&guard.state.freeze, &guard.state.cooling) {
             (Some(freeze), _) => {
@@ -100,7 +100,7 @@ pub fn holds(guards: &Guards, look: &Look) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::event::Ending;
+    use everloop_core::event::LoopEnd;
     use everloop_core::guard::{Cooling, Freeze, GuardState, Versioned};
     use everloop_core::reason::Reason;
 
@@ -108,8 +108,8 @@ mod tests {
     use super::super::text::width;
     use super::*;
 
-    fn look(width: usize) -> Look {
-        Look { now: Time(START.0 + 130_000), zone: TimeZone::UTC, paint: Paint::Off, width }
+    fn look(width: usize) -> StatusStyle {
+        StatusStyle { now: Time(START.0 + 130_000), zone: TimeZone::UTC, paint: Paint::Off, width }
     }
 
     fn loops() -> Vec<LoopState> {
@@ -120,7 +120,7 @@ mod tests {
         let reason = Reason::new("guard.gap").until(Time(START.0 + 142_000));
         waiting.phase = Phase::Waiting { reason, since: START };
         let mut ended = state();
-        ended.phase = Phase::Ended { ending: Ending::Reached, at: START };
+        ended.phase = Phase::Ended { ending: LoopEnd::Reached, at: START };
         vec![running, waiting, ended]
     }
 

@@ -1,8 +1,8 @@
 //! How a loop ended: what changed, what it cost, what was set aside, what to do next.
 
-use everloop_core::event::{Ending, Integrated, Outcome};
+use everloop_core::event::{Integrated, LoopEnd, Outcome};
 use everloop_core::spec::WorkspaceMode;
-use everloop_core::state::{Kept, LoopState, Phase, Try};
+use everloop_core::state::{KeptWork, LoopState, Phase, Try};
 use everloop_core::time::human;
 
 use super::board::{score, scoreboard};
@@ -60,9 +60,9 @@ fn how(state: &LoopState, paint: Paint) -> String {
         Phase::Ended { ending, at } => {
             let said = clean(&ended(ending));
             let said = match ending {
-                Ending::Reached => paint.good(&said),
-                Ending::Failed { .. } => paint.bad(&said),
-                Ending::Exhausted { .. } | Ending::Stopped { .. } => paint.warn(&said),
+                LoopEnd::Reached => paint.good(&said),
+                LoopEnd::Failed { .. } => paint.bad(&said),
+                LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } => paint.warn(&said),
             };
             format!("{said}, after {}", coarse(at.since(state.created_at)))
         }
@@ -116,7 +116,7 @@ fn kept(state: &LoopState, page: &mut Page) {
     }
 }
 
-fn kept_line(kept: &Kept) -> String {
+fn kept_line(kept: &KeptWork) -> String {
     let place = kept.commit.as_deref().map_or("in the folder", short);
     let stat = if kept.diffstat.is_empty() { String::new() } else { format!("  {}", clean(&kept.diffstat)) };
     let see = kept.commit.as_deref().map_or(String::new(), |commit| format!("  (git show {})", short(commit)));
@@ -158,14 +158,14 @@ fn next(state: &LoopState) -> Vec<String> {
     });
     steps.extend(aside.map(|command| format!("take the work: {}", clean(command))));
     match &state.phase {
-        Phase::Ended { ending: Ending::Reached, .. } => match (&state.spec.workspace.mode, state.kept.last()) {
+        Phase::Ended { ending: LoopEnd::Reached, .. } => match (&state.spec.workspace.mode, state.kept.last()) {
             (WorkspaceMode::Git { target }, Some(_)) if aside.is_none() => {
                 let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
                 steps.push(format!("look at it: git log --stat -{} {}", state.kept_count.min(50), clean(branch)));
             }
             _ => {}
         },
-        Phase::Ended { ending: Ending::Exhausted { bound }, .. } => {
+        Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } => {
             let more = match bound.as_str() {
                 "turns" => format!("everloop resume {id} --max-turns {}", state.spec.bounds.max_turns.unwrap_or(10)),
                 "time" => {
@@ -179,8 +179,8 @@ fn next(state: &LoopState) -> Vec<String> {
             steps.push(format!("give it more: {more}"));
             steps.push(format!("see what was tried: everloop show {id}"));
         }
-        Phase::Ended { ending: Ending::Stopped { .. }, .. } => steps.push(format!("go on: everloop resume {id}")),
-        Phase::Ended { ending: Ending::Failed { .. }, .. } => {
+        Phase::Ended { ending: LoopEnd::Stopped { .. }, .. } => steps.push(format!("go on: everloop resume {id}")),
+        Phase::Ended { ending: LoopEnd::Failed { .. }, .. } => {
             steps.push(format!("find the cause: everloop logs {id}; then: everloop resume {id}"));
         }
         Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) => {
@@ -194,16 +194,16 @@ fn next(state: &LoopState) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use everloop_core::board::Verdict;
     use everloop_core::guard::Spend;
     use everloop_core::ids::TaskId;
-    use everloop_core::state::Tally;
+    use everloop_core::scoreboard::Verdict;
+    use everloop_core::state::TurnTally;
     use everloop_core::time::Time;
 
     use super::super::sample::{START, board, state, tried};
     use super::*;
 
-    fn over(ending: Ending) -> LoopState {
+    fn over(ending: LoopEnd) -> LoopState {
         let mut state = state();
         state.phase = Phase::Ended { ending, at: Time(START.0 + 754_000) };
         state
@@ -211,17 +211,17 @@ mod tests {
 
     #[test]
     fn a_reached_loop_shows_what_was_kept_and_what_was_refused() {
-        let mut state = over(Ending::Reached);
+        let mut state = over(LoopEnd::Reached);
         state.board = board(&[("build", Verdict::Pass), ("unit tests", Verdict::Pass)]);
         state.turns = 4;
-        state.tally = Tally { progress: 1, no_op: 1, refused: 1, regressed: 1, lost: 1, ..Tally::default() };
+        state.tally = TurnTally { progress: 1, no_op: 1, refused: 1, regressed: 1, lost: 1, ..TurnTally::default() };
         state.tries = vec![
             tried(1, Outcome::NoOp),
             tried(2, Outcome::Refused { paths: vec!["tests/unit.sh".into()] }),
             tried(3, Outcome::Regressed { lost: vec!["build".into()] }),
             tried(4, Outcome::Reached),
         ];
-        state.kept = vec![Kept {
+        state.kept = vec![KeptWork {
             task: TaskId::new("k3f9-4"),
             commit: Some("0123456789abcdef".into()),
             diffstat: "2 files, +14 -3".into(),
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_loop_of_no_ops_says_so_and_offers_more_turns() {
-        let mut state = over(Ending::Exhausted { bound: "turns".into() });
+        let mut state = over(LoopEnd::Exhausted { bound: "turns".into() });
         state.turns = 3;
         state.tally.no_op = 3;
         state.tickets = vec!["stagnation".into()];
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn work_that_waits_aside_comes_with_its_command() {
-        let mut state = over(Ending::Reached);
+        let mut state = over(LoopEnd::Reached);
         let aside = Integrated::Aside {
             commit: "0123456789abcdef".into(),
             why: "the tree of main is dirty".into(),
             command: "git merge --ff-only refs/everloop/k3f9/work".into(),
         };
-        state.kept = vec![Kept {
+        state.kept = vec![KeptWork {
             task: TaskId::new("k3f9-1"),
             commit: Some("0123456789abcdef".into()),
             diffstat: String::new(),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_agents_text_cannot_forge_a_summary() {
-        let mut state = over(Ending::Failed { why: "x\u{1b}[2J\nEnded     reached".into() });
+        let mut state = over(LoopEnd::Failed { why: "x\u{1b}[2J\nEnded     reached".into() });
         state.spec.goal = "a\u{202e}b\u{1b}]0;t\u{7}".into();
         let text = summary(&state, Paint::Off).join("\n");
         assert!(

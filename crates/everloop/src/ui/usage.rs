@@ -4,13 +4,13 @@ use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
 
 use super::figures::{Accuracy, coarse, money, tokens};
-use super::status::Look;
+use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, count, fit};
-use crate::tally::{Sum, Tally};
+use crate::tally::{UsageSum, UsageTally};
 
 /// The sums and the windows.
-pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
+pub fn usage_lines(tally: &UsageTally, look: &StatusStyle) -> Vec<String> {
     if tally.total.turns == 0 {
         let when = if tally.since.is_some() { " in this time" } else { " yet" };
         return vec![format!("no turn has ended{when}")];
@@ -40,7 +40,7 @@ pub fn usage_lines(tally: &Tally, look: &Look) -> Vec<String> {
     lines
 }
 
-fn row(name: &str, sum: &Sum) -> [String; 7] {
+fn row(name: &str, sum: &UsageSum) -> [String; 7] {
     let mark = match Accuracy::of(sum.estimated) {
         Accuracy::Estimated => "~",
         Accuracy::Reported => "",
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn sums_are_listed_with_a_total_and_estimates_marked() {
-        let mut tally = Tally::new(By::Agent, TimeZone::UTC, None);
-        let claude = Sum {
+        let mut tally = UsageTally::new(By::Agent, TimeZone::UTC, None);
+        let claude = UsageSum {
             turns: 3,
             input: 1200,
             output: 800,
@@ -126,16 +126,16 @@ mod tests {
             tokens: 92_000,
             microusd: 310_000,
             from_telemetry: 1,
-            ..Sum::default()
+            ..UsageSum::default()
         };
-        let bot = Sum { turns: 2, microusd: 200_000, estimated: true, ..Sum::default() };
+        let bot = UsageSum { turns: 2, microusd: 200_000, estimated: true, ..UsageSum::default() };
         tally.rows.insert("claude".to_owned(), claude);
         tally.rows.insert("bot".to_owned(), bot);
-        tally.total = Sum { turns: 5, microusd: 510_000, estimated: true, ..claude };
+        tally.total = UsageSum { turns: 5, microusd: 510_000, estimated: true, ..claude };
         tally.windows.insert(("work".to_owned(), "five_hour".to_owned()), seen(537, 130));
         tally.windows.insert(("own".to_owned(), "five_hour".to_owned()), seen(650, 130));
         tally.paced.insert("own".to_owned());
-        let look = Look { now: START, zone: TimeZone::UTC, paint: Paint::Off, width: 110 };
+        let look = StatusStyle { now: START, zone: TimeZone::UTC, paint: Paint::Off, width: 110 };
         insta::assert_snapshot!(usage_lines(&tally, &look).join("\n"), @r"
         AGENT   TURNS  INPUT  OUTPUT  CACHED  TOKENS  COST
         bot     2      -      -       -       -       ~$0.20
@@ -147,7 +147,7 @@ mod tests {
         ~ is everloop's estimate, not the agent's report
         * 1 turn by the agent's telemetry: its stream said less or nothing
         ");
-        let empty = Tally::new(By::Day, TimeZone::UTC, None);
+        let empty = UsageTally::new(By::Day, TimeZone::UTC, None);
         assert_eq!(usage_lines(&empty, &look), ["no turn has ended yet"]);
     }
 }

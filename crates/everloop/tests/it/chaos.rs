@@ -4,16 +4,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_testkit::chaos::{self, Options};
+use everloop_testkit::chaos::{self, ChaosOptions};
 use everloop_testkit::offline::offline;
 use tempfile::TempDir;
 
 /// Leases are a fifth as long as in real life, and so are the faults.
 const HASTE: u32 = 5;
 
-fn options(root: &TempDir, length: Duration) -> Options {
+fn options(root: &TempDir, length: Duration) -> ChaosOptions {
     let everloop = PathBuf::from(env!("CARGO_BIN_EXE_everloop"));
-    Options { everloop, dir: root.path().to_owned(), seed: 4, length, tasks: 0, checks: 10, haste: HASTE, tell }
+    ChaosOptions { everloop, dir: root.path().to_owned(), seed: 4, length, tasks: 0, checks: 10, haste: HASTE, tell }
 }
 
 #[expect(clippy::print_stdout, reason = "a test has no other way to show what it measured")]
@@ -41,7 +41,7 @@ fn long_a_hub_that_goes_and_comes_back_costs_nothing() {
         let root = tempfile::tempdir().expect("a temporary folder can be made");
         // Longer than the lease of a task: nobody may be punished for what the hub did.
         // Enough to do that nobody is idle before everybody has begun.
-        let options = Options { checks: 20, ..options(&root, Duration::from_secs(25)) };
+        let options = ChaosOptions { checks: 20, ..options(&root, Duration::from_secs(25)) };
         let report = chaos::outage::run(&options);
         tell(&report.to_string());
         assert!(report.violations().is_empty(), "{report}");

@@ -1,6 +1,6 @@
 //! `everloop hub` against a PostgreSQL server of its own: addresses, secrets, rights, exit codes.
 
-use everloop_testkit::postgres::{Login, Pooler, Server, Setup, server};
+use everloop_testkit::postgres::{Login, Pooler, PostgresServer, ServerSetup, server};
 
 use crate::env::Env;
 
@@ -77,7 +77,7 @@ fn the_address_is_found_where_the_file_says_and_never_stands_in_it() {
 
 #[test]
 fn who_is_away_and_who_does_not_let_us_in_are_told_apart_and_no_password_is_shown() {
-    let server = Server::start(Setup { login: Login::Password("s3cret"), ..Setup::default() });
+    let server = PostgresServer::start(ServerSetup { login: Login::Password("s3cret"), ..ServerSetup::default() });
     let url = server.database();
     let silent = |output: &crate::env::Output| {
         assert!(!format!("{}{}", output.stdout, output.stderr).contains("s3cret"), "{output:?}");

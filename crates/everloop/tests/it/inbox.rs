@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everloop_store::{Ledger, Mode, Sqlite};
+use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
 use crate::env::Env;
@@ -149,7 +149,7 @@ fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
     env.wait_for("the task was told of", || server.took() == ["create first"]);
     // Killed before that was written down, it would be told again, under the same key.
     let written = || {
-        let ledger = Sqlite::open(&env.state().join("ledger.db"), Mode::ReadOnly).expect("there is one");
+        let ledger = Sqlite::open(&env.state().join("ledger.db"), OpenMode::ReadOnly).expect("there is one");
         ledger.docs("tracker").expect("it can be read").iter().any(|row| row.body.contains(&first))
     };
     env.wait_for("that is known", written);

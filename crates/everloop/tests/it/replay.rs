@@ -1,6 +1,6 @@
 //! `everloop replay`: the journal proves the stored states.
 
-use everloop_store::{Ledger, Mode, Sqlite};
+use everloop_store::{Ledger, OpenMode, Sqlite};
 
 use crate::env::Env;
 
@@ -25,7 +25,7 @@ fn what_was_run_is_equal() {
 #[test]
 fn a_changed_state_is_named_by_its_field() {
     let env = world();
-    let mut ledger = Sqlite::open(&env.state().join("ledger.db"), Mode::ReadWrite).unwrap();
+    let mut ledger = Sqlite::open(&env.state().join("ledger.db"), OpenMode::ReadWrite).unwrap();
     let row = ledger.loops().unwrap().remove(0);
     let changed = row.state.replacen("\"turns\":2", "\"turns\":1", 1);
     let save = everloop_core::op::Op::SaveLoop { id: row.id, version: row.version, phase: row.phase, state: changed };
@@ -40,7 +40,7 @@ fn a_damaged_record_is_named() {
     let env = world();
     let path = env.state().join("ledger.db");
     // Everything into the one file, then a byte of the first record's content; free pages may hold old copies of it.
-    let ledger = Sqlite::open(&path, Mode::ReadWrite).unwrap();
+    let ledger = Sqlite::open(&path, OpenMode::ReadWrite).unwrap();
     drop(ledger);
     let mut bytes = std::fs::read(&path).unwrap();
     let mark = br#"{"event":"loop_created","name":"x""#;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::fake_model::FakeModel;
 use everloop_testkit::offline::offline;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ struct Played {
 }
 
 /// What a person does once: trusts the project, and so its hooks.
-fn trust(cli: Cli, env: &Env) {
+fn trust(cli: CliProgram, env: &Env) {
     let home = env.project().join("../home");
     let project = env.project().canonicalize().expect("it is there").display().to_string();
     let put = |file: &str, text: String| {
@@ -29,21 +29,23 @@ fn trust(cli: Cli, env: &Env) {
     };
     cli.furnish(&home).expect("the home is ours");
     match cli {
-        Cli::Codex => put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project))),
-        Cli::Gemini => put(".gemini/trustedFolders.json", json!({ project: "TRUST_FOLDER" }).to_string()),
-        Cli::Claude | Cli::ClaudeSubscription | Cli::Opencode => {}
+        CliProgram::Codex => {
+            put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project)))
+        }
+        CliProgram::Gemini => put(".gemini/trustedFolders.json", json!({ project: "TRUST_FOLDER" }).to_string()),
+        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode => {}
     }
 }
 
 /// The command of one headless session. Hooks find this very binary, and the state folder, as a person's would.
-fn session(cli: Cli, env: &Env, model: &FakeModel, prompt: &str) -> Command {
+fn session(cli: CliProgram, env: &Env, model: &FakeModel, prompt: &str) -> Command {
     let mut words = cli.arguments(&model.base_url(), prompt);
     match cli {
         // Trust in each hook is given in its own screen only.
-        Cli::Codex => words.insert(1, "--dangerously-bypass-hook-trust".to_owned()),
+        CliProgram::Codex => words.insert(1, "--dangerously-bypass-hook-trust".to_owned()),
         // It would leave the project's settings aside.
-        Cli::Gemini => words.retain(|word| word != "--skip-trust"),
-        Cli::Claude | Cli::ClaudeSubscription | Cli::Opencode => {}
+        CliProgram::Gemini => words.retain(|word| word != "--skip-trust"),
+        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode => {}
     }
     let ours = Path::new(env!("CARGO_BIN_EXE_everloop")).parent().expect("a program is in a folder").display();
     let mut command = Command::new(cli.program());
@@ -55,7 +57,7 @@ fn session(cli: Cli, env: &Env, model: &FakeModel, prompt: &str) -> Command {
 }
 
 /// One session of an agent in a project whose check wants `made.txt`.
-fn play(cli: Cli, script: &str, hook: &str, supervised: bool) -> Played {
+fn play(cli: CliProgram, script: &str, hook: &str, supervised: bool) -> Played {
     let model = FakeModel::start(script).expect("a free port on loopback");
     let env = Env::new().git();
     let toml =
@@ -90,8 +92,12 @@ impl Played {
 #[test]
 fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
     offline(|| {
-        let played =
-            play(Cli::Claude, "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
+        let played = play(
+            CliProgram::Claude,
+            "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really",
+            "",
+            true,
+        );
         assert!(played.env.read("made.txt").starts_with("hello"));
         assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
         assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
@@ -105,7 +111,7 @@ fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
 #[test]
 fn claude_at_the_cap_ends_and_a_person_is_told() {
     offline(|| {
-        let played = play(Cli::Claude, "text:say=done", "[hook]\nholds = 3\n", true);
+        let played = play(CliProgram::Claude, "text:say=done", "[hook]\nholds = 3\n", true);
         assert_eq!(played.did("held").len(), 3);
         assert_eq!(played.model.main_calls(), 4, "the first word and one after each hold");
         assert_eq!(played.result()["result"], "done", "it was not cut off by its own cap");
@@ -117,7 +123,7 @@ fn claude_at_the_cap_ends_and_a_person_is_told() {
 #[test]
 fn claude_ends_normally_while_nobody_supervises() {
     offline(|| {
-        let played = play(Cli::Claude, "text:say=done", "", false);
+        let played = play(CliProgram::Claude, "text:say=done", "", false);
         assert_eq!(played.model.main_calls(), 1);
         assert_eq!(played.result()["result"], "done");
     });
@@ -126,8 +132,12 @@ fn claude_ends_normally_while_nobody_supervises() {
 #[test]
 fn claude_is_refused_what_judges_its_work() {
     offline(|| {
-        let played =
-            play(Cli::Claude, "edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done", "", true);
+        let played = play(
+            CliProgram::Claude,
+            "edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done",
+            "",
+            true,
+        );
         assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
         assert_eq!(played.did("refused").len(), 1);
         assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
@@ -135,7 +145,7 @@ fn claude_is_refused_what_judges_its_work() {
 }
 
 /// Codex and gemini have no last word that looks the same; what happened is in the journal.
-fn is_held(cli: Cli) {
+fn is_held(cli: CliProgram) {
     let played = play(cli, "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
     assert!(played.env.read("made.txt").starts_with("hello"));
     assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
@@ -148,7 +158,7 @@ fn is_held(cli: Cli) {
     tell(&format!("{}: held 2 times, {} calls", cli.name(), played.model.main_calls()));
 }
 
-fn ends_at_the_cap(cli: Cli) {
+fn ends_at_the_cap(cli: CliProgram) {
     let played = play(cli, "text:say=done", "[hook]\nholds = 3\n", true);
     assert_eq!((played.did("held").len(), played.model.main_calls()), (3, 4), "the first word and one after each hold");
     let status = played.env.run(&["status", "--json"]).stdout;
@@ -157,28 +167,28 @@ fn ends_at_the_cap(cli: Cli) {
 
 #[test]
 fn codex_is_held_until_the_check_passes() {
-    offline(|| is_held(Cli::Codex));
+    offline(|| is_held(CliProgram::Codex));
 }
 
 #[test]
 fn codex_at_the_cap_ends_and_a_person_is_told() {
-    offline(|| ends_at_the_cap(Cli::Codex));
+    offline(|| ends_at_the_cap(CliProgram::Codex));
 }
 
 #[test]
 fn gemini_is_held_until_the_check_passes() {
-    offline(|| is_held(Cli::Gemini));
+    offline(|| is_held(CliProgram::Gemini));
 }
 
 #[test]
 fn gemini_at_the_cap_ends_and_a_person_is_told() {
-    offline(|| ends_at_the_cap(Cli::Gemini));
+    offline(|| ends_at_the_cap(CliProgram::Gemini));
 }
 
 #[test]
 fn codex_and_gemini_end_normally_while_nobody_supervises() {
     offline(|| {
-        for cli in [Cli::Codex, Cli::Gemini] {
+        for cli in [CliProgram::Codex, CliProgram::Gemini] {
             assert_eq!(play(cli, "text:say=done", "", false).model.main_calls(), 1, "{}", cli.name());
         }
     });
@@ -188,7 +198,7 @@ fn codex_and_gemini_end_normally_while_nobody_supervises() {
 fn gemini_is_refused_what_judges_its_work() {
     offline(|| {
         let script = "edit:path=everloop.toml:text=x,edit:path=made.txt:text=hello,text:say=done";
-        let played = play(Cli::Gemini, script, "", true);
+        let played = play(CliProgram::Gemini, script, "", true);
         assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
         assert_eq!(played.did("refused").len(), 1);
     });
@@ -200,7 +210,7 @@ fn codex_is_refused_what_judges_its_work() {
         let patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: everloop.toml\n@@\n-[loop.main]\n+[loop.other]\n*** End Patch\nEOF";
         let call = json!({ "cmd": patch }).to_string();
         let script = format!("tool:name=exec_command:json={call},edit:path=made.txt:text=hello,text:say=done");
-        let played = play(Cli::Codex, &script, "", true);
+        let played = play(CliProgram::Codex, &script, "", true);
         assert!(played.env.read("everloop.toml").starts_with("[loop.main]"));
         assert_eq!(played.did("refused").len(), 1);
     });
@@ -209,7 +219,9 @@ fn codex_is_refused_what_judges_its_work() {
 #[test]
 fn an_agent_that_cuts_its_memory_has_it_back_within_one_hook() {
     offline(|| {
-        for (cli, cut) in [(Cli::Claude, "tool:cmd=true > MEMORY.md"), (Cli::Codex, "tool:cmd=rm MEMORY.md")] {
+        for (cli, cut) in
+            [(CliProgram::Claude, "tool:cmd=true > MEMORY.md"), (CliProgram::Codex, "tool:cmd=rm MEMORY.md")]
+        {
             let model = FakeModel::start(&format!("{cut},text:say=done")).expect("a free port on loopback");
             let env = Env::new().git();
             env.write("everloop.toml", "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n[guardian]\nfiles = [\"MEMORY.md\"]\n");
@@ -232,7 +244,7 @@ fn an_agent_that_cuts_its_memory_has_it_back_within_one_hook() {
 #[test]
 fn long_opencode_has_instructions_and_tools_instead_of_hooks() {
     offline(|| {
-        let played = play(Cli::Opencode, "text:say=done", "", true);
+        let played = play(CliProgram::Opencode, "text:say=done", "", true);
         assert!(played.did("held").is_empty(), "nothing holds it");
         let asked = played.model.requests().iter().map(|request| request.body.clone()).collect::<String>();
         assert!(asked.contains("everloop check"), "AGENTS.md reaches the model");

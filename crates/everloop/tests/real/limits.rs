@@ -1,12 +1,12 @@
 //! Limits, walls, hangs and cuts, as the real programs meet them.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 
 use super::world::{World, tell};
 
 /// Nothing is called before the reset, and then the same conversation goes on at once.
-fn sleeps_to_the_reset(cli: Cli, limit: &str) {
+fn sleeps_to_the_reset(cli: CliProgram, limit: &str) {
     let script = format!("{limit}:in=20,edit:path=made.txt:text=hello,text");
     let world = World::new(cli, &script);
     world.run(&["--permission", "full"]).ok();
@@ -33,16 +33,16 @@ fn sleeps_to_the_reset(cli: Cli, limit: &str) {
 
 #[test]
 fn long_claude_sleeps_to_the_reset_and_goes_on() {
-    offline(|| sleeps_to_the_reset(Cli::ClaudeSubscription, "claude-limit"));
+    offline(|| sleeps_to_the_reset(CliProgram::ClaudeSubscription, "claude-limit"));
 }
 
 #[test]
 fn long_codex_sleeps_to_the_reset_and_goes_on() {
-    offline(|| sleeps_to_the_reset(Cli::Codex, "codex-limit"));
+    offline(|| sleeps_to_the_reset(CliProgram::Codex, "codex-limit"));
 }
 
 /// One start, a ticket, and no more.
-fn meets_a_wall(cli: Cli, script: &str, class: &str) {
+fn meets_a_wall(cli: CliProgram, script: &str, class: &str) {
     let world = World::new(cli, script);
     let running = world.env.spawn(&world.words(&["--permission", "full"]));
     world.wait_for_rule("guard.freeze");
@@ -58,26 +58,26 @@ fn meets_a_wall(cli: Cli, script: &str, class: &str) {
 
 #[test]
 fn claude_that_is_not_let_in_waits_for_a_person() {
-    offline(|| meets_a_wall(Cli::ClaudeSubscription, "401", "auth"));
+    offline(|| meets_a_wall(CliProgram::ClaudeSubscription, "401", "auth"));
 }
 
 #[test]
 fn claude_without_credit_waits_for_a_person() {
-    offline(|| meets_a_wall(Cli::Claude, "402", "credit"));
+    offline(|| meets_a_wall(CliProgram::Claude, "402", "credit"));
 }
 
 #[test]
 fn codex_that_is_not_let_in_waits_for_a_person() {
-    offline(|| meets_a_wall(Cli::Codex, "401", "auth"));
+    offline(|| meets_a_wall(CliProgram::Codex, "401", "auth"));
 }
 
 #[test]
 fn codex_without_credit_waits_for_a_person() {
-    offline(|| meets_a_wall(Cli::Codex, "codex-quota", "credit"));
+    offline(|| meets_a_wall(CliProgram::Codex, "codex-quota", "credit"));
 }
 
 /// Found stuck by what it is busy with, killed with all children, tried again.
-fn is_freed_from_a_hang(cli: Cli) {
+fn is_freed_from_a_hang(cli: CliProgram) {
     let guard =
         "gap = \"0\"\nmodel_soft = \"4s\"\nmodel_hard = \"6s\"\nstarting_hard = \"30s\"\nbackoff_first = \"1s\"";
     let world = World::with(cli, "hang,edit:path=made.txt:text=hello,text", guard);
@@ -90,19 +90,19 @@ fn is_freed_from_a_hang(cli: Cli) {
 
 #[test]
 fn long_claude_that_hangs_is_found_and_tried_again() {
-    offline(|| is_freed_from_a_hang(Cli::Claude));
+    offline(|| is_freed_from_a_hang(CliProgram::Claude));
 }
 
 #[test]
 fn long_codex_that_hangs_is_found_and_tried_again() {
-    offline(|| is_freed_from_a_hang(Cli::Codex));
+    offline(|| is_freed_from_a_hang(CliProgram::Codex));
 }
 
 /// It shortens the conversation for ever; that is seen, the turn ends, and a fresh conversation begins.
 #[test]
 fn long_opencode_whose_conversation_never_fits_begins_afresh() {
     offline(|| {
-        let world = World::with(Cli::Opencode, "too-long", "gap = \"0\"\nbackoff_first = \"1s\"");
+        let world = World::with(CliProgram::Opencode, "too-long", "gap = \"0\"\nbackoff_first = \"1s\"");
         let running = world.env.spawn(&world.words(&["--permission", "full"]));
         world.env.wait_for("there is a loop", || world.env.run(&["show", "--json"]).code == 0);
         // It is found within three rounds and has 20 s to end by itself.
@@ -118,7 +118,7 @@ fn long_opencode_whose_conversation_never_fits_begins_afresh() {
 }
 
 /// A stream that is cut again and again: the program gives up, everloop goes on.
-fn survives_cuts(cli: Cli) {
+fn survives_cuts(cli: CliProgram) {
     let world = World::new(cli, "drop*4,edit:path=made.txt:text=hello,text");
     world.run(&["--permission", "full"]).ok();
     let starts = world.events("turn_started").len();
@@ -128,10 +128,10 @@ fn survives_cuts(cli: Cli) {
 
 #[test]
 fn long_claude_survives_cuts() {
-    offline(|| survives_cuts(Cli::Claude));
+    offline(|| survives_cuts(CliProgram::Claude));
 }
 
 #[test]
 fn long_codex_survives_cuts() {
-    offline(|| survives_cuts(Cli::Codex));
+    offline(|| survives_cuts(CliProgram::Codex));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everloop_testkit::clis::{Cli, installed};
+use everloop_testkit::clis::{CliProgram, installed};
 use everloop_testkit::offline::offline;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const CALLS: [(&str, &str); 10] = [
 ];
 
 /// A project whose agent has our server among its own.
-fn world(cli: Cli, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<String>) -> World {
+fn world(cli: CliProgram, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<String>) -> World {
     let calls: Vec<String> = CALLS.iter().map(|(tool, json)| format!("tool:name={prefix}{tool}:json={json}")).collect();
     let script = format!("{},edit:path=made.txt:text=hello,text:say=done", calls.join(","));
     let world = World::new(cli, &script);
@@ -61,7 +61,7 @@ fn every_tool_is_called(world: &World) {
 #[test]
 fn claude_calls_every_tool() {
     offline(|| {
-        let world = world(Cli::Claude, "mcp__everloop__", |everloop, state| {
+        let world = world(CliProgram::Claude, "mcp__everloop__", |everloop, state| {
             // It hands its environment on; the tasks here belong to no loop.
             let (args, no_loop) = (["--state-dir", state, "mcp"], json!({ "EVERLOOP_LOOP": "" }));
             let server = json!({ "type": "stdio", "command": everloop, "args": args, "env": no_loop });
@@ -75,7 +75,7 @@ fn claude_calls_every_tool() {
 #[test]
 fn codex_calls_every_tool() {
     offline(|| {
-        let world = world(Cli::Codex, "mcp__everloop/", |everloop, state| {
+        let world = world(CliProgram::Codex, "mcp__everloop/", |everloop, state| {
             let set =
                 |key: &str, value: serde_json::Value| ["-c".to_owned(), format!("mcp_servers.everloop.{key}={value}")];
             [set("command", json!(everloop)), set("args", json!(["--state-dir", state, "mcp"]))].concat()

@@ -1,6 +1,6 @@
 //! A person's way of working with claude, as a way to take turns: the real program in a real tmux pane.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::fake_model::FakeModel;
 use everloop_testkit::offline::offline;
 
@@ -41,7 +41,7 @@ fn takes_a_turn(more: &[&str]) {
     let model = FakeModel::start("edit:path=made.txt:text=hello,text:say=done").expect("a free port");
     let env = Env::new().var("ANTHROPIC_API_KEY", key).var("ANTHROPIC_BASE_URL", &model.base_url()).git();
     furnish(&env, key);
-    let program = Cli::Claude.program().display().to_string();
+    let program = CliProgram::Claude.program().display().to_string();
     let mut words = vec!["pane", "start", "helper", "--kind", "claude"];
     let fixed = ["IS_SANDBOX=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"];
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"].into_iter().chain(fixed) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 
 use super::world::{World, tell};
@@ -11,7 +11,7 @@ use super::world::{World, tell};
 const TRIES_INSIDE: usize = 3;
 
 /// A vendor that answers nothing but this for a minute.
-fn weathers(cli: Cli, script: &str) {
+fn weathers(cli: CliProgram, script: &str) {
     let world = World::new(cli, script);
     let running = world.env.spawn(&world.words(&["--permission", "full"]));
     std::thread::sleep(Duration::from_secs(60));
@@ -31,7 +31,7 @@ fn weathers(cli: Cli, script: &str) {
 fn long_an_overload_and_a_rate_limit_without_an_end_are_weathered() {
     offline(|| {
         std::thread::scope(|scope| {
-            for cli in [Cli::Claude, Cli::Codex] {
+            for cli in [CliProgram::Claude, CliProgram::Codex] {
                 for script in ["529", "429"] {
                     scope.spawn(move || weathers(cli, script));
                 }
@@ -44,7 +44,7 @@ fn long_an_overload_and_a_rate_limit_without_an_end_are_weathered() {
 fn a_budget_is_not_exceeded_by_more_than_one_turn() {
     offline(|| {
         // Each call costs about 9 cents by the list price of the model.
-        let world = World::new(Cli::Claude, "text:in=1000:out=3000");
+        let world = World::new(CliProgram::Claude, "text:in=1000:out=3000");
         let out = world.run(&["--max-usd", "0.50", "-n", "40"]);
         assert_eq!(out.code, 3, "{}\n{}", out.stdout, out.stderr);
         let spent = world.env.run(&["usage", "--json"]).ok().json()["total"]["microusd"].as_u64().unwrap_or(0);
@@ -70,10 +70,10 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
         // Without a guard, a third of that says enough.
         let share = 3;
         let cap = 4;
-        let guarded = World::with(Cli::Claude, "text", &format!("gap = \"0\"\nper_minute = {cap}"));
+        let guarded = World::with(CliProgram::Claude, "text", &format!("gap = \"0\"\nper_minute = {cap}"));
         let base = guarded.model.base_url();
         let env = [
-            ("CLAUDE", Cli::Claude.program().display().to_string()),
+            ("CLAUDE", CliProgram::Claude.program().display().to_string()),
             ("ANTHROPIC_BASE_URL", base),
             ("ANTHROPIC_API_KEY", "sk-ant-dummy".to_owned()),
             ("IS_SANDBOX", "1".to_owned()),

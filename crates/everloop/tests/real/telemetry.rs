@@ -1,6 +1,6 @@
 //! What claude tells about its use besides its stream.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,7 +31,7 @@ const SCRIPT: &str = "edit:path=other.txt:text=hello,hang";
 #[test]
 fn a_killed_turn_still_has_its_cost() {
     offline(|| {
-        let world = World::new(Cli::Claude, SCRIPT);
+        let world = World::new(CliProgram::Claude, SCRIPT);
         let told = || {
             let metrics = get(world.env.port(), "/metrics").1;
             metrics.lines().any(|line| line == "everloop_telemetry_requests_total 1")
@@ -47,7 +47,7 @@ fn a_killed_turn_still_has_its_cost() {
 #[test]
 fn without_a_receiver_nobody_knows_it() {
     offline(|| {
-        let World { env, model, cli } = World::new(Cli::Claude, SCRIPT);
+        let World { env, model, cli } = World::new(CliProgram::Claude, SCRIPT);
         let world = World { env: env.var("EVERLOOP_LISTEN", "off"), model, cli };
         let used = killed_turn(&world, || true);
         assert_eq!((&used["microusd"], &used["from_telemetry"]), (&Value::from(0), &Value::from(0)), "{used}");
@@ -58,7 +58,7 @@ fn without_a_receiver_nobody_knows_it() {
 #[test]
 fn a_whole_turn_says_the_same_in_both_ways() {
     offline(|| {
-        let world = World::new(Cli::Claude, "edit:path=made.txt:text=hello,text:say=done");
+        let world = World::new(CliProgram::Claude, "edit:path=made.txt:text=hello,text:say=done");
         world.run(&[]).ok();
         let report = world.events("turn_exited")[0].1["exit"]["report"].clone();
         assert_eq!(report["telemetry"], report["used"], "{report}");

@@ -1,6 +1,6 @@
 //! One good turn with each program.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::fake_model::FakeModel;
 use everloop_testkit::offline::offline;
 
@@ -8,7 +8,7 @@ use super::env::Env;
 use super::world::World;
 
 /// The program edits a file by a tool call, the check passes, the work lands.
-fn reaches_the_goal(cli: Cli, more: &[&str]) {
+fn reaches_the_goal(cli: CliProgram, more: &[&str]) {
     let world = World::new(cli, "edit:path=made.txt:text=hello,text:say=done");
     let out = world.run(more).ok();
     assert!(world.env.read("made.txt").starts_with("hello"), "{}", out.stdout);
@@ -22,22 +22,22 @@ fn reaches_the_goal(cli: Cli, more: &[&str]) {
 
 #[test]
 fn claude_edits_a_file() {
-    offline(|| reaches_the_goal(Cli::Claude, &[]));
+    offline(|| reaches_the_goal(CliProgram::Claude, &[]));
 }
 
 #[test]
 fn claude_may_do_everything() {
-    offline(|| reaches_the_goal(Cli::Claude, &["--permission", "full"]));
+    offline(|| reaches_the_goal(CliProgram::Claude, &["--permission", "full"]));
 }
 
 #[test]
 fn codex_edits_a_file() {
-    offline(|| reaches_the_goal(Cli::Codex, &["--permission", "full"]));
+    offline(|| reaches_the_goal(CliProgram::Codex, &["--permission", "full"]));
 }
 
 #[test]
 fn gemini_edits_a_file() {
-    offline(|| reaches_the_goal(Cli::Gemini, &[]));
+    offline(|| reaches_the_goal(CliProgram::Gemini, &[]));
 }
 
 /// everloop's own agent, with nothing of a vendor's on the machine.
@@ -69,5 +69,5 @@ fn our_own_agent_speaks_the_responses_api() {
 
 #[test]
 fn opencode_edits_a_file() {
-    offline(|| reaches_the_goal(Cli::Opencode, &[]));
+    offline(|| reaches_the_goal(CliProgram::Opencode, &[]));
 }

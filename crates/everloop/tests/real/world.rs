@@ -1,8 +1,8 @@
 //! A project, a model server and one of the real programs.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::fake_model::FakeModel;
-use everloop_testkit::fake_model::log::{Kind, Record};
+use everloop_testkit::fake_model::log::{RequestKind, RequestRecord};
 use serde_json::Value;
 
 use super::env::{Env, Output};
@@ -17,25 +17,25 @@ pub fn tell(figure: &str) {
 pub struct World {
     pub env: Env,
     pub model: FakeModel,
-    pub cli: Cli,
+    pub cli: CliProgram,
 }
 
 impl World {
     /// With the minimum gap lifted: the limits are what is looked at.
-    pub fn new(cli: Cli, script: &str) -> Self {
+    pub fn new(cli: CliProgram, script: &str) -> Self {
         Self::with(cli, script, "gap = \"0\"")
     }
 
     /// With other words in `[defaults.guard]`.
-    pub fn with(cli: Cli, script: &str, guard: &str) -> Self {
+    pub fn with(cli: CliProgram, script: &str, guard: &str) -> Self {
         let model = FakeModel::start(script).expect("a free port on loopback");
         let base = model.base_url();
         let (variable, api_base, name) = match cli {
-            Cli::Claude => ("ANTHROPIC_API_KEY", base.clone(), ""),
-            Cli::ClaudeSubscription => ("CLAUDE_CODE_OAUTH_TOKEN", base.clone(), ""),
-            Cli::Codex => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"gpt-5.5\""),
-            Cli::Gemini => ("GEMINI_API_KEY", base.clone(), "model = \"gemini-2.5-flash\""),
-            Cli::Opencode => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"fake/fake-model\""),
+            CliProgram::Claude => ("ANTHROPIC_API_KEY", base.clone(), ""),
+            CliProgram::ClaudeSubscription => ("CLAUDE_CODE_OAUTH_TOKEN", base.clone(), ""),
+            CliProgram::Codex => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"gpt-5.5\""),
+            CliProgram::Gemini => ("GEMINI_API_KEY", base.clone(), "model = \"gemini-2.5-flash\""),
+            CliProgram::Opencode => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"fake/fake-model\""),
         };
         let program = cli.program();
         let kind = cli.name();
@@ -66,8 +66,8 @@ impl World {
     }
 
     /// The requests that are turns of the model.
-    pub fn calls(&self) -> Vec<Record> {
-        self.model.requests().into_iter().filter(|r| r.kind == Kind::Main).collect()
+    pub fn calls(&self) -> Vec<RequestRecord> {
+        self.model.requests().into_iter().filter(|r| r.kind == RequestKind::Main).collect()
     }
 
     /// The journal's events of one kind, with their times in milliseconds.

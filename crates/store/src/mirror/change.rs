@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Error, files, page};
+use super::{MirrorError, files, page};
 
 /// The note.
 pub(super) const PENDING: &str = "pending.json";
 
 /// One thing that a pass does; paths are below the mirror's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum MirrorChange {
     /// A file is as this text, from now on.
     Put { path: String, text: String },
     /// A file goes on with this text after its first `at` bytes.
@@ -28,30 +28,30 @@ pub(super) enum Change {
     Remove { path: String },
 }
 
-impl Change {
+impl MirrorChange {
     fn note(&self) -> Value {
         match self {
-            Change::Put { path, text } => json!({ "put": path, "text": text }),
-            Change::Append { path, at, text } => json!({ "append": path, "at": at, "text": text }),
-            Change::Remove { path } => json!({ "remove": path }),
+            MirrorChange::Put { path, text } => json!({ "put": path, "text": text }),
+            MirrorChange::Append { path, at, text } => json!({ "append": path, "at": at, "text": text }),
+            MirrorChange::Remove { path } => json!({ "remove": path }),
         }
     }
 
     fn noted(note: &Value) -> Option<Self> {
         let text = |name: &str| note[name].as_str().map(str::to_owned);
         let change = if let Some(path) = text("put") {
-            Change::Put { path, text: text("text")? }
+            MirrorChange::Put { path, text: text("text")? }
         } else if let Some(path) = text("append") {
-            Change::Append { path, at: note["at"].as_u64()?, text: text("text")? }
+            MirrorChange::Append { path, at: note["at"].as_u64()?, text: text("text")? }
         } else {
-            Change::Remove { path: text("remove")? }
+            MirrorChange::Remove { path: text("remove")? }
         };
         change.is_inside().then_some(change)
     }
 
     pub(super) fn path(&self) -> &str {
         match self {
-            Change::Put { path, .. } | Change::Append { path, .. } | Change::Remove { path } => path,
+            MirrorChange::Put { path, .. } | MirrorChange::Append { path, .. } | MirrorChange::Remove { path } => path,
         }
     }
 
@@ -63,46 +63,46 @@ impl Change {
     /// How much there is to write.
     pub(super) fn weight(&self) -> usize {
         match self {
-            Change::Put { text, .. } | Change::Append { text, .. } => text.len() + 64,
-            Change::Remove { .. } => 64,
+            MirrorChange::Put { text, .. } | MirrorChange::Append { text, .. } => text.len() + 64,
+            MirrorChange::Remove { .. } => 64,
         }
     }
 }
 
 /// Does a pass, whole or not at all.
-pub(super) fn perform(root: &Path, of: &str, changes: &[Change]) -> Result<(), Error> {
-    let notes: Vec<Value> = changes.iter().map(Change::note).collect();
-    let note = [Change::Put { path: PENDING.to_owned(), text: page::seal("pending", of, &Value::Array(notes)) }];
+pub(super) fn perform(root: &Path, of: &str, changes: &[MirrorChange]) -> Result<(), MirrorError> {
+    let notes: Vec<Value> = changes.iter().map(MirrorChange::note).collect();
+    let note = [MirrorChange::Put { path: PENDING.to_owned(), text: page::seal("pending", of, &Value::Array(notes)) }];
     apply(root, &note)?;
     apply(root, changes)?;
-    apply(root, &[Change::Remove { path: PENDING.to_owned() }])
+    apply(root, &[MirrorChange::Remove { path: PENDING.to_owned() }])
 }
 
 /// What a pass that was cut off still has to do; nothing when there was none. A note that is not whole was never in force.
-pub(super) fn pending(root: &Path) -> Option<(String, Vec<Change>)> {
+pub(super) fn pending(root: &Path) -> Option<(String, Vec<MirrorChange>)> {
     let page = page::open(&fs::read(root.join(PENDING)).ok()?).ok().filter(|page| page.kind == "pending")?;
-    let changes = page.row.as_array()?.iter().map(Change::noted).collect::<Option<_>>()?;
+    let changes = page.row.as_array()?.iter().map(MirrorChange::noted).collect::<Option<_>>()?;
     Some((page.of, changes))
 }
 
 /// Ends a pass that was cut off.
-pub(super) fn resume(root: &Path) -> Result<(), Error> {
+pub(super) fn resume(root: &Path) -> Result<(), MirrorError> {
     if let Some((_, changes)) = pending(root) {
         apply(root, &changes)?;
     }
-    apply(root, &[Change::Remove { path: PENDING.to_owned() }])
+    apply(root, &[MirrorChange::Remove { path: PENDING.to_owned() }])
 }
 
 /// All files under temporary names and synced, then all names, then all folders: a sync is dear, and so they come together.
-fn apply(root: &Path, changes: &[Change]) -> Result<(), Error> {
+fn apply(root: &Path, changes: &[MirrorChange]) -> Result<(), MirrorError> {
     let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
     for change in changes {
         let path = root.join(change.path());
         let folder = path.parent().unwrap_or(root).to_owned();
-        if !matches!(change, Change::Remove { .. }) && !folders.contains(&folder) {
+        if !matches!(change, MirrorChange::Remove { .. }) && !folders.contains(&folder) {
             make(&folder)?;
         }
-        if let Change::Put { text, .. } = change {
+        if let MirrorChange::Put { text, .. } = change {
             write_new(&path, text.as_bytes())?;
         }
         folders.insert(folder);
@@ -112,9 +112,11 @@ fn apply(root: &Path, changes: &[Change]) -> Result<(), Error> {
         #[cfg(test)]
         crash::here(&path)?;
         match change {
-            Change::Put { .. } => fs::rename(temporary(&path), &path).map_err(files("write", &path))?,
-            Change::Append { at, text, .. } => append(&path, *at, text.as_bytes()).map_err(files("write", &path))?,
-            Change::Remove { .. } => match fs::remove_file(&path) {
+            MirrorChange::Put { .. } => fs::rename(temporary(&path), &path).map_err(files("write", &path))?,
+            MirrorChange::Append { at, text, .. } => {
+                append(&path, *at, text.as_bytes()).map_err(files("write", &path))?
+            }
+            MirrorChange::Remove { .. } => match fs::remove_file(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(files("remove", &path)(e)),
                 _ => {}
             },
@@ -135,7 +137,7 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), MirrorError> {
     #[cfg(test)]
     crash::here(path)?;
     let new = temporary(path);
@@ -160,12 +162,12 @@ fn append(path: &Path, at: u64, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Makes a private folder.
-pub(super) fn make(folder: &Path) -> Result<(), Error> {
+pub(super) fn make(folder: &Path) -> Result<(), MirrorError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(files("make", folder))
 }
 
 /// A file that nobody needs after a crash: whole or the one before, but not synced.
-pub(super) fn put_lightly(path: &Path, text: &str) -> Result<(), Error> {
+pub(super) fn put_lightly(path: &Path, text: &str) -> Result<(), MirrorError> {
     let new = temporary(path);
     let written = || -> std::io::Result<()> {
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
@@ -183,7 +185,7 @@ pub(super) mod crash {
     use std::io::{Error as IoError, Write};
     use std::path::Path;
 
-    use super::{Error, files};
+    use super::{MirrorError, files};
 
     thread_local! {
         static STEPS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
@@ -200,7 +202,7 @@ pub(super) mod crash {
         left == Some(0)
     }
 
-    pub(super) fn here(path: &Path) -> Result<(), Error> {
+    pub(super) fn here(path: &Path) -> Result<(), MirrorError> {
         if is_now() { Err(files("write", path)(IoError::other("the plug was pulled"))) } else { Ok(()) }
     }
 

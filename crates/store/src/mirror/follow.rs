@@ -10,8 +10,8 @@ use everloop_core::journal::sum;
 use everloop_core::op::Ticket;
 use serde_json::{Value, json};
 
-use super::change::{self, Change};
-use super::{COMPLETED_MOST, Error, Source, files, line, name_of, page};
+use super::change::{self, MirrorChange};
+use super::{COMPLETED_MOST, MirrorError, MirrorSource, files, line, name_of, page};
 use crate::rows::{DocRow, LoopRow, Recipients, Tickets};
 
 /// Journal records read at once, as in a replay.
@@ -63,7 +63,7 @@ pub struct Mirror {
 
 impl Mirror {
     /// The mirror in this folder, which is made if it is not there. `of` is whose mirror it has to be, if that has a name.
-    pub fn open(root: &Path, of: Option<&str>) -> Result<Self, Error> {
+    pub fn open(root: &Path, of: Option<&str>) -> Result<Self, MirrorError> {
         change::make(root)?;
         change::resume(root)?;
         let mut mirror = Self::new(root, of);
@@ -97,7 +97,7 @@ impl Mirror {
     }
 
     /// Brings the files to where the ledger is. After an error the mirror has to be opened again.
-    pub fn pass(&mut self, source: &dyn Source, scores: Scores) -> Result<Passed, Error> {
+    pub fn pass(&mut self, source: &dyn MirrorSource, scores: Scores) -> Result<Passed, MirrorError> {
         let mut passed = Passed::default();
         if self.fresh && (self.foreign || !self.is_of(source)?) {
             passed.kept_aside = Some(self.keep_aside()?);
@@ -117,21 +117,21 @@ impl Mirror {
     }
 
     /// Leaves a sign of life. Nobody rebuilds anything from it, so it costs no sync.
-    pub fn beat(&self, beat: &Value) -> Result<(), Error> {
+    pub fn beat(&self, beat: &Value) -> Result<(), MirrorError> {
         let text = serde_json::to_string_pretty(beat).expect("a value always has a JSON form");
         change::put_lightly(&self.root.join("supervisor.heartbeat"), &format!("{text}\n"))
     }
 
     /// Whether the ledger holds the record with which these files end. A new ledger in the place of one that was lost does
     /// not, and then these files are all that is left of that one.
-    fn is_of(&self, source: &dyn Source) -> Result<bool, Error> {
+    fn is_of(&self, source: &dyn MirrorSource) -> Result<bool, MirrorError> {
         let Some(before) = self.seq.checked_sub(1) else { return Ok(true) };
         let there = source.journal_raw(before, 1)?;
         Ok(there.first().is_some_and(|stored| stored.seq == self.seq && stored.sum == self.sum))
     }
 
     /// Moves everything out of the way and begins anew.
-    fn keep_aside(&mut self) -> Result<PathBuf, Error> {
+    fn keep_aside(&mut self) -> Result<PathBuf, MirrorError> {
         let name = self.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = |n: u32| self.root.with_file_name(format!("{name}.kept-{n}"));
         let free = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("nobody has lost so many ledgers");
@@ -145,7 +145,7 @@ impl Mirror {
 /// One pass.
 struct Pass<'a> {
     mirror: &'a mut Mirror,
-    changes: Vec<Change>,
+    changes: Vec<MirrorChange>,
     weight: usize,
     done: usize,
     /// Paths of rows that are there now.
@@ -159,17 +159,17 @@ impl Pass<'_> {
         self.mirror.known.get(path) != Some(&mark)
     }
 
-    fn put(&mut self, path: String, mark: u64, kind: &str, row: &Value) -> Result<(), Error> {
+    fn put(&mut self, path: String, mark: u64, kind: &str, row: &Value) -> Result<(), MirrorError> {
         let text = page::seal(kind, &self.mirror.of, row);
         // After a restart most files are as they should be.
         let same =
             self.mirror.fresh && fs::read(self.mirror.root.join(&path)).is_ok_and(|bytes| bytes == text.as_bytes());
         self.mirror.known.insert(path.clone(), mark);
-        if same { Ok(()) } else { self.push(Change::Put { path, text }) }
+        if same { Ok(()) } else { self.push(MirrorChange::Put { path, text }) }
     }
 
     /// Whatever is too much for one pass goes ahead; until the last part is there the mirror does not call itself whole.
-    fn push(&mut self, change: Change) -> Result<(), Error> {
+    fn push(&mut self, change: MirrorChange) -> Result<(), MirrorError> {
         self.weight += change.weight();
         self.changes.push(change);
         if self.weight > CHUNK_BYTES {
@@ -179,9 +179,9 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn perform(&mut self, about: &Value) -> Result<(), Error> {
+    fn perform(&mut self, about: &Value) -> Result<(), MirrorError> {
         let text = page::seal("mirror", &self.mirror.of, about);
-        self.changes.push(Change::Put { path: "mirror.json".to_owned(), text });
+        self.changes.push(MirrorChange::Put { path: "mirror.json".to_owned(), text });
         change::perform(&self.mirror.root, &self.mirror.of, &self.changes)?;
         self.done += self.changes.len();
         self.changes.clear();
@@ -189,7 +189,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn loops(&mut self, source: &dyn Source, scores: Scores) -> Result<(), Error> {
+    fn loops(&mut self, source: &dyn MirrorSource, scores: Scores) -> Result<(), MirrorError> {
         for (id, version) in source.loop_marks()? {
             let path = format!("loops/{}.json", name_of(id.as_str()));
             if !self.is_new(&path, version) {
@@ -203,7 +203,7 @@ impl Pass<'_> {
     }
 
     /// Before the tasks: a document that names a task which is not there would be waited for, the other way round it is found.
-    fn docs(&mut self, source: &dyn Source, scores: Scores) -> Result<(), Error> {
+    fn docs(&mut self, source: &dyn MirrorSource, scores: Scores) -> Result<(), MirrorError> {
         for (kind, key, version) in source.doc_marks()? {
             let path = format!("docs/{}/{}.json", name_of(&kind), name_of(&key));
             if !self.is_new(&path, version) {
@@ -223,7 +223,7 @@ impl Pass<'_> {
         }
     }
 
-    fn tasks(&mut self, source: &dyn Source) -> Result<(), Error> {
+    fn tasks(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
         let late = source.shelved_after(self.mirror.shelf)?;
         for task in source.task_marks(COMPLETED_MOST)? {
             let path = format!("queue/{}/{}.json", task.folder, name_of(task.id.as_str()));
@@ -239,7 +239,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn guards(&mut self, source: &dyn Source) -> Result<(), Error> {
+    fn guards(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
         for (scope, guard) in source.guards()? {
             let path = format!("guards/{}.json", name_of(&scope.to_string()));
             if self.is_new(&path, guard.version) {
@@ -250,7 +250,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn lists(&mut self, source: &dyn Source) -> Result<(), Error> {
+    fn lists(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
         let mut tickets: BTreeMap<u64, Ticket> = BTreeMap::new();
         for ticket in source.tickets(Tickets::Newest(LISTED))?.into_iter().chain(source.tickets(Tickets::Open)?) {
             tickets.insert(ticket.id, ticket);
@@ -261,7 +261,7 @@ impl Pass<'_> {
     }
 
     /// A small list that stands in one file, as long as it says anything.
-    fn list(&mut self, kind: &str, rows: &Value) -> Result<(), Error> {
+    fn list(&mut self, kind: &str, rows: &Value) -> Result<(), MirrorError> {
         let path = format!("{kind}.json");
         let mark = u64::from(sum(rows.to_string().as_bytes()));
         let nothing = rows.as_array().is_some_and(Vec::is_empty) && !self.mirror.known.contains_key(&path);
@@ -280,11 +280,11 @@ impl Pass<'_> {
         for path in there.into_iter().filter(|path| !self.current.contains(path)) {
             self.mirror.known.remove(&path);
             self.mirror.scores.remove(&path);
-            self.changes.push(Change::Remove { path });
+            self.changes.push(MirrorChange::Remove { path });
         }
     }
 
-    fn scoreboard(&mut self) -> Result<(), Error> {
+    fn scoreboard(&mut self) -> Result<(), MirrorError> {
         let loops: Vec<&Value> = self.mirror.scores.values().collect();
         let board = json!({ "loops": loops });
         self.list("scoreboard", &board)
@@ -292,7 +292,7 @@ impl Pass<'_> {
 
     /// How far it is counts only when all lines are there: after a crash between two parts some of them come twice, and that
     /// is once.
-    fn journal(&mut self, source: &dyn Source) -> Result<(), Error> {
+    fn journal(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
         let mut ends: BTreeMap<String, u64> = BTreeMap::new();
         loop {
             let rows = source.journal_raw(self.mirror.seq, CHUNK_ROWS)?;
@@ -309,13 +309,13 @@ impl Pass<'_> {
                     None => fs::metadata(self.mirror.root.join(&path)).map_or(0, |m| m.len()),
                 };
                 ends.insert(path.clone(), at + text.len() as u64);
-                self.push(Change::Append { path, at, text })?;
+                self.push(MirrorChange::Append { path, at, text })?;
             }
             (self.mirror.seq, self.mirror.sum) = (last.seq, last.sum);
         }
     }
 
-    fn end(mut self, source: &dyn Source) -> Result<usize, Error> {
+    fn end(mut self, source: &dyn MirrorSource) -> Result<usize, MirrorError> {
         if self.changes.is_empty() && self.done == 0 {
             return Ok(0);
         }

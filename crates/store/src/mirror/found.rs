@@ -12,10 +12,10 @@ use everloop_core::op::{Shelved, TaskRow};
 use everloop_core::time::Time;
 use serde_json::Value;
 
-use super::change::{self, Change};
+use super::change::{self, MirrorChange};
 use super::follow::{doc_row, files_below, loop_row};
 use super::page::{self, Page};
-use super::{Error, Rows, line, name_of};
+use super::{MirrorError, Rows, line, name_of};
 use crate::rows::Leader;
 
 /// A part of the mirror that cannot be given back, and why.
@@ -29,7 +29,7 @@ pub struct Lost {
 
 /// What a mirror holds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct MirrorContents {
     /// Whose mirror it is: drawn at random, or the id of the hub.
     pub of: String,
     /// What can be given back.
@@ -41,7 +41,7 @@ pub struct Found {
 }
 
 /// Reads the mirror in this folder and changes nothing there.
-pub fn found(root: &Path) -> Result<Found, Error> {
+pub fn found(root: &Path) -> Result<MirrorContents, MirrorError> {
     let mut reading = Reading::new(root);
     let mut pages: BTreeMap<String, Page> = BTreeMap::new();
     for path in reading.paths() {
@@ -53,7 +53,7 @@ pub fn found(root: &Path) -> Result<Found, Error> {
     }
     let none = pages.is_empty() && files_below(root, "log").is_empty();
     if none {
-        return Err(Error::None { path: root.display().to_string() });
+        return Err(MirrorError::None { path: root.display().to_string() });
     }
     let about = pages.remove("mirror.json").filter(|page| page.kind == "mirror");
     let of = if let Some(page) = &about {
@@ -62,7 +62,7 @@ pub fn found(root: &Path) -> Result<Found, Error> {
         let mut all = pages.values().map(|page| &page.of);
         let first = all.next().cloned().unwrap_or_default();
         if all.any(|of| *of != first) {
-            return Err(Error::Mixed { path: root.display().to_string() });
+            return Err(MirrorError::Mixed { path: root.display().to_string() });
         }
         first
     };
@@ -82,17 +82,17 @@ pub fn found(root: &Path) -> Result<Found, Error> {
 struct Reading<'a> {
     root: &'a Path,
     /// What a pass that was cut off had still to do, by path.
-    pending: BTreeMap<String, Change>,
+    pending: BTreeMap<String, MirrorChange>,
     /// Folders in which a task was found.
     tasks: BTreeMap<String, String>,
-    found: Found,
+    found: MirrorContents,
 }
 
 impl<'a> Reading<'a> {
     fn new(root: &'a Path) -> Self {
         let pending = change::pending(root).map(|(_, changes)| changes).unwrap_or_default();
         let pending = pending.into_iter().map(|change| (change.path().to_owned(), change)).collect();
-        Self { root, pending, tasks: BTreeMap::new(), found: Found::default() }
+        Self { root, pending, tasks: BTreeMap::new(), found: MirrorContents::default() }
     }
 
     /// All files that should be pages.
@@ -113,9 +113,9 @@ impl<'a> Reading<'a> {
         let there = || fs::read(self.root.join(path)).ok();
         match self.pending.get(path) {
             None => there(),
-            Some(Change::Put { text, .. }) => Some(text.clone().into_bytes()),
-            Some(Change::Remove { .. }) => None,
-            Some(Change::Append { at, text, .. }) => {
+            Some(MirrorChange::Put { text, .. }) => Some(text.clone().into_bytes()),
+            Some(MirrorChange::Remove { .. }) => None,
+            Some(MirrorChange::Append { at, text, .. }) => {
                 let mut bytes = there().unwrap_or_default();
                 bytes.truncate(usize::try_from(*at).unwrap_or(usize::MAX));
                 bytes.extend_from_slice(text.as_bytes());
@@ -266,7 +266,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Found {
+impl MirrorContents {
     /// The journal as a ledger can hold it: numbered from the beginning, with a note wherever something is missing. What is
     /// whole stays as it is.
     pub fn mended_journal(&self, now: Time) -> Vec<Stored> {

@@ -7,7 +7,7 @@ use everloop_core::ids::{LoopId, TaskId};
 use crate::{Error, Ledger};
 
 /// A ledger that can be mirrored. A mark is a number that differs when the row does.
-pub trait Source: Ledger {
+pub trait MirrorSource: Ledger {
     /// Every loop with its version.
     fn loop_marks(&self) -> Result<Vec<(LoopId, u64)>, Error>;
 

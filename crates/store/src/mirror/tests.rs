@@ -224,7 +224,7 @@ fn flipped_bits_and_cut_off_files_are_refused_by_name_and_no_wrong_row_is_believ
             _ => (0..5).for_each(|_| bytes[random(whole.len())] = random(256) as u8),
         }
         fs::write(&path, &bytes).unwrap();
-        let Found { rows, lost, .. } = found(&root).unwrap();
+        let MirrorContents { rows, lost, .. } = found(&root).unwrap();
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
         assert!(rows.loops.iter().all(|row| truth.loops.contains(row)), "{name}");
         assert!(rows.tasks.iter().all(|row| truth.tasks.contains(row)), "{name}");
@@ -279,8 +279,8 @@ fn a_file_under_another_name_or_of_another_mirror_is_refused() {
     );
     assert_eq!(found_now.rows.tasks.len(), 3);
     fs::remove_file(root.join("mirror.json")).unwrap();
-    assert!(matches!(found(&root), Err(Error::Mixed { .. })), "which of the two it is nobody can tell");
-    assert!(matches!(found(dir.path()), Err(Error::None { .. })));
+    assert!(matches!(found(&root), Err(MirrorError::Mixed { .. })), "which of the two it is nobody can tell");
+    assert!(matches!(found(dir.path()), Err(MirrorError::None { .. })));
 }
 
 #[test]

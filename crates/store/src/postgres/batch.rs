@@ -1,5 +1,5 @@
 //! Operations: one batch is one transaction. Rows that it names are locked and read, the shared rules decide, the rows are
-//! written: two round trips, one more for each claim in between. What nodes do all day is one statement (`alone`).
+//! written: two round trips, one more for each claim in between. What nodes do all day is one statement (`single_statement`).
 //!
 //! Several nodes at once get the answers of some order in which they came one by one, because every answer rests on rows
 //! that are locked until the commit, on facts that never change (a task is there, is done), or on a row that is not
@@ -12,9 +12,9 @@
 use everloop_core::op::{Op, Reply};
 use everloop_core::time::Time;
 
-use super::alone::{self, Wish, claimed};
-use super::draft::{Draft, Names};
-use super::line::{BEGIN, End, Line, Statement, is_transient};
+use super::connection::{BEGIN, HubConnection, Statement, StatementEnd, is_transient};
+use super::draft::{BatchDraft, BatchKeys};
+use super::single_statement::{self, ClaimRequest, claimed};
 use super::{columns, write};
 use crate::Error;
 
@@ -23,7 +23,7 @@ use crate::Error;
 const TRIES: u32 = 10;
 
 /// Does all of `ops` or nothing. `now` is `None` where the hub's clock counts.
-pub(super) async fn run(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+pub(super) async fn run(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
     for _ in 0..TRIES {
         match attempt(line, now, ops).await {
             Ok(Some(replies)) => return Ok(replies),
@@ -36,17 +36,17 @@ pub(super) async fn run(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Ve
 }
 
 /// `None` when others got in the way; nothing happened then.
-async fn attempt(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
-    match alone::attempt(line, now, ops).await? {
+async fn attempt(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
+    match single_statement::attempt(line, now, ops).await? {
         Some(replies) => Ok(Some(replies)),
         None => general(line, now, ops).await,
     }
 }
 
-async fn general(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
-    let names = Names::of(now, ops);
-    let answers = line.send(Some(BEGIN), &names.locks(), End::Open).await?;
-    let mut draft = Draft::read(&names, &answers)?;
+async fn general(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
+    let names = BatchKeys::of(now, ops);
+    let answers = line.send(Some(BEGIN), &names.locks(), StatementEnd::Open).await?;
+    let mut draft = BatchDraft::read(&names, &answers)?;
     if let Some(now) = now {
         draft.now = now;
     }
@@ -55,15 +55,15 @@ async fn general(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Ve
     let mut replies = Vec::with_capacity(ops.len());
     for (place, op) in ops.iter().enumerate() {
         if let Op::Claim { node, n, owner, lease } = op {
-            let wish = Wish { node, n: *n, owner: owner.as_ref(), lease: *lease };
+            let wish = ClaimRequest { node, n: *n, owner: owner.as_ref(), lease: *lease };
             let mut statements = write::flush(&mut draft);
             statements.push(wish.statement(Some(draft.now)));
-            let end = if place + 1 == ops.len() { End::Commit } else { End::Open };
+            let end = if place + 1 == ops.len() { StatementEnd::Commit } else { StatementEnd::Open };
             let answers = line.send(None, &statements, end).await?;
             let rows = claimed(&answers[statements.len() - 1])?;
             draft.claimed(&rows);
             replies.push(Reply::Claimed(rows));
-            if end == End::Commit {
+            if end == StatementEnd::Commit {
                 return Ok(Some(replies));
             }
             continue;
@@ -72,7 +72,7 @@ async fn general(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Ve
             Ok(reply) => replies.push(reply),
             Err(refusal) => {
                 let look: Vec<Statement> = draft.look_again(&missing).into_iter().collect();
-                let answers = line.send(None, &look, End::Undo).await?;
+                let answers = line.send(None, &look, StatementEnd::Undo).await?;
                 let found = answers.first().and_then(|rows| rows.first());
                 let found =
                     found.map_or(Ok(0), |row| row.try_get::<_, i64>("found")).map_err(columns::shape("a count"))?;
@@ -81,6 +81,6 @@ async fn general(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Ve
             }
         }
     }
-    line.send(None, &write::flush(&mut draft), End::Commit).await?;
+    line.send(None, &write::flush(&mut draft), StatementEnd::Commit).await?;
     Ok(Some(replies))
 }

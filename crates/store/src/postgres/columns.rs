@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
-use everloop_core::journal::{self, Damage, Record, Stored};
+use everloop_core::journal::{self, Damage, JournalRecord, Stored};
 use everloop_core::op::{Message, NewTask, Shelved, TaskRow, TaskState, Ticket, Trust};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
@@ -252,7 +252,7 @@ pub(super) fn stored(row: &Row) -> Result<Stored, Error> {
 }
 
 /// Reads a journal row together with the checksum of the row before it (`previous_sum`) and opens it.
-pub(super) fn record(row: &Row) -> Result<Record, Error> {
+pub(super) fn record(row: &Row) -> Result<JournalRecord, Error> {
     let stored = stored(row)?;
     let previous_sum: Option<i64> = row.try_get("previous_sum").map_err(shape("a journal record"))?;
     let before = stored.seq.saturating_sub(1);

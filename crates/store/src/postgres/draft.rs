@@ -12,13 +12,13 @@ use everloop_core::time::Time;
 use tokio_postgres::Row;
 
 use super::columns;
-use super::line::Statement;
+use super::connection::Statement;
 use crate::rows::Leader;
 use crate::{Error, leader, task};
 
 /// What a batch names.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct BatchKeys {
     tasks: BTreeSet<String>,
     /// Of those, the ones whose dependencies are asked for.
     taken: BTreeSet<String>,
@@ -35,7 +35,7 @@ pub(super) struct Names {
     clock: bool,
 }
 
-impl Names {
+impl BatchKeys {
     /// `now` is `None` where the hub's clock counts.
     pub(super) fn of(now: Option<Time>, ops: &[Op]) -> Self {
         let mut names = Self { clock: now.is_none(), ..Self::default() };
@@ -143,7 +143,7 @@ const FOUND: &str = "SELECT (SELECT count(*) FROM everloop.tasks WHERE id = ANY(
 
 /// A loop, a guard or a document: its version, and whether the hub has a row of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct VersionedRow {
     pub(super) version: u64,
     pub(super) stored: bool,
 }
@@ -180,14 +180,14 @@ pub(super) struct Missing {
 
 /// A batch under way.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct BatchDraft {
     pub(super) now: Time,
     pub(super) tasks: BTreeMap<TaskId, TaskRow>,
     /// Tasks that are there, and whether they are done; `tasks` knows better where it knows.
     facts: BTreeMap<TaskId, bool>,
-    pub(super) loops: BTreeMap<String, Slot>,
-    pub(super) guards: BTreeMap<String, Slot>,
-    pub(super) docs: BTreeMap<String, Slot>,
+    pub(super) loops: BTreeMap<String, VersionedRow>,
+    pub(super) guards: BTreeMap<String, VersionedRow>,
+    pub(super) docs: BTreeMap<String, VersionedRow>,
     pub(super) leader: Option<Leader>,
     pub(super) leader_stored: bool,
     messages: BTreeSet<i64>,
@@ -199,9 +199,9 @@ pub(super) struct Draft {
     pub(super) pending: Pending,
 }
 
-impl Draft {
-    /// From the answers to [`Names::locks`].
-    pub(super) fn read(names: &Names, answers: &[Vec<Row>]) -> Result<Self, Error> {
+impl BatchDraft {
+    /// From the answers to [`BatchKeys::locks`].
+    pub(super) fn read(names: &BatchKeys, answers: &[Vec<Row>]) -> Result<Self, Error> {
         let mut draft = Self::default();
         for ((part, _), rows) in names.statements().iter().zip(answers) {
             for row in rows {
@@ -217,8 +217,12 @@ impl Draft {
 
     fn take_in(&mut self, part: Part, row: &Row) -> Result<(), Error> {
         let slot = || {
-            let read =
-                || Ok((columns::plain(row, "name")?, Slot { version: columns::number(row, "version")?, stored: true }));
+            let read = || {
+                Ok((
+                    columns::plain(row, "name")?,
+                    VersionedRow { version: columns::number(row, "version")?, stored: true },
+                ))
+            };
             read().map_err(columns::shape("a version"))
         };
         match part {
@@ -252,8 +256,8 @@ impl Draft {
     }
 
     /// What is named and was not there, before anything is done.
-    pub(super) fn missing(&self, names: &Names) -> Missing {
-        let strangers = |names: &BTreeSet<String>, slots: &BTreeMap<String, Slot>| {
+    pub(super) fn missing(&self, names: &BatchKeys) -> Missing {
+        let strangers = |names: &BTreeSet<String>, slots: &BTreeMap<String, VersionedRow>| {
             names.iter().filter(|name| !slots.contains_key(*name)).cloned().collect()
         };
         let tasks = names.tasks.iter().map(TaskId::new).filter(|id| !self.tasks.contains_key(id));
@@ -269,7 +273,8 @@ impl Draft {
     /// Asks once more for it, now that everything else is locked. Not for what this batch itself made since; `None` when
     /// nothing is left to ask for.
     pub(super) fn look_again(&self, missing: &Missing) -> Option<Statement> {
-        let strange = |name: &&String, slots: &BTreeMap<String, Slot>| slots.get(*name).is_none_or(|s| s.version == 0);
+        let strange =
+            |name: &&String, slots: &BTreeMap<String, VersionedRow>| slots.get(*name).is_none_or(|s| s.version == 0);
         let tasks: Vec<_> = missing.tasks.iter().filter(|id| !self.tasks.contains_key(id)).collect();
         let loops: Vec<_> = missing.loops.iter().filter(|name| strange(name, &self.loops)).collect();
         let guards: Vec<_> = missing.guards.iter().filter(|name| strange(name, &self.guards)).collect();
@@ -496,7 +501,7 @@ impl Draft {
 }
 
 /// A row that was never written has version 0.
-fn save(slots: &mut BTreeMap<String, Slot>, name: &str, version: u64) -> Option<Reply> {
+fn save(slots: &mut BTreeMap<String, VersionedRow>, name: &str, version: u64) -> Option<Reply> {
     let slot = slots.entry(name.to_owned()).or_default();
     (slot.version == version).then(|| {
         slot.version += 1;

@@ -7,18 +7,18 @@ use everloop_core::op::TaskRow;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::line::{BEGIN, End, Line, Statement};
+use super::connection::{BEGIN, HubConnection, Statement, StatementEnd};
 use super::write::{with_new, with_standing};
 use super::{Postgres, columns};
 use crate::Error;
-use crate::mirror::{Rows, Source, TaskMark};
+use crate::mirror::{MirrorSource, Rows, TaskMark};
 
 /// All of it together: a person waits, and a hub that does not answer in this time will not.
 const RESTORE_WITHIN: Duration = Duration::from_secs(120);
 /// Rows in one statement: each stays far below what a hub answers in time.
 const AT_ONCE: usize = 500;
 
-impl Source for Postgres {
+impl MirrorSource for Postgres {
     fn loop_marks(&self) -> Result<Vec<(LoopId, u64)>, Error> {
         let statement = Statement::new("look for changed loops", "SELECT id, version FROM everloop.loops");
         self.all(statement, |row| pair(row).map(|(id, version)| (LoopId::new(id), version)))
@@ -72,7 +72,7 @@ impl Postgres {
     pub fn restore(&mut self, id: &str, rows: &Rows) -> Result<bool, Error> {
         let doing = "give the hub back what it held";
         let made = self.waiter.wait(async || {
-            let line = Line::connect(&self.options.url).await?;
+            let line = HubConnection::connect(&self.options.url).await?;
             timeout(RESTORE_WITHIN, restore(&line, id, rows)).await.map_err(|late| line.too_late(doing, late))?
         })?;
         if made {
@@ -84,7 +84,7 @@ impl Postgres {
     }
 }
 
-async fn restore(line: &Line, id: &str, rows: &Rows) -> Result<bool, Error> {
+async fn restore(line: &HubConnection, id: &str, rows: &Rows) -> Result<bool, Error> {
     let doing = "look whether the hub is empty";
     // The lock keeps another node from doing the same at this moment; both ends of the transaction release it.
     let look = [
@@ -95,7 +95,7 @@ async fn restore(line: &Line, id: &str, rows: &Rows) -> Result<bool, Error> {
                     AND NOT EXISTS (SELECT 1 FROM everloop.journal) AND NOT EXISTS (SELECT 1 FROM everloop.loops) AS empty",
         ),
     ];
-    let found = line.send(Some(BEGIN), &look, End::Open).await?;
+    let found = line.send(Some(BEGIN), &look, StatementEnd::Open).await?;
     let empty: bool =
         found[1].first().map_or(Ok(false), |row| row.try_get("empty")).map_err(columns::shape("the hub"))?;
     if !empty {
@@ -103,9 +103,9 @@ async fn restore(line: &Line, id: &str, rows: &Rows) -> Result<bool, Error> {
         return Ok(false);
     }
     for statement in statements(id, rows) {
-        line.send(None, &[statement], End::Open).await?;
+        line.send(None, &[statement], StatementEnd::Open).await?;
     }
-    line.send(None, &[], End::Commit).await?;
+    line.send(None, &[], StatementEnd::Commit).await?;
     Ok(true)
 }
 

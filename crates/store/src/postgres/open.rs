@@ -1,8 +1,8 @@
 //! Makes a hub out of an empty database, brings an old one up to date, and refuses one that is not the right one.
 
-use super::line::{BEGIN, End, Line, Statement, is_missing};
+use super::connection::{BEGIN, HubConnection, Statement, StatementEnd, is_missing};
 use super::url::Url;
-use super::{Hub, columns};
+use super::{HubIdentity, columns};
 use crate::Error;
 
 /// One script per format, oldest first. A shipped one is never edited.
@@ -20,7 +20,7 @@ pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(7310583426113825107)";
 
 /// What is in the database, and refuses what this everloop cannot work with.
-pub(super) async fn greet(line: &Line, url: &Url) -> Result<Hub, Error> {
+pub(super) async fn greet(line: &HubConnection, url: &Url) -> Result<HubIdentity, Error> {
     let hub = look(line).await?.ok_or_else(|| Error::Missing { path: url.to_string().into() })?;
     let (path, found, known) = (url.to_string().into(), hub.format, FORMAT);
     match found.cmp(&FORMAT) {
@@ -31,7 +31,7 @@ pub(super) async fn greet(line: &Line, url: &Url) -> Result<Hub, Error> {
 }
 
 /// `None` when there is no hub in the database.
-pub(super) async fn look(line: &Line) -> Result<Option<Hub>, Error> {
+pub(super) async fn look(line: &HubConnection) -> Result<Option<HubIdentity>, Error> {
     let statement = Statement::new(
         "look at the hub",
         "SELECT h.id, h.format, (SELECT value FROM everloop.heads WHERE name = 'journal') AS seq FROM everloop.hub h",
@@ -42,9 +42,9 @@ pub(super) async fn look(line: &Line) -> Result<Option<Hub>, Error> {
         Err(error) => return Err(error),
     };
     let Some(row) = rows.first() else { return Ok(None) };
-    let read = || -> Result<Hub, tokio_postgres::Error> {
+    let read = || -> Result<HubIdentity, tokio_postgres::Error> {
         let seq: Option<i64> = row.try_get("seq")?;
-        Ok(Hub {
+        Ok(HubIdentity {
             id: row.try_get("id")?,
             format: row.try_get::<_, i32>("format")? as u32,
             last_seq: seq.unwrap_or(0) as u64,
@@ -54,7 +54,7 @@ pub(super) async fn look(line: &Line) -> Result<Option<Hub>, Error> {
 }
 
 /// Makes the tables if there are none. An older hub is left alone: that is for [`migrate`].
-pub(super) async fn init(line: &Line, url: &Url) -> Result<Hub, Error> {
+pub(super) async fn init(line: &HubConnection, url: &Url) -> Result<HubIdentity, Error> {
     if look(line).await?.is_none() {
         bring_forward(line, url, MIGRATIONS).await?;
     }
@@ -62,26 +62,26 @@ pub(super) async fn init(line: &Line, url: &Url) -> Result<Hub, Error> {
 }
 
 /// Brings an older hub up to date; one that is up to date is left alone. Answers the format that was found.
-pub(super) async fn migrate(line: &Line, url: &Url) -> Result<u32, Error> {
+pub(super) async fn migrate(line: &HubConnection, url: &Url) -> Result<u32, Error> {
     let Some(hub) = look(line).await? else { return Err(Error::Missing { path: url.to_string().into() }) };
     bring_forward(line, url, MIGRATIONS).await?;
     Ok(hub.format)
 }
 
 /// Runs what is missing in one transaction. The format is read inside, since another process may have been first.
-pub(super) async fn bring_forward(line: &Line, url: &Url, scripts: &[&str]) -> Result<(), Error> {
+pub(super) async fn bring_forward(line: &HubConnection, url: &Url, scripts: &[&str]) -> Result<(), Error> {
     let doing = "bring the hub up to date";
     let known = scripts.len() as u32;
     let lock = [Statement::new(doing, ONE_AT_A_TIME)];
-    line.send(Some(BEGIN), &lock, End::Open).await?;
+    line.send(Some(BEGIN), &lock, StatementEnd::Open).await?;
     line.script(doing, "CREATE SCHEMA IF NOT EXISTS everloop").await?;
     let there = [Statement::new(doing, "SELECT to_regclass('everloop.hub') IS NOT NULL AS there")];
-    let there = line.send(None, &there, End::Open).await?;
+    let there = line.send(None, &there, StatementEnd::Open).await?;
     let there: bool =
         there[0].first().map_or(Ok(false), |row| row.try_get("there")).map_err(columns::shape("the hub"))?;
     let found = if there {
         let format = [Statement::new(doing, "SELECT format FROM everloop.hub")];
-        let rows = line.send(None, &format, End::Open).await?;
+        let rows = line.send(None, &format, StatementEnd::Open).await?;
         let format = rows[0].first().map_or(Ok(0), |row| row.try_get::<_, i32>("format"));
         format.map_err(columns::shape("the hub's row"))? as u32
     } else {
@@ -100,6 +100,6 @@ pub(super) async fn bring_forward(line: &Line, url: &Url, scripts: &[&str]) -> R
          VALUES (1, gen_random_uuid()::text, $1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
          ON CONFLICT (single) DO UPDATE SET format = excluded.format",
     );
-    line.send(None, &[mark.number(i64::from(known))], End::Commit).await?;
+    line.send(None, &[mark.number(i64::from(known))], StatementEnd::Commit).await?;
     Ok(())
 }

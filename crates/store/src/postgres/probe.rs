@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::line::{Line, Statement};
+use super::connection::{HubConnection, Statement};
 use super::open;
 use super::url::Url;
-use super::{Hub, columns, rights};
+use super::{HubIdentity, columns, rights};
 use crate::Error;
 
 /// Round trips that are measured; the shortest is the way, the rest is somebody else's load.
@@ -30,7 +30,7 @@ pub struct Findings {
     /// Whether the server only lets itself be read.
     pub read_only: bool,
     /// The hub in the database; `None` when there is none.
-    pub hub: Option<Hub>,
+    pub hub: Option<HubIdentity>,
     /// One question and its answer.
     pub round_trip: Duration,
     /// How far the hub's clock is ahead of ours, in milliseconds.
@@ -40,7 +40,7 @@ pub struct Findings {
 }
 
 /// Looks at a hub.
-pub(super) async fn look(line: &Line, url: &Url) -> Result<Findings, Error> {
+pub(super) async fn look(line: &HubConnection, url: &Url) -> Result<Findings, Error> {
     let about = Statement::new(
         "ask the server who it is",
         "SELECT current_setting('server_version') AS version, current_setting('server_version_num')::bigint AS number,
@@ -75,7 +75,7 @@ fn silent(what: &str) -> Error {
 }
 
 /// The shortest way there and back, and the hub's clock seen from its middle.
-async fn clock(line: &Line) -> Result<(Duration, i64), Error> {
+async fn clock(line: &HubConnection) -> Result<(Duration, i64), Error> {
     let mut best = (Duration::MAX, 0);
     for _ in 0..SAMPLES {
         let sql = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
@@ -93,8 +93,8 @@ async fn clock(line: &Line) -> Result<(Duration, i64), Error> {
 
 /// Two open connections to a server have two backends, always the same two. Everything else is a pooler that gives a
 /// backend to a transaction.
-async fn is_pooled(line: &Line, url: &Url) -> Result<bool, Error> {
-    let other = Line::connect(url).await?;
+async fn is_pooled(line: &HubConnection, url: &Url) -> Result<bool, Error> {
+    let other = HubConnection::connect(url).await?;
     let mut seen: Vec<[i32; 2]> = Vec::new();
     for _ in 0..TURNS {
         seen.push([backend(line).await?, backend(&other).await?]);
@@ -102,7 +102,7 @@ async fn is_pooled(line: &Line, url: &Url) -> Result<bool, Error> {
     Ok(seen.iter().any(|[ours, others]| ours == others) || seen.iter().any(|pair| *pair != seen[0]))
 }
 
-async fn backend(line: &Line) -> Result<i32, Error> {
+async fn backend(line: &HubConnection) -> Result<i32, Error> {
     let rows = line.read(Statement::new("ask who serves us", "SELECT pg_backend_pid() AS pid")).await?;
     rows.first().map_or(Ok(0), |row| row.try_get("pid")).map_err(columns::shape("a backend"))
 }

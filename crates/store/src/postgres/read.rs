@@ -2,8 +2,8 @@
 
 use everloop_core::ids::{LoopId, TaskId};
 
-use super::line::Statement;
-use crate::rows::{Owner, Recipients, StateName, TaskFilter, Tickets};
+use super::connection::Statement;
+use crate::rows::{Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 
 /// PostgreSQL counts in signed numbers; no listing is longer. Inlined everywhere: with a parameter for a limit the
 /// planner takes a plan for any number of rows, and that one sorts the table.
@@ -31,9 +31,9 @@ pub(super) fn task(id: &TaskId) -> Statement {
 pub(super) fn tasks(filter: &TaskFilter) -> Statement {
     let limit = signed(filter.limit);
     let whose = match &filter.owner {
-        Owner::Any => "",
-        Owner::Nobody => " AND owner IS NULL",
-        Owner::Loop(_) => " AND owner = $1",
+        TaskOwner::Any => "",
+        TaskOwner::Nobody => " AND owner IS NULL",
+        TaskOwner::Loop(_) => " AND owner = $1",
     };
     let wanted = |state: &StateName| filter.states.is_empty() || filter.states.contains(state);
     let part = |state: StateName| {
@@ -45,8 +45,8 @@ pub(super) fn tasks(filter: &TaskFilter) -> Statement {
     let parts: Vec<String> = StateName::ALL.into_iter().filter(wanted).map(part).collect();
     let statement = Statement::new("list tasks", parts.join(" UNION ALL "));
     match &filter.owner {
-        Owner::Loop(id) => statement.text(id.as_str()),
-        Owner::Any | Owner::Nobody => statement,
+        TaskOwner::Loop(id) => statement.text(id.as_str()),
+        TaskOwner::Any | TaskOwner::Nobody => statement,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a node needs to be allowed in the hub, and no more: it can do every operation and can neither drop a table nor
 //! rewrite the journal.
 
-use super::line::{Line, Statement};
+use super::connection::{HubConnection, Statement};
 use crate::Error;
 
 /// Table and rights. `SELECT … FOR UPDATE` needs the right to update.
@@ -48,7 +48,7 @@ pub fn role_sql(role: &str) -> String {
 }
 
 /// Rights that this login lacks, each as `UPDATE on tasks`. What an older hub does not have yet is not lacked.
-pub(super) async fn lacking(line: &Line) -> Result<Vec<String>, Error> {
+pub(super) async fn lacking(line: &HubConnection) -> Result<Vec<String>, Error> {
     let pairs = || NEEDED.iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
     let statement = Statement::new(
         "look at the rights",

@@ -5,9 +5,9 @@ use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_testkit::postgres::server;
 
-use super::line::{Line, Statement};
-use super::{Clock, Options, Postgres, Url, Waiter, open, read};
-use crate::rows::{Owner, StateName, TaskFilter};
+use super::connection::{HubConnection, Statement};
+use super::{HubClock, HubOptions, Postgres, Url, Waiter, open, read};
+use crate::rows::{StateName, TaskFilter, TaskOwner};
 use crate::{Error, Ledger};
 
 fn empty() -> (Url, String) {
@@ -17,7 +17,7 @@ fn empty() -> (Url, String) {
 }
 
 fn opened(url: &Url) -> Postgres {
-    Postgres::open(Options { url: url.clone(), clock: Clock::Caller, hub: None }).unwrap()
+    Postgres::open(HubOptions { url: url.clone(), clock: HubClock::Caller, hub: None }).unwrap()
 }
 
 fn plan(ledger: &Postgres, statement: Statement) -> String {
@@ -46,9 +46,9 @@ fn long_tables_are_read_along_an_index_and_never_sorted() {
     let owner = LoopId::new("l");
     let one = |owner| TaskFilter { owner, states: vec![StateName::Done], limit: 10 };
     let expected = [
-        (read::tasks(&one(Owner::Any)), "tasks_by_state"),
-        (read::tasks(&one(Owner::Nobody)), "tasks_by_state"),
-        (read::tasks(&one(Owner::Loop(owner.clone()))), "tasks_by_owner"),
+        (read::tasks(&one(TaskOwner::Any)), "tasks_by_state"),
+        (read::tasks(&one(TaskOwner::Nobody)), "tasks_by_state"),
+        (read::tasks(&one(TaskOwner::Loop(owner.clone()))), "tasks_by_owner"),
         (read::journal(5, None, 10), "journal_pkey"),
         (read::journal(5, Some(&LoopId::new("l1")), 10), "journal_by_owner"),
         (read::journal_tail(None, 10), "journal_pkey"),
@@ -101,7 +101,7 @@ fn an_older_hub_is_brought_forward_once_and_keeps_what_it_holds() {
     let newer = open::FORMAT + 1;
     let waiter = Waiter::new().unwrap();
     for _ in 0..2 {
-        let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &scripts).await;
+        let forward = async || open::bring_forward(&HubConnection::connect(&url).await?, &url, &scripts).await;
         waiter.wait(forward).unwrap();
     }
     let look = || server().psql(&name, "select format, (select colour from everloop.loops) from everloop.hub");
@@ -111,7 +111,7 @@ fn an_older_hub_is_brought_forward_once_and_keeps_what_it_holds() {
         "we are the older one now"
     );
     scripts.push("ALTER TABLE everloop.loops DROP COLUMN colour; SELECT 1 / 0");
-    let forward = async || open::bring_forward(&Line::connect(&url).await?, &url, &scripts).await;
+    let forward = async || open::bring_forward(&HubConnection::connect(&url).await?, &url, &scripts).await;
     assert!(waiter.wait(forward).is_err());
     assert_eq!(look(), format!("{newer}|red"));
 }

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use super::url::{Roots, Trust};
+use super::url::{Roots, TlsMode};
 use crate::Error;
 
 /// Makes encrypted connections; knows whether the last one was.
@@ -30,12 +30,12 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    pub(super) fn new(trust: &Trust) -> Result<Self, Error> {
+    pub(super) fn new(trust: &TlsMode) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Disable | Trust::Prefer | Trust::Require => Arc::new(Anybody(Arc::clone(&provider))),
-            Trust::VerifyCa(roots) => Arc::new(AnyName(authorities(roots, &provider)?)),
-            Trust::VerifyFull(roots) => authorities(roots, &provider)?,
+            TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(Anybody(Arc::clone(&provider))),
+            TlsMode::VerifyCa(roots) => Arc::new(AnyName(authorities(roots, &provider)?)),
+            TlsMode::VerifyFull(roots) => authorities(roots, &provider)?,
         };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

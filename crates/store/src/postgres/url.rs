@@ -12,13 +12,13 @@ use crate::Error;
 #[derive(Clone)]
 pub struct Url {
     pub(super) config: Config,
-    pub(super) trust: Trust,
+    pub(super) trust: TlsMode,
     shown: String,
 }
 
 /// Whether the connection is encrypted and who the other side has to be; the names are those of libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(super) enum TlsMode {
     /// Never encrypted.
     Disable,
     /// Encrypted if the server can, whoever it is.
@@ -93,12 +93,12 @@ impl Url {
         if config.get_hosts().is_empty() {
             return Err(bad("it names no host"));
         }
-        let trust = Trust::named(&mode, roots)
+        let trust = TlsMode::named(&mode, roots)
             .ok_or_else(|| bad("`sslmode` is none of `disable`, `prefer`, `require`, `verify-ca`, `verify-full`"))?;
         config.ssl_mode(match trust {
-            Trust::Disable => SslMode::Disable,
-            Trust::Prefer => SslMode::Prefer,
-            Trust::Require | Trust::VerifyCa(_) | Trust::VerifyFull(_) => SslMode::Require,
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa(_) | TlsMode::VerifyFull(_) => SslMode::Require,
         });
         let shown = shown(&config);
         Ok(Self { config, trust, shown })
@@ -133,22 +133,22 @@ impl Url {
 
     /// Whether the other side has to prove who it is.
     pub fn is_verified(&self) -> bool {
-        matches!(self.trust, Trust::VerifyFull(_))
+        matches!(self.trust, TlsMode::VerifyFull(_))
     }
 }
 
-impl Trust {
+impl TlsMode {
     fn named(mode: &str, roots: Option<String>) -> Option<Self> {
         let given = roots.map(|path| if path == "system" { Roots::System } else { Roots::File(path.into()) });
         Some(match (mode, given) {
-            ("disable", _) => Trust::Disable,
-            ("prefer" | "allow", _) => Trust::Prefer,
+            ("disable", _) => TlsMode::Disable,
+            ("prefer" | "allow", _) => TlsMode::Prefer,
             // As libpq does it: who names a root wants it asked for.
-            ("require", Some(roots @ Roots::File(_))) => Trust::VerifyCa(roots),
-            ("require", Some(Roots::System)) => Trust::VerifyFull(Roots::System),
-            ("require", None) => Trust::Require,
-            ("verify-ca", given) => Trust::VerifyCa(given.unwrap_or(Roots::System)),
-            ("verify-full", given) => Trust::VerifyFull(given.unwrap_or(Roots::System)),
+            ("require", Some(roots @ Roots::File(_))) => TlsMode::VerifyCa(roots),
+            ("require", Some(Roots::System)) => TlsMode::VerifyFull(Roots::System),
+            ("require", None) => TlsMode::Require,
+            ("verify-ca", given) => TlsMode::VerifyCa(given.unwrap_or(Roots::System)),
+            ("verify-full", given) => TlsMode::VerifyFull(given.unwrap_or(Roots::System)),
             _ => return None,
         })
     }
@@ -242,13 +242,13 @@ mod tests {
     fn the_mode_means_what_it_means_to_libpq() {
         let trust = |query: &str| parse(&format!("postgres://h/d{query}")).trust;
         let file = || Roots::File("/a b.pem".into());
-        assert_eq!(trust(""), Trust::Prefer);
-        assert_eq!(trust("?sslmode=disable"), Trust::Disable);
-        assert_eq!(trust("?sslmode=require"), Trust::Require);
-        assert_eq!(trust("?sslmode=require&sslrootcert=/a%20b.pem"), Trust::VerifyCa(file()));
-        assert_eq!(trust("?sslmode=verify-ca"), Trust::VerifyCa(Roots::System));
-        assert_eq!(trust("?sslrootcert=%2Fa%20b.pem&sslmode=verify-full"), Trust::VerifyFull(file()));
-        assert_eq!(trust("?sslmode=verify-full&sslrootcert=system"), Trust::VerifyFull(Roots::System));
+        assert_eq!(trust(""), TlsMode::Prefer);
+        assert_eq!(trust("?sslmode=disable"), TlsMode::Disable);
+        assert_eq!(trust("?sslmode=require"), TlsMode::Require);
+        assert_eq!(trust("?sslmode=require&sslrootcert=/a%20b.pem"), TlsMode::VerifyCa(file()));
+        assert_eq!(trust("?sslmode=verify-ca"), TlsMode::VerifyCa(Roots::System));
+        assert_eq!(trust("?sslrootcert=%2Fa%20b.pem&sslmode=verify-full"), TlsMode::VerifyFull(file()));
+        assert_eq!(trust("?sslmode=verify-full&sslrootcert=system"), TlsMode::VerifyFull(Roots::System));
         assert!(Url::parse("postgres://h/d?sslmode=maybe").is_err());
         assert!(Url::parse("postgres:///d").is_err(), "no host");
     }

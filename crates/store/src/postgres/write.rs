@@ -8,14 +8,14 @@ use everloop_core::op::{Message, NewTask, TaskRow, Ticket};
 use everloop_core::time::Time;
 
 use super::columns;
-use super::draft::{Draft, Pending};
-use super::line::Statement;
+use super::connection::Statement;
+use super::draft::{BatchDraft, Pending};
 
 /// Everything that is not written yet. Afterwards nothing is pending and what was new is stored.
 ///
 /// A row that was not there when the others were locked is inserted without `ON CONFLICT`: if somebody else made it in
 /// the meantime, this batch was decided on something that is not true, is undone, and is tried again.
-pub(super) fn flush(draft: &mut Draft) -> Vec<Statement> {
+pub(super) fn flush(draft: &mut BatchDraft) -> Vec<Statement> {
     let pending = std::mem::take(&mut draft.pending);
     let mut all = Vec::new();
     tasks(draft, &pending, &mut all);
@@ -32,7 +32,7 @@ pub(super) fn flush(draft: &mut Draft) -> Vec<Statement> {
     all
 }
 
-fn tasks(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn tasks(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     let made: Vec<&TaskRow> = pending.made.iter().filter_map(|id| draft.tasks.get(id)).collect();
     if !made.is_empty() {
         let new: Vec<&NewTask> = made.iter().map(|row| &row.task).collect();
@@ -133,7 +133,7 @@ fn shelf(pending: &Pending, all: &mut Vec<Statement>) {
     }
 }
 
-fn nodes(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn nodes(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     if !pending.seen.is_empty() {
         let seen: Vec<(&NodeId, &String)> = pending.seen.iter().collect();
         all.push(heartbeats(&seen, Some(draft.now)));
@@ -154,7 +154,7 @@ pub(super) fn heartbeats(seen: &[(&NodeId, &String)], now: Option<Time>) -> Stat
     .optional_number(now.map(|now| now.0))
 }
 
-fn leader(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn leader(draft: &mut BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     let Some(leader) = draft.leader.as_ref().filter(|_| pending.elected) else { return };
     let sql = if draft.leader_stored {
         "UPDATE everloop.leader SET node = $1, epoch = $2, until = $3"
@@ -166,7 +166,7 @@ fn leader(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
     draft.leader_stored = true;
 }
 
-fn guards(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn guards(draft: &mut BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     for stored in [true, false] {
         let fits = |name: &str| draft.guards.get(name).is_some_and(|slot| slot.stored == stored);
         let these: Vec<_> = pending.guards.iter().filter(|(name, _)| fits(name)).collect();
@@ -187,7 +187,7 @@ fn guards(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
     draft.guards.values_mut().for_each(|slot| slot.stored = slot.version > 0);
 }
 
-fn loops(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn loops(draft: &mut BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     for stored in [true, false] {
         let fits = |name: &str| draft.loops.get(name).is_some_and(|slot| slot.stored == stored);
         let these: Vec<_> = pending.loops.iter().filter(|(name, _)| fits(name)).collect();
@@ -210,7 +210,7 @@ fn loops(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
     draft.loops.values_mut().for_each(|slot| slot.stored = slot.version > 0);
 }
 
-fn docs(draft: &mut Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn docs(draft: &mut BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     for stored in [true, false] {
         let fits = |name: &str| draft.docs.get(name).is_some_and(|slot| slot.stored == stored);
         let these: Vec<_> = pending.docs.iter().filter(|(name, _)| fits(name)).collect();
@@ -260,7 +260,7 @@ pub(super) fn message_rows(sent: &[Message]) -> Statement {
 }
 
 /// Closed first: the key may have been opened anew.
-fn tickets(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn tickets(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     if !pending.closed.is_empty() {
         all.push(
             Statement::new(
@@ -315,7 +315,7 @@ pub(super) fn journal_rows(rows: &[Stored]) -> Statement {
     .numbers(rows.iter().map(|r| i64::from(r.sum)))
 }
 
-fn heads(draft: &Draft, pending: &Pending, all: &mut Vec<Statement>) {
+fn heads(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     if !pending.heads.is_empty() {
         let of = |name: &&'static str| draft.heads.get(*name).copied().unwrap_or_default();
         all.push(

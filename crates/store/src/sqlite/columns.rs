@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
-use everloop_core::journal::{self, Damage, Record, Stored};
+use everloop_core::journal::{self, Damage, JournalRecord, Stored};
 use everloop_core::op::{Message, NewTask, Shelved, TaskRow, TaskState, Ticket, Trust};
 use everloop_core::time::Time;
 use rusqlite::Row;
@@ -232,7 +232,7 @@ pub(super) fn linked(row: &Row<'_>) -> Sql<(Stored, Option<u32>)> {
 }
 
 /// Opens a journal row after the one before it, of which only the checksum matters.
-pub(super) fn record((stored, previous_sum): (Stored, Option<u32>)) -> Result<Record, Error> {
+pub(super) fn record((stored, previous_sum): (Stored, Option<u32>)) -> Result<JournalRecord, Error> {
     let before = stored.seq.saturating_sub(1);
     let previous = match (before, previous_sum) {
         (0, _) => None,

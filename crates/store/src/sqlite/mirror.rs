@@ -6,7 +6,7 @@ use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
 use super::batch::insert_task;
 use super::read::Query;
 use super::{Sqlite, sql};
-use crate::mirror::{Rows, Source, TaskMark};
+use crate::mirror::{MirrorSource, Rows, TaskMark};
 use crate::{Error, Ledger};
 
 /// Open ones along `tasks_waiting` and `tasks_by_state`, like listings.
@@ -16,7 +16,7 @@ const MARKS: Query = Query {
           WHERE state = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2",
 };
 
-impl Source for Sqlite {
+impl MirrorSource for Sqlite {
     fn loop_marks(&self) -> Result<Vec<(LoopId, u64)>, Error> {
         let query = Query { doing: "look for changed loops", sql: "SELECT id, version FROM loops" };
         query.all(&self.conn, (), |row| Ok((LoopId::new(row.get::<_, String>(0)?), row.get::<_, i64>(1)? as u64)))

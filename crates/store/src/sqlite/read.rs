@@ -2,14 +2,14 @@
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::journal::{Record, Stored};
+use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::op::{Message, Shelved, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{columns, sql};
 use crate::Error;
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Owner, Recipients, StateName, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 
 /// A query and what it is for.
 pub(super) struct Query {
@@ -114,9 +114,9 @@ pub(super) fn tasks(conn: &Connection, filter: &TaskFilter) -> Result<Vec<TaskRo
         }
         let (label, limit) = (state.label(), signed(filter.limit));
         let found = match &filter.owner {
-            Owner::Any => TASKS.all(conn, params![label, limit], columns::task)?,
-            Owner::Nobody => TASKS_OF.all(conn, params![label, limit, None::<&str>], columns::task)?,
-            Owner::Loop(id) => TASKS_OF.all(conn, params![label, limit, id.as_str()], columns::task)?,
+            TaskOwner::Any => TASKS.all(conn, params![label, limit], columns::task)?,
+            TaskOwner::Nobody => TASKS_OF.all(conn, params![label, limit, None::<&str>], columns::task)?,
+            TaskOwner::Loop(id) => TASKS_OF.all(conn, params![label, limit, id.as_str()], columns::task)?,
         };
         for raw in found {
             rows.push(raw.understood()?);
@@ -212,7 +212,7 @@ pub(super) fn journal(
     after_seq: u64,
     owner: Option<&LoopId>,
     limit: usize,
-) -> Result<Vec<Record>, Error> {
+) -> Result<Vec<JournalRecord>, Error> {
     let (after, limit) = (i64::try_from(after_seq).unwrap_or(i64::MAX), signed(limit));
     let rows = match owner {
         None => JOURNAL.all(conn, [after, limit], columns::linked)?,
@@ -221,7 +221,11 @@ pub(super) fn journal(
     rows.into_iter().map(columns::record).collect()
 }
 
-pub(super) fn journal_tail(conn: &Connection, owner: Option<&LoopId>, limit: usize) -> Result<Vec<Record>, Error> {
+pub(super) fn journal_tail(
+    conn: &Connection,
+    owner: Option<&LoopId>,
+    limit: usize,
+) -> Result<Vec<JournalRecord>, Error> {
     let rows = match owner {
         None => TAIL.all(conn, [signed(limit)], columns::linked)?,
         Some(id) => TAIL_OF.all(conn, params![signed(limit), id.as_str()], columns::linked)?,

@@ -10,7 +10,7 @@ use rusqlite::params_from_iter;
 use rusqlite::types::Null;
 
 use super::read::{JOURNAL, JOURNAL_OF, Query, READY, TAIL, TAIL_OF, TASKS, TASKS_OF};
-use super::{Mode, Sqlite};
+use super::{OpenMode, Sqlite};
 use crate::{Error, Ledger};
 
 fn plan(ledger: &Sqlite, query: &Query) -> String {
@@ -42,7 +42,7 @@ fn great_tables_are_read_along_an_index_and_never_sorted() {
 #[test]
 fn a_writer_syncs_every_commit_and_stays_small() {
     let home = tempfile::tempdir().unwrap();
-    let ledger = Sqlite::open(&home.path().join("ledger.db"), Mode::ReadWrite).unwrap();
+    let ledger = Sqlite::open(&home.path().join("ledger.db"), OpenMode::ReadWrite).unwrap();
     let number = |name: &str| ledger.conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
     let journal: String = ledger.conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(journal, "wal");
@@ -55,7 +55,7 @@ fn a_writer_syncs_every_commit_and_stays_small() {
 #[test]
 fn a_full_disk_refuses_the_whole_batch_and_work_goes_on_later() {
     let home = tempfile::tempdir().unwrap();
-    let mut ledger = Sqlite::open(&home.path().join("ledger.db"), Mode::ReadWrite).unwrap();
+    let mut ledger = Sqlite::open(&home.path().join("ledger.db"), OpenMode::ReadWrite).unwrap();
     let id = LoopId::new("k3f9");
     let save = |version, state: &str| Op::SaveLoop {
         id: id.clone(),

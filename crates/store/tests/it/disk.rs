@@ -11,7 +11,7 @@ use everloop_core::journal::Damage;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
-use everloop_store::{Error, Ledger, Mode, Sqlite};
+use everloop_store::{Error, Ledger, OpenMode, Sqlite};
 use tempfile::TempDir;
 
 fn home() -> (TempDir, PathBuf) {
@@ -21,7 +21,7 @@ fn home() -> (TempDir, PathBuf) {
 }
 
 fn writer(path: &Path) -> Sqlite {
-    Sqlite::open(path, Mode::ReadWrite).unwrap()
+    Sqlite::open(path, OpenMode::ReadWrite).unwrap()
 }
 
 /// One batch that moves a loop's version and the journal together.
@@ -131,7 +131,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     with_steps(&path, 1);
     raw(&path, "PRAGMA user_version = 99");
     let before = fs::read(&path).unwrap();
-    for mode in [Mode::ReadWrite, Mode::ReadOnly] {
+    for mode in [OpenMode::ReadWrite, OpenMode::ReadOnly] {
         let error = Sqlite::open(&path, mode).unwrap_err();
         assert!(matches!(error, Error::Newer { found: 99, .. }), "{error:?}");
         let said = format!("has format 99, newer than this everloop understands ({})", everloop_store::sqlite::FORMAT);
@@ -143,25 +143,25 @@ fn a_newer_format_is_refused_and_left_alone() {
 #[test]
 fn a_reader_makes_no_file() {
     let (home, path) = home();
-    assert!(matches!(Sqlite::open(&path, Mode::ReadOnly), Err(Error::Missing { .. })));
+    assert!(matches!(Sqlite::open(&path, OpenMode::ReadOnly), Err(Error::Missing { .. })));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     // What a crash just after the file was made leaves.
     fs::write(&path, "").unwrap();
-    assert!(matches!(Sqlite::open(&path, Mode::ReadOnly), Err(Error::Missing { .. })));
+    assert!(matches!(Sqlite::open(&path, OpenMode::ReadOnly), Err(Error::Missing { .. })));
     drop(writer(&path));
-    assert!(Sqlite::open(&path, Mode::ReadOnly).is_ok());
+    assert!(Sqlite::open(&path, OpenMode::ReadOnly).is_ok());
 }
 
 #[test]
 fn something_that_is_no_ledger_is_not_opened() {
     let (_home, path) = home();
     fs::write(&path, "not a database, but long enough to be taken for one".repeat(100)).unwrap();
-    for mode in [Mode::ReadWrite, Mode::ReadOnly] {
+    for mode in [OpenMode::ReadWrite, OpenMode::ReadOnly] {
         let error = Sqlite::open(&path, mode).unwrap_err();
         assert!(matches!(error, Error::Open { .. }), "{error:?}");
     }
     let nowhere = path.join("below/a/file.db");
-    assert!(matches!(Sqlite::open(&nowhere, Mode::ReadWrite), Err(Error::Open { .. })));
+    assert!(matches!(Sqlite::open(&nowhere, OpenMode::ReadWrite), Err(Error::Open { .. })));
 }
 
 #[test]

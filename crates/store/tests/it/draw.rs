@@ -9,7 +9,7 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Owner, Recipients, StateName, TaskFilter};
+use everloop_store::{Ledger, Recipients, StateName, TaskFilter, TaskOwner};
 
 /// A stream of numbers that depends on its seed only.
 pub struct Dice {
@@ -217,7 +217,7 @@ impl Drawer<'_> {
 
     /// One that is held, if there is one.
     fn leased_task(&mut self) -> TaskId {
-        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Leased], limit: 5 };
+        let filter = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Leased], limit: 5 };
         let rows = self.ledger.tasks(&filter).expect("the yardstick can always be read");
         match rows.len() as u64 {
             0 => self.task(),

@@ -11,7 +11,7 @@ use everloop_store::{Error, Ledger, Postgres};
 use everloop_testkit::postgres::server;
 
 use crate::postgres::{claim, hang_up, hub, made, note, open, raw, save, task};
-use everloop_testkit::proxy::{Mode, Proxy};
+use everloop_testkit::proxy::{Proxy, ProxyMode};
 
 /// A hub, a ledger that reaches it through a proxy, and one that does not.
 fn world() -> (Proxy, Postgres, Postgres) {
@@ -31,10 +31,10 @@ fn a_cut_before_the_commit_did_nothing_and_says_that_it_does_not_know() {
     ledger.transact(Time(1), &[task("a"), save(0)]).unwrap();
     ledger.transact(Time(1), &[claim(1)]).unwrap();
     for ops in [vec![finish(1)], vec![claim(1)], vec![task("b")], vec![save(1), note()]] {
-        proxy.set(Mode::CutBeforeCommit);
+        proxy.set(ProxyMode::CutBeforeCommit);
         let unknown = ledger.transact(Time(200_000), &ops).unwrap_err();
         assert!(matches!(unknown, Error::Unknown { .. }), "{unknown:?}");
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
         assert_eq!(ledger.get_loop(&LoopId::new("k3f9")).unwrap().unwrap().version, 1);
         assert_eq!(direct.task(&TaskId::new("a")).unwrap().unwrap().fence, Fence(1));
         assert_eq!(direct.task(&TaskId::new("b")).unwrap(), None);
@@ -48,10 +48,10 @@ fn a_cut_after_the_commit_did_everything_and_says_that_it_does_not_know() {
     let (proxy, mut ledger, direct) = world();
     ledger.transact(Time(1), &[task("a"), save(0)]).unwrap();
     let mut cut = |ops: &[Op]| {
-        proxy.set(Mode::CutAfterCommit);
+        proxy.set(ProxyMode::CutAfterCommit);
         let unknown = ledger.transact(Time(2), ops).unwrap_err();
         assert!(matches!(unknown, Error::Unknown { .. }), "{unknown:?}");
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
         // Read back by key, never guessed.
         ledger.task(&TaskId::new("a")).unwrap().unwrap()
     };
@@ -82,7 +82,7 @@ fn an_idle_connection_that_was_closed_is_made_again_without_a_word() {
 fn long_a_silent_hub_is_given_up_in_time_and_used_again_when_it_speaks() {
     let (proxy, mut ledger, _) = world();
     ledger.transact(Time(1), &[save(0)]).unwrap();
-    proxy.set(Mode::Silent);
+    proxy.set(ProxyMode::Silent);
     let started = Instant::now();
     let late = ledger.transact(Time(2), &[claim(1)]).unwrap_err();
     assert!(matches!(late, Error::Unknown { .. }), "the commit was sent with it: {late:?}");
@@ -91,7 +91,7 @@ fn long_a_silent_hub_is_given_up_in_time_and_used_again_when_it_speaks() {
     let away = ledger.last_seq().unwrap_err();
     assert!(matches!(away, Error::Away { doing: "connect", .. }), "{away:?}");
     assert!((2..6).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     assert_eq!(ledger.transact(Time(3), &[save(1)]).unwrap(), [Reply::Saved(2)]);
 }
 

@@ -6,16 +6,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::event::{Ending, Event};
+use everloop_core::event::{Event, LoopEnd};
 use everloop_core::guard::{Backing, Bucket, Cooling, GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{
-    AgentSpec, Bounds, Budget, Caps, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+    AgentSpec, Bounds, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, StartCaps, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
-use everloop_store::{Ledger, Mode, Model, Sqlite};
+use everloop_store::{Ledger, Model, OpenMode, Sqlite};
 
 use crate::postgres::hub;
 use crate::story::compare;
@@ -51,7 +51,7 @@ fn spec() -> LoopSpec {
         bounds: Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(Time(99)) },
         guard: GuardSpec {
             // The defaults at the time; a later change of them must not change what the file says.
-            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            caps: StartCaps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
             budget: Budget { calls: Some(5), tokens: None, microusd: None },
             ..GuardSpec::default()
         },
@@ -97,7 +97,7 @@ fn batches() -> Vec<(Time, Vec<Op>)> {
     let finish = |text, fence, state| Op::Finish { task: id(text), fence: Fence(fence), state, result: "é".into() };
     let save = |version| Op::SaveLoop { id: owner.clone(), version, phase: "ready".into(), state: "{\"a\":1}".into() };
     let created = Event::LoopCreated { name: "tests".into(), spec: Box::new(spec()) };
-    let ended = Event::Ended { ending: Ending::Reached };
+    let ended = Event::Ended { ending: LoopEnd::Reached };
     let signal = |to: &str| Op::Signal { to: to.into(), by: "me".into(), body: "{}".into() };
     let ticket = |key: &str| Op::OpenTicket { key: key.into(), owner: Some(owner.clone()), text: "look".into() };
     vec![
@@ -153,7 +153,7 @@ fn reads_back(dump: &str, told: Vec<(Time, Vec<Op>)>) {
     rusqlite::Connection::open(&path).unwrap().execute_batch(dump).unwrap();
     let mut expected = Model::default();
     tell(&mut expected, told);
-    for mode in [Mode::ReadWrite, Mode::ReadOnly] {
+    for mode in [OpenMode::ReadWrite, OpenMode::ReadOnly] {
         let ledgers: [Box<dyn Ledger>; 2] = [Box::new(expected.clone()), Box::new(Sqlite::open(&path, mode).unwrap())];
         compare(&ledgers, 100);
     }
@@ -166,7 +166,7 @@ fn what_is_written_now_is_read_back_exactly() {
     for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
         std::fs::remove_file(path.with_file_name(name)).ok();
     }
-    let mut written = Sqlite::open(&path, Mode::ReadWrite).unwrap();
+    let mut written = Sqlite::open(&path, OpenMode::ReadWrite).unwrap();
     tell(&mut written, all());
     let mut told = hub();
     tell(&mut told, all());

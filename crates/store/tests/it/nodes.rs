@@ -9,7 +9,7 @@ use everloop_core::ids::{Fence, NodeId, TaskId};
 use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskState};
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
-use everloop_store::{Error, Ledger, Model, Owner, Postgres, TaskFilter};
+use everloop_store::{Error, Ledger, Model, Postgres, TaskFilter, TaskOwner};
 
 use crate::draw::{Dice, Drawer};
 use crate::postgres::{claim, made, open, task};
@@ -123,7 +123,7 @@ fn eight_nodes_empty_a_queue_and_no_task_is_done_twice() {
         }
     });
     assert!(done.into_inner().unwrap().values().all(|times| *times == 1));
-    let all = ledger.tasks(&TaskFilter { owner: Owner::Any, states: vec![], limit: 999 }).unwrap();
+    let all = ledger.tasks(&TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 999 }).unwrap();
     assert!(all.iter().all(|row| row.state == TaskState::Done && row.fence == Fence(1)));
 }
 

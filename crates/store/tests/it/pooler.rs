@@ -6,7 +6,7 @@ use everloop_core::op::{Reply, TaskState};
 use everloop_core::time::Time;
 use everloop_store::postgres::Url;
 use everloop_store::replay::replay;
-use everloop_store::{Error, Ledger, Model, Owner, Postgres, TaskFilter};
+use everloop_store::{Error, Ledger, Model, Postgres, TaskFilter, TaskOwner};
 use everloop_testkit::postgres::{Pooler, server};
 
 use crate::postgres::{claim, made, note, open, save, task};
@@ -42,7 +42,7 @@ fn six_nodes_share_three_backends() {
         }
     });
     assert_eq!(replay(&first, drop).unwrap(), 60);
-    let all = first.tasks(&TaskFilter { owner: Owner::Any, states: vec![], limit: 99 }).unwrap();
+    let all = first.tasks(&TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 99 }).unwrap();
     assert!(all.iter().all(|row| matches!(row.state, TaskState::Leased { .. }) && row.fence.0 == 1));
 }
 

@@ -5,14 +5,14 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::Damage;
 use everloop_core::op::{NewTask, Op, Reply, Trust};
 use everloop_core::time::Time;
-use everloop_store::postgres::{Clock, FORMAT, Heard, Options, Url, role_sql};
+use everloop_store::postgres::{FORMAT, HeartbeatReply, HubClock, HubOptions, Url, role_sql};
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Postgres};
-use everloop_testkit::postgres::{Login, Server, Setup, Sync, server};
+use everloop_testkit::postgres::{Login, PostgresServer, ServerSetup, Sync, server};
 
 /// Opens the hub at `url`, with the caller's clock.
 pub fn open(url: &str) -> Result<Postgres, Error> {
-    Postgres::open(Options { url: Url::parse(url).unwrap(), clock: Clock::Caller, hub: None })
+    Postgres::open(HubOptions { url: Url::parse(url).unwrap(), clock: HubClock::Caller, hub: None })
 }
 
 /// The address of a new hub.
@@ -62,7 +62,7 @@ pub fn claim(n: u32) -> Op {
 #[test]
 fn a_hub_is_made_once_and_only_where_there_is_none() {
     let url = Url::parse(&server().database()).unwrap();
-    let options = || Options { url: url.clone(), clock: Clock::Caller, hub: None };
+    let options = || HubOptions { url: url.clone(), clock: HubClock::Caller, hub: None };
     assert!(matches!(Postgres::open(options()), Err(Error::Missing { .. })));
     assert!(matches!(Postgres::migrate(&url), Err(Error::Missing { .. })));
     let made = std::thread::scope(|scope| {
@@ -90,7 +90,8 @@ fn another_format_is_refused_and_left_alone() {
 #[test]
 fn another_hub_under_the_same_address_is_not_taken_for_the_old_one() {
     let (url, other) = (made(), hub());
-    let expect = Options { url: Url::parse(&url).unwrap(), clock: Clock::Caller, hub: Some(other.id().to_owned()) };
+    let expect =
+        HubOptions { url: Url::parse(&url).unwrap(), clock: HubClock::Caller, hub: Some(other.id().to_owned()) };
     assert!(matches!(Postgres::open(expect), Err(Error::OtherHub { .. })));
     let mut ledger = open(&url).unwrap();
     ledger.transact(Time(1), &[note(), note()]).unwrap();
@@ -165,7 +166,7 @@ fn a_role_with_the_least_rights_can_do_everything_and_break_nothing() {
 
 #[test]
 fn a_wrong_password_is_named_and_never_shown() {
-    let server = Server::start(Setup { login: Login::Password("r1ght"), ..Setup::default() });
+    let server = PostgresServer::start(ServerSetup { login: Login::Password("r1ght"), ..ServerSetup::default() });
     let right = server.database();
     Postgres::init(&Url::parse(&right).unwrap()).unwrap();
     let wrong = right.replace("r1ght", "wr0ng");
@@ -179,7 +180,7 @@ fn a_wrong_password_is_named_and_never_shown() {
 
 #[test]
 fn tls_is_asked_for_and_checked_as_the_mode_says() {
-    let server = Server::start(Setup { tls: true, ..Setup::default() });
+    let server = PostgresServer::start(ServerSetup { tls: true, ..ServerSetup::default() });
     let url = server.database();
     Postgres::init(&Url::parse(&url).unwrap()).unwrap();
     let root = server.authority().display().to_string();
@@ -210,7 +211,7 @@ fn tls_is_asked_for_and_checked_as_the_mode_says() {
 #[test]
 fn the_hubs_clock_counts_where_it_should() {
     let url = made();
-    let options = Options { url: Url::parse(&url).unwrap(), clock: Clock::Hub, hub: None };
+    let options = HubOptions { url: Url::parse(&url).unwrap(), clock: HubClock::Hub, hub: None };
     let mut ledger = Postgres::open(options).unwrap();
     let wild = Time(5);
     let hub_now =
@@ -246,7 +247,7 @@ fn a_ledger_works_inside_of_another_runtime() {
 
 #[test]
 fn a_crash_of_the_server_loses_nothing_that_was_answered() {
-    let mut server = Server::start(Setup { sync: Sync::Durable, ..Setup::default() });
+    let mut server = PostgresServer::start(ServerSetup { sync: Sync::Durable, ..ServerSetup::default() });
     let url = server.database();
     Postgres::init(&Url::parse(&url).unwrap()).unwrap();
     let mut ledger = open(&url).unwrap();
@@ -266,7 +267,7 @@ fn a_sign_of_life_is_answered_with_all_that_an_idle_node_wants_to_know() {
     let mut hub = hub();
     let node = NodeId::new("a");
     let first = hub.beat(Time(1_000), &node, "{}").unwrap();
-    assert_eq!(first, Heard { at: Time(1_000), led_until: None, wish: None, waiting: false, seq: 0 });
+    assert_eq!(first, HeartbeatReply { at: Time(1_000), led_until: None, wish: None, waiting: false, seq: 0 });
     let lease = std::time::Duration::from_secs(15);
     let body = "\"drain\" \u{1}".to_owned();
     hub.transact(
@@ -281,7 +282,7 @@ fn a_sign_of_life_is_answered_with_all_that_an_idle_node_wants_to_know() {
     .unwrap();
     let second = hub.beat(Time(3_000), &node, "{\"x\":1}").unwrap();
     let led_until = Some(Time(17_000));
-    assert_eq!(second, Heard { at: Time(3_000), led_until, wish: Some(body), waiting: false, seq: 1 });
+    assert_eq!(second, HeartbeatReply { at: Time(3_000), led_until, wish: Some(body), waiting: false, seq: 1 });
     assert_eq!(hub.beat(Time(3_000), &NodeId::new("b"), "{}").unwrap().led_until, None);
     let Op::Enqueue(owned) = task("k3f9-1") else { panic!("a task") };
     hub.transact(Time(4_000), &[Op::Enqueue(NewTask { owner: Some(LoopId::new("k3f9")), ..owned })]).unwrap();

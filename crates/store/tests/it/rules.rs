@@ -6,7 +6,7 @@ use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, Refusal, Reply, TaskEnd, TaskState, Trust};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Model, Owner, Recipients, Sqlite, TaskFilter, Tickets};
+use everloop_store::{Ledger, Model, Recipients, Sqlite, TaskFilter, TaskOwner, Tickets};
 
 use crate::postgres::hub;
 use crate::story::compare;
@@ -171,7 +171,7 @@ fn a_bit_of_everything(known: &str) -> Vec<Op> {
 }
 
 fn everything(ledger: &dyn Ledger) -> String {
-    let filter = TaskFilter { owner: Owner::Any, states: vec![], limit: 99 };
+    let filter = TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 99 };
     let tasks = (ledger.tasks(&filter).unwrap(), ledger.shelf(&TaskId::new("a")).unwrap());
     let people = (ledger.messages(Recipients::All, 99).unwrap(), ledger.tickets(Tickets::Newest(99)).unwrap());
     let rest = (ledger.nodes().unwrap(), ledger.leader().unwrap(), ledger.guards().unwrap(), ledger.loops().unwrap());

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use everloop_core::guard::Scope;
 use everloop_core::ids::{Fence, LoopId, TaskId};
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::op::{Op, Refusal, Reply, TaskEnd, TaskState};
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
-use everloop_store::{Error, Ledger, Mode, Model, Owner, Recipients, Sqlite, StateName, TaskFilter, Tickets};
+use everloop_store::{Error, Ledger, Model, OpenMode, Recipients, Sqlite, StateName, TaskFilter, TaskOwner, Tickets};
 
 use crate::draw::{Dice, Drawer};
 use crate::postgres::hub;
@@ -175,14 +175,14 @@ fn compare_small(a: &dyn Ledger, b: &dyn Ledger) {
 }
 
 fn compare_tasks(a: &dyn Ledger, b: &dyn Ledger, limit: usize) {
-    for owner in [Owner::Any, Owner::Nobody, Owner::Loop(LoopId::new("l1"))] {
+    for owner in [TaskOwner::Any, TaskOwner::Nobody, TaskOwner::Loop(LoopId::new("l1"))] {
         for states in [vec![], vec![StateName::Queued], vec![StateName::Done, StateName::Leased], StateName::ALL.into()]
         {
             let filter = TaskFilter { owner: owner.clone(), states, limit };
             assert_eq!(a.tasks(&filter).unwrap(), b.tasks(&filter).unwrap(), "{filter:?}");
         }
     }
-    let filter = TaskFilter { owner: Owner::Any, states: vec![], limit };
+    let filter = TaskFilter { owner: TaskOwner::Any, states: vec![], limit };
     for row in a.tasks(&filter).unwrap() {
         assert_eq!(a.shelf(&row.task.id).unwrap(), b.shelf(&row.task.id).unwrap());
         assert_eq!(Some(row.clone()), b.task(&row.task.id).unwrap());
@@ -190,8 +190,8 @@ fn compare_tasks(a: &dyn Ledger, b: &dyn Ledger, limit: usize) {
 }
 
 /// Records without the format they were written in: an old ledger says the same in an older one.
-fn facts(records: Vec<Record>) -> Vec<Record> {
-    records.into_iter().map(|record| Record { version: 0, ..record }).collect()
+fn facts(records: Vec<JournalRecord>) -> Vec<JournalRecord> {
+    records.into_iter().map(|record| JournalRecord { version: 0, ..record }).collect()
 }
 
 fn compare_journal(a: &dyn Ledger, b: &dyn Ledger, depth: usize) {
@@ -220,7 +220,7 @@ fn compare_chain(ledgers: &[Box<dyn Ledger>]) {
 
 /// Each task is listed under exactly one state.
 fn one_state_each(ledger: &dyn Ledger) {
-    let list = |states| TaskFilter { owner: Owner::Any, states, limit: usize::MAX };
+    let list = |states| TaskFilter { owner: TaskOwner::Any, states, limit: usize::MAX };
     let all = ledger.tasks(&list(vec![])).unwrap();
     let mut listed: Vec<TaskId> = Vec::new();
     for state in StateName::ALL {
@@ -333,7 +333,7 @@ fn a_file_that_is_closed_and_opened_again_goes_on_with_the_story() {
     let mut ledgers: Vec<Box<dyn Ledger>> = vec![Box::<Model>::default()];
     for _ in 0..10 {
         ledgers.truncate(1);
-        ledgers.push(Box::new(Sqlite::open(&path, Mode::ReadWrite).unwrap()));
+        ledgers.push(Box::new(Sqlite::open(&path, OpenMode::ReadWrite).unwrap()));
         compare(&ledgers, usize::MAX);
         story.tell(&mut ledgers, 100);
     }

@@ -10,9 +10,9 @@ use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::{Op, Refusal, Reply};
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
-use everloop_store::{Error, Ledger, Mode, Sqlite};
+use everloop_store::{Error, Ledger, OpenMode, Sqlite};
 
-fn open(path: &Path, mode: Mode) -> Sqlite {
+fn open(path: &Path, mode: OpenMode) -> Sqlite {
     Sqlite::open(path, mode).unwrap()
 }
 
@@ -28,7 +28,7 @@ fn note() -> Op {
 fn the_slower_of_two_writers_gets_a_conflict_and_no_update_is_lost() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    let (mut one, mut two) = (open(&path, Mode::ReadWrite), open(&path, Mode::ReadWrite));
+    let (mut one, mut two) = (open(&path, OpenMode::ReadWrite), open(&path, OpenMode::ReadWrite));
     one.transact(Time(1), &[save(0, "first")]).unwrap();
     two.transact(Time(2), &[save(1, "second")]).unwrap();
     let refused = one.transact(Time(3), &[note(), save(1, "late")]).unwrap_err();
@@ -52,7 +52,7 @@ fn many_writers_count_together_without_losing_one() {
         for _ in 0..4 {
             // Each makes or migrates the file as if it were the first.
             scope.spawn(|| {
-                let mut ledger = open(&path, Mode::ReadWrite);
+                let mut ledger = open(&path, OpenMode::ReadWrite);
                 let mut counted = 0;
                 while counted < 25 {
                     let version = ledger.get_loop(&LoopId::new("k3f9")).unwrap().map_or(0, |row| row.version);
@@ -65,7 +65,7 @@ fn many_writers_count_together_without_losing_one() {
             });
         }
     });
-    let ledger = open(&path, Mode::ReadOnly);
+    let ledger = open(&path, OpenMode::ReadOnly);
     assert_eq!(ledger.get_loop(&LoopId::new("k3f9")).unwrap().unwrap().version, 100);
     assert_eq!(replay(&ledger, drop).unwrap(), 100, "and the chain of the journal holds");
 }
@@ -74,8 +74,8 @@ fn many_writers_count_together_without_losing_one() {
 fn a_reader_follows_a_writer_and_cannot_write() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    let mut writer = open(&path, Mode::ReadWrite);
-    let mut reader = open(&path, Mode::ReadOnly);
+    let mut writer = open(&path, OpenMode::ReadWrite);
+    let mut reader = open(&path, OpenMode::ReadOnly);
     let before = reader.data_version().unwrap();
     assert_eq!(reader.data_version().unwrap(), before, "nothing happened");
     writer.transact(Time(1), &[note(), save(0, "{}")]).unwrap();
@@ -84,14 +84,14 @@ fn a_reader_follows_a_writer_and_cannot_write() {
     assert_eq!(reader.loops().unwrap(), writer.loops().unwrap());
     assert!(matches!(reader.transact(Time(2), &[note()]), Err(Error::Sql { .. })));
     drop(writer);
-    assert_eq!(open(&path, Mode::ReadOnly).last_seq().unwrap(), 1, "also when the writer is gone");
+    assert_eq!(open(&path, OpenMode::ReadOnly).last_seq().unwrap(), 1, "also when the writer is gone");
 }
 
 #[test]
 fn only_one_of_two_nodes_is_elected() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    let (mut one, mut two) = (open(&path, Mode::ReadWrite), open(&path, Mode::ReadWrite));
+    let (mut one, mut two) = (open(&path, OpenMode::ReadWrite), open(&path, OpenMode::ReadWrite));
     let elect = |node| Op::Elect { node: NodeId::new(node), lease: Duration::from_secs(15) };
     assert_eq!(one.transact(Time(0), &[elect("a")]).unwrap(), [Reply::Elected(Some(1))]);
     assert_eq!(two.transact(Time(14_999), &[elect("b")]).unwrap(), [Reply::Elected(None)]);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
-use everloop_testkit::chaos::{self, Options};
+use everloop_testkit::chaos::{self, ChaosOptions};
 use everloop_testkit::offline;
 
 const USAGE: &str = "usage: everloop-chaos [--for 30m] [--tasks 200] [--seed N] [--scenario weather|hub-away] [--haste N] [--everloop PATH] [--dir DIR]";
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     let root = tempfile::Builder::new().prefix("everloop-chaos.").tempdir_in(&options.dir);
     let root = root.expect("a temporary folder can be made");
-    let options = Options { dir: root.path().to_owned(), ..options };
+    let options = ChaosOptions { dir: root.path().to_owned(), ..options };
     println!(
         "{scenario:?}, seed {}, {:?}, leases {} times as fast as in real life",
         options.seed, options.length, options.haste
@@ -56,11 +56,11 @@ enum Scenario {
     HubAway,
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<(Options, Scenario), String> {
+fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenario), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut scenario = Scenario::Weather;
     let mut length = None;
-    let mut options = Options {
+    let mut options = ChaosOptions {
         everloop: program.with_file_name("everloop"),
         dir: std::env::temp_dir(),
         seed: UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos()).into(),

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everloop_testkit::fake_model::script::Script;
-use everloop_testkit::fake_model::{FakeModel, Options};
+use everloop_testkit::fake_model::{FakeModel, FakeModelOptions};
 use nix::sys::signal::{SigSet, Signal};
 
 const USAGE: &str = "usage: fake-model --script STEPS|@FILE [--log FILE] [--port-file FILE] [--port N]";
 
 struct Args {
-    options: Options,
+    options: FakeModelOptions,
     port_file: Option<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ fn args() -> Result<Args, String> {
         None => Script::parse(&script),
     };
     let script = script.map_err(|e| e.to_string())?;
-    Ok(Args { options: Options { script, port, log }, port_file })
+    Ok(Args { options: FakeModelOptions { script, port, log }, port_file })
 }
 
 /// Whole or not there: whoever waits for it reads it as soon as it exists.

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::net::{Cable, HUB, Space};
 use crate::processes::processes_of;
-use crate::proxy::{Mode, Proxy};
+use crate::proxy::{Proxy, ProxyMode};
 
 /// A command of everloop that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,7 +192,7 @@ impl Machine {
     }
 
     /// What becomes of its words to the hub.
-    pub fn line(&self, mode: Mode) {
+    pub fn line(&self, mode: ProxyMode) {
         if let Some(proxy) = &self.proxy {
             proxy.set(mode);
         }

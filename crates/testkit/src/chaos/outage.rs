@@ -11,8 +11,8 @@ use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Postgres};
 
 use super::proof::Proof;
-use super::watch::Sight;
-use super::{Fleet, Options};
+use super::watch::HubSnapshot;
+use super::{ChaosMesh, ChaosOptions};
 
 /// The longest turn of an agent here, in seconds.
 const TURN: u32 = 8;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Report {
+pub struct OutageReport {
     /// How long the hub was away.
     pub away: Duration,
     /// Turns under way when it went.
@@ -50,7 +50,7 @@ pub struct Report {
     pub proof: Proof,
 }
 
-impl Report {
+impl OutageReport {
     /// What does not hold.
     pub fn violations(&self) -> Vec<String> {
         let mut all = self.proof.violations.clone();
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for OutageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (away, present) = (self.away.as_secs_f64(), self.present.map_or(f64::NAN, |took| took.as_secs_f64()));
         writeln!(f, "hub           {away:.0} s away, with {} turns under way", self.under_way)?;
@@ -99,8 +99,8 @@ struct Call {
 }
 
 /// Takes the hub away from a mesh that works, for `options.length`.
-pub fn run(options: &Options) -> Report {
-    let mut fleet = Fleet::new(options, TURN);
+pub fn run(options: &ChaosOptions) -> OutageReport {
+    let mut fleet = ChaosMesh::new(options, TURN);
     fleet.add_loop();
     let under_way = all_work(&fleet);
     fleet.hub.crash();
@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Report {
     (options.tell)("the hub is back");
     let hub = fleet.open().expect("it is back");
     let present = wait(PRESENT * 4, || waiting.iter().all(|held| is_known(&hub, held))).then(|| back.elapsed());
-    wait(END_WITHIN, || Sight::new(&hub).is_ok_and(|sight| sight.is_over()));
+    wait(END_WITHIN, || HubSnapshot::new(&hub).is_ok_and(|sight| sight.is_over()));
     let calls = fleet.calls();
     let by_two = |from: u128| {
         let mut nodes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -130,12 +130,12 @@ pub fn run(options: &Options) -> Report {
     let (begun, starts) = (within(went, came), (within(came, came + 10_000), within(came, came + 60_000)));
     let (under_way, results) = (under_way.len(), waiting.len());
     let proof = Proof::new(&mut fleet);
-    Report { away, under_way, begun, overlap, stale, results, present, starts, proof }
+    OutageReport { away, under_way, begun, overlap, stale, results, present, starts, proof }
 }
 
 /// Waits until every node has an agent at work and nobody took a task for a moment, and answers what they hold. Nodes tell
 /// each other what they take; a hub that goes in the very millisecond of a taking leaves the others with what they knew.
-fn all_work(fleet: &Fleet) -> Vec<Held> {
+fn all_work(fleet: &ChaosMesh) -> Vec<Held> {
     let mut last = (Vec::new(), Instant::now());
     let begun = || {
         let folders: BTreeSet<String> = fleet.calls().into_iter().map(|call| call.folder).collect();
@@ -174,7 +174,7 @@ fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
 }
 
-impl Fleet {
+impl ChaosMesh {
     /// What nodes hold, and remember in files: while the hub is there, what is under way; without it, also what waits.
     fn held(&self) -> Vec<Held> {
         let folders = self.machines.iter().map(|machine| machine.state().join("mesh/held"));

@@ -10,8 +10,8 @@ use everloop_core::mesh::{End, MeshLoop, Report};
 use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Postgres};
 
-use super::watch::{ALL, Sight};
-use super::{Fleet, file};
+use super::watch::{ALL, HubSnapshot};
+use super::{ChaosMesh, file};
 use crate::processes::processes_of;
 
 /// Nodes that are well have told the hub what they still had to tell by then.
@@ -44,7 +44,7 @@ pub struct Proof {
 
 impl Proof {
     /// Looks at a mesh that is well and ends it.
-    pub fn new(fleet: &mut Fleet) -> Self {
+    pub fn new(fleet: &mut ChaosMesh) -> Self {
         let mut proof = Self::default();
         let Some(hub) = fleet.open() else {
             proof.violations.push("the hub cannot be opened".to_owned());
@@ -59,10 +59,10 @@ impl Proof {
     }
 
     /// Every result that was pushed is in the hub, as what counts or on the shelf. Whoever comes late has some time for it.
-    fn wait_for_what_is_told(&mut self, fleet: &Fleet, hub: &Postgres) -> Sight {
+    fn wait_for_what_is_told(&mut self, fleet: &ChaosMesh, hub: &Postgres) -> HubSnapshot {
         let end = Instant::now() + TOLD_WITHIN;
         loop {
-            let sight = Sight::new(hub).expect("the weather is over");
+            let sight = HubSnapshot::new(hub).expect("the weather is over");
             let mut known = BTreeSet::new();
             self.shelved = 0;
             for row in &sight.tasks {
@@ -83,7 +83,7 @@ impl Proof {
         }
     }
 
-    fn loops(&mut self, fleet: &Fleet, hub: &Postgres, sight: &Sight) {
+    fn loops(&mut self, fleet: &ChaosMesh, hub: &Postgres, sight: &HubSnapshot) {
         self.tasks = sight.tasks.len();
         let log = fleet.shared(&["log", "--format=%(trailers:key=Task-Id,valueonly)", "main"]);
         let mut trailers: BTreeMap<&str, u32> = BTreeMap::new();
@@ -140,7 +140,7 @@ impl Proof {
     }
 
     /// Tells all nodes to go.
-    fn nothing_is_left(&mut self, fleet: &mut Fleet) {
+    fn nothing_is_left(&mut self, fleet: &mut ChaosMesh) {
         for machine in &mut fleet.machines {
             if machine.has_ended() {
                 self.violations.push(format!("{} ended by itself: {}", machine.name, machine.last_words(5)));
@@ -176,7 +176,7 @@ fn told_of(hub: &Postgres, state: &MeshLoop) -> Vec<String> {
     records.iter().filter_map(|record| landing(&record.event)).collect()
 }
 
-impl Fleet {
+impl ChaosMesh {
     /// Runs git in the shared repository.
     fn shared(&self, args: &[&str]) -> String {
         let bare = self.desk.path("shared.git").display().to_string();

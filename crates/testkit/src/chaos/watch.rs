@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use everloop_core::ids::TaskId;
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::{TaskRow, TaskState};
-use everloop_store::{Error, Ledger, Owner, Postgres, TaskFilter};
+use everloop_store::{Error, Ledger, Postgres, TaskFilter, TaskOwner};
 
 /// More tasks than any run makes.
 pub const ALL: usize = 100_000;
@@ -15,19 +15,19 @@ pub const ALL: usize = 100_000;
 const LOOPS: usize = 3;
 
 /// What the hub says at one moment.
-pub struct Sight {
+pub struct HubSnapshot {
     /// The loops.
     pub loops: Vec<MeshLoop>,
     /// Their tasks.
     pub tasks: Vec<TaskRow>,
 }
 
-impl Sight {
+impl HubSnapshot {
     /// Looks.
     pub fn new(hub: &Postgres) -> Result<Self, Error> {
         let docs = hub.docs(KIND)?;
         let loops = docs.iter().map(|doc| MeshLoop::read(&doc.body).expect("our own version wrote it")).collect();
-        let tasks = hub.tasks(&TaskFilter { owner: Owner::Any, states: Vec::new(), limit: ALL })?;
+        let tasks = hub.tasks(&TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: ALL })?;
         Ok(Self { loops, tasks: tasks.into_iter().filter(|row| row.task.owner.is_some()).collect() })
     }
 
@@ -65,7 +65,7 @@ impl Sight {
 type Standing = (BTreeMap<TaskId, (u64, &'static str)>, u32, usize);
 
 /// Who watches.
-pub struct Watch {
+pub struct ChaosWatch {
     last: Option<Standing>,
     /// When something moved last, or when it first could.
     since: Instant,
@@ -78,7 +78,7 @@ pub struct Watch {
     pub longest_at: Instant,
 }
 
-impl Watch {
+impl ChaosWatch {
     /// Nothing was seen yet.
     pub fn new() -> Self {
         let now = Instant::now();
@@ -91,7 +91,7 @@ impl Watch {
     }
 
     /// A machine is well and the hub is there, and this is what it says.
-    pub fn see(&mut self, sight: &Sight) {
+    pub fn see(&mut self, sight: &HubSnapshot) {
         let (now, standing) = (Instant::now(), Some(sight.standing()));
         self.able += now - self.seen;
         self.seen = now;
@@ -106,7 +106,7 @@ impl Watch {
     }
 }
 
-impl Default for Watch {
+impl Default for ChaosWatch {
     fn default() -> Self {
         Self::new()
     }

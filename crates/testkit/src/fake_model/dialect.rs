@@ -7,11 +7,11 @@ pub mod responses;
 
 use serde_json::Value;
 
-use super::message::Message;
+use super::message::ModelMessage;
 use super::request::{Ask, Dialect};
 
 /// The frames of a stream of events that says `message`.
-pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
+pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     match ask.dialect {
         Dialect::Anthropic => anthropic::stream(message, ask),
         Dialect::Responses => responses::stream(message, ask),
@@ -21,7 +21,7 @@ pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
 }
 
 /// `message` as one document.
-pub fn whole(message: &Message, ask: &Ask) -> Value {
+pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     match ask.dialect {
         Dialect::Anthropic => anthropic::whole(message, ask),
         Dialect::Responses => responses::whole(message, ask),
@@ -40,7 +40,7 @@ pub fn error(dialect: Dialect, status: u16, message: &str) -> Value {
 }
 
 /// The frame of an error inside of a stream; `code` is one of the vendor's own.
-pub fn error_frame(dialect: Dialect, code: Option<&str>, message: &Message) -> String {
+pub fn error_frame(dialect: Dialect, code: Option<&str>, message: &ModelMessage) -> String {
     match dialect {
         Dialect::Anthropic => anthropic::error_frame(),
         Dialect::Responses => responses::failed(code.unwrap_or("server_error"), message),

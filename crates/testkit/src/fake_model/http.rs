@@ -11,7 +11,7 @@ const MAX_BODY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A request as it came in.
 #[derive(Debug)]
-pub struct Request {
+pub struct HttpRequest {
     /// `GET`, `POST`, …
     pub method: String,
     /// With the query.
@@ -22,7 +22,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl HttpRequest {
     /// The first header of this name, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
@@ -95,14 +95,14 @@ fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
 
 /// The first part of an answer: status and headers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Head {
+pub struct ResponseHead {
     /// The HTTP status.
     pub status: u16,
     /// Besides those that frame the body.
     pub headers: Vec<(String, String)>,
 }
 
-impl Head {
+impl ResponseHead {
     /// Without headers.
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new() }
@@ -129,7 +129,7 @@ impl Head {
 }
 
 /// Answers with a whole body.
-pub fn answer(mut stream: &TcpStream, head: &Head, body: &[u8]) -> io::Result<()> {
+pub fn answer(mut stream: &TcpStream, head: &ResponseHead, body: &[u8]) -> io::Result<()> {
     let mut bytes = head.bytes(&format!("content-length: {}", body.len()));
     bytes.extend_from_slice(body);
     stream.write_all(&bytes)?;
@@ -137,7 +137,7 @@ pub fn answer(mut stream: &TcpStream, head: &Head, body: &[u8]) -> io::Result<()
 }
 
 /// Begins an answer in chunks.
-pub fn begin(mut stream: &TcpStream, head: &Head) -> io::Result<()> {
+pub fn begin(mut stream: &TcpStream, head: &ResponseHead) -> io::Result<()> {
     stream.write_all(&head.bytes("transfer-encoding: chunked"))
 }
 

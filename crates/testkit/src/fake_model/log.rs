@@ -17,7 +17,7 @@ const MAX_WHOLE: usize = 16;
 /// What kind of request it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RequestKind {
     /// With tools: a turn of the agent. Only these play the script.
     Main,
     /// Titles, topics, token counts, lists of models.
@@ -28,7 +28,7 @@ pub enum Kind {
 
 /// One request and how it was answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RequestRecord {
     /// Milliseconds since 1970.
     pub at_ms: u64,
     /// `GET`, `POST`, …
@@ -36,7 +36,7 @@ pub struct Record {
     /// With the query.
     pub path: String,
     /// What kind of request it was.
-    pub kind: Kind,
+    pub kind: RequestKind,
     /// The step that answered, as it was written.
     pub step: Option<String>,
     /// The place of that step in the script.
@@ -64,7 +64,7 @@ pub struct Record {
 
 #[derive(Debug, Default)]
 struct Kept {
-    records: Vec<Record>,
+    records: Vec<RequestRecord>,
     main: usize,
     file: Option<File>,
 }
@@ -83,9 +83,9 @@ impl Log {
     }
 
     /// Adds a record before its answer is sent, so that a test that sees the answer finds the record.
-    pub fn add(&self, mut record: Record) -> io::Result<()> {
+    pub fn add(&self, mut record: RequestRecord) -> io::Result<()> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.main += usize::from(record.kind == Kind::Main);
+        kept.main += usize::from(record.kind == RequestKind::Main);
         let written = match &mut kept.file {
             // In one write: another process may read the file at any time.
             Some(file) => serde_json::to_string(&record)
@@ -104,7 +104,7 @@ impl Log {
     }
 
     /// A copy of the records.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<RequestRecord> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).records.clone()
     }
 
@@ -129,7 +129,7 @@ impl Log {
 }
 
 /// Reads a log file. A last line that is still being written is left out.
-pub fn read(path: &Path) -> io::Result<Vec<Record>> {
+pub fn read(path: &Path) -> io::Result<Vec<RequestRecord>> {
     let mut records = Vec::new();
     for line in BufReader::new(File::open(path)?).lines().take(MAX_KEPT) {
         match serde_json::from_str(&line?) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::request::{Ask, Dialect};
-use super::script::{Answer, Step};
+use super::script::{ScriptStep, ScriptedReply};
 
 /// Said when the script does not say anything else.
 const SAY: &str = "FAKE-OK done";
@@ -14,7 +14,7 @@ const TRICKLE_PIECES: usize = 20;
 
 /// Tokens that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct ModelUsage {
     /// Fresh input.
     pub input: u64,
     /// Input read from the vendor's cache.
@@ -25,10 +25,10 @@ pub struct Usage {
     pub output: u64,
 }
 
-impl Usage {
+impl ModelUsage {
     /// Without numbers in the script each answer reports the same small ones, all different, so that a parser that
     /// mixes them up is found out.
-    fn of(step: &Step) -> Self {
+    fn of(step: &ScriptStep) -> Self {
         let given = step.number("in");
         Self {
             input: given.unwrap_or(11),
@@ -46,7 +46,7 @@ impl Usage {
 
 /// A call of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct ModelToolCall {
     /// As the request offers it; `SERVER/TOOL` for codex' tools of servers.
     pub name: String,
     /// Its arguments.
@@ -57,7 +57,7 @@ pub struct Call {
 
 /// Why the model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum ModelStop {
     /// It had said everything.
     End,
     /// It wants to know what the tool says.
@@ -68,45 +68,45 @@ pub enum Stop {
 
 /// An answer of the model.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub struct ModelMessage {
     /// The text in the pieces in which it is streamed.
     pub pieces: Vec<String>,
     /// A call.
-    pub call: Option<Call>,
+    pub call: Option<ModelToolCall>,
     /// Why it ends here.
-    pub stop: Stop,
+    pub stop: ModelStop,
     /// Tokens that it reports.
-    pub usage: Usage,
+    pub usage: ModelUsage,
     /// A number that is different for each answer of a server, for ids.
     pub number: u64,
 }
 
-impl Message {
+impl ModelMessage {
     /// An answer to a side request.
     pub fn plain(number: u64) -> Self {
-        let usage = Usage { input: 11, cached: 0, written: 0, output: 7 };
-        Self { pieces: vec![SAY.to_owned()], call: None, stop: Stop::End, usage, number }
+        let usage = ModelUsage { input: 11, cached: 0, written: 0, output: 7 };
+        Self { pieces: vec![SAY.to_owned()], call: None, stop: ModelStop::End, usage, number }
     }
 
     /// What `step` says to `ask`; the error is what is wrong with playing it here.
-    pub fn of(step: &Step, ask: &Ask, number: u64) -> Result<Self, String> {
+    pub fn of(step: &ScriptStep, ask: &Ask, number: u64) -> Result<Self, String> {
         let call = match step.answer {
-            Answer::Tool => Some(tool(step, ask)?),
-            Answer::Edit => Some(edit(step, ask)?),
+            ScriptedReply::Tool => Some(tool(step, ask)?),
+            ScriptedReply::Edit => Some(edit(step, ask)?),
             _ => None,
         };
         let say = step.value("say").or(if call.is_none() { Some(SAY) } else { None });
         let pieces = match (&step.answer, say) {
-            (Answer::Empty, _) | (_, None) => Vec::new(),
-            (Answer::Trickle, Some(say)) => (0..TRICKLE_PIECES).map(|_| format!("{say} ")).collect(),
+            (ScriptedReply::Empty, _) | (_, None) => Vec::new(),
+            (ScriptedReply::Trickle, Some(say)) => (0..TRICKLE_PIECES).map(|_| format!("{say} ")).collect(),
             (_, Some(say)) => halves(say),
         };
         let stop = match (&step.answer, &call) {
-            (Answer::MaxTokens, _) => Stop::MaxTokens,
-            (_, Some(_)) => Stop::Tool,
-            _ => Stop::End,
+            (ScriptedReply::MaxTokens, _) => ModelStop::MaxTokens,
+            (_, Some(_)) => ModelStop::Tool,
+            _ => ModelStop::End,
         };
-        Ok(Self { pieces, call, stop, usage: Usage::of(step), number })
+        Ok(Self { pieces, call, stop, usage: ModelUsage::of(step), number })
     }
 
     /// The whole text.
@@ -127,19 +127,19 @@ fn halves(text: &str) -> Vec<String> {
     [first, second].into_iter().filter(|half| !half.is_empty()).map(str::to_owned).collect()
 }
 
-fn tool(step: &Step, ask: &Ask) -> Result<Call, String> {
+fn tool(step: &ScriptStep, ask: &Ask) -> Result<ModelToolCall, String> {
     let json = step.value("json").map(|json| serde_json::from_str(json).unwrap_or_default());
     match (step.value("name"), json, step.value("cmd")) {
         (Some(name), json, _) => {
-            Ok(Call { name: name.to_owned(), arguments: json.unwrap_or_else(|| json!({})), custom: false })
+            Ok(ModelToolCall { name: name.to_owned(), arguments: json.unwrap_or_else(|| json!({})), custom: false })
         }
-        (None, Some(arguments), _) => Ok(Call { arguments, ..shell(COMMAND, ask)? }),
+        (None, Some(arguments), _) => Ok(ModelToolCall { arguments, ..shell(COMMAND, ask)? }),
         (None, None, command) => shell(command.unwrap_or(COMMAND), ask),
     }
 }
 
 /// A command, by the shell tool that this request offers.
-fn shell(command: &str, ask: &Ask) -> Result<Call, String> {
+fn shell(command: &str, ask: &Ask) -> Result<ModelToolCall, String> {
     const SHELLS: &[&str] = &["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
     let offered = SHELLS.iter().find(|name| ask.tools.iter().any(|tool| tool == *name));
     let name = *offered.ok_or_else(|| format!("no shell is among the tools {:?}", ask.tools))?;
@@ -151,11 +151,11 @@ fn shell(command: &str, ask: &Ask) -> Result<Call, String> {
         "exec" => json!(format!("const r = await tools.exec_command({}); text(r);", json!({ "cmd": command }))),
         _ => json!({ "command": command, "description": "run a command" }),
     };
-    Ok(Call { name: name.to_owned(), arguments, custom: name == "exec" })
+    Ok(ModelToolCall { name: name.to_owned(), arguments, custom: name == "exec" })
 }
 
 /// A file, by the tool that writes files, or by the shell where there is none.
-fn edit(step: &Step, ask: &Ask) -> Result<Call, String> {
+fn edit(step: &ScriptStep, ask: &Ask) -> Result<ModelToolCall, String> {
     const WRITERS: &[(&str, &str)] = &[("Write", "file_path"), ("write_file", "file_path"), ("write", "filePath")];
     let path = step.value("path").unwrap_or_default();
     let text = format!("{}\n", step.value("text").unwrap_or("made by the fake model"));
@@ -169,5 +169,5 @@ fn edit(step: &Step, ask: &Ask) -> Result<Call, String> {
         (Some(folder), false) => format!("{folder}/{path}"),
         _ => path.to_owned(),
     };
-    Ok(Call { name: (*name).to_owned(), arguments: json!({ *key: path, "content": text }), custom: false })
+    Ok(ModelToolCall { name: (*name).to_owned(), arguments: json!({ *key: path, "content": text }), custom: false })
 }

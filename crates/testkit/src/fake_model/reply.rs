@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::dialect::{self, gemini};
-use super::http::Head;
-use super::message::Message;
+use super::http::ResponseHead;
+use super::message::ModelMessage;
 use super::request::{Ask, Dialect};
-use super::script::{Answer, Play, Step};
+use super::script::{Play, ScriptStep, ScriptedReply};
 
 /// Between two pieces of a trickle, when the script does not say.
 const TRICKLE_PACE: Duration = Duration::from_millis(500);
@@ -19,7 +19,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ReplyEnd {
     /// As it should.
     Whole,
     /// The connection stays open and nothing more comes.
@@ -30,19 +30,19 @@ pub enum End {
 
 /// What a request is answered with.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum PlayedReply {
     /// A document in one piece.
-    Document(Head, Value),
+    Document(ResponseHead, Value),
     /// Pieces, with `pace` between them.
     Pieces {
         /// Status and headers.
-        head: Head,
+        head: ResponseHead,
         /// The pieces.
         pieces: Vec<String>,
         /// Waited between two of them.
         pace: Duration,
         /// How it ends.
-        end: End,
+        end: ReplyEnd,
     },
     /// No answer at all; the connection stays open.
     Silence,
@@ -50,7 +50,7 @@ pub enum Reply {
     Reset,
 }
 
-impl Reply {
+impl PlayedReply {
     /// The HTTP status, when one is sent.
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -60,8 +60,8 @@ impl Reply {
     }
 
     /// An answer that is all well.
-    pub fn said(message: &Message, ask: &Ask) -> Self {
-        Self::Pieces { head: fine(ask), pieces: pieces(message, ask), pace: Duration::ZERO, end: End::Whole }
+    pub fn said(message: &ModelMessage, ask: &Ask) -> Self {
+        Self::Pieces { head: fine(ask), pieces: pieces(message, ask), pace: Duration::ZERO, end: ReplyEnd::Whole }
     }
 
     /// An HTTP error.
@@ -72,50 +72,56 @@ impl Reply {
     /// What `play` answers to `ask`, which came `now`.
     pub fn of(play: &Play, ask: &Ask, number: u64, now: SystemTime) -> Self {
         let step = &play.step;
-        let message = match Message::of(step, ask, number) {
+        let message = match ModelMessage::of(step, ask, number) {
             Ok(message) => message,
             // The script does not fit the program that plays it; an error that says so is found at once.
             Err(why) => return Self::refused(ask.dialect, 400, &format!("the fake model cannot play this: {why}")),
         };
         let now_seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         match step.answer {
-            Answer::Text | Answer::Tool | Answer::Edit | Answer::MaxTokens | Answer::Empty => Self::said(&message, ask),
-            Answer::Status(status) => error(step, ask, status),
-            Answer::TooLong if ask.dialect == Dialect::Responses => failed(&message, ask, "context_length_exceeded"),
-            Answer::TooLong => {
+            ScriptedReply::Text
+            | ScriptedReply::Tool
+            | ScriptedReply::Edit
+            | ScriptedReply::MaxTokens
+            | ScriptedReply::Empty => Self::said(&message, ask),
+            ScriptedReply::Status(status) => error(step, ask, status),
+            ScriptedReply::TooLong if ask.dialect == Dialect::Responses => {
+                failed(&message, ask, "context_length_exceeded")
+            }
+            ScriptedReply::TooLong => {
                 let (status, body) = dialect::too_long(ask.dialect);
                 Self::Document(json_head(status), body)
             }
-            Answer::ClaudeLimit => claude_limit(play, now_seconds),
-            Answer::ClaudeWarn => {
+            ScriptedReply::ClaudeLimit => claude_limit(play, now_seconds),
+            ScriptedReply::ClaudeWarn => {
                 let used = step.value("u").unwrap_or("0.9");
                 let head =
                     claude_window(fine(ask), step, "allowed_warning", used, now_seconds + WARNED_WINDOW.as_secs());
                 Self::said(&message, ask).under(head)
             }
-            Answer::CodexLimit => codex_limit(play, now_seconds),
-            Answer::CodexWarn => {
+            ScriptedReply::CodexLimit => codex_limit(play, now_seconds),
+            ScriptedReply::CodexWarn => {
                 let used = step.value("u").unwrap_or("90");
                 let head = codex_windows(fine(ask), used, now_seconds + WARNED_WINDOW.as_secs());
                 Self::said(&message, ask).under(head)
             }
-            Answer::CodexQuota => codex_quota(),
-            Answer::GeminiDay => gemini_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier", step),
-            Answer::GeminiMinute => gemini_quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", step),
-            Answer::Hang => Self::Silence,
-            Answer::Reset => Self::Reset,
-            Answer::Stall => half(&message, ask, End::Silence),
-            Answer::Drop => half(&message, ask, End::Cut),
-            Answer::Trickle => {
+            ScriptedReply::CodexQuota => codex_quota(),
+            ScriptedReply::GeminiDay => gemini_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier", step),
+            ScriptedReply::GeminiMinute => gemini_quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", step),
+            ScriptedReply::Hang => Self::Silence,
+            ScriptedReply::Reset => Self::Reset,
+            ScriptedReply::Stall => half(&message, ask, ReplyEnd::Silence),
+            ScriptedReply::Drop => half(&message, ask, ReplyEnd::Cut),
+            ScriptedReply::Trickle => {
                 let pace = step.number("ms").map_or(TRICKLE_PACE, Duration::from_millis);
-                Self::Pieces { head: fine(ask), pieces: pieces(&message, ask), pace, end: End::Whole }
+                Self::Pieces { head: fine(ask), pieces: pieces(&message, ask), pace, end: ReplyEnd::Whole }
             }
-            Answer::SseError => failed(&message, ask, step.value("code").unwrap_or("server_error")),
-            Answer::Failed => failed(&message, ask, step.value("code").unwrap_or("rate_limit_exceeded")),
+            ScriptedReply::SseError => failed(&message, ask, step.value("code").unwrap_or("server_error")),
+            ScriptedReply::Failed => failed(&message, ask, step.value("code").unwrap_or("rate_limit_exceeded")),
         }
     }
 
-    fn under(self, new: Head) -> Self {
+    fn under(self, new: ResponseHead) -> Self {
         match self {
             Self::Pieces { pieces, pace, end, .. } => Self::Pieces { head: new, pieces, pace, end },
             other => other,
@@ -123,17 +129,17 @@ impl Reply {
     }
 }
 
-fn json_head(status: u16) -> Head {
-    Head::new(status).with("content-type", "application/json")
+fn json_head(status: u16) -> ResponseHead {
+    ResponseHead::new(status).with("content-type", "application/json")
 }
 
-fn fine(ask: &Ask) -> Head {
+fn fine(ask: &Ask) -> ResponseHead {
     let kind = if ask.stream { "text/event-stream" } else { "application/json" };
-    Head::new(200).with("content-type", kind).with("cache-control", "no-cache").with("request-id", "req_fake")
+    ResponseHead::new(200).with("content-type", kind).with("cache-control", "no-cache").with("request-id", "req_fake")
 }
 
 /// The frames of a stream, or a document in two halves so that it can be cut as well.
-fn pieces(message: &Message, ask: &Ask) -> Vec<String> {
+fn pieces(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     if ask.stream {
         return dialect::stream(message, ask);
     }
@@ -143,25 +149,25 @@ fn pieces(message: &Message, ask: &Ask) -> Vec<String> {
     vec![text, rest]
 }
 
-fn half(message: &Message, ask: &Ask, end: End) -> Reply {
+fn half(message: &ModelMessage, ask: &Ask, end: ReplyEnd) -> PlayedReply {
     let mut pieces = pieces(message, ask);
     pieces.truncate((pieces.len() / 2).max(1));
-    Reply::Pieces { head: fine(ask), pieces, pace: Duration::ZERO, end }
+    PlayedReply::Pieces { head: fine(ask), pieces, pace: Duration::ZERO, end }
 }
 
 /// A stream that begins well and ends with an error. Asked without a stream, the error stands alone under the status
 /// 200.
-fn failed(message: &Message, ask: &Ask, code: &str) -> Reply {
+fn failed(message: &ModelMessage, ask: &Ask, code: &str) -> PlayedReply {
     if !ask.stream {
-        return Reply::Document(json_head(200), dialect::error(ask.dialect, 500, "fake error"));
+        return PlayedReply::Document(json_head(200), dialect::error(ask.dialect, 500, "fake error"));
     }
     let mut pieces = pieces(message, ask);
     pieces.truncate(1);
     pieces.push(dialect::error_frame(ask.dialect, Some(code), message));
-    Reply::Pieces { head: fine(ask), pieces, pace: Duration::ZERO, end: End::Whole }
+    PlayedReply::Pieces { head: fine(ask), pieces, pace: Duration::ZERO, end: ReplyEnd::Whole }
 }
 
-fn error(step: &Step, ask: &Ask, status: u16) -> Reply {
+fn error(step: &ScriptStep, ask: &Ask, status: u16) -> PlayedReply {
     let words = match (status, ask.dialect) {
         (402, Dialect::Anthropic) => "Your credit balance is too low to access the API.".to_owned(),
         (529, _) => "Overloaded".to_owned(),
@@ -175,11 +181,11 @@ fn error(step: &Step, ask: &Ask, status: u16) -> Reply {
             body["error"]["details"] = json!([gemini::retry_info(seconds)]);
         }
     }
-    Reply::Document(head, body)
+    PlayedReply::Document(head, body)
 }
 
 /// The headers in which Anthropic tells a subscription about its window.
-fn claude_window(head: Head, step: &Step, status: &str, used: &str, resets_at: u64) -> Head {
+fn claude_window(head: ResponseHead, step: &ScriptStep, status: &str, used: &str, resets_at: u64) -> ResponseHead {
     let claim = step.value("claim").unwrap_or("five_hour");
     let short = if claim == "seven_day" { "7d" } else { "5h" };
     let name = |rest: &str| format!("anthropic-ratelimit-unified-{rest}");
@@ -193,17 +199,17 @@ fn claude_window(head: Head, step: &Step, status: &str, used: &str, resets_at: u
         .with(&name("overage-disabled-reason"), "org_level_disabled")
 }
 
-fn claude_limit(play: &Play, now_seconds: u64) -> Reply {
+fn claude_limit(play: &Play, now_seconds: u64) -> PlayedReply {
     let mut head = claude_window(json_head(429), &play.step, "rejected", "1.0", play.resets_at)
         .with("retry-after", play.resets_at.saturating_sub(now_seconds).to_string());
     if play.step.value("retry") != Some("true") {
         head = head.with("x-should-retry", "false");
     }
     let words = "This request would exceed your account's rate limit. Please try again later.";
-    Reply::Document(head, dialect::error(Dialect::Anthropic, 429, words))
+    PlayedReply::Document(head, dialect::error(Dialect::Anthropic, 429, words))
 }
 
-fn codex_windows(head: Head, used: &str, resets_at: u64) -> Head {
+fn codex_windows(head: ResponseHead, used: &str, resets_at: u64) -> ResponseHead {
     head.with("x-codex-primary-used-percent", used)
         .with("x-codex-primary-window-minutes", "300")
         .with("x-codex-primary-reset-at", resets_at.to_string())
@@ -212,7 +218,7 @@ fn codex_windows(head: Head, used: &str, resets_at: u64) -> Head {
         .with("x-codex-secondary-reset-at", (resets_at + WEEK.as_secs()).to_string())
 }
 
-fn codex_limit(play: &Play, now_seconds: u64) -> Reply {
+fn codex_limit(play: &Play, now_seconds: u64) -> PlayedReply {
     let body = json!({ "error": {
         "type": "usage_limit_reached",
         "message": "The usage limit has been reached",
@@ -220,20 +226,20 @@ fn codex_limit(play: &Play, now_seconds: u64) -> Reply {
         "resets_at": play.resets_at,
         "resets_in_seconds": play.resets_at.saturating_sub(now_seconds),
     } });
-    Reply::Document(codex_windows(json_head(429), "100", play.resets_at), body)
+    PlayedReply::Document(codex_windows(json_head(429), "100", play.resets_at), body)
 }
 
-fn codex_quota() -> Reply {
+fn codex_quota() -> PlayedReply {
     let words = "You exceeded your current quota, please check your plan and billing details.";
     let error = json!({ "message": words, "type": "insufficient_quota", "param": null, "code": "insufficient_quota" });
-    Reply::Document(json_head(429), json!({ "error": error }))
+    PlayedReply::Document(json_head(429), json!({ "error": error }))
 }
 
-fn gemini_quota(id: &str, step: &Step) -> Reply {
+fn gemini_quota(id: &str, step: &ScriptStep) -> PlayedReply {
     let words = "You exceeded your current quota, please check your plan and billing details.";
     let mut body = dialect::error(Dialect::Gemini, 429, words);
     let mut details = vec![gemini::quota_failure(id)];
     details.extend(step.number("ra").map(gemini::retry_info));
     body["error"]["details"] = details.into();
-    Reply::Document(json_head(429), body)
+    PlayedReply::Document(json_head(429), body)
 }

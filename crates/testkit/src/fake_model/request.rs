@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::http;
-use super::log::Kind;
+use super::log::RequestKind;
 
 /// So much of the last text is kept.
 const MAX_USER_CHARS: usize = 200;
@@ -28,7 +28,7 @@ pub struct Ask {
     /// The language of the answer.
     pub dialect: Dialect,
     /// Main or side.
-    pub kind: Kind,
+    pub kind: RequestKind,
     /// The model's name.
     pub model: String,
     /// Whether the answer is a stream of events.
@@ -45,7 +45,7 @@ pub struct Ask {
 
 impl Ask {
     /// `None` when no model is asked.
-    pub fn of(request: &http::Request) -> Option<Self> {
+    pub fn of(request: &http::HttpRequest) -> Option<Self> {
         let path = request.target.split('?').next().unwrap_or_default();
         let dialect = match path {
             _ if request.method != "POST" => return None,
@@ -67,7 +67,7 @@ impl Ask {
         let turns = turns.map_or(&[][..], Vec::as_slice);
         Some(Self {
             dialect,
-            kind: if tools.is_empty() { Kind::Side } else { Kind::Main },
+            kind: if tools.is_empty() { RequestKind::Side } else { RequestKind::Main },
             model,
             stream,
             tools,
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn ask(target: &str, body: &str) -> Ask {
-        let request = http::Request {
+        let request = http::HttpRequest {
             method: "POST".to_owned(),
             target: target.to_owned(),
             headers: Vec::new(),
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn only_a_request_with_tools_is_a_main_one() {
-        assert_eq!(ask("/v1/messages", r#"{"tools":[]}"#).kind, Kind::Side);
+        assert_eq!(ask("/v1/messages", r#"{"tools":[]}"#).kind, RequestKind::Side);
         assert_eq!(ask("/v1/messages", r#"{"tools":[{"name":"Bash"}]}"#).tools, ["Bash"]);
         let chat = r#"{"tools":[{"type":"function","function":{"name":"bash"}}]}"#;
         assert_eq!(ask("/v1/chat/completions", chat).tools, ["bash"]);
         let gemini = r#"{"tools":[{"functionDeclarations":[{"name":"run_shell_command"}]}]}"#;
         assert_eq!(ask("/v1beta/models/m:generateContent", gemini).tools, ["run_shell_command"]);
         let codex = r#"{"input":[{"type":"additional_tools","tools":[{"type":"custom","name":"exec"}]}]}"#;
-        assert_eq!(ask("/v1/responses", codex).kind, Kind::Main);
+        assert_eq!(ask("/v1/responses", codex).kind, RequestKind::Main);
     }
 
     #[test]

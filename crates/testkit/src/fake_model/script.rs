@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What one step answers.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ScriptedReply {
     /// A finished answer of the model.
     Text,
     /// A call of the shell tool, or of the tool `name` with the arguments `json`.
@@ -24,7 +24,7 @@ pub enum Answer {
     ClaudeLimit,
     /// An answer that warns of the window.
     ClaudeWarn,
-    /// The same as [`Answer::ClaudeLimit`] in the words of codex' backend.
+    /// The same as [`ScriptedReply::ClaudeLimit`] in the words of codex' backend.
     CodexLimit,
     /// An answer with codex' window in its headers.
     CodexWarn,
@@ -55,35 +55,35 @@ pub enum Answer {
 }
 
 /// Names of the steps. A status is its own name.
-const NAMES: &[(&str, Answer)] = &[
-    ("text", Answer::Text),
-    ("tool", Answer::Tool),
-    ("edit", Answer::Edit),
-    ("429", Answer::Status(429)),
-    ("529", Answer::Status(529)),
-    ("500", Answer::Status(500)),
-    ("503", Answer::Status(503)),
-    ("401", Answer::Status(401)),
-    ("402", Answer::Status(402)),
-    ("403", Answer::Status(403)),
-    ("400", Answer::Status(400)),
-    ("too-long", Answer::TooLong),
-    ("claude-limit", Answer::ClaudeLimit),
-    ("claude-warn", Answer::ClaudeWarn),
-    ("codex-limit", Answer::CodexLimit),
-    ("codex-warn", Answer::CodexWarn),
-    ("codex-quota", Answer::CodexQuota),
-    ("gemini-day", Answer::GeminiDay),
-    ("gemini-min", Answer::GeminiMinute),
-    ("hang", Answer::Hang),
-    ("stall", Answer::Stall),
-    ("drop", Answer::Drop),
-    ("reset", Answer::Reset),
-    ("trickle", Answer::Trickle),
-    ("sse-error", Answer::SseError),
-    ("failed", Answer::Failed),
-    ("maxtok", Answer::MaxTokens),
-    ("empty", Answer::Empty),
+const NAMES: &[(&str, ScriptedReply)] = &[
+    ("text", ScriptedReply::Text),
+    ("tool", ScriptedReply::Tool),
+    ("edit", ScriptedReply::Edit),
+    ("429", ScriptedReply::Status(429)),
+    ("529", ScriptedReply::Status(529)),
+    ("500", ScriptedReply::Status(500)),
+    ("503", ScriptedReply::Status(503)),
+    ("401", ScriptedReply::Status(401)),
+    ("402", ScriptedReply::Status(402)),
+    ("403", ScriptedReply::Status(403)),
+    ("400", ScriptedReply::Status(400)),
+    ("too-long", ScriptedReply::TooLong),
+    ("claude-limit", ScriptedReply::ClaudeLimit),
+    ("claude-warn", ScriptedReply::ClaudeWarn),
+    ("codex-limit", ScriptedReply::CodexLimit),
+    ("codex-warn", ScriptedReply::CodexWarn),
+    ("codex-quota", ScriptedReply::CodexQuota),
+    ("gemini-day", ScriptedReply::GeminiDay),
+    ("gemini-min", ScriptedReply::GeminiMinute),
+    ("hang", ScriptedReply::Hang),
+    ("stall", ScriptedReply::Stall),
+    ("drop", ScriptedReply::Drop),
+    ("reset", ScriptedReply::Reset),
+    ("trickle", ScriptedReply::Trickle),
+    ("sse-error", ScriptedReply::SseError),
+    ("failed", ScriptedReply::Failed),
+    ("maxtok", ScriptedReply::MaxTokens),
+    ("empty", ScriptedReply::Empty),
 ];
 
 /// Keys that a step may carry:
@@ -99,16 +99,16 @@ const KEYS: &[&str] = &[
 
 /// One step of a script.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct ScriptStep {
     /// What it answers.
-    pub answer: Answer,
+    pub answer: ScriptedReply,
     /// As it was written, for the log.
     pub source: String,
     values: Vec<(String, String)>,
     times: u32,
 }
 
-impl Step {
+impl ScriptStep {
     /// The value of `key`.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.values.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
@@ -119,8 +119,8 @@ impl Step {
         self.value(key).and_then(|v| v.parse().ok())
     }
 
-    fn parse(source: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error { step: source.to_owned(), why: why.to_owned() };
+    fn parse(source: &str) -> Result<Self, ScriptError> {
+        let wrong = |why: &str| ScriptError { step: source.to_owned(), why: why.to_owned() };
         let (body, times) = split_count(source).ok_or_else(|| wrong("it has to be played at least once"))?;
         let mut parts = split_values(body).into_iter();
         let name = unescape(parts.next().unwrap_or_default().trim());
@@ -138,8 +138,8 @@ impl Step {
             return Err(wrong("its `json` cannot be read"));
         }
         let needs = match step.answer {
-            Answer::Edit => Some("path"),
-            Answer::ClaudeLimit | Answer::CodexLimit => Some("in"),
+            ScriptedReply::Edit => Some("path"),
+            ScriptedReply::ClaudeLimit | ScriptedReply::CodexLimit => Some("in"),
             _ => None,
         };
         match needs.filter(|key| step.value(key).is_none()) {
@@ -151,18 +151,18 @@ impl Step {
 
 /// Why a script cannot be played.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Error {
+pub struct ScriptError {
     step: String,
     why: String,
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for ScriptError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "cannot play the step `{}`: {}", self.step, self.why)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ScriptError {}
 
 /// `tool:cmd=ls*3` is `tool:cmd=ls` three times; `None` for zero times.
 fn split_count(source: &str) -> Option<(&str, u32)> {
@@ -221,7 +221,7 @@ fn unescape(text: &str) -> String {
 /// A script and the place in it.
 #[derive(Debug, Clone)]
 pub struct Script {
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
     at: usize,
     played: u32,
     /// When the limit that is being played ends; `None` before its first answer.
@@ -232,7 +232,7 @@ pub struct Script {
 #[derive(Debug, Clone)]
 pub struct Play {
     /// The step.
-    pub step: Step,
+    pub step: ScriptStep,
     /// Its place in the script.
     pub index: usize,
     /// For a limit: when it ends, in seconds since 1970. Fixed at its first answer.
@@ -241,20 +241,20 @@ pub struct Play {
 
 impl Script {
     /// Reads a script from one line.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
         Self::of(split_steps(text.trim()))
     }
 
     /// Reads a script from a file: a step a line, where commas mean nothing; empty lines and comments (`#`) are left
     /// out.
-    pub fn parse_lines(text: &str) -> Result<Self, Error> {
+    pub fn parse_lines(text: &str) -> Result<Self, ScriptError> {
         Self::of(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')))
     }
 
-    fn of<'a>(steps: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let steps = steps.into_iter().map(|s| Step::parse(s.trim())).collect::<Result<Vec<_>, _>>()?;
+    fn of<'a>(steps: impl IntoIterator<Item = &'a str>) -> Result<Self, ScriptError> {
+        let steps = steps.into_iter().map(|s| ScriptStep::parse(s.trim())).collect::<Result<Vec<_>, _>>()?;
         if steps.is_empty() {
-            return Err(Error { step: String::new(), why: "a script has at least one step".to_owned() });
+            return Err(ScriptError { step: String::new(), why: "a script has at least one step".to_owned() });
         }
         Ok(Self { steps, at: 0, played: 0, limited_until: None })
     }
@@ -268,7 +268,7 @@ impl Script {
         }
         let step = self.steps[self.at].clone();
         let index = self.at;
-        if matches!(step.answer, Answer::ClaudeLimit | Answer::CodexLimit) {
+        if matches!(step.answer, ScriptedReply::ClaudeLimit | ScriptedReply::CodexLimit) {
             let lasts = Duration::from_secs(step.number("in").unwrap_or_default());
             // Whole seconds, rounded up, because that is what the answer can say.
             let end = (now + lasts).duration_since(UNIX_EPOCH).unwrap_or_default() + Duration::from_millis(999);
@@ -331,7 +331,7 @@ mod tests {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(script.next(at(100)).resets_at, 160);
         assert_eq!(script.next(at(159)).resets_at, 160);
-        assert_eq!(script.next(at(160)).step.answer, Answer::Text);
+        assert_eq!(script.next(at(160)).step.answer, ScriptedReply::Text);
         let mut again = Script::parse("codex-limit:in=60").expect("the script can be read");
         assert_eq!(again.next(at(100)).resets_at, 160);
         assert_eq!(again.next(at(200)).resets_at, 260);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everloop_core::ids::TaskId;
 use everloop_core::jitter::mix;
-use everloop_core::stream::{Limit, LimitClass, Quota, Report};
+use everloop_core::stream::{LimitClass, Quota, TurnReport, VendorLimit};
 use everloop_core::time::Time;
 
 use super::git::Tree;
@@ -177,18 +177,18 @@ impl Kind {
     }
 
     /// What its stream said.
-    pub fn report(self, ended_at: Time) -> Option<Box<Report>> {
+    pub fn report(self, ended_at: Time) -> Option<Box<TurnReport>> {
         let (class, reset_at) = match self {
             Kind::Limited => (LimitClass::Window, Some(ended_at + RESETS_AFTER)),
             Kind::Overloaded => (LimitClass::Overload, None),
             _ => return None,
         };
-        let limit = Limit { rule: "simulated".to_owned(), class, reset_at, text: "not now".to_owned() };
-        Some(Box::new(Report {
+        let limit = VendorLimit { rule: "simulated".to_owned(), class, reset_at, text: "not now".to_owned() };
+        Some(Box::new(TurnReport {
             session: Some("conversation".to_owned()),
             limit: Some(limit),
             ok: Some(false),
-            ..Report::default()
+            ..TurnReport::default()
         }))
     }
 

@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::decide::scopes_of;
-use everloop_core::event::{Ending, Event, Exit};
+use everloop_core::event::{Event, Exit, LoopEnd};
 use everloop_core::guard::{Freeze, GuardState, Guards, Scope};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::immune::Immune;
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
 use everloop_core::stream::Quota;
 use everloop_core::time::Time;
@@ -45,7 +45,7 @@ pub struct Ward {
     paused: bool,
     stop: bool,
     /// How it ended, if it did.
-    pub ended: Option<Ending>,
+    pub ended: Option<LoopEnd>,
     current: Option<Current>,
     counted: u32,
     tickets: BTreeSet<String>,
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &JournalRecord) -> Result<(), Violation> {
         self.watch.mark(marks::of(&record.event));
         if let Some(id) = &record.owner {
             self.observe_loop(id, &record.event, record.at)?;

@@ -9,7 +9,7 @@ use everloop_core::immune::{DOC, FLEET, Immune};
 use everloop_core::op::{Op, Reply};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger as _, Model, Owner, Recipients, TaskFilter, Tickets};
+use everloop_store::{Error, Ledger as _, Model, Recipients, TaskFilter, TaskOwner, Tickets};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{Disk, Errno};
@@ -205,7 +205,7 @@ fn record_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
 }
 
 fn same(a: &Model, b: &Model) -> bool {
-    let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
+    let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
     let answers = |m: &Model| {
         let journal = m.journal_raw(0, usize::MAX).ok();
         (m.loops().ok(), m.tasks(&all).ok(), m.guards().ok(), journal)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everloop_core::action::Command;
-use everloop_core::event::{Ending, Event};
+use everloop_core::action::LoopCommand;
+use everloop_core::event::{Event, LoopEnd};
 use everloop_core::guard::{Freeze, Scope};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
@@ -98,7 +98,7 @@ impl World {
         Ok(())
     }
 
-    fn ask(&mut self, id: &LoopId, command: &Command) {
+    fn ask(&mut self, id: &LoopId, command: &LoopCommand) {
         let body = serde_json::to_string(command).expect("a command is plain data");
         if self.outside(&[Op::Signal { to: id.to_string(), by: PERSON.to_owned(), body }]) {
             self.ring();
@@ -125,7 +125,7 @@ impl World {
         self.outside(&ops);
         let ids: Vec<LoopId> = self.sites.keys().cloned().collect();
         for id in ids {
-            self.ask(&id, &Command::Wake);
+            self.ask(&id, &LoopCommand::Wake);
         }
     }
 
@@ -205,13 +205,13 @@ impl World {
         let ids: Vec<LoopId> = self.sites.keys().cloned().collect();
         for id in ids {
             let Some(state) = self.stored(&id) else { continue };
-            let reached = matches!(&state.phase, Phase::Ended { ending: Ending::Reached, .. });
+            let reached = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
             // Also when it is running: an earlier wish to stop may still be in the box.
             if !reached {
                 let watches = !state.spec.watch.is_empty();
                 let deadline = watches.then(|| self.wall() + WATCH_ON);
                 let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), deadline, ..Bounds::default() };
-                self.ask(&id, &Command::Resume { bounds: Some(bounds) });
+                self.ask(&id, &LoopCommand::Resume { bounds: Some(bounds) });
             }
         }
     }

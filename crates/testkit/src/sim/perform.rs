@@ -1,10 +1,10 @@
 //! What the supervisor does after a commit, cut into the sub-steps between which it can die. Each bears being done twice.
 
 use everloop_core::action::{Action, Input, Integration};
-use everloop_core::board::{Board, CheckResult, Run, run_again, verdict};
 use everloop_core::event::{Exit, Integrated, Judgement, StopCause};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::planted::{self, Bug};
+use everloop_core::scoreboard::{CheckResult, CheckRun, Scoreboard, run_again, verdict};
 use everloop_core::state::{LoopState, Phase};
 
 use super::git::{Commit, Tree, Worktree};
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    fn run_checks(&mut self, id: &LoopId, tree: &Tree, changed: bool) -> Board {
+    fn run_checks(&mut self, id: &LoopId, tree: &Tree, changed: bool) -> Scoreboard {
         let setup = self.sites[id].setup.clone();
         let known = self.state_of(id).filter(|s| s.phase != Phase::New).map(|s| s.board.clone()).unwrap_or_default();
         let mut rows = Vec::new();
@@ -228,7 +228,7 @@ impl World {
             let mut runs = Vec::new();
             while run_again(before, changed, &runs) {
                 let trips = setup.flaky.is_some_and(|one_in| self.random.one_in(one_in));
-                runs.push(if tree.passes(n as u32) && !trips { Run::Passed } else { Run::Failed });
+                runs.push(if tree.passes(n as u32) && !trips { CheckRun::Passed } else { CheckRun::Failed });
             }
             rows.push(CheckResult {
                 name: check.name.clone(),
@@ -239,7 +239,7 @@ impl World {
                 fingerprint: n as u64 + 1,
             });
         }
-        Board(rows)
+        Scoreboard(rows)
     }
 
     /// Before anything is moved: is it there already?

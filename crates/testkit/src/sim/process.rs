@@ -3,12 +3,12 @@
 //! A shim takes its turn's lock, runs the agent, and leaves `exit.json` (written aside, synced, renamed, folder synced).
 //! Who finds neither a live shim nor a record takes the lock himself, so that a shim that is late cannot begin.
 
-use everloop_core::action::{Found, Input};
+use everloop_core::action::{Input, TurnTrace};
 use everloop_core::event::{Exit, StopCause};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::prompt::prompt;
-use everloop_core::state::{Phase, Stage};
-use everloop_core::stream::Report;
+use everloop_core::state::{Phase, TurnStage};
+use everloop_core::stream::TurnReport;
 use everloop_core::time::Time;
 
 use super::agent::Kind;
@@ -146,13 +146,13 @@ impl World {
     }
 
     /// What a metered agent says of its account.
-    fn metered(&mut self, owner: &LoopId, now: Time) -> Box<Report> {
+    fn metered(&mut self, owner: &LoopId, now: Time) -> Box<TurnReport> {
         let account = match self.stored(owner).map(|s| s.phase) {
             Some(Phase::Turn(turn)) => turn.account,
             _ => String::new(),
         };
         let quota = self.meters.entry(account).or_default().turn(now);
-        Box::new(Report { ok: Some(true), quotas: vec![quota], ..Report::default() })
+        Box::new(TurnReport { ok: Some(true), quotas: vec![quota], ..TurnReport::default() })
     }
 
     /// What the agent did to its checkout; one that is stopped in the middle leaves half of it.
@@ -197,14 +197,14 @@ impl World {
     }
 
     /// What is left of a turn. Without a shim and a record its lock is taken and what still runs of it is killed.
-    pub(super) fn find(&mut self, turn: &TurnId) -> Found {
+    pub(super) fn find(&mut self, turn: &TurnId) -> TurnTrace {
         if let Some(exit) = self.exit_of(turn) {
-            return Found::Exited(exit);
+            return TurnTrace::Exited(exit);
         }
         match self.shims.get_mut(turn) {
             Some(shim) if shim.alive => {
                 self.watch.mark("turn adopted");
-                Found::Alive
+                TurnTrace::Alive
             }
             other => {
                 if let Some(shim) = other {
@@ -214,7 +214,7 @@ impl World {
                     }
                 }
                 self.locked.insert(turn.clone());
-                Found::Gone
+                TurnTrace::Gone
             }
         }
     }
@@ -223,8 +223,9 @@ impl World {
     pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
         let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
         let held = self.supervisor.as_ref().and_then(|s| s.held.get(&owner));
-        let waits = held
-            .is_some_and(|h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == Stage::Running));
+        let waits = held.is_some_and(
+            |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == TurnStage::Running),
+        );
         if !waits {
             return Ok(());
         }
@@ -233,9 +234,9 @@ impl World {
             return Ok(());
         }
         match self.step("find", turn.as_str(), |w| w.find(turn))? {
-            Ok(Found::Exited(exit)) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
-            Ok(Found::Gone) => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
-            Ok(Found::Alive | Found::Idle) => Ok(()),
+            Ok(TurnTrace::Exited(exit)) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
+            Ok(TurnTrace::Gone) => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
+            Ok(TurnTrace::Alive | TurnTrace::Idle) => Ok(()),
             Err(_) => Err(Halt::GiveUp),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everloop_core::event::Ending;
+use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 
 use super::fault::Plan;
@@ -31,7 +31,7 @@ pub struct Report {
     /// The end of the trace, in words.
     pub tail: Vec<String>,
     /// How the loops ended.
-    pub endings: BTreeMap<LoopId, Ending>,
+    pub endings: BTreeMap<LoopId, LoopEnd>,
     /// What the operator has in the end.
     pub results: BTreeMap<LoopId, Tree>,
     /// Starts of all loops.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Amendment;
@@ -41,7 +41,7 @@ pub struct LoopSetup {
 #[derive(Clone, Debug)]
 pub enum Happening {
     /// A person asks something of a loop.
-    Ask(LoopId, Command),
+    Ask(LoopId, LoopCommand),
     /// A person holds a scope.
     Hold(Scope),
     /// A person releases it.
@@ -116,7 +116,7 @@ impl Scenario {
 
     /// A person asks something of the first loop at this second.
     #[must_use]
-    pub fn ask(self, secs: u64, command: Command) -> Self {
+    pub fn ask(self, secs: u64, command: LoopCommand) -> Self {
         let id = self.loops[0].id.clone();
         self.at(secs, Happening::Ask(id, command))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everloop_core::action::{Command, Found, Input};
+use everloop_core::action::{Input, LoopCommand, TurnTrace};
 use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::evidence::Sample;
 use everloop_core::guard::Guards;
@@ -12,10 +12,10 @@ use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
-use everloop_core::state::{LoopState, Phase, Stage};
+use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
 use everloop_core::watch::KEEPALIVE;
-use everloop_store::{Error, Ledger as _, Owner, Recipients, StateName, TaskFilter};
+use everloop_store::{Error, Ledger as _, Recipients, StateName, TaskFilter, TaskOwner};
 
 use super::disk::Errno;
 use super::ledger::{Ledger, Prepared};
@@ -100,7 +100,7 @@ impl World {
                     Err(_) => return Err(Halt::GiveUp),
                 }
             }
-            _ => Found::Idle,
+            _ => TurnTrace::Idle,
         };
         let rounds = Rounds::default();
         let held = Held { state, version, timer: None, timers: 0, slept_ms: 0, watched: None, rounds };
@@ -178,7 +178,7 @@ impl World {
         if !self.watch.board_used && !watches {
             return None;
         }
-        let filter = TaskFilter { owner: Owner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
+        let filter = TaskFilter { owner: TaskOwner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
         let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
         let wanted = |kind: &str| kind != "batch" && kind != KEEPALIVE && !kinds_out.contains(&kind);
         rows.retain(|r| wanted(&r.task.kind) && r.task.ready_at <= now);
@@ -256,7 +256,7 @@ impl World {
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
         held.timer = decision.wake_at.map(|at| now_ms + at.since(now).as_millis() as u64 + 1);
         let running = match &held.state.phase {
-            Phase::Turn(turn) if turn.stage == Stage::Running => Some(turn.id.clone()),
+            Phase::Turn(turn) if turn.stage == TurnStage::Running => Some(turn.id.clone()),
             _ => None,
         };
         let look = running.is_some() && held.watched != running;
@@ -302,7 +302,7 @@ impl World {
     /// Reads the box; each command's events and the removal of its message are one transaction.
     pub(super) fn read_box(&mut self) -> Flow {
         for message in self.ledger.model().messages(Recipients::All, 100).expect("the model always answers") {
-            let command: Command = serde_json::from_str(&message.body).expect("people write commands");
+            let command: LoopCommand = serde_json::from_str(&message.body).expect("people write commands");
             self.say("obey", &message.body);
             let consume = Op::Consume { ids: vec![message.id] };
             let input = Input::Command { by: message.by.clone(), command };
@@ -317,7 +317,7 @@ impl World {
         let (now, late_ms, signs) = (self.clock(), self.late_ms, self.silent_ms(turn));
         let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id)) else { return Ok(()) };
         let Phase::Turn(current) = &held.state.phase else { return Ok(()) };
-        if current.id != *turn || current.stage != Stage::Running {
+        if current.id != *turn || current.stage != TurnStage::Running {
             return Ok(());
         }
         held.slept_ms += late_ms;
@@ -344,7 +344,7 @@ impl World {
             }
         }
         let held = self.supervisor.iter().flat_map(|s| s.held.values());
-        let busy = held.filter(|h| matches!(&h.state.phase, Phase::Turn(t) if t.stage == Stage::Running)).count();
+        let busy = held.filter(|h| matches!(&h.state.phase, Phase::Turn(t) if t.stage == TurnStage::Running)).count();
         if busy == 0 {
             return Err(Halt::Kill);
         }

@@ -9,7 +9,7 @@ use everloop_core::op::{Op, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_core::watch::{self, Blind, Found, KEEPALIVE, Look, MonitorSpec, SIGNAL};
+use everloop_core::watch::{self, Blind, KEEPALIVE, MonitorSpec, SIGNAL, WatchReading, WatchedContent};
 use everloop_store::Ledger as _;
 
 use super::world::{Flow, Halt, Occurrence, World};
@@ -77,7 +77,7 @@ impl World {
             due.into_iter().filter(|m| !watch::latest_task(&state, m).is_some_and(|t| self.waits(t))).collect();
         if !free.is_empty() {
             let looks = self.looks(id, &state, &free)?;
-            let news = looks.iter().any(Look::is_news);
+            let news = looks.iter().any(WatchReading::is_news);
             let held = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id));
             let empty = held.map_or(0, |h| {
                 h.rounds.empty = if news { 0 } else { h.rounds.empty + 1 };
@@ -89,19 +89,21 @@ impl World {
         Ok(())
     }
 
-    fn looks(&mut self, id: &LoopId, state: &LoopState, monitors: &[&MonitorSpec]) -> Flow<Vec<Look>> {
+    fn looks(&mut self, id: &LoopId, state: &LoopState, monitors: &[&MonitorSpec]) -> Flow<Vec<WatchReading>> {
         let seen = self.step("look", id.as_str(), |w| w.sites[id].news)?;
         let Some(rounds) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id)).map(|h| &mut h.rounds) else {
             return Err(Halt::Kill);
         };
         rounds.blind = if seen.is_ok() { 0 } else { rounds.blind + 1 };
         let found = match seen {
-            Ok(news) => Ok(Found { cursor: news.to_string(), summary: String::new(), text: "news".to_owned() }),
+            Ok(news) => {
+                Ok(WatchedContent { cursor: news.to_string(), summary: String::new(), text: "news".to_owned() })
+            }
             Err(_) => Err(Blind { why: "it cannot be read".to_owned(), times: rounds.blind }),
         };
         let look = |m: &&MonitorSpec| {
             let from = state.watch.seen.get(&m.name).map(|seen| seen.cursor.clone());
-            Look { monitor: m.name.clone(), from, found: found.clone() }
+            WatchReading { monitor: m.name.clone(), from, found: found.clone() }
         };
         Ok(monitors.iter().map(look).collect())
     }

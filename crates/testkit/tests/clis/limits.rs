@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn find(events: &[Value], kind: &str) -> Value {
 #[test]
 fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
     offline(|| {
-        let (model, seat, run) = turn(Cli::ClaudeSubscription, "claude-limit:in=4,text");
+        let (model, seat, run) = turn(CliProgram::ClaudeSubscription, "claude-limit:in=4,text");
         assert_eq!(run.code, Some(1), "{run:#?}");
         let limit = find(&run.events(), "rate_limit_event")["rate_limit_info"].clone();
         assert_eq!((limit["status"].as_str(), limit["rateLimitType"].as_str()), (Some("rejected"), Some("five_hour")));
@@ -34,7 +34,7 @@ fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
 #[test]
 fn the_usage_limit_of_codex_is_told_in_words_and_in_the_rollout() {
     offline(|| {
-        let (model, seat, run) = turn(Cli::Codex, "codex-limit:in=7200");
+        let (model, seat, run) = turn(CliProgram::Codex, "codex-limit:in=7200");
         assert_eq!((run.code, model.main_calls()), (Some(1), 1), "{run:#?}");
         let failed = find(&run.events(), "turn.failed");
         assert!(failed["error"]["message"].as_str().is_some_and(|m| m.contains("hit your usage limit")), "{failed}");
@@ -56,7 +56,7 @@ fn walk(folder: &std::path::Path) -> String {
 #[test]
 fn the_day_of_gemini_is_over_at_once() {
     offline(|| {
-        let (model, _seat, run) = turn(Cli::Gemini, "gemini-day");
+        let (model, _seat, run) = turn(CliProgram::Gemini, "gemini-day");
         // Its exit code is the HTTP status, of which a process keeps one byte.
         assert_eq!((run.code, model.main_calls()), (Some(429 % 256), 1), "{run:#?}");
     });
@@ -65,11 +65,11 @@ fn the_day_of_gemini_is_over_at_once() {
 #[test]
 fn a_refused_key_ends_claude_and_gemini() {
     offline(|| {
-        let (model, _seat, run) = turn(Cli::ClaudeSubscription, "401");
+        let (model, _seat, run) = turn(CliProgram::ClaudeSubscription, "401");
         assert_eq!(run.code, Some(1), "{run:#?}");
         assert_eq!(find(&run.events(), "result")["api_error_status"], 401, "{run:#?}");
         assert!(model.requests().iter().all(|r| r.status == Some(401)), "{:#?}", model.requests());
-        let (model, _seat, run) = turn(Cli::Gemini, "401");
+        let (model, _seat, run) = turn(CliProgram::Gemini, "401");
         assert_eq!((run.code, model.main_calls()), (Some(401 % 256), 1), "{run:#?}");
     });
 }

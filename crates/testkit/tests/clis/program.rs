@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use everloop_testkit::fake_model::log::{self, Kind};
+use everloop_testkit::fake_model::log::{self, RequestKind};
 use everloop_testkit::offline::{neighbours, offline};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -36,7 +36,7 @@ fn the_program_serves_until_it_is_told_to_end() {
     let answer = crate::server::answer(port, "/v1/messages", crate::server::MAIN).expect("it is answered");
     assert!(answer.contains("message_stop"), "{answer}");
     let records = log::read(&scratch.path().join("log")).expect("the log is there");
-    assert_eq!((records.len(), records[0].kind), (1, Kind::Main));
+    assert_eq!((records.len(), records[0].kind), (1, RequestKind::Main));
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it is alive");
     assert!(child.wait().expect("it ends").success());
 }

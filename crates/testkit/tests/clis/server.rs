@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use everloop_testkit::fake_model::log::{self, Kind, Record};
+use everloop_testkit::fake_model::log::{self, RequestKind, RequestRecord};
 use everloop_testkit::fake_model::script::Script;
-use everloop_testkit::fake_model::{FakeModel, Options};
+use everloop_testkit::fake_model::{FakeModel, FakeModelOptions};
 
 /// A request that plays the script.
 pub const MAIN: &str = r#"{"model":"m","stream":true,"tools":[{"name":"Bash"}],"messages":[]}"#;
@@ -38,8 +38,8 @@ fn side_requests_do_not_play_the_script() {
     assert!(answer(model.port(), "/v1/messages", MAIN).expect("it is answered").starts_with("HTTP/1.1 500"));
     let main = answer(model.port(), "/v1/messages", MAIN).expect("it is answered");
     assert!(main.contains("message_stop") && main.ends_with("0\r\n\r\n"), "{main}");
-    let kinds: Vec<Kind> = model.requests().iter().map(|r| r.kind).collect();
-    assert_eq!(kinds, [Kind::Side, Kind::Side, Kind::Main, Kind::Main]);
+    let kinds: Vec<RequestKind> = model.requests().iter().map(|r| r.kind).collect();
+    assert_eq!(kinds, [RequestKind::Side, RequestKind::Side, RequestKind::Main, RequestKind::Main]);
     assert_eq!((model.main_calls(), model.requests()[0].last_user.as_str()), (2, "a title, please"));
 }
 
@@ -77,11 +77,11 @@ fn the_log_can_be_read_while_it_grows() {
     let scratch = tempfile::tempdir().expect("there is room for a log");
     let path = scratch.path().join("log");
     let script = Script::parse_lines("tool:cmd=echo a,text\ntext").expect("the script can be read");
-    let model = FakeModel::with(Options { script, port: 0, log: Some(path.clone()) }).expect("it starts");
+    let model = FakeModel::with(FakeModelOptions { script, port: 0, log: Some(path.clone()) }).expect("it starts");
     let call = answer(model.port(), "/v1/messages", MAIN).expect("it is answered");
     assert!(call.contains("echo a,text"), "{call}");
     // Bodies are for whoever holds the server in his hand, not for the log.
-    let said = model.requests().into_iter().map(|record| Record { body: String::new(), ..record });
+    let said = model.requests().into_iter().map(|record| RequestRecord { body: String::new(), ..record });
     assert_eq!(log::read(&path).expect("the log is there"), said.collect::<Vec<_>>());
     assert_eq!(model.requests()[0].step.as_deref(), Some("tool:cmd=echo a,text"));
 }

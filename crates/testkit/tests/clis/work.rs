@@ -1,11 +1,11 @@
 //! Each program works: it writes a file with its own tool, runs a command, and says that it is done.
 
-use everloop_testkit::clis::Cli;
+use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 
 use crate::turn;
 
-fn works(cli: Cli) {
+fn works(cli: CliProgram) {
     let script = "edit:path=made.txt:text=by edit,tool:cmd=echo by tool > tool.txt,text:say=all done";
     let (model, seat, run) = turn(cli, script);
     let told = format!("{run:#?}\n{:#?}", model.requests());
@@ -21,28 +21,28 @@ fn works(cli: Cli) {
 
 #[test]
 fn claude_writes_a_file_and_runs_a_command() {
-    offline(|| works(Cli::Claude));
+    offline(|| works(CliProgram::Claude));
 }
 
 #[test]
 fn codex_writes_a_file_and_runs_a_command() {
-    offline(|| works(Cli::Codex));
+    offline(|| works(CliProgram::Codex));
 }
 
 #[test]
 fn gemini_writes_a_file_and_runs_a_command() {
-    offline(|| works(Cli::Gemini));
+    offline(|| works(CliProgram::Gemini));
 }
 
 #[test]
 fn opencode_writes_a_file_and_runs_a_command() {
-    offline(|| works(Cli::Opencode));
+    offline(|| works(CliProgram::Opencode));
 }
 
 #[test]
 fn tokens_of_the_script_reach_the_bill() {
     offline(|| {
-        let (_model, _seat, run) = turn(Cli::Claude, "text:in=1000:out=500");
+        let (_model, _seat, run) = turn(CliProgram::Claude, "text:in=1000:out=500");
         let result = run.events().into_iter().find(|e| e["type"] == "result").expect("claude ends with a result");
         assert_eq!(result["usage"]["input_tokens"], 1000, "{result}");
         assert_eq!(result["usage"]["output_tokens"], 500, "{result}");

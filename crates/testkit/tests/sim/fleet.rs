@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use everloop_core::immune::choice::Use;
-use everloop_core::immune::rules::{Wish, add};
-use everloop_core::immune::{Dimension, Immune, Subject, What};
+use everloop_core::immune::choice::Admission;
+use everloop_core::immune::rules::{RuleRequest, add};
+use everloop_core::immune::{Dimension, Immune, RuleEffect, Subject};
 use everloop_core::planted::{Bug, IMMUNE};
 use everloop_core::time::Time;
 use everloop_testkit::fleet::{Bad, Fleet, Size, Story, subject};
@@ -185,13 +185,17 @@ fn the_same_seed_tells_the_same_story() {
 fn rule_ends() -> bool {
     let (pane, now) = (subject(Dimension::Pane, 1), Time(1_000_000));
     let mut immune = Immune::default();
-    let wish =
-        Wish { what: What::Avoid { subject: pane.clone() }, by: "ann", why: "moved", time: Duration::from_secs(600) };
+    let wish = RuleRequest {
+        what: RuleEffect::Avoid { subject: pane.clone() },
+        by: "ann",
+        why: "moved",
+        time: Duration::from_secs(600),
+    };
     for did in add(&immune, &wish, now).expect("no cap speaks against it") {
         immune.apply(&did, now);
     }
-    let barred = matches!(immune.may(std::slice::from_ref(&pane), now), Use::Barred(_));
-    barred && immune.may(&[pane], now + Duration::from_secs(3600)) == Use::Free
+    let barred = matches!(immune.may(std::slice::from_ref(&pane), now), Admission::Barred(_));
+    barred && immune.may(&[pane], now + Duration::from_secs(3600)) == Admission::Free
 }
 
 /// Mistake, what must hold, and what the mistake is.

@@ -5,14 +5,14 @@ use everloop_core::spec::AgentKind::{Claude, Codex, Gemini, Opencode};
 use everloop_core::stream::LimitClass;
 
 use super::Ends::{Told, Untold};
-use super::Record::{Allowance, Error, Exit, Result, Retry, Synthetic};
-use super::Sign::{Code, CodeBegins, Says, SaysBoth, Status};
-use super::{Rule, Sign};
+use super::RefusalSign::{Code, CodeBegins, Says, SaysBoth, Status};
+use super::VendorRecord::{Allowance, Error, Exit, Result, Retry, Synthetic};
+use super::{LimitRule, RefusalSign};
 
 /// All rules.
-pub const CATALOGUE: &[Rule] = &[
+pub const CATALOGUE: &[LimitRule] = &[
     // claude, subscription: `rateLimitType` of a `rate_limit_event`, or of the same inside an error message.
-    Rule {
+    LimitRule {
         id: "claude.five-hour",
         agents: &[Claude],
         records: &[Allowance, Synthetic],
@@ -20,7 +20,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.seven-day",
         agents: &[Claude],
         records: &[Allowance, Synthetic],
@@ -28,7 +28,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Weekly,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.seven-day-model",
         agents: &[Claude],
         records: &[Allowance, Synthetic],
@@ -36,7 +36,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Model,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.allowance",
         agents: &[Claude],
         records: &[Allowance],
@@ -45,7 +45,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Told,
     },
     // claude, words: 1.0.x to 2.1.325.
-    Rule {
+    LimitRule {
         id: "claude.spend-text",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -53,7 +53,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Spend,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "claude.credit",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -61,7 +61,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Credit,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "claude.weekly-text",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -69,7 +69,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Weekly,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.window-text",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -83,7 +83,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.model-text",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -91,7 +91,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Model,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.usage-limit",
         agents: &[Claude],
         records: &[Synthetic, Result],
@@ -99,7 +99,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "claude.auth",
         agents: &[Claude],
         records: &[Synthetic, Result, Retry],
@@ -116,7 +116,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Untold,
     },
     // codex: prose only; its rollout file knows times, which the parser adds.
-    Rule {
+    LimitRule {
         id: "codex.usage-limit",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -124,7 +124,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "codex.credit",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -132,7 +132,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Credit,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "codex.spend",
         agents: &[Codex],
         records: &[Error, Result],
@@ -140,7 +140,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Spend,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "codex.overload",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -153,7 +153,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Overload,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "codex.auth",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -167,7 +167,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Auth,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "codex.rate",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -176,7 +176,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Told,
     },
     // gemini: words, then the status (also as exit code).
-    Rule {
+    LimitRule {
         id: "gemini.daily",
         agents: &[Gemini],
         records: &[Result, Retry],
@@ -184,7 +184,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Weekly,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "gemini.model",
         agents: &[Gemini],
         records: &[Result, Retry],
@@ -192,7 +192,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Model,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "gemini.rate",
         agents: &[Gemini],
         records: &[Result, Retry],
@@ -207,7 +207,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Told,
     },
     // Its word for the status is the one for 403.
-    Rule {
+    LimitRule {
         id: "gemini.credit",
         agents: &[Gemini],
         records: &[Result],
@@ -215,7 +215,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Credit,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "gemini.auth",
         agents: &[Gemini],
         records: &[Result, Exit],
@@ -223,7 +223,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Auth,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "gemini.overload",
         agents: &[Gemini],
         records: &[Result],
@@ -231,7 +231,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Overload,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "gemini.network",
         agents: &[Gemini],
         records: &[Result],
@@ -240,7 +240,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Untold,
     },
     // opencode: fields of the vendor's answer, whoever the vendor is.
-    Rule {
+    LimitRule {
         id: "opencode.usage-limit",
         agents: &[Opencode],
         records: &[Error],
@@ -248,7 +248,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "opencode.auth",
         agents: &[Opencode],
         records: &[Error],
@@ -257,7 +257,7 @@ pub const CATALOGUE: &[Rule] = &[
         ends: Untold,
     },
     // Everybody's.
-    Rule {
+    LimitRule {
         id: "any.context",
         agents: &[],
         records: &[],
@@ -274,7 +274,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Context,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "any.credit",
         agents: &[],
         records: &[],
@@ -287,7 +287,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Credit,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "any.auth",
         agents: &[],
         records: &[],
@@ -295,7 +295,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Auth,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "any.rate",
         agents: &[],
         records: &[],
@@ -303,7 +303,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Rate,
         ends: Told,
     },
-    Rule {
+    LimitRule {
         id: "any.too-large",
         agents: &[],
         records: &[],
@@ -311,7 +311,7 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Context,
         ends: Untold,
     },
-    Rule {
+    LimitRule {
         id: "any.overload",
         agents: &[],
         records: &[],
@@ -319,11 +319,18 @@ pub const CATALOGUE: &[Rule] = &[
         class: LimitClass::Overload,
         ends: Told,
     },
-    Rule { id: "any.network", agents: &[], records: &[], signs: NETWORK, class: LimitClass::Network, ends: Untold },
+    LimitRule {
+        id: "any.network",
+        agents: &[],
+        records: &[],
+        signs: NETWORK,
+        class: LimitClass::Network,
+        ends: Untold,
+    },
 ];
 
 /// How the libraries under the CLIs say that a connection failed.
-const NETWORK: &[Sign] = &[
+const NETWORK: &[RefusalSign] = &[
     Code("connection_failed"),
     // codex; a status, where there was one, has been looked at before.
     Code("http_connection_failed"),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use memchr::memmem;
 
-use super::beneath::{For, Root};
+use super::confined::{For, Root};
 use super::{Trouble, middle_out};
 
 /// Lines that are shown if nobody asks for more or fewer.

@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::{MOST_OUTPUT, Outcome, middle_out};
+use super::{MOST_OUTPUT, ToolOutcome, middle_out};
 use crate::job::plain;
 use crate::process;
 
@@ -31,7 +31,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// Where a command runs.
-pub(super) struct Place<'a> {
+pub(super) struct ShellFolder<'a> {
     pub(super) dir: &'a Path,
     /// The variable that it must not see.
     pub(super) hidden: Option<&'a str>,
@@ -44,12 +44,12 @@ pub(in super::super) fn timeout(input: &Value) -> Duration {
 }
 
 /// Runs a command to its end or to its limit.
-pub(super) fn run(place: &Place<'_>, command: &str, limit: Duration) -> Outcome {
+pub(super) fn run(place: &ShellFolder<'_>, command: &str, limit: Duration) -> ToolOutcome {
     let before = below();
     let started = start(place, command);
     let (mut child, output) = match started {
         Ok(started) => started,
-        Err(e) => return Outcome { text: format!("error: the shell cannot be started: {e}"), ok: false },
+        Err(e) => return ToolOutcome { text: format!("error: the shell cannot be started: {e}"), ok: false },
     };
     let mut kept = Kept::default();
     let status = wait(&mut child, &output, &mut kept, Instant::now() + limit);
@@ -60,11 +60,11 @@ pub(super) fn run(place: &Place<'_>, command: &str, limit: Duration) -> Outcome 
     reap();
     let text = middle_out(&plain(&kept.bytes()));
     let end = match status {
-        Some(status) if status.success() => return Outcome { text: filled(text), ok: true },
+        Some(status) if status.success() => return ToolOutcome { text: filled(text), ok: true },
         Some(status) => described(status),
         None => format!("[stopped after {} s; everything it started was killed]", limit.as_secs()),
     };
-    Outcome { text: format!("{text}\n{end}"), ok: false }
+    ToolOutcome { text: format!("{text}\n{end}"), ok: false }
 }
 
 fn filled(text: String) -> String {
@@ -78,7 +78,7 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-fn start(place: &Place<'_>, command: &str) -> std::io::Result<(Child, Receiver<Vec<u8>>)> {
+fn start(place: &ShellFolder<'_>, command: &str) -> std::io::Result<(Child, Receiver<Vec<u8>>)> {
     let (reader, writer) = std::io::pipe()?;
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(place.dir).process_group(0);

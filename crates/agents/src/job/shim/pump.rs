@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::super::HIDE_PREFIX;
-use super::super::capture::{Capture, Stream};
+use super::super::capture::{Stream, StreamCapture};
 use super::super::marker::Scanner;
 use super::super::spec::Spec;
 use super::super::text::plain;
@@ -39,7 +39,7 @@ struct Line {
     fd: Option<OwnedFd>,
     redactor: Redactor,
     scanner: Option<Scanner>,
-    capture: Capture,
+    capture: StreamCapture,
 }
 
 /// What both streams add up to.
@@ -60,7 +60,7 @@ impl Pump {
             fd: Some(fd),
             redactor: Redactor::new(&secrets),
             scanner: spec.backoff_word.as_deref().map(Scanner::new),
-            capture: Capture::new(dir, stream, spec.caps),
+            capture: StreamCapture::new(dir, stream, spec.caps),
         };
         Self {
             out: line(out, Stream::Out),
@@ -146,7 +146,7 @@ impl Line {
     }
 }
 
-fn take(clean: &[u8], scanner: &mut Option<Scanner>, capture: &mut Capture, sums: &mut Sums) {
+fn take(clean: &[u8], scanner: &mut Option<Scanner>, capture: &mut StreamCapture, sums: &mut Sums) {
     if let Some(delay) = scanner.as_mut().and_then(|s| s.push(clean)) {
         sums.backoff = Some(delay);
     }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::super::cgroup::Cgroup;
-use super::super::tree::Tree;
+use super::super::tree::ProcessTree;
 use super::isolate::Signals;
 use super::pump::Pump;
 
@@ -45,7 +45,7 @@ pub(super) fn reap(mut ended: impl FnMut(WaitStatus)) -> bool {
 
 /// Ends everything in the tree: SIGTERM first, SIGKILL after `gentle`. Goes on reading meanwhile: whoever tidies up
 /// and says so must not die of a closed pipe.
-pub(super) fn sweep(tree: &Tree, signals: &Signals, pump: &mut Pump, gentle: Duration) -> Swept {
+pub(super) fn sweep(tree: &ProcessTree, signals: &Signals, pump: &mut Pump, gentle: Duration) -> Swept {
     let begun = Instant::now();
     let mut seen = BTreeSet::new();
     loop {

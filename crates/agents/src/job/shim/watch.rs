@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::super::control::stop_cause;
 use super::super::spec::Spec;
-use super::super::tree::Tree;
+use super::super::tree::ProcessTree;
 use super::isolate::Signals;
 use super::pump::Pump;
 use super::sweep::reap;
@@ -39,11 +39,11 @@ enum Ladder {
 
 /// A command under watch.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(super) struct ShimWatch<'a> {
     dir: &'a Path,
     spec: &'a Spec,
     signals: &'a Signals,
-    tree: &'a Tree,
+    tree: &'a ProcessTree,
     command: Pid,
     /// Counted with the monotonic clock: a laptop that sleeps does not use up a turn.
     wall_at: Option<Instant>,
@@ -52,9 +52,9 @@ pub(super) struct Watch<'a> {
     ended: Option<(WaitStatus, Time, Instant)>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ShimWatch<'a> {
     /// Watches the process `command`, which leads its process group.
-    pub(super) fn new(dir: &'a Path, spec: &'a Spec, job: (&'a Signals, &'a Tree), command: i32) -> Self {
+    pub(super) fn new(dir: &'a Path, spec: &'a Spec, job: (&'a Signals, &'a ProcessTree), command: i32) -> Self {
         Self {
             dir,
             spec,

@@ -87,17 +87,17 @@ fn a_machine_takes_nothing_that_would_have_to_wait_there() {
 fn whoever_fails_lets_others_go_first_and_somebody_always_takes_it() {
     let reason = || Reason::new("immune.out");
     let rows = [
-        (Use::Free, Duration::ZERO, 5, true),
-        (Use::Less(reason()), OTHERS_FIRST.saturating_sub(SECOND), 0, false),
-        (Use::Less(reason()), OTHERS_FIRST, 3, true),
-        (Use::Trial(reason()), Duration::ZERO, 0, true),
-        (Use::Trial(reason()), HOUR, 1, false),
-        (Use::Out(reason()), NOBODY_ELSE.saturating_sub(SECOND), 0, false),
-        (Use::Out(reason()), NOBODY_ELSE, 0, true),
-        (Use::Out(reason()), HOUR, 1, false),
-        (Use::Barred(reason().with("by", "ann")), HOUR, 0, false),
-        (Use::Barred(reason().with("by", EXPERIENCE)), NOBODY_ELSE, 0, true),
-        (Use::Barred(reason().with("by", EXPERIENCE)), Duration::ZERO, 0, false),
+        (Admission::Free, Duration::ZERO, 5, true),
+        (Admission::Less(reason()), OTHERS_FIRST.saturating_sub(SECOND), 0, false),
+        (Admission::Less(reason()), OTHERS_FIRST, 3, true),
+        (Admission::Trial(reason()), Duration::ZERO, 0, true),
+        (Admission::Trial(reason()), HOUR, 1, false),
+        (Admission::Out(reason()), NOBODY_ELSE.saturating_sub(SECOND), 0, false),
+        (Admission::Out(reason()), NOBODY_ELSE, 0, true),
+        (Admission::Out(reason()), HOUR, 1, false),
+        (Admission::Barred(reason().with("by", "ann")), HOUR, 0, false),
+        (Admission::Barred(reason().with("by", EXPERIENCE)), NOBODY_ELSE, 0, true),
+        (Admission::Barred(reason().with("by", EXPERIENCE)), Duration::ZERO, 0, false),
     ];
     for (how, waited, holds, takes) in rows {
         assert_eq!(may_take(&how, waited, holds), takes, "{how:?} after {waited:?} with {holds}");
@@ -107,17 +107,17 @@ fn whoever_fails_lets_others_go_first_and_somebody_always_takes_it() {
 #[test]
 fn what_an_attempt_says_is_about_those_who_took_part() {
     let new = || LoopState::new(LoopId::new("m-k1-1"), "x".to_owned(), spec(&["team"]), NOW);
-    let ended = |ending: Ending, tally: Tally| {
+    let ended = |ending: LoopEnd, tally: TurnTally| {
         let phase = Phase::Ended { ending, at: NOW };
         Tried::over(&LoopState { phase, tally, ..new() }).map(|tried| tried.class)
     };
-    let exhausted = |bound: &str| Ending::Exhausted { bound: bound.to_owned() };
-    let failed = Tally { agent_failed: 3, ..Tally::default() };
-    assert_eq!(ended(Ending::Reached, Tally::default()), Some(Class::Good));
-    assert_eq!(ended(exhausted("turns"), Tally { not_yet: 1, ..failed.clone() }), Some(Class::NotYet));
+    let exhausted = |bound: &str| LoopEnd::Exhausted { bound: bound.to_owned() };
+    let failed = TurnTally { agent_failed: 3, ..TurnTally::default() };
+    assert_eq!(ended(LoopEnd::Reached, TurnTally::default()), Some(Class::Good));
+    assert_eq!(ended(exhausted("turns"), TurnTally { not_yet: 1, ..failed.clone() }), Some(Class::NotYet));
     assert_eq!(ended(exhausted("turns"), failed), Some(Class::AgentFailed), "it never took a turn to its end");
-    assert_eq!(ended(exhausted("dollars"), Tally::default()), None, "it was short of money: nobody's fault");
-    assert_eq!(ended(Ending::Stopped { by: "ann".to_owned() }, Tally::default()), None);
+    assert_eq!(ended(exhausted("dollars"), TurnTally::default()), None, "it was short of money: nobody's fault");
+    assert_eq!(ended(LoopEnd::Stopped { by: "ann".to_owned() }, TurnTally::default()), None);
     assert_eq!(Tried::over(&new()), None, "it goes on");
 
     let stuck = |reason: &Reason| Tried::stuck(reason).map(|tried| (tried.class, tried.reset_at));
@@ -168,16 +168,16 @@ fn node(name: &str) -> Subject {
 fn a_machine_that_is_out_is_tried_and_a_trial_that_nobody_tells_of_comes_back() {
     let mut immune = out();
     let mine = [node("n1")];
-    assert!(matches!(immune.may(&mine, NOW), Use::Out(_)) && immune.may(&[node("n2")], NOW) == Use::Free);
+    assert!(matches!(immune.may(&mine, NOW), Admission::Out(_)) && immune.may(&[node("n2")], NOW) == Admission::Free);
     let later = NOW + HOUR;
-    assert!(matches!(immune.may(&mine, later), Use::Trial(_)));
+    assert!(matches!(immune.may(&mine, later), Admission::Trial(_)));
     let trial = held("k1-300", 7);
     let n1 = NodeId::new("n1");
     let attempt = Attempt { held: &trial, node: &n1, kind: None, spec: None, members: &[] };
     for step in attempt.began(&immune, later) {
         immune.apply(&step, later);
     }
-    assert!(matches!(immune.may(&mine, later), Use::Out(_)), "one at a time");
+    assert!(matches!(immune.may(&mine, later), Admission::Out(_)), "one at a time");
     let turns = on_trial(&immune, &mine);
     assert_eq!(turns.iter().map(attempt_of).collect::<Vec<_>>(), [Some((TaskId::new("k1-300"), Fence(7)))]);
 
@@ -188,12 +188,12 @@ fn a_machine_that_is_out_is_tried_and_a_trial_that_nobody_tells_of_comes_back() 
     assert!(given_up(&immune, &turns[0], Some(&leased(7))).is_empty(), "it is under way");
     for gone in [None, Some(leased(8))] {
         let steps = given_up(&immune, &turns[0], gone.as_ref());
-        assert_eq!(steps, [Did::Untried { subject: node("n1") }], "{gone:?}");
+        assert_eq!(steps, [ImmuneStep::Untried { subject: node("n1") }], "{gone:?}");
     }
     for step in attempt.ended(&immune, &Tried { class: Class::Good, reset_at: None }, later) {
         immune.apply(&step, later);
     }
-    assert!(matches!(immune.may(&mine, later), Use::Less(_)), "a trial that went well is a step back");
+    assert!(matches!(immune.may(&mine, later), Admission::Less(_)), "a trial that went well is a step back");
 }
 
 fn new_task(id: &str) -> NewTask {

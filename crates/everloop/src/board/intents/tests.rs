@@ -1,7 +1,7 @@
 //! Wishes of strangers: good ones once, bad ones never, and nothing else is touched.
 
 use everloop_core::entry::OPEN_MOST;
-use everloop_store::{Model, Owner, Recipients, TaskFilter};
+use everloop_store::{Model, Recipients, TaskFilter, TaskOwner};
 use tempfile::TempDir;
 
 use super::*;
@@ -27,7 +27,7 @@ impl World {
     }
 
     fn rows(&self) -> Vec<TaskRow> {
-        let all = TaskFilter { owner: Owner::Any, states: vec![], limit: 10_000 };
+        let all = TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 10_000 };
         let mut rows = self.ledger.tasks(&all).expect("the model can be read");
         rows.retain(|row| row.task.kind != KIND);
         rows

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use everloop_agents::environment::Environment;
 use everloop_agents::git::Git;
-use everloop_agents::job::{self, Ended, Spec};
+use everloop_agents::job::{self, JobEnd, Spec};
 use everloop_core::ids::LoopId;
 use everloop_core::time::Time;
 use nix::sys::statvfs::statvfs;
 
 use super::{Chart, Finding};
-use crate::cli::{Session, up};
+use crate::cli::{Invocation, up};
 use crate::error::Failure;
 use crate::home::Home;
 
@@ -26,7 +26,7 @@ const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
 /// A trial job that takes longer says that the machine is stuck.
 const TRIAL: Duration = Duration::from_secs(20);
 
-pub async fn look(home: &Home, session: &Session) -> Result<Vec<Finding>, Failure> {
+pub async fn look(home: &Home, session: &Invocation) -> Result<Vec<Finding>, Failure> {
     let mut chart = Chart::new("machine");
     git(&mut chart, home.root()).await;
     containment(&mut chart, home).await?;
@@ -64,17 +64,17 @@ async fn containment(chart: &mut Chart, home: &Home) -> Result<(), Failure> {
         job::prepare(&dir, &spec)?;
         let mut running = job::start(&shim, &dir, Environment::from_ours(&[]).into_vars())?;
         let ended = running.wait().await?;
-        Ok::<_, job::Error>((ended, job::started(&dir)?))
+        Ok::<_, job::JobError>((ended, job::started(&dir)?))
     };
     match trial.await {
-        Ok((Ended::Exited(exit), started)) if exit.ok() => match started.and_then(|s| s.cgroup) {
+        Ok((JobEnd::Exited(exit), started)) if exit.ok() => match started.and_then(|s| s.cgroup) {
             Some(_) => chart.ok("jobs run in control groups of their own"),
             None => chart.ok("jobs are held together by their process tree (no control group may be made here)"),
         },
-        Ok((Ended::Exited(exit), _)) => {
+        Ok((JobEnd::Exited(exit), _)) => {
             chart.fail(format!("a trial job did not work: {}", exit.describe()), "is `true` in PATH?");
         }
-        Ok((Ended::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
+        Ok((JobEnd::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
         Err(e) => {
             chart.fail(format!("a trial job could not be run: {e}"), "does its disk allow locks?");
         }

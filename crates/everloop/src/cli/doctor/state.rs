@@ -6,8 +6,8 @@ use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::Session;
-use crate::home::{Home, Owner};
+use crate::cli::Invocation;
+use crate::home::{Home, LockOwner};
 use crate::supervisor::read_state;
 use crate::ui::figures::here;
 use crate::ui::text::count;
@@ -18,9 +18,9 @@ const CLOCK_SLACK_MS: i64 = 60_000;
 /// The findings, and the ledger if it can be used.
 pub fn look(
     home: &Home,
-    supervisor: Option<&Owner>,
+    supervisor: Option<&LockOwner>,
     remedy: &Remedy,
-    session: &Session,
+    session: &Invocation,
 ) -> (Vec<Finding>, Option<Sqlite>) {
     let mut chart = Chart::new("state");
     folder(&mut chart, home);
@@ -115,7 +115,7 @@ fn journal(chart: &mut Chart, ledger: &Sqlite, now: Time) {
 }
 
 /// Whether the states of all loops can be read.
-fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&Owner>) -> bool {
+fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&LockOwner>) -> bool {
     let states = ledger
         .loops()
         .map_err(crate::error::Failure::from)

@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_agents::agent::look::Login;
+use everloop_agents::agent::probe::LoginState;
 use everloop_agents::job;
 use everloop_agents::process;
-use everloop_agents::workspace::{Options, Workspace};
+use everloop_agents::workspace::{Workspace, WorkspaceOptions};
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
@@ -19,7 +19,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::cli::agents::look_at;
 use crate::error::Failure;
 use crate::home::Home;
@@ -34,7 +34,7 @@ pub async fn look(
     home: &Home,
     ledger: Option<&Sqlite>,
     remedy: &Remedy,
-    session: &Session,
+    session: &Invocation,
 ) -> Result<Vec<Finding>, Failure> {
     let mut chart = Chart::new("work");
     processes(&mut chart, home, remedy);
@@ -70,10 +70,10 @@ pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<A
         let install = "install it, or give the loop another one in everloop.toml";
         match (is_there(&agent, &found) || here.is_some(), found.login) {
             (false, _) => chart.fail(format!("{subject} is not there"), found.hint.unwrap_or(install)),
-            (true, Login::NotLoggedIn) => {
+            (true, LoginState::NotLoggedIn) => {
                 chart.warn(format!("{subject} is not logged in"), found.hint.unwrap_or("everloop agents"));
             }
-            (true, Login::LoggedIn | Login::Unknown) => chart.ok(format!("{subject} is there")),
+            (true, LoginState::LoggedIn | LoginState::Unknown) => chart.ok(format!("{subject} is there")),
         }
     }
 }
@@ -115,7 +115,7 @@ async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy:
             chart.warn(text, remedy.hint());
             continue;
         }
-        let options = Options { owner: id.clone(), root: path.clone(), spec: state.spec.workspace.clone() };
+        let options = WorkspaceOptions { owner: id.clone(), root: path.clone(), spec: state.spec.workspace.clone() };
         let cleaned = match Workspace::open(options).await {
             Ok(mut workspace) => workspace.cleanup().await,
             Err(e) => Err(e),

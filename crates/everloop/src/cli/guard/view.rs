@@ -8,10 +8,10 @@ use everloop_core::state::LoopState;
 use everloop_store::Ledger;
 use serde_json::{Value, json};
 
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::figures::{moment, money, relative, tokens};
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 use crate::ui::usage::window;
@@ -19,7 +19,7 @@ use crate::ui::usage::window;
 /// The windows of the caps, in seconds.
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];
 
-pub fn status(session: &Session) -> Result<Code, Failure> {
+pub fn status(session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["nothing has started yet".to_owned()], &json!({ "scopes": [], "frozen": false }))?;
@@ -40,7 +40,7 @@ fn spec_of<'a>(scope: &Scope, loops: &'a [LoopState]) -> Option<&'a LoopSpec> {
     }
 }
 
-fn lines(guards: &Guards, loops: &[LoopState], look: &Look) -> Vec<String> {
+fn lines(guards: &Guards, loops: &[LoopState], look: &StatusStyle) -> Vec<String> {
     if guards.is_empty() {
         return vec!["nothing has started yet".to_owned()];
     }
@@ -62,7 +62,7 @@ fn lines(guards: &Guards, loops: &[LoopState], look: &Look) -> Vec<String> {
     lines
 }
 
-fn state(guard: &GuardState, look: &Look) -> String {
+fn state(guard: &GuardState, look: &StatusStyle) -> String {
     let cooling = guard.cooling.filter(|c| c.until > look.now);
     let backing = guard.backing.as_ref().filter(|b| b.until > look.now);
     match (&guard.freeze, cooling, backing) {
@@ -77,7 +77,7 @@ fn state(guard: &GuardState, look: &Look) -> String {
 }
 
 /// `1/4 12/100 40/1000`; without the caps where there are none.
-fn starts(guard: &GuardState, spec: Option<&LoopSpec>, look: &Look) -> String {
+fn starts(guard: &GuardState, spec: Option<&LoopSpec>, look: &StatusStyle) -> String {
     let caps = spec.map(|s| [s.guard.caps.per_minute, s.guard.caps.per_hour, s.guard.caps.per_day]);
     let cell = |(i, (_, secs)): (usize, &(&str, u64))| {
         let used = guard.starts.within(Duration::from_secs(*secs), look.now);
@@ -108,7 +108,7 @@ fn reserved(guard: &GuardState) -> Option<Spend> {
 }
 
 /// Why, since when and until when.
-fn details(scope: &Scope, guard: &GuardState, look: &Look) -> Vec<String> {
+fn details(scope: &Scope, guard: &GuardState, look: &StatusStyle) -> Vec<String> {
     let at = |time| moment(time, look.now, &look.zone);
     let mut lines = Vec::new();
     if let Some(freeze) = &guard.freeze {
@@ -144,7 +144,7 @@ fn details(scope: &Scope, guard: &GuardState, look: &Look) -> Vec<String> {
     lines
 }
 
-fn scope_json(scope: &Scope, guard: &GuardState, spec: Option<&LoopSpec>, look: &Look) -> Value {
+fn scope_json(scope: &Scope, guard: &GuardState, spec: Option<&LoopSpec>, look: &StatusStyle) -> Value {
     let starts =
         WINDOWS.map(|(name, secs)| (name.to_owned(), guard.starts.within(Duration::from_secs(secs), look.now)));
     json!({
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn scopes_are_listed_with_what_holds_them() {
-        let look = Look { now: Time(START.0 + 1000), zone: TimeZone::UTC, paint: Paint::Off, width: 110 };
+        let look = StatusStyle { now: Time(START.0 + 1000), zone: TimeZone::UTC, paint: Paint::Off, width: 110 };
         let mut cooling = GuardState {
             cooling: Some(Cooling { until: Time(START.0 + 61_000), level: 2 }),
             spent: Spend { calls: 3, tokens: 0, microusd: 300_000 },

@@ -8,8 +8,8 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_store::Sqlite;
 use serde_json::json;
 
-use super::{Args, LOOK};
-use crate::cli::Session;
+use super::{LOOK, LogsArgs};
+use crate::cli::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::Format;
 
@@ -18,7 +18,7 @@ const SHOWN_BYTES: u64 = 1 << 20;
 /// As much is compared to find what is new. A turn that writes more between two looks is shown with gaps.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-pub fn show(word: &str, args: &Args, session: &Session, ledger: &Sqlite) -> Result<Code, Failure> {
+pub fn show(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<Code, Failure> {
     let (turn, dir) = find(word, args, session, ledger)?;
     if args.follow && session.ui.format() == Format::Text {
         follow(&dir, session)?;
@@ -36,12 +36,12 @@ pub fn show(word: &str, args: &Args, session: &Session, ledger: &Sqlite) -> Resu
     Ok(Code::Ok)
 }
 
-fn unreadable(turn: &TurnId, error: &job::Error) -> Failure {
+fn unreadable(turn: &TurnId, error: &job::JobError) -> Failure {
     Failure::failed(format!("the output of turn `{turn}` cannot be read")).because(error)
 }
 
 /// The turn that is meant, and its folder.
-fn find(word: &str, args: &Args, session: &Session, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
+fn find(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
     let turn = match word.parse::<u32>() {
         Ok(number) => {
             let (_, state) = session.find_loop(ledger, args.id.as_deref())?;
@@ -69,8 +69,8 @@ fn by_number(state: &LoopState, number: u32) -> Option<TurnId> {
     running.or_else(|| state.tries.iter().find(|t| t.number == number).map(|t| t.turn.clone()))
 }
 
-fn follow(dir: &std::path::Path, session: &Session) -> Result<(), Failure> {
-    let failed = |e: job::Error| Failure::failed(format!("cannot read `{}`", dir.display())).because(&e);
+fn follow(dir: &std::path::Path, session: &Invocation) -> Result<(), Failure> {
+    let failed = |e: job::JobError| Failure::failed(format!("cannot read `{}`", dir.display())).because(&e);
     let mut seen = [String::new(), String::new()];
     loop {
         // Asked before the output is read: what comes in between is shown the next time.
@@ -93,7 +93,7 @@ fn follow(dir: &std::path::Path, session: &Session) -> Result<(), Failure> {
 }
 
 /// The shim was there and is no more, without a record.
-fn is_gone(dir: &std::path::Path) -> Result<bool, job::Error> {
+fn is_gone(dir: &std::path::Path) -> Result<bool, job::JobError> {
     Ok(job::started(dir)?.is_some_and(|s| !s.shim.is_alive()) && job::record(dir)?.is_none())
 }
 

@@ -1,15 +1,15 @@
 //! `everloop pane list`: all panes and what their programs are doing.
 
-use everloop_agents::tmux::{Origin, Pane, Server, State};
+use everloop_agents::tmux::{Pane, PaneOrigin, State, TmuxServer};
 use serde_json::json;
 
-use super::{Session, failure, view};
+use super::{Invocation, failure, view};
 use crate::error::{Code, Failure};
 use crate::ui::Paint;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
-pub fn list(server: &Server, session: &Session) -> Result<Code, Failure> {
+pub fn list(server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let mut table = Table::new(&["NAME", "KIND", "STATE", "PID", "COMMAND"]);
     let mut all = Vec::new();
     for pane in server.panes().map_err(failure)? {
@@ -34,8 +34,8 @@ pub fn list(server: &Server, session: &Session) -> Result<Code, Failure> {
 
 fn command(pane: &Pane) -> String {
     match &pane.origin {
-        Origin::Started(program) => program.argv.join(" "),
-        Origin::Adopted { .. } => format!("adopted {}", pane.id()),
+        PaneOrigin::Started(program) => program.argv.join(" "),
+        PaneOrigin::Adopted { .. } => format!("adopted {}", pane.id()),
     }
 }
 

@@ -1,16 +1,16 @@
 //! `everloop pane read`: what a pane shows.
 
-use everloop_agents::tmux::{Capture, Colours, Server};
+use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
 use serde_json::json;
 
-use super::{Session, failure};
+use super::{Invocation, failure};
 use crate::error::{Code, Failure};
 use crate::ui::text::clean_lines;
 
 /// Shows what a pane shows, also after its program has ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  everloop pane read helper\n  everloop pane read helper --history 500 --colours")]
-pub struct Args {
+pub struct PaneReadArgs {
     /// The pane
     name: String,
     /// Lines above the visible screen; agents that draw a full screen have none
@@ -21,11 +21,11 @@ pub struct Args {
     colours: bool,
 }
 
-pub fn read(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+pub fn read(args: &PaneReadArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let pane = server.pane(&args.name).map_err(failure)?;
     let (sight, state) = server.see(&pane).map_err(failure)?;
     let colours = if args.colours { Colours::Escaped } else { Colours::Plain };
-    let text = server.read(&pane, Capture { colours, history: args.history }).map_err(failure)?;
+    let text = server.read(&pane, ScreenCapture { colours, history: args.history }).map_err(failure)?;
     let text = text.trim_end();
     let lines = match colours {
         Colours::Plain => clean_lines(text, usize::MAX),

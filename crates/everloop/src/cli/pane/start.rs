@@ -1,8 +1,8 @@
 //! `everloop pane start`: a program in a new pane.
 
-use everloop_agents::tmux::{Kind, Program, Server, Variable};
+use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
 
-use super::{KindName, Session, failure, view};
+use super::{Invocation, KindName, failure, view};
 use crate::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -15,7 +15,7 @@ No shell reads the command. It sees PATH, HOME, LANG and the like, and what --en
 /// Starts a program in a new pane, in this folder (or the one of -C).
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PaneStartArgs {
     /// What the pane shall be called
     name: String,
     /// Which program it is; decides what its screen means [default: by the name of the command]
@@ -29,12 +29,13 @@ pub struct Args {
     argv: Vec<String>,
 }
 
-pub fn start(args: Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+pub fn start(args: PaneStartArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let name = args.name.parse().map_err(failure)?;
-    let kind = args.kind.map_or_else(|| Kind::of(args.argv.first().map_or("", String::as_str)), Kind::from);
+    let kind =
+        args.kind.map_or_else(|| PaneProgram::of(args.argv.first().map_or("", String::as_str)), PaneProgram::from);
     let variable = |word: String| match word.split_once('=') {
-        Some((name, value)) => Variable::Fixed { name: name.to_owned(), value: value.to_owned() },
-        None => Variable::Outside { name: word },
+        Some((name, value)) => PaneVariable::Fixed { name: name.to_owned(), value: value.to_owned() },
+        None => PaneVariable::Outside { name: word },
     };
     let env = args.env.into_iter().map(variable).collect();
     let program = Program { argv: args.argv, cwd: session.dir.clone(), env };

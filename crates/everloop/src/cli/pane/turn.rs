@@ -5,19 +5,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::tmux::{Ending, Server, State, Turn};
+use everloop_agents::tmux::{PaneTurn, PaneTurnEnd, State, TmuxServer};
 use everloop_core::time::parse_duration;
 use serde_json::json;
 
 use super::list::describe;
-use super::{Session, failure, typing};
+use super::{Invocation, failure, typing};
 use crate::error::{Code, Failure};
 use crate::ui::text::clean_lines;
 use crate::ui::{Format, Paint};
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PaneTurnArgs {
     /// The pane
     #[arg(long, value_name = "NAME")]
     pane: String,
@@ -38,7 +38,7 @@ pub struct Args {
     stop_file: Option<PathBuf>,
 }
 
-pub fn turn(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     if let Some(note) = &args.note {
         session.ui.warn(note);
     }
@@ -50,11 +50,11 @@ pub fn turn(args: &Args, server: &Server, session: &Session) -> Result<Code, Fai
     if let Some(changes) = prompt.changes() {
         session.ui.warn(&changes);
     }
-    let turn = Turn { prompt, limit: args.timeout, quiet: args.quiet, stop_file: args.stop_file.clone() };
+    let turn = PaneTurn { prompt, limit: args.timeout, quiet: args.quiet, stop_file: args.stop_file.clone() };
     let (screen, failed) = match server.turn(&pane, &turn).map_err(failure)? {
-        Ending::Done { screen } => (screen, None),
-        Ending::Stuck { state, screen } => (screen, Some(stuck(&args.pane, &state))),
-        Ending::TimedOut { state, screen, typed } => {
+        PaneTurnEnd::Done { screen } => (screen, None),
+        PaneTurnEnd::Stuck { state, screen } => (screen, Some(stuck(&args.pane, &state))),
+        PaneTurnEnd::TimedOut { state, screen, typed } => {
             let when = if typed { "after the prompt was typed" } else { "before the prompt could be typed" };
             let state = describe(&state, Paint::Off);
             let message = format!("the time is over {when}: `{}` is {state}", args.pane);

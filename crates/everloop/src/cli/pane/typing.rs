@@ -5,10 +5,10 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use everloop_agents::tmux::{Finish, Server, Text};
+use everloop_agents::tmux::{Finish, SafeText, TmuxServer};
 use serde_json::json;
 
-use super::{Session, failure};
+use super::{Invocation, failure};
 use crate::error::{Code, Failure};
 
 /// A prompt of more than this is a mistake; agents take a few hundred thousand characters.
@@ -25,7 +25,7 @@ prompt for programs that know bracketed paste, as agents do.";
 /// Types text into a pane and presses Enter. Refused when the pane is no longer what everloop started or adopted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct PaneTypingArgs {
     /// The pane
     name: String,
     /// The text
@@ -39,10 +39,10 @@ pub struct Args {
     no_enter: bool,
 }
 
-pub fn type_text(args: &Args, server: &Server, session: &Session) -> Result<Code, Failure> {
+pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
     let pane = server.pane(&args.name).map_err(failure)?;
     let text = match (&args.text, &args.file) {
-        (Some(text), _) => Text::clean(text.as_bytes()),
+        (Some(text), _) => SafeText::clean(text.as_bytes()),
         (None, Some(file)) => read_text(file)?,
         (None, None) => return Err(Failure::usage("no text is given").hint("everloop pane type NAME TEXT")),
     };
@@ -62,7 +62,7 @@ pub fn type_text(args: &Args, server: &Server, session: &Session) -> Result<Code
 }
 
 /// The text of a file, or of stdin, without keys.
-pub fn read_text(file: &Path) -> Result<Text, Failure> {
+pub fn read_text(file: &Path) -> Result<SafeText, Failure> {
     let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{}`", file.display())).because(&e);
     let mut bytes = Vec::new();
     let read = if file == Path::new("-") {
@@ -74,5 +74,5 @@ pub fn read_text(file: &Path) -> Result<Text, Failure> {
     if bytes.len() as u64 > LARGEST {
         return Err(Failure::usage(format!("`{}` is longer than {} MB", file.display(), LARGEST >> 20)));
     }
-    Ok(Text::clean(&bytes))
+    Ok(SafeText::clean(&bytes))
 }

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use everloop_core::action::Command;
-use everloop_core::event::Ending;
+use everloop_core::action::LoopCommand;
+use everloop_core::event::LoopEnd;
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::Ledger;
 use serde_json::json;
 
 use super::create::{complete, create};
-use crate::cli::{Session, config as verb, send, up};
+use crate::cli::{Invocation, config as verb, send, up};
 use crate::error::{Code, Failure};
 use crate::supervisor::read_state;
 
 /// Sends every loop of the file what it is to do from now on; makes those that are new.
-pub fn apply(session: &Session) -> Result<Code, Failure> {
+pub fn apply(session: &Invocation) -> Result<Code, Failure> {
     let wanted = verb::load(session)?.check(&verb::this_moment(session))?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -22,7 +22,7 @@ pub fn apply(session: &Session) -> Result<Code, Failure> {
     let (mut made, mut changed, mut same) = (Vec::new(), Vec::new(), Vec::new());
     for one in &wanted {
         let mine = |s: &&LoopState| s.name == one.name && Path::new(&s.spec.workspace.dir) == one.workspace.dir;
-        let over = |s: &&LoopState| matches!(&s.phase, Phase::Ended { ending: Ending::Reached, .. });
+        let over = |s: &&LoopState| matches!(&s.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
         match known.iter().filter(mine).find(|s| !over(s)) {
             None if known.iter().any(|s| mine(&s)) => same.push(one.name.clone()),
             None => {
@@ -34,7 +34,7 @@ pub fn apply(session: &Session) -> Result<Code, Failure> {
                 if spec == state.spec {
                     same.push(one.name.clone());
                 } else {
-                    send::send(session, Some(state.id.as_str()), &Command::Reconfigure { spec: Box::new(spec) })?;
+                    send::send(session, Some(state.id.as_str()), &LoopCommand::Reconfigure { spec: Box::new(spec) })?;
                     changed.push(one.name.clone());
                 }
             }

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use everloop_agents::protect;
-use everloop_agents::workspace::{self, Place, Workspace as Shop};
-use everloop_core::event::Ending;
+use everloop_agents::workspace::{self, ProjectFolder, Workspace as Shop};
+use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
-use super::Args;
-use crate::cli::{Session, up};
-use crate::config::{self, ConfigError, Moment, Overrides, ResolvedLoop, Workspace};
+use super::RunArgs;
+use crate::cli::{Invocation, up};
+use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::error::{Code, Failure};
 use crate::home::Home;
 use crate::supervisor::read_state;
@@ -20,7 +20,7 @@ use crate::ui::Ui;
 
 /// Where the loop came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum LoopOrigin {
     /// It was just made.
     Made,
     /// The same goal with the same checks was unfinished.
@@ -28,13 +28,13 @@ pub enum Origin {
 }
 
 /// What the user wants, from flags, environment and files.
-pub fn resolve(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
+pub fn resolve(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
     let mut wanted = chosen(args, session)?;
     wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
     Ok(wanted)
 }
 
-fn chosen(args: &Args, session: &Session) -> Result<ResolvedLoop, Failure> {
+fn chosen(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags())).map_err(usage)?;
@@ -68,34 +68,34 @@ fn usage(error: ConfigError) -> Failure {
     failure
 }
 
-pub fn moment(session: &Session) -> Moment {
-    Moment::at(session.now())
+pub fn moment(session: &Invocation) -> ResolveContext {
+    ResolveContext::at(session.now())
 }
 
 /// The unfinished loop with the same goal and checks in the same folder, or a new one.
 pub fn find_or_create(
     wanted: &ResolvedLoop,
-    args: &Args,
-    session: &Session,
+    args: &RunArgs,
+    session: &Invocation,
     home: &Home,
     ledger: &mut Sqlite,
-) -> Result<(LoopState, Origin), Failure> {
+) -> Result<(LoopState, LoopOrigin), Failure> {
     if !args.new {
         for row in ledger.loops()? {
             let state = read_state(&row)?;
             if is_same(&state, wanted) {
-                return Ok((state, Origin::Resumed));
+                return Ok((state, LoopOrigin::Resumed));
             }
         }
     }
-    Ok((create(wanted, session, home, ledger)?, Origin::Made))
+    Ok((create(wanted, session, home, ledger)?, LoopOrigin::Made))
 }
 
 fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
     let runs = |checks: &[everloop_core::spec::CheckSpec]| -> Vec<(String, String)> {
         checks.iter().map(|c| (c.name.clone(), c.run.clone())).collect()
     };
-    let over = matches!(&state.phase, Phase::Ended { ending: Ending::Reached, .. });
+    let over = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
     !over
         && state.spec.goal == wanted.goal
         && Path::new(&state.spec.workspace.dir) == wanted.workspace.dir
@@ -110,7 +110,7 @@ fn who(agent: &AgentSpec) -> impl PartialEq {
 }
 
 /// Adds the loops of an everloop.toml in this folder that are not known yet.
-pub fn add_configured(session: &Session, ledger: &mut Sqlite) -> Result<(), Failure> {
+pub fn add_configured(session: &Invocation, ledger: &mut Sqlite) -> Result<(), Failure> {
     let Some(dir) = config::find(&session.dir) else { return Ok(()) };
     let user = config::user_dir(|name| std::env::var(name).ok());
     let config = config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?;
@@ -129,7 +129,7 @@ pub fn add_configured(session: &Session, ledger: &mut Sqlite) -> Result<(), Fail
 
 pub(super) fn create(
     wanted: &ResolvedLoop,
-    session: &Session,
+    session: &Invocation,
     home: &Home,
     ledger: &mut Sqlite,
 ) -> Result<LoopState, Failure> {
@@ -144,23 +144,24 @@ pub(super) fn create(
 /// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
 pub(super) async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui: &Ui) -> Result<LoopSpec, Failure> {
     let dir = &wanted.workspace.dir;
-    let cannot = |e: workspace::Error| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
+    let cannot =
+        |e: workspace::WorkspaceError| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
     let place = workspace::discover(dir).await.map_err(cannot)?;
     let mode = match (wanted.workspace.kind, &place) {
-        (Workspace::InPlace, _) | (Workspace::Auto, Place::Folder(_)) => WorkspaceMode::InPlace,
-        (Workspace::Auto | Workspace::Git, Place::Git(_)) => place.mode(id),
-        (Workspace::Git, Place::Folder(_)) => {
+        (WorkspaceKey::InPlace, _) | (WorkspaceKey::Auto, ProjectFolder::Folder(_)) => WorkspaceMode::InPlace,
+        (WorkspaceKey::Auto | WorkspaceKey::Git, ProjectFolder::Git(_)) => place.mode(id),
+        (WorkspaceKey::Git, ProjectFolder::Folder(_)) => {
             return Err(Failure::usage(format!("`{}` is not in a git repository", dir.display()))
                 .hint("run `git init` there, or use --in-place"));
         }
     };
     let mut spec = wanted.spec(mode.clone());
     // Seen from a clean checkout: what is built later or lies about uncommitted is no part of a check.
-    let options = workspace::Options { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
+    let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
     let mut shop = Shop::open(options).await.map_err(cannot)?;
     let cwd = shop.check_out_verify(None).await.map_err(cannot)?;
     let (root, below) = match (&mode, &place) {
-        (WorkspaceMode::Git { .. }, Place::Git(repository)) => {
+        (WorkspaceMode::Git { .. }, ProjectFolder::Git(repository)) => {
             (top_of(&cwd, &repository.below), repository.below.clone())
         }
         _ => (cwd.clone(), PathBuf::new()),

@@ -7,7 +7,7 @@ use everloop_core::state::Phase;
 use everloop_store::Ledger;
 
 use super::watch::Foreground;
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::error::Failure;
 use crate::home::Home;
 use crate::supervisor::{Watcher, read_state};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const ROUND: usize = 200;
 
 /// Shows what happens to the loop until somebody has to take over or it is over.
-pub fn follow(session: &Session, home: &Home, watcher: &mut Foreground<'_>, id: &LoopId) -> Result<(), Failure> {
+pub fn follow(session: &Invocation, home: &Home, watcher: &mut Foreground<'_>, id: &LoopId) -> Result<(), Failure> {
     let ledger = session.writer(home)?;
     let mut seen = ledger.last_seq()?;
     loop {

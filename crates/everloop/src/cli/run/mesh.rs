@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everloop_agents::git::Git;
-use everloop_agents::workspace::{self, Place, address_of, remote_branch};
+use everloop_agents::workspace::{self, ProjectFolder, address_of, remote_branch};
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
 use everloop_core::spec::{GuardSpec, LoopSpec, WorkspaceMode};
@@ -11,8 +11,8 @@ use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::{Args, create};
-use crate::cli::{Session, node, up};
+use super::{RunArgs, create};
+use crate::cli::{Invocation, node, up};
 use crate::config::ResolvedLoop;
 use crate::error::{Code, Failure};
 use crate::ui;
@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 5;
 /// Turns that a node takes for one task, if `--max-turns` does not say.
 const TASK_TURNS: u32 = 5;
 
-pub fn run(args: &Args, wanted: &ResolvedLoop, session: &Session) -> Result<Code, Failure> {
+pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Result<Code, Failure> {
     let (membership, mut hub) = node::hub(session)?;
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
@@ -54,10 +54,11 @@ pub fn run(args: &Args, wanted: &ResolvedLoop, session: &Session) -> Result<Code
 }
 
 /// Looks at the folder and at the remote: what nodes have to know.
-async fn plan(args: &Args, wanted: &ResolvedLoop, id: &LoopId, session: &Session) -> Result<MeshSpec, Failure> {
+async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Result<MeshSpec, Failure> {
     let dir = &wanted.workspace.dir;
-    let cannot = |e: workspace::Error| Failure::failed(format!("cannot share `{}`", dir.display())).because(&e);
-    let Place::Git(repository) = workspace::discover(dir).await.map_err(cannot)? else {
+    let cannot =
+        |e: workspace::WorkspaceError| Failure::failed(format!("cannot share `{}`", dir.display())).because(&e);
+    let ProjectFolder::Git(repository) = workspace::discover(dir).await.map_err(cannot)? else {
         return Err(Failure::usage(format!("`{}` is not in a git repository", dir.display()))
             .hint("work of a mesh travels through a git remote"));
     };
@@ -106,12 +107,13 @@ fn with_caps(mut spec: LoopSpec, width: u32) -> LoopSpec {
 }
 
 /// The loop as it would be here; what was needed to find out is removed.
-async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &Session) -> Result<LoopSpec, Failure> {
+async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Result<LoopSpec, Failure> {
     let home = session.home()?;
     let plan = LoopId::new(format!("{id}-plan"));
     let spec = create::complete(wanted, &plan, &home, &session.ui).await?;
-    let options = workspace::Options { owner: plan.clone(), root: home.work(&plan), spec: spec.workspace.clone() };
-    let cannot = |e: workspace::Error| Failure::failed("cannot clean up").because(&e);
+    let options =
+        workspace::WorkspaceOptions { owner: plan.clone(), root: home.work(&plan), spec: spec.workspace.clone() };
+    let cannot = |e: workspace::WorkspaceError| Failure::failed("cannot clean up").because(&e);
     workspace::Workspace::open(options).await.map_err(cannot)?.cleanup().await.map_err(cannot)?;
     let git = Git::operators(&wanted.workspace.dir);
     // Only a name is left, and a second loop draws another one.
@@ -131,7 +133,7 @@ fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
 }
 
 /// Tells what happens to the loop until it is over. Whoever stops watching stops nothing.
-fn watch(hub: &Postgres, id: &LoopId, session: &Session) -> Result<Code, Failure> {
+fn watch(hub: &Postgres, id: &LoopId, session: &Invocation) -> Result<Code, Failure> {
     let zone = TimeZone::system();
     let mut seen = 0;
     loop {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
-use everloop_core::journal::Record;
+use everloop_core::journal::JournalRecord;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
@@ -46,7 +46,7 @@ impl<'a> Foreground<'a> {
     }
 
     /// One line per event.
-    pub fn say(&mut self, record: &Record) {
+    pub fn say(&mut self, record: &JournalRecord) {
         let line = event_line(record, &self.zone);
         match &mut self.live {
             // A terminal that went away is no reason to stop.
@@ -83,7 +83,7 @@ impl Watcher for Foreground<'_> {
         for event in events {
             let owner = Some(state.id.clone());
             let version = everloop_core::event::EVENT_VERSION;
-            self.say(&Record { seq: 0, at, owner, version, event: event.clone() });
+            self.say(&JournalRecord { seq: 0, at, owner, version, event: event.clone() });
         }
         self.draw(state, None, at);
         self.look_for_hold(state);

@@ -5,15 +5,15 @@ use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::watch::MonitorSpec;
 use everloop_core::why::why;
-use everloop_store::{Ledger, Owner, Sqlite, StateName, TaskFilter};
+use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::cli::why::sign_line;
 use crate::completion;
 use crate::error::{Code, Failure};
 use crate::ui::figures::{ceiling, moment};
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::summary;
 use crate::ui::table::Table;
 use crate::ui::text::{clean, clean_lines, fit};
@@ -23,10 +23,11 @@ const OUTPUT_LINES: usize = 20;
 /// Waiting tasks that are listed; `everloop task list` has all.
 const TASKS_SHOWN: usize = 20;
 
-pub fn show(state: &LoopState, ledger: &Sqlite, session: &Session) -> Result<Code, Failure> {
+pub fn show(state: &LoopState, ledger: &Sqlite, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
-    let mut tasks = ledger.tasks(&TaskFilter { owner: Owner::Loop(state.id.clone()), states, limit: TASKS_SHOWN })?;
+    let mut tasks =
+        ledger.tasks(&TaskFilter { owner: TaskOwner::Loop(state.id.clone()), states, limit: TASKS_SHOWN })?;
     tasks.retain(|row| row.task.kind != "batch");
     let mut lines = summary(state, look.paint);
     lines.extend(rules(&state.spec));
@@ -93,7 +94,7 @@ fn shown(argv: &[String]) -> String {
 }
 
 /// Turns, oldest first; the running one last.
-fn turns(state: &LoopState, look: &Look) -> Vec<String> {
+fn turns(state: &LoopState, look: &StatusStyle) -> Vec<String> {
     let mut table = Table::new(&["TURN", "ID", "OUTCOME", "TOOK", "EXIT", "CHANGED", "KEPT AT"]);
     for attempt in &state.tries {
         table.row(row(attempt));

@@ -5,7 +5,7 @@ use everloop_core::op::{TaskRow, Trust};
 use everloop_store::Ledger;
 use serde_json::json;
 
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::cli::task;
 use crate::error::{Code, Failure};
 use crate::ui::figures::moment;
@@ -14,7 +14,7 @@ use crate::ui::text::{clean, clean_lines};
 /// Lines shown of a prompt or a result; `--json` has all.
 const TEXT_LINES: usize = 40;
 
-pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Session) -> Result<Code, Failure> {
+pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let shelf = ledger.shelf(&row.task.id)?;
     let at = |time| moment(time, look.now, &look.zone);

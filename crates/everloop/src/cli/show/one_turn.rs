@@ -10,11 +10,11 @@ use everloop_core::why::choice;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::error::{Code, Failure};
 use crate::supervisor::read_state;
 use crate::ui::figures::{coarse, moment};
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
 
 /// The end of each stream that is shown; `everloop logs --turn` has all that was kept.
@@ -22,12 +22,12 @@ const TAIL_BYTES: u64 = 4096;
 /// Lines of it.
 const TAIL_LINES: usize = 40;
 
-pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Session) -> Result<Code, Failure> {
+pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let dir = session.home()?.turn(turn);
     let state = owner(turn, ledger)?;
     let attempt = state.as_ref().and_then(|s| s.tries.iter().find(|t| t.turn == *turn));
-    let failed = |e: job::Error| Failure::failed(format!("the record of turn `{turn}` cannot be read")).because(&e);
+    let failed = |e: job::JobError| Failure::failed(format!("the record of turn `{turn}` cannot be read")).because(&e);
     let there = dir.is_dir();
     let record = if there { job::record(&dir).map_err(failed)? } else { None };
     let started = if there { job::started(&dir).map_err(failed)? } else { None };
@@ -80,7 +80,7 @@ fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
 }
 
 /// Who had it, and why, where the loop has several agents.
-fn agent(state: &LoopState, turn: &TurnId, look: &Look) -> Option<String> {
+fn agent(state: &LoopState, turn: &TurnId, look: &StatusStyle) -> Option<String> {
     let running = match &state.phase {
         Phase::Turn(t) if t.id == *turn => Some((&t.agent, &t.chosen)),
         _ => None,
@@ -102,7 +102,7 @@ fn amounts_to(attempt: &Try) -> Vec<String> {
     lines
 }
 
-fn ended(record: &job::Record, look: &Look) -> Vec<String> {
+fn ended(record: &job::JobRecord, look: &StatusStyle) -> Vec<String> {
     let exit = &record.exit;
     let took = human(exit.ended_at.since(exit.started_at));
     let mut lines = vec![

@@ -9,7 +9,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::Error;
 use serde_json::json;
 
-use super::{Change, Session, named_loop, note};
+use super::{Invocation, TaskChange, named_loop, note};
 use crate::board;
 use crate::error::{Code, Failure};
 
@@ -32,7 +32,7 @@ const DRAWS: u32 = 20;
 /// Puts a task on the board and prints its id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct TaskAddArgs {
     /// What is to be done, in one line
     title: String,
     /// What the agent is told besides; `-` reads it from standard input
@@ -58,7 +58,7 @@ pub struct Args {
     author: Option<String>,
 }
 
-pub fn add(args: Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn add(args: TaskAddArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let (mut task, owner_word) = checked(args, session)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -72,7 +72,7 @@ pub fn add(args: Args, session: &mut Session) -> Result<Code, Failure> {
             continue;
         }
         let ops = [Op::Enqueue(task.clone())];
-        let change = Change { owner: task.owner.as_ref(), ops: &ops, events: &[note(said)] };
+        let change = TaskChange { owner: task.owner.as_ref(), ops: &ops, events: &[note(said)] };
         let replies = change.commit(&mut ledger, session).map_err(refused)?;
         if replies.first() == Some(&Reply::Made(true)) {
             home.knock();
@@ -89,7 +89,7 @@ fn is_known(ledger: &impl everloop_store::Ledger, id: &TaskId) -> Result<bool, F
 }
 
 /// The task as it was typed, without id and loop, and the word for the loop.
-fn checked(args: Args, session: &Session) -> Result<(NewTask, Option<String>), Failure> {
+fn checked(args: TaskAddArgs, session: &Invocation) -> Result<(NewTask, Option<String>), Failure> {
     let title = args.title.split_whitespace().collect::<Vec<_>>().join(" ");
     if title.is_empty() {
         return Err(Failure::usage("the title is empty").hint("everloop task add \"port the parser\""));

@@ -7,7 +7,7 @@ use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Error, Ledger};
 use serde_json::json;
 
-use super::{Change, Session, held_by_caller, no_task, note};
+use super::{Invocation, TaskChange, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Changes a task, whoever holds it; a holder's result goes on the shelf.
@@ -15,7 +15,7 @@ use crate::error::{Code, Failure};
 #[command(
     after_help = "Examples:\n  everloop task block x7k2m --reason \"needs a decision\"\n  everloop task retry x7k2m"
 )]
-pub struct Args {
+pub struct TaskAmendArgs {
     /// Task id
     task: String,
     /// Why, for the journal
@@ -28,14 +28,14 @@ pub struct Args {
 #[command(after_help = "Example:\n  everloop task block x7k2m --fence 1 --reason \"needs a decision\"")]
 pub struct BlockArgs {
     #[command(flatten)]
-    which: Args,
+    which: TaskAmendArgs,
     /// You hold it under this fence, and give it back so
     #[arg(long, value_name = "N")]
     fence: Option<u64>,
 }
 
 /// A change and its words.
-struct Deed {
+struct TaskAmendment {
     change: Amendment,
     verb: &'static str,
     now: &'static str,
@@ -43,21 +43,29 @@ struct Deed {
     held: Option<Fence>,
 }
 
-pub fn block(args: &BlockArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn block(args: &BlockArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let held = args.fence.map(Fence);
     let now = "waits for `everloop task retry`";
-    amend(&args.which, &Deed { change: Amendment::Block, verb: "blocked", now, held }, session)
+    amend(&args.which, &TaskAmendment { change: Amendment::Block, verb: "blocked", now, held }, session)
 }
 
-pub fn retry(args: &Args, session: &mut Session) -> Result<Code, Failure> {
-    amend(args, &Deed { change: Amendment::Retry, verb: "retried", now: "is back in the queue", held: None }, session)
+pub fn retry(args: &TaskAmendArgs, session: &mut Invocation) -> Result<Code, Failure> {
+    amend(
+        args,
+        &TaskAmendment { change: Amendment::Retry, verb: "retried", now: "is back in the queue", held: None },
+        session,
+    )
 }
 
-pub fn cancel(args: &Args, session: &mut Session) -> Result<Code, Failure> {
-    amend(args, &Deed { change: Amendment::Cancel, verb: "cancelled", now: "is given up", held: None }, session)
+pub fn cancel(args: &TaskAmendArgs, session: &mut Invocation) -> Result<Code, Failure> {
+    amend(
+        args,
+        &TaskAmendment { change: Amendment::Cancel, verb: "cancelled", now: "is given up", held: None },
+        session,
+    )
 }
 
-fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
+fn amend(args: &TaskAmendArgs, deed: &TaskAmendment, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
@@ -84,7 +92,7 @@ fn amend(args: &Args, deed: &Deed, session: &Session) -> Result<Code, Failure> {
         ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", deed.verb, session.caller.name()) });
         events.push(Event::TicketClosed { key });
     }
-    let change = Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
+    let change = TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
     change.commit(&mut ledger, session).map_err(|e| refused(e, deed))?;
     home.knock();
     let state = ledger.task(&id)?.map_or("gone", |row| row.state.label());
@@ -96,7 +104,7 @@ fn ticket_is_open(ledger: &impl Ledger, key: &str) -> Result<bool, Failure> {
     Ok(ledger.tickets(everloop_store::Tickets::Open)?.iter().any(|t| t.key == key))
 }
 
-fn refused(error: Error, deed: &Deed) -> Failure {
+fn refused(error: Error, deed: &TaskAmendment) -> Failure {
     match error {
         Error::Refused(Refusal::WrongState { task, state }) => {
             let failure = Failure::failed(format!("task `{task}` is {state}, so it cannot be {}", deed.verb));

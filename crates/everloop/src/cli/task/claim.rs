@@ -9,7 +9,7 @@ use everloop_core::time::{human, parse_duration};
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
-use super::{Change, Session, named_loop, no_task, note};
+use super::{Invocation, TaskChange, named_loop, no_task, note};
 use crate::board;
 use crate::error::{Code, Failure};
 use crate::supervisor::node_id;
@@ -31,7 +31,7 @@ struct Hold {
 
 impl Hold {
     /// An agent holds a task in its own name, so that nobody else's is its to end.
-    fn node(&self, session: &Session) -> NodeId {
+    fn node(&self, session: &Invocation) -> NodeId {
         if session.caller.is_person() {
             return self.node.as_ref().map_or_else(node_id, NodeId::new);
         }
@@ -60,7 +60,7 @@ pub struct ClaimArgs {
     hold: Hold,
 }
 
-pub fn next(args: &NextArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn next(args: &NextArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let owner = named_loop(session, &ledger, args.owner.as_deref())?;
@@ -76,7 +76,7 @@ pub fn next(args: &NextArgs, session: &mut Session) -> Result<Code, Failure> {
 }
 
 /// Tasks without a loop: the ledger itself chooses.
-fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Failure> {
+fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Invocation) -> Result<Option<TaskRow>, Failure> {
     let claim = Op::Claim { node: hold.node(session), n: 1, owner: None, lease: hold.lease };
     let replies = ledger.transact(session.now(), &[claim])?;
     let taken = replies.into_iter().find_map(|reply| match reply {
@@ -86,7 +86,7 @@ fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Session) -> Result<Opt
     if let Some(row) = &taken {
         // Which task it is was not known before; a crash in between costs the journal a line, nothing else.
         let events = [claimed(&row.task.id, row.fence, hold, session)];
-        Change { owner: None, ops: &[], events: &events }.commit(ledger, session)?;
+        TaskChange { owner: None, ops: &[], events: &events }.commit(ledger, session)?;
     }
     Ok(taken)
 }
@@ -96,7 +96,7 @@ fn claim_of_loop(
     ledger: &mut Sqlite,
     owner: &LoopId,
     hold: &Hold,
-    session: &Session,
+    session: &Invocation,
 ) -> Result<Option<TaskRow>, Failure> {
     for _ in 0..ATTEMPTS {
         let Some(row) = board::most_urgent(ledger, owner, &[], session.now())? else { return Ok(None) };
@@ -109,20 +109,20 @@ fn claim_of_loop(
     Ok(None)
 }
 
-fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Session) -> Result<Option<TaskRow>, Error> {
+fn take(ledger: &mut Sqlite, row: &TaskRow, hold: &Hold, session: &Invocation) -> Result<Option<TaskRow>, Error> {
     let id = row.task.id.clone();
     let fence = row.fence.next();
     let take = Op::Take { task: id.clone(), fence, node: hold.node(session), lease: hold.lease };
     let events = [claimed(&id, fence, hold, session)];
-    Change { owner: row.task.owner.as_ref(), ops: &[take], events: &events }.commit(ledger, session)?;
+    TaskChange { owner: row.task.owner.as_ref(), ops: &[take], events: &events }.commit(ledger, session)?;
     ledger.task(&id)
 }
 
-fn claimed(id: &TaskId, fence: Fence, hold: &Hold, session: &Session) -> Event {
+fn claimed(id: &TaskId, fence: Fence, hold: &Hold, session: &Invocation) -> Event {
     note(format!("task {id} was claimed by {} for {} (fence {fence})", session.caller.name(), human(hold.lease)))
 }
 
-pub fn claim(args: &ClaimArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn claim(args: &ClaimArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
@@ -136,7 +136,7 @@ pub fn claim(args: &ClaimArgs, session: &mut Session) -> Result<Code, Failure> {
     tell(&taken.ok_or_else(|| no_task(&id))?, &args.hold, session)
 }
 
-fn not_taken(error: Error, row: &TaskRow, session: &Session) -> Failure {
+fn not_taken(error: Error, row: &TaskRow, session: &Invocation) -> Failure {
     match (error, &row.state) {
         (Error::Refused(Refusal::Fenced { .. }), TaskState::Leased { node, until }) => {
             let left = human(until.since(session.now()));
@@ -150,7 +150,7 @@ fn not_taken(error: Error, row: &TaskRow, session: &Session) -> Failure {
     }
 }
 
-fn tell(row: &TaskRow, hold: &Hold, session: &Session) -> Result<Code, Failure> {
+fn tell(row: &TaskRow, hold: &Hold, session: &Invocation) -> Result<Code, Failure> {
     let (id, fence) = (&row.task.id, row.fence);
     let mut lines = vec![format!("{id} --fence {fence}"), clean(&row.task.title)];
     lines.extend(row.task.prompt.lines().map(clean));

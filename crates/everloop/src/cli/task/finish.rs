@@ -10,7 +10,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Error, Ledger, Sqlite};
 use serde_json::json;
 
-use super::{Change, Session, held_by_caller, no_task, note};
+use super::{Invocation, TaskChange, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
 /// Ends a task that you hold.
@@ -44,7 +44,7 @@ pub struct FailArgs {
     retry_in: Duration,
 }
 
-pub fn done(args: DoneArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn done(args: DoneArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
@@ -52,14 +52,14 @@ pub fn done(args: DoneArgs, session: &mut Session) -> Result<Code, Failure> {
     held_by_caller(&row, session)?;
     let finish = Op::Finish { task: id.clone(), fence, state: TaskEnd::Done, result: args.result.clone() };
     let said = format!("task {id} was done by {}{}", session.caller.name(), colon(&args.result));
-    let change = Change { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
+    let change = TaskChange { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &args.result)))?;
     home.knock();
     session.ui.answer(&[format!("task {id} is done")], &json!({ "task": id, "state": "done" }))?;
     Ok(Code::Ok)
 }
 
-pub fn fail(args: FailArgs, session: &mut Session) -> Result<Code, Failure> {
+pub fn fail(args: FailArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
@@ -76,7 +76,7 @@ pub fn fail(args: FailArgs, session: &mut Session) -> Result<Code, Failure> {
             format!("task {id} {result}, given back by {} ({failures} of {POISON} failures)", session.caller.name());
         (vec![Op::Release { task: id.clone(), fence, ready_at, failed: true }], vec![note(said)])
     };
-    let change = Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
+    let change = TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &result)))?;
     home.knock();
     let (state, said) = if poisoned {
@@ -101,7 +101,7 @@ fn give_up(row: &TaskRow, fence: Fence, result: &str) -> (Vec<Op>, Vec<Event>) {
 }
 
 /// Somebody else holds the task, or ended it: the result is kept on its shelf and does not count.
-fn too_late(error: Error, ledger: &mut Sqlite, session: &Session, late: (&TaskId, Fence, &str)) -> Failure {
+fn too_late(error: Error, ledger: &mut Sqlite, session: &Invocation, late: (&TaskId, Fence, &str)) -> Failure {
     let (id, fence, result) = late;
     let Error::Refused(Refusal::Fenced { .. }) = &error else { return error.into() };
     let shelve = Op::Shelve { task: id.clone(), fence, result: result.to_owned() };

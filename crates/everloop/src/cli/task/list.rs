@@ -3,20 +3,20 @@
 use clap::ValueEnum;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::watch::KEEPALIVE;
-use everloop_store::{Ledger, Owner, StateName, TaskFilter};
+use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
-use super::{Session, named_loop};
+use super::{Invocation, named_loop};
 use crate::error::{Code, Failure};
 use crate::ui::figures::{coarse, relative};
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
 /// Lists tasks, newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  everloop task list\n  everloop task list --loop k3f9 --state done --state dead")]
-pub struct Args {
+pub struct TaskListArgs {
     /// Only tasks of this loop
     #[arg(long = "loop", value_name = "ID")]
     owner: Option<String>,
@@ -61,13 +61,13 @@ impl State {
     }
 }
 
-pub fn list(args: &Args, session: &mut Session) -> Result<Code, Failure> {
+pub fn list(args: &TaskListArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["no tasks".to_owned()], &json!({ "tasks": [] }))?;
         return Ok(Code::Ok);
     };
-    let owner = named_loop(session, &ledger, args.owner.as_deref())?.map_or(Owner::Any, Owner::Loop);
+    let owner = named_loop(session, &ledger, args.owner.as_deref())?.map_or(TaskOwner::Any, TaskOwner::Loop);
     let states = match args.state.as_slice() {
         [] if args.all => Vec::new(),
         [] if args.dead => vec![StateName::Dead],
@@ -80,7 +80,7 @@ pub fn list(args: &Args, session: &mut Session) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn lines(rows: &[TaskRow], look: &Look) -> Vec<String> {
+fn lines(rows: &[TaskRow], look: &StatusStyle) -> Vec<String> {
     if rows.is_empty() {
         return vec!["no tasks; add one: everloop task add TITLE".to_owned()];
     }
@@ -100,7 +100,7 @@ fn lines(rows: &[TaskRow], look: &Look) -> Vec<String> {
 }
 
 /// Where a task is, with what one wants to know about it.
-pub(in crate::cli) fn state(row: &TaskRow, look: &Look) -> String {
+pub(in crate::cli) fn state(row: &TaskRow, look: &StatusStyle) -> String {
     let failures = if row.failures == 0 { String::new() } else { format!(", failed {}×", row.failures) };
     match &row.state {
         TaskState::Queued if row.task.kind == KEEPALIVE => "watching".to_owned(),

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use everloop_core::hook::{SESSION, Session as Record};
+use everloop_core::hook::{HookSession as Record, SESSION};
 use everloop_core::state::LoopState;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use crate::cli::Session;
+use crate::cli::Invocation;
 use crate::cli::hook::read_record;
 use crate::error::{Code, Failure};
 use crate::ui::board::score;
 use crate::ui::events::in_session;
 use crate::ui::figures::{moment, relative};
-use crate::ui::status::Look;
+use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
 
 /// A session that was silent for longer is taken for gone.
@@ -37,7 +37,7 @@ pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Fai
 }
 
 /// Explains one.
-pub fn explain(id: &str, record: &Record, session: &Session) -> Result<Code, Failure> {
+pub fn explain(id: &str, record: &Record, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let lines = lines(id, record, &look);
     session.ui.answer(&lines, &json!({ "session": id, "record": record, "why": lines.join(" ") }))?;
@@ -45,7 +45,7 @@ pub fn explain(id: &str, record: &Record, session: &Session) -> Result<Code, Fai
 }
 
 /// Sessions that work on a loop now.
-pub fn of(ledger: &Sqlite, state: &LoopState, look: &Look) -> Result<Vec<(String, Record)>, Failure> {
+pub fn of(ledger: &Sqlite, state: &LoopState, look: &StatusStyle) -> Result<Vec<(String, Record)>, Failure> {
     let mut found = Vec::new();
     for row in ledger.docs(SESSION)? {
         // Most are another loop's, or long gone; one that cannot be read is no reason to say nothing.
@@ -59,7 +59,7 @@ pub fn of(ledger: &Sqlite, state: &LoopState, look: &Look) -> Result<Vec<(String
 }
 
 /// What was last decided about it, in one line.
-pub fn line(id: &str, record: &Record, look: &Look) -> String {
+pub fn line(id: &str, record: &Record, look: &StatusStyle) -> String {
     let decided = record.last.as_ref().map_or_else(
         || "was not asked to stop or to go on yet".to_owned(),
         |(at, did)| {
@@ -69,7 +69,7 @@ pub fn line(id: &str, record: &Record, look: &Look) -> String {
     clean(&format!("Session {id} of {} {decided}.", record.agent))
 }
 
-fn lines(id: &str, record: &Record, look: &Look) -> Vec<String> {
+fn lines(id: &str, record: &Record, look: &StatusStyle) -> Vec<String> {
     let over = if record.ended { ", and is over" } else { "" };
     let mut lines = vec![
         clean(&format!(

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::event::Event;
-use everloop_core::guard::{Guards, Held as Hold, Scope};
+use everloop_core::guard::{AccountHold as Hold, Guards, Scope};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
-use everloop_core::immune::choice::Use;
-use everloop_core::immune::{DOC, Did, FLEET, Immune};
+use everloop_core::immune::choice::Admission;
+use everloop_core::immune::{DOC, FLEET, Immune, ImmuneStep};
 use everloop_core::mesh::fit::{self, ACCOUNT, Attempt, Limited, Tried};
 use everloop_core::mesh::work::{self, Held, Local, RENEW, Stage};
 use everloop_core::op::{Op, Refusal, TaskRow};
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// Writes steps to the record of the mesh.
-    fn record(&mut self, steps: impl Fn(&Immune, Time) -> Vec<Did>) {
+    fn record(&mut self, steps: impl Fn(&Immune, Time) -> Vec<ImmuneStep>) {
         let now = self.hub_now();
         let written = self.at_hub("write down who fails", |hub| {
             for _ in 0..ATTEMPTS {
@@ -160,14 +160,14 @@ impl Node {
         let hows = fit::standing(&immune, &self.replica, &self.membership.node, &rows, now);
         let now_here = self.pace.now();
         self.fit.gave_back.retain(|_, (at, _)| now_here.since(*at) < fit::LONG);
-        let may = |(row, how): &(TaskRow, Use)| {
+        let may = |(row, how): &(TaskRow, Admission)| {
             let waited = self.pace.own(now.since(self.replica.free_since(row)));
             let others = self.fit.gave_back.get(&row.task.id).map_or(Duration::ZERO, |(_, others)| *others);
             waited >= others && fit::may_take(how, waited, holds)
         };
-        let (rows, hows): (Vec<TaskRow>, Vec<Use>) = rows.into_iter().zip(hows).filter(may).unzip();
+        let (rows, hows): (Vec<TaskRow>, Vec<Admission>) = rows.into_iter().zip(hows).filter(may).unzip();
         let most = if hows.iter().any(fit::is_single) { 1 } else { most };
-        Offer { rows, most, trial: hows.iter().any(|how| matches!(how, Use::Trial(_))) }
+        Offer { rows, most, trial: hows.iter().any(|how| matches!(how, Admission::Trial(_))) }
     }
 
     /// The record of the mesh, without trials that are over and of which nobody told how they ended.

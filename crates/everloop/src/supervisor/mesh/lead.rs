@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use everloop_agents::job::Shim;
-use everloop_agents::workspace::{Effort, Joining, Pushed, Remote, result_ref};
-use everloop_core::board::Board;
+use everloop_agents::job::ShimProgram;
+use everloop_agents::workspace::{CommitMeta, Joining, Pushed, Remote, result_ref};
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::mesh::lead::{self, Office, Step};
 use everloop_core::mesh::seat::Seat;
 use everloop_core::mesh::{Judged, KIND, Landed, MeshLoop, Report, Said, accept};
 use everloop_core::op::{Op, Refusal, TaskRow};
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::node::{Hint, Merged, Node, Outcome};
 use super::pace::Pace;
 use crate::home::Home;
-use crate::supervisor::errand::{Errand, full_text};
+use crate::supervisor::action_run::{ActionRun, full_text};
 
 /// After an errand that failed for reasons of its own, before it is tried again.
 const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    pub(super) fn judged(&mut self, id: &LoopId, judged: Result<(String, Board), String>) {
+    pub(super) fn judged(&mut self, id: &LoopId, judged: Result<(String, Scoreboard), String>) {
         self.came_back(id, judged.as_ref().err());
         match judged {
             Ok((commit, board)) => {
@@ -232,7 +232,7 @@ impl Node {
 /// Where the supervisor merges and asks the checks; everything travels with it.
 struct Shop {
     home: Home,
-    shim: Shim,
+    shim: ShimProgram,
     dir: PathBuf,
     state: MeshLoop,
     seat: Arc<Mutex<Seat>>,
@@ -245,7 +245,7 @@ impl Shop {
     }
 
     /// What the checks say about the branch as it is.
-    async fn judge_branch(&self) -> Result<(String, Board), String> {
+    async fn judge_branch(&self) -> Result<(String, Scoreboard), String> {
         let remote = self.remote().await?;
         let branch = &self.state.spec.branch;
         let commit = remote.fetch(branch).await.map_err(|e| full_text(&e))?;
@@ -272,7 +272,7 @@ impl Shop {
         }
         let subject = format!("{}: {check}", self.state.name);
         let branch = &self.state.spec.branch;
-        let effort = Effort { task, fence, subject: &subject };
+        let effort = CommitMeta { task, fence, subject: &subject };
         let landed = |commit: String, board| Merged::Landed { fence, node: report.node.clone(), commit, board };
         let (target, commit) = match remote.join(branch, work, &effort).await.map_err(|e| full_text(&e))? {
             Joining::Ready { target, commit } => (target, commit),
@@ -298,7 +298,7 @@ impl Shop {
     }
 
     /// What the checks say about a commit.
-    async fn board_of(&self, remote: &Remote, commit: &str, before: Option<&Board>) -> Result<Board, String> {
+    async fn board_of(&self, remote: &Remote, commit: &str, before: Option<&Scoreboard>) -> Result<Scoreboard, String> {
         let target = result_ref(&self.state.id);
         remote.begin(&target, commit).await.map_err(|e| full_text(&e))?;
         let mut spec = self.state.spec.wanted.clone();
@@ -308,7 +308,7 @@ impl Shop {
         spec.workspace.include_dirty = false;
         let now = self.pace.wall();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
-        let mut errand = Errand {
+        let mut errand = ActionRun {
             home: self.home.clone(),
             shim: self.shim.clone(),
             state,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use everloop_core::time::Time;
 use everloop_store::Ledger;
-use everloop_store::mirror::{Error, Mirror};
+use everloop_store::mirror::{Mirror, MirrorError};
 
 use super::node::Node;
 use crate::supervisor::mirror::{SCORES, open_for_hub};
@@ -61,7 +61,7 @@ impl Node {
             match passed {
                 Ok(()) => (own.seq, own.passed_at) = (Some(seq), now),
                 // What the hub says is for the hub; a disk is another matter.
-                Err(Error::Ledger(error)) => return Err(error),
+                Err(MirrorError::Ledger(error)) => return Err(error),
                 Err(error) => return Ok(Err(error)),
             }
             Ok(Ok(()))

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use everloop_agents::job::Shim;
-use everloop_core::board::Board;
+use everloop_agents::job::ShimProgram;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::jitter;
 use everloop_core::mesh::Report;
@@ -14,9 +13,10 @@ use everloop_core::mesh::alone::{Line, Replica};
 use everloop_core::mesh::seat::{self, Seat};
 use everloop_core::mesh::work::Held;
 use everloop_core::op::{Op, Reply};
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::time::Time;
-use everloop_store::postgres::Heard;
-use everloop_store::{Error, Ledger, Mode, Postgres, Sqlite};
+use everloop_store::postgres::HeartbeatReply;
+use everloop_store::{Error, Ledger, OpenMode, Postgres, Sqlite};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -98,7 +98,7 @@ pub(super) enum Outcome {
     /// Work was pushed, or why not.
     Pushed { held: Held, pushed: Result<Report, String> },
     /// The checks were asked about the branch.
-    Judged { id: LoopId, judged: Result<(String, Board), String> },
+    Judged { id: LoopId, judged: Result<(String, Scoreboard), String> },
     /// Work of a task came to the branch, or did not.
     Merged { id: LoopId, task: TaskId, merged: Merged },
 }
@@ -106,7 +106,7 @@ pub(super) enum Outcome {
 /// What became of a task's work.
 pub(super) enum Merged {
     /// It stands on the branch; the checks say this about it, if they were asked.
-    Landed { fence: Fence, node: NodeId, commit: String, board: Option<Board> },
+    Landed { fence: Fence, node: NodeId, commit: String, board: Option<Scoreboard> },
     /// It may not.
     Refused(String),
     /// The branch holds it already, by other means.
@@ -120,7 +120,7 @@ pub(super) enum Merged {
 /// A node of a mesh.
 pub(super) struct Node {
     pub home: Home,
-    pub shim: Shim,
+    pub shim: ShimProgram,
     pub membership: Membership,
     pub pace: Pace,
     /// What loops of this machine live in.
@@ -174,7 +174,7 @@ pub(super) struct Node {
 impl Node {
     /// A node that does nothing yet.
     pub fn new(
-        (home, shim): (Home, Shim),
+        (home, shim): (Home, ShimProgram),
         membership: Membership,
         news: mpsc::Sender<News>,
         runner: Handle,
@@ -182,7 +182,7 @@ impl Node {
         let cannot = |e: &std::io::Error| Failure::failed("cannot make this machine a node").because(e);
         let replica = super::alone::read(&home);
         Ok(Self {
-            local: Sqlite::open(&home.database(), Mode::ReadWrite)?,
+            local: Sqlite::open(&home.database(), OpenMode::ReadWrite)?,
             shelf: Shelf::open(&home.mesh().join("held")).map_err(|e| cannot(&e))?,
             runner,
             home,
@@ -366,7 +366,7 @@ impl Node {
     }
 
     /// What the hub answered to a sign of life that was sent at `sent`, by this machine's clock.
-    fn hear(&mut self, heard: &Heard, sent: Time) {
+    fn hear(&mut self, heard: &HeartbeatReply, sent: Time) {
         let now = self.pace.now();
         // A node whose own clock is wrong could not say otherwise when a task is to be tried again.
         self.ahead = heard.at.0 - sent.0;

@@ -1,8 +1,8 @@
 //! Tasks of the mesh on this machine: taking them, working on them as loops of its own, and telling the hub what came of it.
 
 use everloop_agents::workspace::{Remote, result_ref};
-use everloop_core::action::Command;
-use everloop_core::event::Ending;
+use everloop_core::action::LoopCommand;
+use everloop_core::event::LoopEnd;
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
 use everloop_core::mesh::{KIND, MeshLoop, Report};
@@ -10,10 +10,10 @@ use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow};
 use everloop_core::spec::{Integrate, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
+use everloop_store::{Error, Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::node::{BEAT, FAR, Hint, Node, Outcome};
-use crate::supervisor::errand::full_text;
+use crate::supervisor::action_run::full_text;
 use crate::supervisor::read_state;
 
 /// Free tasks that are looked at: among more, somebody else takes those that are not seen.
@@ -170,7 +170,7 @@ impl Node {
             let made = async {
                 let spec = prepare(&held, &state, spec, &dir).await?;
                 let home = database;
-                let mut ledger = everloop_store::Sqlite::open(&home.database(), everloop_store::Mode::ReadWrite)
+                let mut ledger = everloop_store::Sqlite::open(&home.database(), everloop_store::OpenMode::ReadWrite)
                     .map_err(|e| full_text(&e))?;
                 let id = held.local();
                 if ledger.get_loop(&id).map_err(|e| full_text(&e))?.is_none() {
@@ -286,7 +286,7 @@ impl Node {
         if !self.local.get_loop(id).is_ok_and(|row| row.is_some_and(|row| !row.is_over())) {
             return;
         }
-        let body = serde_json::to_string(&Command::Stop { now: true }).expect("a command always has a JSON form");
+        let body = serde_json::to_string(&LoopCommand::Stop { now: true }).expect("a command always has a JSON form");
         let stop = Op::Signal { to: id.to_string(), by: "mesh".to_owned(), body };
         if let Err(error) = self.local.transact(self.pace.wall(), &[stop]) {
             tracing::warn!(%id, %error, "the loop of a lost task could not be told to stop");
@@ -301,7 +301,7 @@ impl Node {
             return;
         }
         self.list_at = now + FAR;
-        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Queued], limit: SEEN };
+        let filter = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Queued], limit: SEEN };
         let Some(Ok(rows)) = self.at_hub("look for tasks", |hub| hub.tasks(&filter)) else { return };
         let rows: Vec<TaskRow> = rows.into_iter().filter(|row| row.task.owner.is_some()).collect();
         self.remember(&rows);
@@ -385,15 +385,15 @@ fn so_far(node: &NodeId, held: &Held, state: &LoopState, why: &str) -> Report {
 
 /// Whether what was set aside for it was used up; the number of turns of a task is a limit of its own.
 fn is_short(state: &LoopState) -> bool {
-    matches!(&state.phase, Phase::Ended { ending: Ending::Exhausted { bound }, .. } if bound != "turns")
+    matches!(&state.phase, Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } if bound != "turns")
 }
 
 fn ending(state: &LoopState) -> String {
     match &state.phase {
-        Phase::Ended { ending: Ending::Reached, .. } => String::new(),
-        Phase::Ended { ending: Ending::Exhausted { bound }, .. } => format!("the limit on {bound} was used up"),
-        Phase::Ended { ending: Ending::Stopped { by }, .. } => format!("stopped by {by}"),
-        Phase::Ended { ending: Ending::Failed { why }, .. } => why.clone(),
+        Phase::Ended { ending: LoopEnd::Reached, .. } => String::new(),
+        Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } => format!("the limit on {bound} was used up"),
+        Phase::Ended { ending: LoopEnd::Stopped { by }, .. } => format!("stopped by {by}"),
+        Phase::Ended { ending: LoopEnd::Failed { why }, .. } => why.clone(),
         other => other.label().to_owned(),
     }
 }

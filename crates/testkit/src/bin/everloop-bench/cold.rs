@@ -7,10 +7,10 @@ use std::time::Duration;
 use everloop_core::event::Event;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Mode};
+use everloop_store::{Ledger, OpenMode};
 
 use crate::measure::run_times;
-use crate::report::{Row, heading, ms, ratio, remark};
+use crate::report::{BenchRow, heading, ms, ratio, remark};
 use crate::scene::{Project, Scene};
 use crate::{Options, Result};
 
@@ -24,7 +24,7 @@ pub fn run(options: &Options) -> Result<()> {
     let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?.median();
     let row = |what: &str, took: &crate::measure::Times, goal_ms: u64| {
         let met = took.median() <= Duration::from_millis(goal_ms);
-        Row::new(what, format!("{} p90 {}", ms(took.median()), ms(took.p90())))
+        BenchRow::new(what, format!("{} p90 {}", ms(took.median()), ms(took.p90())))
             .floor("/bin/true", &ms(floor), ratio(took.median(), floor))
             .goal(&format!("<= {goal_ms} ms"), met)
             .print();
@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
     let rows = fill(&scene, options)?;
     row(&format!("everloop status, {rows} journal rows"), &run_times(|| scene.everloop(&["status"]), samples)?, 30);
     let logs = run_times(|| scene.everloop(&["logs"]), samples)?;
-    Row::new("everloop logs, same journal", format!("{} p90 {}", ms(logs.median()), ms(logs.p90()))).print();
+    BenchRow::new("everloop logs, same journal", format!("{} p90 {}", ms(logs.median()), ms(logs.p90()))).print();
     remark("peers, --version: sloop 12.5 ms, ralph-orchestrator 18, ralphify 676, claudeloop 1973");
     Ok(())
 }
@@ -49,7 +49,7 @@ fn fill(scene: &Scene, options: &Options) -> Result<u64> {
     let agent = scene.agent("__flood 100");
     scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", "1"], 3)?;
     let owner = scene.only_loop()?.id;
-    let mut ledger = scene.ledger(Mode::ReadWrite)?;
+    let mut ledger = scene.ledger(OpenMode::ReadWrite)?;
     let events: Vec<Event> = (0..BATCH).map(|i| Event::Woken { by: format!("bench {i}") }).collect();
     for _ in 0..options.effort.pick(ROWS, ROWS / 5) / BATCH {
         ledger.transact(Time(1), &[Op::Append { owner: Some(owner.clone()), events: events.clone() }])?;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use everloop_core::event::Event;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Mode};
+use everloop_store::{Ledger, OpenMode};
 
 use crate::measure::usage;
-use crate::report::{Row, heading, mb, ms, ratio, remark};
+use crate::report::{BenchRow, heading, mb, ms, ratio, remark};
 use crate::scene::{Project, Scene};
 use crate::{Options, Result};
 
@@ -32,15 +32,15 @@ pub fn run(options: &Options) -> Result<()> {
         return Err(format!("{} bytes were counted instead of {FLOOD_BYTES}", turn.out_bytes).into());
     }
     let floor_text = ms(floor);
-    Row::new("turn, start to end", ms(turn.whole))
+    BenchRow::new("turn, start to end", ms(turn.whole))
         .floor("agent | cat > file", &floor_text, ratio(turn.whole, floor))
         .goal("<= 500 ms", turn.whole <= Duration::from_millis(500))
         .print();
     remark(&format!("of that until the agent's exit was known: {}", ms(turn.until_exit)));
     let met = |kb: u64| kb * 1024 <= 20_000_000;
-    Row::new("peak memory of the supervisor", mb(peak_kb)).goal("<= 20 MB", met(peak_kb)).print();
+    BenchRow::new("peak memory of the supervisor", mb(peak_kb)).goal("<= 20 MB", met(peak_kb)).print();
     let shim_kb = shim_peak_kb(&scene.state().join("turns"))?;
-    Row::new("peak memory of the shim", mb(shim_kb)).goal("<= 20 MB", met(shim_kb)).print();
+    BenchRow::new("peak memory of the shim", mb(shim_kb)).goal("<= 20 MB", met(shim_kb)).print();
     remark("peers: bash 3 MB and 0.2 s, sloop 11 MB and 16 s, ralph-orchestrator 127 MB and 0.8 s, ralphy 314 MB,");
     remark("       claudeloop 351 MB and 27 s");
     Ok(())
@@ -68,7 +68,7 @@ struct Turn {
 impl Turn {
     fn read(scene: &Scene) -> Result<Self> {
         let (mut started, mut exited, mut ended, mut out_bytes) = (None, None, None, 0);
-        for record in scene.ledger(Mode::ReadOnly)?.journal(0, None, 1000)? {
+        for record in scene.ledger(OpenMode::ReadOnly)?.journal(0, None, 1000)? {
             match record.event {
                 Event::TurnStarted { .. } => started = Some(record.at),
                 Event::TurnExited { exit, .. } => {

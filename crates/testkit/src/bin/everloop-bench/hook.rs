@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use everloop_core::event::Event;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Mode};
+use everloop_store::{Ledger, OpenMode};
 
 use crate::measure::{Times, run_times};
-use crate::report::{Row, heading, ms, ratio, remark};
+use crate::report::{BenchRow, heading, ms, ratio, remark};
 use crate::scene::{Daemon, Project, Scene};
 use crate::{Options, Result};
 
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let took = times(&payload, samples, || scene.everloop(&["hook", moment]))?;
         let met = took.median() <= TYPICAL && took.p99() <= WORST;
-        Row::new(moment, format!("{} p99 {}", ms(took.median()), ms(took.p99())))
+        BenchRow::new(moment, format!("{} p99 {}", ms(took.median()), ms(took.p99())))
             .floor(
                 "/bin/true",
                 &format!("{} p99 {}", ms(floor.median()), ms(floor.p99())),
@@ -95,7 +95,7 @@ fn times(payload: &Path, samples: usize, mut command: impl FnMut() -> Command) -
 
 /// A journal that makes the state folder look old.
 fn fill(scene: &Scene, options: &Options) -> Result<()> {
-    let mut ledger = scene.ledger(Mode::ReadWrite)?;
+    let mut ledger = scene.ledger(OpenMode::ReadWrite)?;
     let events: Vec<Event> = (0..BATCH).map(|i| Event::Woken { by: format!("bench {i}") }).collect();
     for _ in 0..options.effort.pick(ROWS, ROWS / 5) / BATCH {
         ledger.transact(Time(1), &[Op::Append { owner: None, events: events.clone() }])?;

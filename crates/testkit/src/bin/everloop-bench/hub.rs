@@ -14,11 +14,11 @@ mod wake;
 use std::time::Instant;
 
 use everloop_store::Postgres;
-use everloop_store::postgres::{Clock, Options as HubOptions, Url};
-use everloop_testkit::postgres::{Server, Setup, Sync};
+use everloop_store::postgres::{HubClock, HubOptions, Url};
+use everloop_testkit::postgres::{PostgresServer, ServerSetup, Sync};
 
 use crate::measure::Times;
-use crate::report::{Row, heading, ms};
+use crate::report::{BenchRow, heading, ms};
 use crate::{Options, Result};
 use race::{Ours, claim, enqueue};
 
@@ -28,11 +28,12 @@ const FINISHED: u32 = 1_000_000;
 const CROWDED_MS: u128 = 50;
 
 pub fn run(options: &Options) -> Result<()> {
-    let server = Server::start(Setup { sync: Sync::Durable, dir: options.dir.clone(), ..Setup::default() });
+    let server =
+        PostgresServer::start(ServerSetup { sync: Sync::Durable, dir: options.dir.clone(), ..ServerSetup::default() });
     let url = server.database();
     heading("hub: claim and finish, tasks per second, every batch two synced transactions");
     let mut ours = Ours(made(&url)?);
-    let mut plain = postgres::Plain::open(&url)?;
+    let mut plain = postgres::PlainQueue::open(&url)?;
     for batch in race::BATCHES {
         race::run(options, (&mut ours, &mut plain), batch)?;
     }
@@ -57,10 +58,10 @@ fn made(url: &str) -> Result<Postgres> {
 
 /// The ledger at `url`.
 fn open(url: &str) -> Result<Postgres> {
-    Ok(Postgres::open(HubOptions { url: Url::parse(url)?, clock: Clock::Hub, hub: None })?)
+    Ok(Postgres::open(HubOptions { url: Url::parse(url)?, clock: HubClock::Hub, hub: None })?)
 }
 
-fn crowded(options: &Options, server: &Server, ledger: &mut Postgres) -> Result<()> {
+fn crowded(options: &Options, server: &PostgresServer, ledger: &mut Postgres) -> Result<()> {
     let fill = format!(
         "insert into everloop.tasks select 'f' || i, null, 'batch', '', 'do it', 0, '[]', 'me', 'operator', 0, 'done',
              null, null, 1, 0, 'ok', i, i from generate_series(1, {FINISHED}) i"
@@ -77,7 +78,7 @@ fn crowded(options: &Options, server: &Server, ledger: &mut Postgres) -> Result<
         race::finish(ledger, &ops)?;
     }
     let times = Times::new(all)?;
-    Row::new("claim of one, median", ms(times.median())).print();
-    Row::new("claim of one, p99", ms(times.p99())).goal("< 50 ms", times.p99().as_millis() < CROWDED_MS).print();
+    BenchRow::new("claim of one, median", ms(times.median())).print();
+    BenchRow::new("claim of one, p99", ms(times.p99())).goal("< 50 ms", times.p99().as_millis() < CROWDED_MS).print();
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use everloop_store::Mode;
+use everloop_store::OpenMode;
 
 use crate::measure::usage;
-use crate::report::{Row, heading, mb, remark};
+use crate::report::{BenchRow, heading, mb, remark};
 use crate::scene::{Daemon, Project, Scene, wait_until};
 use crate::{Options, Result};
 
@@ -24,30 +24,30 @@ pub fn run(options: &Options) -> Result<()> {
     wait_until("the first turn to end", || Ok(scene.only_loop()?.phase == "waiting" && starts(&stamps) == 1))?;
     std::thread::sleep(SETTLE);
 
-    let ledger = scene.ledger(Mode::ReadOnly)?;
+    let ledger = scene.ledger(OpenMode::ReadOnly)?;
     let files = footprint(&scene.state());
     let version = ledger.data_version()?;
     let before = usage(daemon.pid())?;
     std::thread::sleep(minute);
     let after = usage(daemon.pid())?;
 
-    Row::new("memory (RSS)", mb(after.rss_kb)).goal("<= 12 MB", after.rss_kb * 1024 <= 12_000_000).print();
+    BenchRow::new("memory (RSS)", mb(after.rss_kb)).goal("<= 12 MB", after.rss_kb * 1024 <= 12_000_000).print();
     let (anon, pss, peak) = (mb(after.anon_kb), mb(after.pss_kb), mb(after.peak_rss_kb));
     remark(&format!("heap and stacks {anon}, the rest is mapped from the binary; fair share (Pss) {pss}, peak {peak}"));
     let cpu = after.cpu.saturating_sub(before.cpu);
     // A shorter look is scaled up, so that the goal means the same.
     let cpu = cpu.mul_f64(60.0 / minute.as_secs_f64());
     let met = cpu <= Duration::from_millis(20);
-    Row::new("CPU per 60 s", format!("{:.5} s", cpu.as_secs_f64())).goal("<= 0.02 s", met).print();
+    BenchRow::new("CPU per 60 s", format!("{:.5} s", cpu.as_secs_f64())).goal("<= 0.02 s", met).print();
     remark(&format!("woke {} times", after.naps - before.naps));
     let commits = u64::from(ledger.data_version()? != version);
     let changed = u64::from(footprint(&scene.state()) != files);
     let quiet = commits + changed == 0;
     let wrote = if quiet { "none" } else { "some" };
-    Row::new("writes to the ledger", wrote).goal("none", quiet).print();
+    BenchRow::new("writes to the ledger", wrote).goal("none", quiet).print();
     remark(&format!("write calls of any kind: {}", after.write_calls - before.write_calls));
     let extra = starts(&stamps) - 1;
-    Row::new("agent starts", extra.to_string()).goal("0", extra == 0).print();
+    BenchRow::new("agent starts", extra.to_string()).goal("0", extra == 0).print();
     remark("peers: sloop 9 MB and 0.02 s, ralph-tui 66 MB, claudeloop 77, ralphy 99, Bernstein 615 MB and 6.2 s");
     Ok(())
 }

@@ -8,10 +8,10 @@ use everloop_core::ids::LoopId;
 use everloop_core::journal::seal;
 use everloop_core::op::{Op, Trust};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Mode, Sqlite};
+use everloop_store::{Ledger, OpenMode, Sqlite};
 use rusqlite::{Connection, params};
 
-use crate::report::{Row, heading, remark};
+use crate::report::{BenchRow, heading, remark};
 use crate::{Options, Result};
 
 /// Blocks of the two are taken in turns, so that a busy moment of the machine hits both.
@@ -24,7 +24,7 @@ pub fn run(options: &Options) -> Result<()> {
         let commits = options.effort.pick(100, 20);
         let mut ours = Duration::ZERO;
         let mut bare = Duration::ZERO;
-        let mut ledger = Sqlite::open(&dir.path().join(format!("ledger-{batch}.db")), Mode::ReadWrite)?;
+        let mut ledger = Sqlite::open(&dir.path().join(format!("ledger-{batch}.db")), OpenMode::ReadWrite)?;
         let mut raw = open_raw(&dir.path().join(format!("raw-{batch}.db")))?;
         for _ in 0..BLOCKS {
             ours += through_the_store(&mut ledger, batch, commits)?;
@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let total = f64::from(BLOCKS) * commits as f64;
         let rate = |took: Duration| total * batch as f64 / took.as_secs_f64();
-        Row::new(format!("batches of {batch}"), format!("{:.0} events/s", rate(ours)))
+        BenchRow::new(format!("batches of {batch}"), format!("{:.0} events/s", rate(ours)))
             .floor("bare rusqlite", &format!("{:.0} events/s", rate(bare)), rate(ours) / rate(bare))
             .print();
         let per_commit = |took: Duration| took.as_secs_f64() * 1e3 / total;

@@ -86,7 +86,7 @@ pub fn run_times(mut command: impl FnMut() -> Command, samples: usize) -> Result
 
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
+pub struct ProcessUsage {
     pub rss_kb: u64,
     /// What is not a file: heap and stacks. The rest is the binary itself, which the kernel can drop and read again.
     pub anon_kb: u64,
@@ -100,13 +100,13 @@ pub struct Usage {
 }
 
 /// Reads /proc; an error when the process is gone.
-pub fn usage(pid: u32) -> Result<Usage> {
+pub fn usage(pid: u32) -> Result<ProcessUsage> {
     let proc = Path::new("/proc").join(pid.to_string());
     let status = std::fs::read_to_string(proc.join("status"))?;
     // Only for the owner of the process, and not in every container.
     let rollup = std::fs::read_to_string(proc.join("smaps_rollup")).unwrap_or_default();
     let io = std::fs::read_to_string(proc.join("io")).unwrap_or_default();
-    Ok(Usage {
+    Ok(ProcessUsage {
         rss_kb: field(&status, "VmRSS:").unwrap_or(0),
         anon_kb: field(&status, "RssAnon:").unwrap_or(0),
         pss_kb: field(&rollup, "Pss:").unwrap_or(0),

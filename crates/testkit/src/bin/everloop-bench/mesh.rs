@@ -6,14 +6,14 @@ mod elsewhere;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use everloop_store::postgres::{Clock, Options as HubOptions, Url};
+use everloop_store::postgres::{HubClock, HubOptions, Url};
 use everloop_store::{Leader, Ledger, Postgres};
 use everloop_testkit::chaos::machine::{Machine, Make};
-use everloop_testkit::postgres::{Server, Setup, Sync};
+use everloop_testkit::postgres::{PostgresServer, ServerSetup, Sync};
 use nix::sys::signal::Signal;
 
 use crate::measure::Times;
-use crate::report::{Row, heading};
+use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
 /// Longer than any lease.
@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(20);
 
 pub fn run(options: &Options) -> Result<()> {
-    let server = Server::start(Setup { sync: Sync::Durable, dir: options.dir.clone(), ..Setup::default() });
+    let server =
+        PostgresServer::start(ServerSetup { sync: Sync::Durable, dir: options.dir.clone(), ..ServerSetup::default() });
     let root = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     failover(options, &server, &root.path().join("failover"))?;
     elsewhere::run(options, &server, root.path())
@@ -34,10 +35,10 @@ fn make(options: &Options, dir: &Path) -> Make {
 }
 
 fn open(url: &str) -> Result<Postgres> {
-    Ok(Postgres::open(HubOptions { url: Url::parse(url)?, clock: Clock::Hub, hub: None })?)
+    Ok(Postgres::open(HubOptions { url: Url::parse(url)?, clock: HubClock::Hub, hub: None })?)
 }
 
-fn failover(options: &Options, server: &Server, dir: &Path) -> Result<()> {
+fn failover(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()> {
     let url = server.database();
     Postgres::init(&Url::parse(&url)?)?;
     let (hub, make) = (open(&url)?, make(options, dir));
@@ -47,14 +48,14 @@ fn failover(options: &Options, server: &Server, dir: &Path) -> Result<()> {
     heading(&format!("mesh: three nodes without their supervisor, {trials} kills and {trials} clean ends"));
     let gaps = (0..trials).map(|_| without(&hub, &mut nodes, Signal::SIGKILL)).collect::<Result<Vec<_>>>()?;
     let gaps = Times::new(gaps)?;
-    Row::new("killed: until another supervises, median", seconds(gaps.median()))
+    BenchRow::new("killed: until another supervises, median", seconds(gaps.median()))
         .goal("<= 16 s", gaps.median() <= Duration::from_secs(16))
         .print();
-    Row::new("killed: worst", seconds(gaps.max())).goal("<= 22 s", gaps.max() <= Duration::from_secs(22)).print();
+    BenchRow::new("killed: worst", seconds(gaps.max())).goal("<= 22 s", gaps.max() <= Duration::from_secs(22)).print();
     let gaps = (0..trials).map(|_| without(&hub, &mut nodes, Signal::SIGTERM)).collect::<Result<Vec<_>>>()?;
     let gaps = Times::new(gaps)?;
-    Row::new("`everloop down`: median", seconds(gaps.median())).print();
-    Row::new("`everloop down`: worst", seconds(gaps.max()))
+    BenchRow::new("`everloop down`: median", seconds(gaps.median())).print();
+    BenchRow::new("`everloop down`: worst", seconds(gaps.max()))
         .goal("<= 2 s", gaps.max() <= Duration::from_secs(2))
         .print();
     Ok(())

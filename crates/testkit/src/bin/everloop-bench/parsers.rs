@@ -12,10 +12,10 @@ use everloop_agents::agent::{LINE_CAP, Reader};
 use everloop_agents::clock;
 use everloop_core::phase::Phases;
 use everloop_core::spec::AgentKind;
-use everloop_core::stream::Report;
+use everloop_core::stream::TurnReport;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::report::{Row, heading, mb};
+use crate::report::{BenchRow, heading, mb};
 use crate::{Options, Result};
 use mutate::{Corpus, Run};
 
@@ -56,15 +56,15 @@ pub fn run(options: &Options) -> Result<()> {
         sum.held = sum.held.max(run.held);
     }
     let (cases, seconds, bytes) = (runs * LINES, began.elapsed().as_secs_f64(), sum.bytes as f64);
-    Row::new("cases without a panic", format!("{cases}")).print();
-    Row::new("cases per second", format!("{:.0}", cases as f64 / seconds)).print();
-    Row::new("read", format!("{:.1} GB, {:.0} MB/s", bytes / 1e9, bytes / 1e6 / seconds)).print();
-    Row::new("records understood", format!("{}", sum.understood)).print();
-    Row::new("records counted as unknown", format!("{}", sum.unknown)).print();
+    BenchRow::new("cases without a panic", format!("{cases}")).print();
+    BenchRow::new("cases per second", format!("{:.0}", cases as f64 / seconds)).print();
+    BenchRow::new("read", format!("{:.1} GB, {:.0} MB/s", bytes / 1e9, bytes / 1e6 / seconds)).print();
+    BenchRow::new("records understood", format!("{}", sum.understood)).print();
+    BenchRow::new("records counted as unknown", format!("{}", sum.unknown)).print();
     let within = sum.held <= 2 * LINE_CAP;
-    Row::new("most bytes held for lines", format!("{}", sum.held)).goal("2 MiB", within).print();
+    BenchRow::new("most bytes held for lines", format!("{}", sum.held)).goal("2 MiB", within).print();
     let peak = peak_rss_kb()?;
-    Row::new("peak memory", mb(peak)).goal("128 MiB", peak <= RSS_GOAL_KB).print();
+    BenchRow::new("peak memory", mb(peak)).goal("128 MiB", peak <= RSS_GOAL_KB).print();
     Ok(())
 }
 
@@ -84,13 +84,13 @@ fn whole(kind: AgentKind, folder: &Path) -> Result<()> {
     let stream = said.repeat(BURST.div_ceil(said.len()));
     let seconds = (0..READS).map(|_| read(kind, &stream)).fold(f64::INFINITY, f64::min);
     let speed = format!("{:.0} ms, {:.0} MB/s", seconds * 1e3, stream.len() as f64 / 1e6 / seconds);
-    Row::new(kind.label(), speed).print();
+    BenchRow::new(kind.label(), speed).print();
     Ok(())
 }
 
 /// What it takes of a processor, in seconds: whatever else runs here does not count.
 fn read(kind: AgentKind, stream: &[u8]) -> f64 {
-    let (mut reader, mut report) = (Reader::new(kind, false), Report::default());
+    let (mut reader, mut report) = (Reader::new(kind, false), TurnReport::default());
     let now = clock::now();
     let mut phases = Phases::new(now);
     let began = thread_seconds();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// One measured thing.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct BenchRow {
     what: String,
     value: String,
     floor: Option<String>,
@@ -12,7 +12,7 @@ pub struct Row {
     goal: Option<(String, bool)>,
 }
 
-impl Row {
+impl BenchRow {
     pub fn new(what: impl Into<String>, value: impl Into<String>) -> Self {
         Self { what: what.into(), value: value.into(), ..Self::default() }
     }

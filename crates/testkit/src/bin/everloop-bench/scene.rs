@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use everloop_store::{Ledger, LoopRow, Mode, Sqlite};
+use everloop_store::{Ledger, LoopRow, OpenMode, Sqlite};
 use tempfile::TempDir;
 
 use crate::{Options, Result};
@@ -110,13 +110,13 @@ impl Scene {
     }
 
     /// The ledger, to look into.
-    pub fn ledger(&self, mode: Mode) -> Result<Sqlite> {
+    pub fn ledger(&self, mode: OpenMode) -> Result<Sqlite> {
         Ok(Sqlite::open(&self.state().join("ledger.db"), mode)?)
     }
 
     /// The only loop there is.
     pub fn only_loop(&self) -> Result<LoopRow> {
-        let rows = self.ledger(Mode::ReadOnly)?.loops()?;
+        let rows = self.ledger(OpenMode::ReadOnly)?.loops()?;
         rows.into_iter().next().ok_or_else(|| "there is no loop".into())
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::measure::{Times, usage};
-use crate::report::{Row, heading, mb, ms, remark};
+use crate::report::{BenchRow, heading, mb, ms, remark};
 use crate::scene::{Project, Scene};
 use crate::turn::read_gaps;
 use crate::{Options, Result};
@@ -21,11 +21,13 @@ pub fn run(options: &Options) -> Result<()> {
     heading(&format!("stream: {turns} turns of agents that talk, in records"));
     let (gaps, _) = talk(options, turns, TALK_BYTES)?;
     let met = gaps.median() <= Duration::from_millis(50);
-    Row::new("from the last word to the next start, 0.1 MB", spread(&gaps)).goal("<= 50 ms", met).print();
+    BenchRow::new("from the last word to the next start, 0.1 MB", spread(&gaps)).goal("<= 50 ms", met).print();
     let (gaps, (low, high)) = talk(options, turns, FLOOD_BYTES)?;
-    Row::new("the same, 10 MB said at once", spread(&gaps)).print();
+    BenchRow::new("the same, 10 MB said at once", spread(&gaps)).print();
     let flat = (high - low) * 1024 <= 10_000_000;
-    Row::new("supervisor's memory from then on", format!("{} to {}", mb(low), mb(high))).goal("+-5 MB", flat).print();
+    BenchRow::new("supervisor's memory from then on", format!("{} to {}", mb(low), mb(high)))
+        .goal("+-5 MB", flat)
+        .print();
     remark("the check, two synced commits and reading the stream are in that time");
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::measure::{Times, sync_times};
-use crate::report::{Row, heading, ms, ratio, remark};
+use crate::report::{BenchRow, heading, ms, ratio, remark};
 use crate::scene::{Project, Scene};
 use crate::{Options, Result};
 
@@ -20,13 +20,13 @@ pub fn run(options: &Options) -> Result<()> {
     heading(&format!("turn: from one agent's exit to the next one's start, {turns} turns, gap 0, a no-op agent"));
     let scene = Scene::new(options, Project::Plain)?;
     let sync = sync_times(&scene.path(""), SYNC_SAMPLES)?;
-    Row::new("this disk: append 4 KB and sync", spread(&sync)).print();
+    BenchRow::new("this disk: append 4 KB and sync", spread(&sync)).print();
     let bare = shell_loop(&scene, turns, 0)?;
-    Row::new("bash loop", spread(&bare)).print();
+    BenchRow::new("bash loop", spread(&bare)).print();
     let mut durable = Vec::new();
     for syncs in [2, 3] {
         let gaps = shell_loop(&scene, turns, syncs)?;
-        Row::new(format!("bash loop that syncs a file {syncs} times"), spread(&gaps)).print();
+        BenchRow::new(format!("bash loop that syncs a file {syncs} times"), spread(&gaps)).print();
         durable.push((syncs, gaps.median()));
     }
     let floors = Floors { bare: bare.median(), durable };
@@ -56,17 +56,17 @@ fn measure(options: &Options, project: Project, turns: u32, floors: &Floors) -> 
     // Every commit of the supervisor saves the loop, and every save counts its version up by one.
     let commits = scene.only_loop()?.version as f64 / f64::from(turns);
     let label = project.label();
-    Row::new(format!("everloop, {label}"), spread(&gaps))
+    BenchRow::new(format!("everloop, {label}"), spread(&gaps))
         .floor("bash", &ms(floors.bare), ratio(gaps.median(), floors.bare))
         .print();
     for (syncs, shell) in &floors.durable {
         let times = ratio(gaps.median(), *shell);
         remark(&format!("{times:.2}x of the bash loop with {syncs} syncs ({})", ms(*shell)));
     }
-    Row::new("  synced commits per turn", format!("{commits:.2}")).goal("<= 3", commits.round() <= 3.0).print();
+    BenchRow::new("  synced commits per turn", format!("{commits:.2}")).goal("<= 3", commits.round() <= 3.0).print();
     let beyond = gaps.median().saturating_sub(sync.mul_f64(commits));
     let met = beyond <= Duration::from_millis(10);
-    Row::new("  beyond commits", ms(beyond)).goal("<= 10 ms", met).print();
+    BenchRow::new("  beyond commits", ms(beyond)).goal("<= 10 ms", met).print();
     remark(&format!("with {} per sync, measured before and after the run", ms(sync)));
     match traced_syncs(options, project)? {
         Some(found) => remark(&format!("sync calls per turn seen by strace: {found}")),

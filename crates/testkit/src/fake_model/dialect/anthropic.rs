@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::named;
-use crate::fake_model::message::{Message, Stop};
+use crate::fake_model::message::{ModelMessage, ModelStop};
 use crate::fake_model::request::Ask;
 
-fn usage(message: &Message, output: u64) -> Value {
+fn usage(message: &ModelMessage, output: u64) -> Value {
     json!({
         "input_tokens": message.usage.input,
         "cache_creation_input_tokens": message.usage.written,
@@ -16,15 +16,15 @@ fn usage(message: &Message, output: u64) -> Value {
     })
 }
 
-fn stop(message: &Message) -> &'static str {
+fn stop(message: &ModelMessage) -> &'static str {
     match message.stop {
-        Stop::End => "end_turn",
-        Stop::Tool => "tool_use",
-        Stop::MaxTokens => "max_tokens",
+        ModelStop::End => "end_turn",
+        ModelStop::Tool => "tool_use",
+        ModelStop::MaxTokens => "max_tokens",
     }
 }
 
-fn envelope(message: &Message, ask: &Ask) -> Value {
+fn envelope(message: &ModelMessage, ask: &Ask) -> Value {
     json!({
         "id": message.id("msg"), "type": "message", "role": "assistant", "model": ask.model, "content": [],
         "stop_reason": null, "stop_sequence": null, "usage": usage(message, 1),
@@ -44,7 +44,7 @@ fn block(index: usize, start: &Value, deltas: &[Value]) -> Vec<String> {
 }
 
 /// As a stream of events.
-pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
+pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     let mut frames =
         vec![named("message_start", &json!({ "type": "message_start", "message": envelope(message, ask) }))];
     frames.push(named("ping", &json!({ "type": "ping" })));
@@ -71,7 +71,7 @@ pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
 }
 
 /// As one document.
-pub fn whole(message: &Message, ask: &Ask) -> Value {
+pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     let mut content = Vec::new();
     if !message.pieces.is_empty() {
         content.push(json!({ "type": "text", "text": message.text() }));

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_model::message::{Message, Stop};
+use crate::fake_model::message::{ModelMessage, ModelStop};
 use crate::fake_model::request::Ask;
 
-fn reason(message: &Message) -> &'static str {
+fn reason(message: &ModelMessage) -> &'static str {
     match message.stop {
-        Stop::End => "stop",
-        Stop::Tool => "tool_calls",
-        Stop::MaxTokens => "length",
+        ModelStop::End => "stop",
+        ModelStop::Tool => "tool_calls",
+        ModelStop::MaxTokens => "length",
     }
 }
 
-fn usage(message: &Message) -> Value {
+fn usage(message: &ModelMessage) -> Value {
     let usage = message.usage;
     json!({
         "prompt_tokens": usage.all_input(),
@@ -23,7 +23,7 @@ fn usage(message: &Message) -> Value {
     })
 }
 
-fn calls(message: &Message) -> Option<Value> {
+fn calls(message: &ModelMessage) -> Option<Value> {
     let call = message.call.as_ref()?;
     Some(json!([{
         "index": 0, "id": message.id("call"), "type": "function",
@@ -32,7 +32,7 @@ fn calls(message: &Message) -> Option<Value> {
 }
 
 /// As a stream of events.
-pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
+pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     let frame = |delta: Value, reason: Option<&str>, usage: Value| {
         let choices = json!([{ "index": 0, "delta": delta, "finish_reason": reason }]);
         let data = json!({
@@ -50,7 +50,7 @@ pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
 }
 
 /// As one document.
-pub fn whole(message: &Message, ask: &Ask) -> Value {
+pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     let mut said = json!({ "role": "assistant", "content": message.text() });
     if let Some(calls) = calls(message) {
         said["tool_calls"] = calls;

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::fake_model::message::{Message, Stop};
+use crate::fake_model::message::{ModelMessage, ModelStop};
 use crate::fake_model::request::Ask;
 
-fn chunk(parts: &[Value], last: Option<&Message>, ask: &Ask) -> Value {
+fn chunk(parts: &[Value], last: Option<&ModelMessage>, ask: &Ask) -> Value {
     let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
     let mut body = json!({ "modelVersion": ask.model, "responseId": "fake" });
     if let Some(message) = last {
-        candidate["finishReason"] = if message.stop == Stop::MaxTokens { "MAX_TOKENS" } else { "STOP" }.into();
+        candidate["finishReason"] = if message.stop == ModelStop::MaxTokens { "MAX_TOKENS" } else { "STOP" }.into();
         let usage = message.usage;
         body["usageMetadata"] = json!({
             "promptTokenCount": usage.all_input(),
@@ -22,14 +22,14 @@ fn chunk(parts: &[Value], last: Option<&Message>, ask: &Ask) -> Value {
     body
 }
 
-fn parts(message: &Message) -> Vec<Value> {
+fn parts(message: &ModelMessage) -> Vec<Value> {
     let text = message.pieces.iter().map(|piece| json!({ "text": piece }));
     let call = message.call.as_ref();
     text.chain(call.map(|call| json!({ "functionCall": { "name": call.name, "args": call.arguments } }))).collect()
 }
 
 /// As a stream of events.
-pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
+pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     let parts = parts(message);
     let (last, first) =
         parts.split_last().map_or((&[][..], &[][..]), |(last, first)| (std::slice::from_ref(last), first));
@@ -40,7 +40,7 @@ pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
 }
 
 /// As one document.
-pub fn whole(message: &Message, ask: &Ask) -> Value {
+pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     chunk(&parts(message), Some(message), ask)
 }
 

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::named;
-use crate::fake_model::message::{Call, Message, Stop};
+use crate::fake_model::message::{ModelMessage, ModelStop, ModelToolCall};
 use crate::fake_model::request::Ask;
 
-fn envelope(message: &Message, ask: &Ask, status: &str) -> Value {
+fn envelope(message: &ModelMessage, ask: &Ask, status: &str) -> Value {
     json!({
         "id": message.id("resp"), "object": "response", "status": status, "model": ask.model, "output": [],
         "usage": null, "error": null,
     })
 }
 
-fn usage(message: &Message) -> Value {
+fn usage(message: &ModelMessage) -> Value {
     let usage = message.usage;
     json!({
         "input_tokens": usage.all_input(),
@@ -24,14 +24,14 @@ fn usage(message: &Message) -> Value {
     })
 }
 
-fn said(message: &Message) -> Value {
+fn said(message: &ModelMessage) -> Value {
     json!({
         "type": "message", "id": message.id("msg"), "role": "assistant", "status": "completed",
         "content": [{ "type": "output_text", "text": message.text(), "annotations": [] }],
     })
 }
 
-fn called(call: &Call, message: &Message) -> Value {
+fn called(call: &ModelToolCall, message: &ModelMessage) -> Value {
     let (id, call_id) = (message.id("fc"), message.id("call"));
     if call.custom {
         let input = call.arguments.as_str().unwrap_or_default();
@@ -52,16 +52,16 @@ fn called(call: &Call, message: &Message) -> Value {
     item
 }
 
-fn items(message: &Message) -> Vec<Value> {
+fn items(message: &ModelMessage) -> Vec<Value> {
     let text = (!message.pieces.is_empty()).then(|| said(message));
     text.into_iter().chain(message.call.as_ref().map(|call| called(call, message))).collect()
 }
 
-fn finished(message: &Message, ask: &Ask) -> Value {
+fn finished(message: &ModelMessage, ask: &Ask) -> Value {
     let mut response = envelope(message, ask, "completed");
     response["output"] = items(message).into();
     response["usage"] = usage(message);
-    if message.stop == Stop::MaxTokens {
+    if message.stop == ModelStop::MaxTokens {
         response["status"] = "incomplete".into();
         response["incomplete_details"] = json!({ "reason": "max_output_tokens" });
     }
@@ -69,7 +69,7 @@ fn finished(message: &Message, ask: &Ask) -> Value {
 }
 
 /// As a stream of events.
-pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
+pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     let event = |kind: &str, mut data: Value| {
         data["type"] = kind.into();
         named(kind, &data)
@@ -90,18 +90,18 @@ pub fn stream(message: &Message, ask: &Ask) -> Vec<String> {
         }
         frames.push(event("response.output_item.done", json!({ "output_index": index, "item": item })));
     }
-    let last = if message.stop == Stop::MaxTokens { "response.incomplete" } else { "response.completed" };
+    let last = if message.stop == ModelStop::MaxTokens { "response.incomplete" } else { "response.completed" };
     frames.push(event(last, json!({ "response": finished(message, ask) })));
     frames
 }
 
 /// As one document.
-pub fn whole(message: &Message, ask: &Ask) -> Value {
+pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     finished(message, ask)
 }
 
 /// The end of a stream that failed.
-pub fn failed(code: &str, message: &Message) -> String {
+pub fn failed(code: &str, message: &ModelMessage) -> String {
     let words = match code {
         "rate_limit_exceeded" => "Rate limit reached for fake-model on tokens per min (TPM). Please try again in 1.5s.",
         "context_length_exceeded" => {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use everloop_core::event::Ending;
+use everloop_core::event::LoopEnd;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::TaskState;
-use everloop_core::state::{Phase, Stage};
+use everloop_core::state::{Phase, TurnStage};
 use everloop_core::watch::{PARKED, WATCHING};
-use everloop_store::{Ledger as _, Owner, TaskFilter, Tickets};
+use everloop_store::{Ledger as _, TaskFilter, TaskOwner, Tickets};
 
 use super::{Ward, broken};
 use crate::sim::shell::Held;
@@ -72,7 +72,7 @@ impl World {
                 }
                 broken("I5", format!("loop {id} waits ({}) without a timer", reason.rule))
             }
-            Phase::Turn(turn) if turn.stage == Stage::Running => match idle_ms {
+            Phase::Turn(turn) if turn.stage == TurnStage::Running => match idle_ms {
                 ms if ms > wall_ms + 2 * WORK_MS => broken("I5", format!("turn {} never ends", turn.id)),
                 _ => Ok(()),
             },
@@ -106,7 +106,7 @@ impl World {
     }
 
     pub(super) fn all_tasks(&self) -> Vec<everloop_core::op::TaskRow> {
-        let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
+        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
         self.ledger.model().tasks(&all).expect("the model always answers")
     }
 
@@ -185,7 +185,7 @@ impl World {
                 Some(("guard.freeze", scope)) => !frozen(scope),
                 Some(("stagnation", id)) => {
                     let ward = self.watch.wards.get(&LoopId::new(id));
-                    ward.is_some_and(|w| w.ended == Some(Ending::Reached))
+                    ward.is_some_and(|w| w.ended == Some(LoopEnd::Reached))
                 }
                 Some(("stalled", id)) => self.watch.wards.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
                 None if ticket.key == "immune.observer" => !self.watch.is_suspicious(),

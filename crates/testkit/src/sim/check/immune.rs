@@ -3,7 +3,7 @@
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
-use everloop_core::immune::{BEAT, Did, Dimension, Subject, Tier, subjects};
+use everloop_core::immune::{BEAT, Dimension, ImmuneStep, Subject, Tier, subjects};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 
@@ -26,7 +26,7 @@ impl World {
         let Event::Immune { step } = event else { return Ok(()) };
         self.watch.immune.apply(step, at);
         match &**step {
-            Did::Out { subject, until, .. } => {
+            ImmuneStep::Out { subject, until, .. } => {
                 if subject.dimension == Dimension::Node {
                     return broken("I8", format!("{subject}, the only machine, is quarantined"));
                 }
@@ -36,7 +36,9 @@ impl World {
                 }
                 self.check_ways()
             }
-            Did::Ruled { rule } if rule.until <= at => broken("I8", format!("rule {} has no end ahead", rule.id)),
+            ImmuneStep::Ruled { rule } if rule.until <= at => {
+                broken("I8", format!("rule {} has no end ahead", rule.id))
+            }
             _ => Ok(()),
         }
     }
@@ -45,7 +47,7 @@ impl World {
     fn check_ways(&self) -> Result<(), Violation> {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
-            let mut all = self.watch.wards.values().flat_map(|w| crew(&w.fold, &self.node)).flatten();
+            let mut all = self.watch.wards.values().flat_map(|w| candidates(&w.fold, &self.node)).flatten();
             let all_out = |s: Subject| s.dimension != dimension || out(&s);
             if all.all(all_out) {
                 return broken("I8", format!("every {} is quarantined", dimension.label()));
@@ -64,7 +66,7 @@ impl World {
         let ward = &self.watch.wards[id];
         let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
-        if crew(&ward.fold, &self.node).any(|who| !who.iter().any(out)) {
+        if candidates(&ward.fold, &self.node).any(|who| !who.iter().any(out)) {
             return broken("I8", format!("turn {turn} was given to {bad}, who is quarantined, and others are there"));
         }
         Ok(())
@@ -81,6 +83,9 @@ impl World {
 }
 
 /// Who can take a loop's turns.
-fn crew<'a>(state: &'a LoopState, node: &'a everloop_core::ids::NodeId) -> impl Iterator<Item = Vec<Subject>> + 'a {
+fn candidates<'a>(
+    state: &'a LoopState,
+    node: &'a everloop_core::ids::NodeId,
+) -> impl Iterator<Item = Vec<Subject>> + 'a {
     state.spec.agents().map(move |agent| subjects(node, agent, None))
 }

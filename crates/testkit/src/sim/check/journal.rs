@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everloop_core::event::{Ending, Event, Integrated, Outcome};
+use everloop_core::event::{Event, Integrated, LoopEnd, Outcome};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::state::{LoopState, NOTES_KEPT};
 use everloop_core::time::Time;
@@ -66,7 +66,7 @@ impl World {
         if let Event::Signalled { cursor, task, .. } = event {
             self.check_signal(id, cursor, task.as_ref())?;
         }
-        if let Event::Ended { ending: Ending::Reached } = event {
+        if let Event::Ended { ending: LoopEnd::Reached } = event {
             self.check_reached(id)?;
         }
         self.follow_reflexes(id, event, at);
@@ -204,7 +204,7 @@ impl Ward {
             Event::StopAsked { .. } => self.stop = true,
             Event::Resumed { .. } => {
                 (self.paused, self.stop) = (false, false);
-                if self.ended != Some(Ending::Reached) {
+                if self.ended != Some(LoopEnd::Reached) {
                     self.ended = None;
                 }
             }

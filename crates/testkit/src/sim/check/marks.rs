@@ -1,7 +1,7 @@
 //! Marks: what a run met. A simulation that never meets a freeze proves nothing about freezes; the tests ask for all.
 
-use everloop_core::event::{Ending, Event, Pattern};
-use everloop_core::immune::Did;
+use everloop_core::event::{Event, LoopEnd, Pattern};
+use everloop_core::immune::ImmuneStep;
 use everloop_core::watch::{PARKED, WATCHING};
 
 /// Everything that the random worlds together must have met.
@@ -92,16 +92,16 @@ pub(super) fn of(event: &Event) -> &'static str {
         Event::StrategyChanged { .. } => "strategy changed",
         Event::TicketOpened { .. } => "ticket opened",
         Event::TicketClosed { .. } => "ticket closed",
-        Event::Ended { ending: Ending::Reached } => "ended reached",
-        Event::Ended { ending: Ending::Exhausted { .. } } => "ended exhausted",
-        Event::Ended { ending: Ending::Stopped { .. } } => "ended stopped",
-        Event::Ended { ending: Ending::Failed { .. } } => "ended failed",
+        Event::Ended { ending: LoopEnd::Reached } => "ended reached",
+        Event::Ended { ending: LoopEnd::Exhausted { .. } } => "ended exhausted",
+        Event::Ended { ending: LoopEnd::Stopped { .. } } => "ended stopped",
+        Event::Ended { ending: LoopEnd::Failed { .. } } => "ended failed",
         Event::Recovered { .. } => "recovered",
         Event::Immune { step } => match **step {
-            Did::Charged { .. } => "charged",
-            Did::Soft { .. } => "less work",
-            Did::Out { .. } => "quarantined",
-            Did::Trial { .. } => "tried again",
+            ImmuneStep::Charged { .. } => "charged",
+            ImmuneStep::Soft { .. } => "less work",
+            ImmuneStep::Out { .. } => "quarantined",
+            ImmuneStep::Trial { .. } => "tried again",
             _ => "other",
         },
         Event::LoopCreated { .. }

@@ -1,6 +1,6 @@
 //! The keepalive, and what monitors saw: of the first exactly one, of the second everything exactly once.
 
-use everloop_core::event::Ending;
+use everloop_core::event::LoopEnd;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::TaskState;
 use everloop_core::state::LoopState;
@@ -70,7 +70,7 @@ impl World {
     pub(super) fn check_heard(&self) -> Result<(), Violation> {
         for (id, ward) in &self.watch.wards {
             let watches = !ward.fold.spec.watch.is_empty();
-            let had_time = matches!(ward.ended, Some(Ending::Reached | Ending::Stopped { .. }));
+            let had_time = matches!(ward.ended, Some(LoopEnd::Reached | LoopEnd::Stopped { .. }));
             let news = self.sites[id].news;
             if watches && had_time && ward.heard != Some(news) {
                 return broken("signal", format!("loop {id} has heard {:?} of {news}", ward.heard));

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, NodeId, TaskId};
-use everloop_core::immune::choice::Use;
+use everloop_core::immune::choice::Admission;
 use everloop_core::mesh::purse::Loan;
 use everloop_core::mesh::work::Stage;
 use everloop_core::mesh::{End, KIND, MeshLoop, fit, seat, work};
 use everloop_core::op::{Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Owner, TaskFilter};
+use everloop_store::{Ledger, TaskFilter, TaskOwner};
 
 use super::line::Mood;
 use super::world::{World, ms};
@@ -294,7 +294,7 @@ impl World {
     }
 
     /// Free tasks that a node may take: none may have waited for long, besides what others had it first for.
-    pub(super) fn waited(&mut self, n: usize, rows: &[TaskRow], hows: &[Use]) {
+    pub(super) fn waited(&mut self, n: usize, rows: &[TaskRow], hows: &[Admission]) {
         let now = self.time();
         let free = |row: &TaskRow| row.state == TaskState::Queued && row.task.ready_at <= now;
         // Before something was set aside for it, it waited for that.
@@ -340,7 +340,7 @@ impl World {
         let gone = self.facts.pushed.iter().filter(|((_, which), n)| !held(**n, which)).map(|(k, _)| k.clone());
         let gone: Vec<_> = gone.collect();
         self.facts.forgiven.extend(gone);
-        let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
+        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
         let rows = self.hub.model.tasks(&all).expect("the model answers");
         let known = |row: TaskRow| {
             let done = row.result.filter(|_| row.state == TaskState::Done);
@@ -374,7 +374,7 @@ impl World {
             other => self.violated("I5", format!("the loop did not end: {other:?}, open {:?}", state.open)),
         }
         self.all_is_known();
-        let all = TaskFilter { owner: Owner::Any, states: Vec::new(), limit: usize::MAX };
+        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
         for row in self.hub.model.tasks(&all).expect("the model answers") {
             if matches!(row.state, TaskState::Queued | TaskState::Leased { .. }) {
                 self.violated("I1", format!("{} is still {}", row.task.id, row.state.label()));

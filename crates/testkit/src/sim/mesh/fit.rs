@@ -4,8 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use everloop_core::immune::choice::Use;
-use everloop_core::immune::{BEAT, Class, DOC, Did, Dimension, FLEET, Immune, Subject, caps};
+use everloop_core::immune::choice::Admission;
+use everloop_core::immune::{BEAT, Class, DOC, Dimension, FLEET, Immune, ImmuneStep, Subject, caps};
 use everloop_core::mesh::fit::{self, Attempt, Tried};
 use everloop_core::mesh::work::{self, Held, Stage};
 use everloop_core::op::TaskRow;
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, n: usize, steps: impl FnOnce(&Immune, Time) -> Vec<Did>) {
+    fn note(&mut self, n: usize, steps: impl FnOnce(&Immune, Time) -> Vec<ImmuneStep>) {
         let now = self.hub_now(n);
         if self.at_hub(n, |_, _| ()).is_none() {
             return;
@@ -112,11 +112,12 @@ impl World {
         let node = &self.nodes[n];
         let hows = fit::standing(&immune, &node.disk.replica, &node.id, &rows, now);
         let holds = node.disk.held.values().filter(|file| file.held.stage == Stage::Working).count();
-        let may =
-            |(row, how): &(&TaskRow, &Use)| fit::may_take(how, now.since(node.disk.replica.free_since(row)), holds);
+        let may = |(row, how): &(&TaskRow, &Admission)| {
+            fit::may_take(how, now.since(node.disk.replica.free_since(row)), holds)
+        };
         let oldest = rows.iter().map(|row| node.disk.replica.free_since(row)).min().unwrap_or(now);
         let fits = rows.iter().zip(&hows).filter(may);
-        let (rows, hows): (Vec<TaskRow>, Vec<Use>) = fits.map(|(row, how)| (row.clone(), how.clone())).unzip();
+        let (rows, hows): (Vec<TaskRow>, Vec<Admission>) = fits.map(|(row, how)| (row.clone(), how.clone())).unzip();
         if rows.is_empty() {
             self.let_others_go_first(n, holds, oldest);
             return None;
@@ -124,7 +125,7 @@ impl World {
         self.nodes[n].lets_others_since = None;
         self.waited(n, &rows, &hows);
         let most = if hows.iter().any(fit::is_single) { 1 } else { most };
-        Some(Offer { rows, most, trial: hows.iter().any(|how| matches!(how, Use::Trial(_))) })
+        Some(Offer { rows, most, trial: hows.iter().any(|how| matches!(how, Admission::Trial(_))) })
     }
 
     /// A node leaves all that is free to others. It is not idle, as long as they come.

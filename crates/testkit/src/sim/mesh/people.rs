@@ -4,7 +4,7 @@
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::mesh::work;
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
-use everloop_store::{Ledger, Owner, StateName, TaskFilter};
+use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::line::Mood;
 use super::world::{Event, World};
@@ -89,7 +89,7 @@ impl World {
         if self.facts.ended && *change != Amendment::Retry {
             return;
         }
-        let owner = Owner::Loop(LoopId::new(self.current.name.1.clone()));
+        let owner = TaskOwner::Loop(LoopId::new(self.current.name.1.clone()));
         let filter = TaskFilter { owner, states: Vec::new(), limit: 20 };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let Some(row) = (!rows.is_empty()).then(|| self.dice.pick(&rows)) else { return };
@@ -112,7 +112,7 @@ impl World {
         for node in &mut self.nodes {
             node.wished_away = false;
         }
-        let filter = TaskFilter { owner: Owner::Any, states: vec![StateName::Blocked], limit: usize::MAX };
+        let filter = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Blocked], limit: usize::MAX };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let blocked: Vec<TaskId> = rows.into_iter().map(|row| row.task.id).collect();
         for task in blocked {

@@ -8,7 +8,7 @@ use everloop_core::mesh::{MeshLoop, Report};
 use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, Owner, StateName, TaskFilter};
+use everloop_store::{Error, Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::Ill;
 use super::node::{BEAT, Errand, FAR, File, Hint, Local1};
@@ -294,7 +294,7 @@ impl World {
         if planted::is(Bug::TakesFromTheLiving) {
             states.push(StateName::Leased);
         }
-        let filter = TaskFilter { owner: Owner::Any, states, limit: SEEN };
+        let filter = TaskFilter { owner: TaskOwner::Any, states, limit: SEEN };
         let Some(Ok(mut rows)) = self.at_hub(n, |hub, _| hub.tasks(&filter)) else { return };
         self.remember(n, &rows);
         if !rows.is_empty() {

@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use everloop_core::board::{Board, CheckResult, Verdict};
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, purse, work};
 use everloop_core::op::{Op, TaskRow};
+use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
@@ -352,7 +352,7 @@ impl World {
     }
 
     /// What the checks say about a commit.
-    pub fn board(&self, commit: Commit) -> Board {
+    pub fn board(&self, commit: Commit) -> Scoreboard {
         let files = self.git.files(commit);
         let row = |name: String| CheckResult {
             verdict: if files.contains(&name) { Verdict::Pass } else { Verdict::Fail },
@@ -362,7 +362,7 @@ impl World {
             output: String::new(),
             fingerprint: 0,
         };
-        Board((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
+        Scoreboard((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Amendment, Trust};
@@ -108,26 +108,26 @@ fn target_moves() -> Scenario {
 
 /// A person pauses, resumes, stops and releases, some of it twice.
 fn people() -> Scenario {
-    let pause = || Command::Pause { reason: "lunch".to_owned(), until: None };
-    let resume = || Command::Resume { bounds: None };
+    let pause = || LoopCommand::Pause { reason: "lunch".to_owned(), until: None };
+    let resume = || LoopCommand::Resume { bounds: None };
     let id = || LoopId::new("a");
     Scenario::new("people", 4)
-        .ask(5, Command::Steer { message: "mind the tests".to_owned(), trust: Trust::Operator })
+        .ask(5, LoopCommand::Steer { message: "mind the tests".to_owned(), trust: Trust::Operator })
         .ask(20, pause())
         .ask(21, pause())
-        .ask(22, Command::Steer { message: "and the docs".to_owned(), trust: Trust::Operator })
+        .ask(22, LoopCommand::Steer { message: "and the docs".to_owned(), trust: Trust::Operator })
         .ask(90, resume())
         .ask(91, resume())
         .at(130, Happening::Hold(Scope::All))
-        .ask(140, Command::Wake)
+        .ask(140, LoopCommand::Wake)
         .at(200, Happening::Release(Scope::All))
-        .ask(240, Command::Stop { now: true })
-        .ask(241, Command::Stop { now: true })
+        .ask(240, LoopCommand::Stop { now: true })
+        .ask(241, LoopCommand::Stop { now: true })
         .ask(300, resume())
         .at(330, Happening::Restarts)
         .at(350, Happening::Amend(id(), Amendment::Retry))
-        .ask(380, Command::Stop { now: false })
-        .ask(600, Command::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
+        .ask(380, LoopCommand::Stop { now: false })
+        .ask(600, LoopCommand::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
 }
 
 /// All checks pass; something happens three times, then nothing for so long that it is parked, then a person wakes it.
@@ -142,9 +142,9 @@ fn watches() -> Scenario {
         .at(100, news())
         .at(1_500, news())
         .at(1_501, news())
-        .ask(5_000, Command::Wake)
+        .ask(5_000, LoopCommand::Wake)
         .at(6_000, news())
-        .ask(9_000, Command::Stop { now: false })
+        .ask(9_000, LoopCommand::Stop { now: false })
         .ends("stopped")
 }
 
@@ -161,7 +161,7 @@ fn watches_and_works() -> Scenario {
         .at(90, news())
         .at(400, Happening::Restarts)
         .at(700, news())
-        .ask(3_000, Command::Steer { message: "look around".to_owned(), trust: Trust::Operator })
+        .ask(3_000, LoopCommand::Steer { message: "look around".to_owned(), trust: Trust::Operator })
         .at(4_000, news())
 }
 

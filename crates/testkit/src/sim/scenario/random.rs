@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everloop_core::action::Command;
+use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Amendment, Trust};
@@ -90,15 +90,15 @@ fn happening(random: &mut Random, loops: u64) -> Happening {
     let id = LoopId::new(if random.below(loops) == 0 { "a" } else { "b" });
     let scope = random.pick(&[Scope::All, Scope::Loop(id.clone()), Scope::Account("default".to_owned())]);
     match random.below(18) {
-        0 => Happening::Ask(id, Command::Pause { reason: "a look".to_owned(), until: None }),
-        1 | 2 => Happening::Ask(id, Command::Resume { bounds: None }),
-        3 => Happening::Ask(id, Command::Stop { now: false }),
-        4 => Happening::Ask(id, Command::Stop { now: true }),
+        0 => Happening::Ask(id, LoopCommand::Pause { reason: "a look".to_owned(), until: None }),
+        1 | 2 => Happening::Ask(id, LoopCommand::Resume { bounds: None }),
+        3 => Happening::Ask(id, LoopCommand::Stop { now: false }),
+        4 => Happening::Ask(id, LoopCommand::Stop { now: true }),
         5 => Happening::Ask(
             id,
-            Command::Steer { message: format!("look at {}", random.below(1000)), trust: Trust::Operator },
+            LoopCommand::Steer { message: format!("look at {}", random.below(1000)), trust: Trust::Operator },
         ),
-        6 => Happening::Ask(id, Command::Wake),
+        6 => Happening::Ask(id, LoopCommand::Wake),
         7 => Happening::Hold(scope),
         8 => Happening::Release(scope),
         9 => Happening::Amend(id, random.pick(&[Amendment::Retry, Amendment::Cancel, Amendment::Block])),

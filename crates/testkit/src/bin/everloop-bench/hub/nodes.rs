@@ -10,10 +10,10 @@ use everloop_core::jitter;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Postgres};
-use everloop_testkit::postgres::Server;
+use everloop_testkit::postgres::PostgresServer;
 
 use crate::measure::usage;
-use crate::report::{Row, remark};
+use crate::report::{BenchRow, remark};
 use crate::{Options, Result};
 
 pub const NODES: u32 = 1000;
@@ -26,7 +26,7 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Of one core.
 const MOST: f64 = 0.10;
 
-pub fn run(options: &Options, server: &Server, url: &str) -> Result<()> {
+pub fn run(options: &Options, server: &PostgresServer, url: &str) -> Result<()> {
     // As it is a minute after the last work: the server has swept by itself.
     server.psql("test0", "vacuum analyze");
     let players = (0..PLAYERS).map(|_| super::open(url)).collect::<Result<Vec<_>>>()?;
@@ -55,7 +55,7 @@ pub fn run(options: &Options, server: &Server, url: &str) -> Result<()> {
         Ok::<_, Box<dyn std::error::Error>>((after.0.saturating_sub(before.0), after.1 - before.1))
     })?;
     let share = used.0.as_secs_f64() / measured.as_secs_f64();
-    Row::new("CPU of all its processes", format!("{:.1} % of a core", share * 100.0))
+    BenchRow::new("CPU of all its processes", format!("{:.1} % of a core", share * 100.0))
         .goal("< 10 %", share < MOST)
         .print();
     let each = used.0.as_secs_f64() * 1e6 / used.1.max(1) as f64;

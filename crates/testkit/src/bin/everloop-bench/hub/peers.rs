@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use everloop_testkit::postgres::Server;
+use everloop_testkit::postgres::PostgresServer;
 
 use super::race::{BATCHES, Ours, Queue, median};
-use crate::report::{Row, heading};
+use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
 /// Where the programs stand.
@@ -32,7 +32,7 @@ enum Program {
 }
 
 /// Prints a row for each peer and size of batches. Blocks are taken in turns, and in each our own come right before.
-pub fn run(options: &Options, server: &Server) -> Result<()> {
+pub fn run(options: &Options, server: &PostgresServer) -> Result<()> {
     let built = Built::make()?;
     heading("hub: next to other queues, jobs per second, each with one process that works");
     let url = server.database();
@@ -51,7 +51,7 @@ pub fn run(options: &Options, server: &Server) -> Result<()> {
                 );
             }
             let ratio = median(here.iter().zip(&there).map(|(here, there)| here / there).collect());
-            Row::new(format!("batches of {batch}"), format!("{:.0} tasks/s", median(here)))
+            BenchRow::new(format!("batches of {batch}"), format!("{:.0} tasks/s", median(here)))
                 .floor(name, &format!("{:.0} jobs/s", median(there)), ratio)
                 .goal("> 1x", ratio > 1.0)
                 .print();

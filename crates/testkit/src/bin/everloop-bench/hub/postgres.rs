@@ -10,13 +10,13 @@ use super::race::Queue;
 use crate::Result;
 
 /// The queue.
-pub struct Plain {
+pub struct PlainQueue {
     runtime: Runtime,
     client: Client,
     finish: Statement,
 }
 
-impl Plain {
+impl PlainQueue {
     pub fn open(url: &str) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (client, finish) = runtime.block_on(async {
@@ -34,7 +34,7 @@ impl Plain {
     }
 }
 
-impl Queue for Plain {
+impl Queue for PlainQueue {
     fn name(&self) -> &'static str {
         "plain SKIP LOCKED, prepared"
     }

@@ -8,7 +8,7 @@ use everloop_core::op::{NewTask, Op, Reply, TaskEnd, TaskRow, Trust};
 use everloop_core::time::Time;
 use everloop_store::Ledger;
 
-use crate::report::{Row, remark};
+use crate::report::{BenchRow, remark};
 use crate::{Options, Result};
 
 /// Tasks that are claimed at once.
@@ -41,7 +41,7 @@ pub fn run(options: &Options, (ours, plain): (&mut dyn Queue, &mut dyn Queue), b
     let ratio = median(took[1].iter().zip(&took[0]).map(|(plain, ours)| plain / ours).collect());
     let [ours, bare] = took.map(|all| median(all) / f64::from(rounds));
     let rate = |seconds: f64| format!("{:.0} tasks/s", f64::from(batch) / seconds);
-    Row::new(format!("batches of {batch}"), rate(ours))
+    BenchRow::new(format!("batches of {batch}"), rate(ours))
         .floor(plain.name(), &rate(bare), ratio)
         .goal("≥ 0.80x", ratio >= 0.8)
         .print();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use everloop_store::{Mode, Sqlite};
+use everloop_store::{OpenMode, Sqlite};
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::race::{self, Ours, Queue};
@@ -12,7 +12,7 @@ use crate::{Options, Result};
 pub fn run(options: &Options) -> Result<()> {
     let dir = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     let (path, plain) = (dir.path().join("ledger.db"), dir.path().join("plain.db"));
-    let mut ours = Ours(Sqlite::open(&path, Mode::ReadWrite)?);
+    let mut ours = Ours(Sqlite::open(&path, OpenMode::ReadWrite)?);
     let mut plain = Plain::open(&plain)?;
     for batch in race::BATCHES {
         race::run(options, (&mut ours, &mut plain), batch)?;
@@ -25,7 +25,7 @@ struct Plain(Connection);
 impl Plain {
     fn open(path: &std::path::Path) -> Result<Self> {
         // A ledger's own tables are the same tables.
-        drop(Sqlite::open(path, Mode::ReadWrite)?);
+        drop(Sqlite::open(path, OpenMode::ReadWrite)?);
         let conn = Connection::open(path)?;
         conn.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA cache_size = -1024; PRAGMA journal_size_limit = 4194304;",

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use everloop_store::postgres::{Url, listen};
-use everloop_store::{Ledger, Mode, Postgres, Sqlite};
+use everloop_store::{Ledger, OpenMode, Postgres, Sqlite};
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::race::{claim, enqueue, finish};
 use crate::measure::Times;
-use crate::report::{Row, ms, ratio, remark};
+use crate::report::{BenchRow, ms, ratio, remark};
 use crate::{Options, Result};
 
 /// A hint is there within milliseconds; one that is not is lost.
@@ -28,13 +28,15 @@ pub fn run(options: &Options, url: &str) -> Result<()> {
     let (ours, bare) = (Times::new(ours)?, Times::new(bare)?);
     let rows = [("p50", ours.median(), bare.median(), 1.5), ("p99", ours.p99(), bare.p99(), 2.0)];
     for (what, ours, bare, most) in rows {
-        Row::new(format!("hub, {what}"), ms(ours))
+        BenchRow::new(format!("hub, {what}"), ms(ours))
             .floor("plain notify", &ms(bare), ratio(ours, bare))
             .goal(&format!("<= {most}x"), ratio(ours, bare) <= most)
             .print();
     }
     let local = Times::new(local(options, rounds)?)?;
-    Row::new("SQLite, p50", ms(local.median())).goal("<= 5 ms", local.median() <= Duration::from_millis(5)).print();
+    BenchRow::new("SQLite, p50", ms(local.median()))
+        .goal("<= 5 ms", local.median() <= Duration::from_millis(5))
+        .print();
     remark(&format!("p99 {}", ms(local.p99())));
     Ok(())
 }
@@ -162,7 +164,7 @@ async fn connect(url: &str) -> std::result::Result<Client, tokio_postgres::Error
 fn local(options: &Options, rounds: u32) -> Result<Vec<Duration>> {
     let dir = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     let path = dir.path().join("ledger.db");
-    let (mut here, mut there) = (Sqlite::open(&path, Mode::ReadWrite)?, Sqlite::open(&path, Mode::ReadWrite)?);
+    let (mut here, mut there) = (Sqlite::open(&path, OpenMode::ReadWrite)?, Sqlite::open(&path, OpenMode::ReadWrite)?);
     let (mut bell, mut ring) = pipe()?;
     let mut all = Vec::new();
     for round in 0..rounds {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use everloop_store::Postgres;
 use everloop_store::postgres::Url;
 use everloop_testkit::chaos::machine::Machine;
-use everloop_testkit::postgres::Server;
+use everloop_testkit::postgres::PostgresServer;
 
 use super::{make, open, seconds, wait};
 use crate::measure::Times;
-use crate::report::{Row, heading};
+use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
 /// Longer than all leases and the amnesty together.
@@ -28,7 +28,7 @@ enum Victim {
     Supervisor,
 }
 
-pub fn run(options: &Options, server: &Server, dir: &Path) -> Result<()> {
+pub fn run(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()> {
     let trials = options.effort.pick(3, 1);
     heading(&format!("mesh: a node dies, its task is begun elsewhere, {trials} trials each"));
     let trial = |victim: Victim, number: usize| {
@@ -49,13 +49,13 @@ pub fn run(options: &Options, server: &Server, dir: &Path) -> Result<()> {
     ] {
         let times = Times::new(gaps.iter().filter(|(v, _)| *v == victim).map(|(_, gap)| *gap).collect())?;
         let met = times.max() <= Duration::from_secs(most);
-        Row::new(what, seconds(times.max())).goal(&format!("<= {most} s"), met).print();
+        BenchRow::new(what, seconds(times.max())).goal(&format!("<= {most} s"), met).print();
     }
     Ok(())
 }
 
 /// Two nodes with a task each, of which one supervises; a third comes, and one of the two goes.
-fn one(options: &Options, server: &Server, (victim, dir): (Victim, &Path)) -> Result<Duration> {
+fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path)) -> Result<Duration> {
     let url = server.database();
     Postgres::init(&Url::parse(&url)?)?;
     let make = make(options, dir);

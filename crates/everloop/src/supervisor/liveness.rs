@@ -10,8 +10,8 @@ use everloop_core::evidence::{Health, Sample, health};
 use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::op::Op;
-use everloop_core::phase::Pulse;
-use everloop_core::state::{LoopState, Phase, Stage, Turn};
+use everloop_core::phase::PhaseLiveness;
+use everloop_core::state::{LoopState, Phase, Turn, TurnStage};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
 use tokio::sync::watch;
@@ -33,10 +33,10 @@ const CPU_LIFE_MS: u64 = 20;
 const JITTER: Duration = Duration::from_secs(1);
 
 /// What is known about a running turn's signs of life.
-pub struct Life {
+pub struct Liveness {
     turn: TurnId,
     started: Time,
-    seen: job::Evidence,
+    seen: job::LivenessSample,
     changed: Time,
     looked: Time,
     renewed: Time,
@@ -48,13 +48,13 @@ pub struct Life {
     quiet: Duration,
 }
 
-impl Life {
+impl Liveness {
     /// A turn that begins now, or is found now.
     pub fn new(turn: TurnId, started: Time, now: Time) -> Self {
         Self {
             turn,
             started,
-            seen: job::Evidence::default(),
+            seen: job::LivenessSample::default(),
             changed: now,
             looked: now,
             renewed: now,
@@ -95,7 +95,7 @@ impl Life {
         // What cannot be looked at is not taken for dead.
         let seen = job::sample(dir).unwrap_or_else(|e| {
             tracing::debug!(turn = %self.turn, error = %e, "no signs of life to be read");
-            job::Evidence { out_bytes: self.seen.out_bytes + 1, ..self.seen.clone() }
+            job::LivenessSample { out_bytes: self.seen.out_bytes + 1, ..self.seen.clone() }
         });
         let alive = seen.out_bytes != self.seen.out_bytes
             || seen.processes != self.seen.processes
@@ -109,7 +109,7 @@ impl Life {
     }
 
     /// What the stream shows, without the time that the machine slept through.
-    fn pulse(&mut self, now: Time, late: Duration) -> Option<Pulse> {
+    fn pulse(&mut self, now: Time, late: Duration) -> Option<PhaseLiveness> {
         let (mut pulse, at) = (*self.stream.as_ref()?.borrow())?;
         let quiet = pulse.quiet + now.since(at);
         self.slept = if quiet < self.quiet { Duration::ZERO } else { self.slept + late };
@@ -151,7 +151,7 @@ impl Supervisor {
     fn look_at(&mut self, id: &LoopId, turn: &Turn, now: Time) -> Result<Option<Sample>, Failure> {
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Some(life) = slot.life.as_mut().filter(|l| l.turn == turn.id) else {
-            slot.life = Some(Life::new(turn.id.clone(), turn.started_at, now));
+            slot.life = Some(Liveness::new(turn.id.clone(), turn.started_at, now));
             return Ok(None);
         };
         if now < life.next_look() {
@@ -191,7 +191,7 @@ impl Supervisor {
 
 fn running(state: &LoopState) -> Option<Turn> {
     match &state.phase {
-        Phase::Turn(turn) if turn.stage == Stage::Running => Some((**turn).clone()),
+        Phase::Turn(turn) if turn.stage == TurnStage::Running => Some((**turn).clone()),
         _ => None,
     }
 }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn time_that_a_machine_sleeps_through_is_nobodys() {
         let (empty, at) = (tempfile::tempdir().expect("a folder"), |secs| Time(0) + Duration::from_secs(secs));
-        let mut life = Life::new(TurnId::new("k-1.1"), at(0), at(0));
+        let mut life = Liveness::new(TurnId::new("k-1.1"), at(0), at(0));
         let steady = life.look(empty.path(), at(5));
         assert_eq!((steady.running.as_secs(), steady.silent.as_secs()), (5, 5));
         let late = life.look(empty.path(), at(5 + 5 + 7200));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::super::locks::Shared;
-use super::super::tree::{Detail, Look, Tree, status};
+use super::super::tree::{Detail, TreeStatus, Worktree, status};
 use super::*;
 
 /// A repository with a private worktree of it.
@@ -16,7 +16,7 @@ struct World {
     repo: PathBuf,
     /// The worktree.
     dir: PathBuf,
-    tree: Tree,
+    tree: Worktree,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
         git(&repo, "init -q -b main");
         git(&repo, "add -A");
         git(&repo, "commit -q -m first");
-        let tree = Tree::new(dir.clone(), &repo.join(".git"), Shared::new(root.join("lock")));
+        let tree = Worktree::new(dir.clone(), &repo.join(".git"), Shared::new(root.join("lock")));
         tree.bring_to("main").await.unwrap();
         Self { _temp: temp, repo, dir, tree }
     }
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// What a look says, which must be what git says.
-    async fn look(&self) -> Look {
+    async fn look(&self) -> TreeStatus {
         let seen = self.tree.look(Detail::Files).await.unwrap();
         let git = self.tree.git().unwrap().with("GIT_OPTIONAL_LOCKS", "0");
         let git = status(&git, Detail::Files).await.unwrap();
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Settles, lets an agent do something, looks at once and again when that is no news any more.
-    async fn after(&self, deed: impl FnOnce(&Path)) -> Look {
+    async fn after(&self, deed: impl FnOnce(&Path)) -> TreeStatus {
         self.settle().await;
         let known = self.tree.known();
         deed(&self.dir);
@@ -113,7 +113,7 @@ async fn an_edit_in_the_tick_of_the_seal_breaks_it() {
     let world = World::new().await;
     world.settle().await;
     let admin = fs::canonicalize(world.common().join("worktrees/tree")).unwrap();
-    let scope = Scope { tree: world.dir.clone(), admin, common: world.common() };
+    let scope = FingerprintScope { tree: world.dir.clone(), admin, common: world.common() };
     let sources = Sources { paths: Vec::new(), listed_at: SystemTime::now() };
     let path = world.dir.join("a.txt");
     for _ in 0..200 {

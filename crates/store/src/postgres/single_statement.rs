@@ -14,16 +14,16 @@ use everloop_core::op::{NewTask, Op, Reply, TaskRow};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
 
-use super::line::{Line, Statement, is_not_held};
+use super::connection::{HubConnection, Statement, is_not_held};
 use super::{columns, write};
 use crate::{Error, task};
 
 /// `None` when the batch is something else, or when only the whole rules can say what becomes of it; nothing happened then.
-pub(super) async fn attempt(line: &Line, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
+pub(super) async fn attempt(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
     match ops {
         [] => return Ok(Some(Vec::new())),
         [Op::Claim { node, n, owner, lease }] => {
-            let wish = Wish { node, n: *n, owner: owner.as_ref(), lease: *lease };
+            let wish = ClaimRequest { node, n: *n, owner: owner.as_ref(), lease: *lease };
             // One that comes late leases tasks to a node that does not know of it, and the lease runs out.
             let rows = line.alone(&wish.statement(now)).await?;
             return Ok(Some(vec![Reply::Claimed(claimed(&rows)?)]));
@@ -76,14 +76,14 @@ fn supervised(node: &NodeId, now: Option<Time>) -> Statement {
 }
 
 /// A claim.
-pub(super) struct Wish<'a> {
+pub(super) struct ClaimRequest<'a> {
     pub(super) node: &'a NodeId,
     pub(super) n: u32,
     pub(super) owner: Option<&'a LoopId>,
     pub(super) lease: Duration,
 }
 
-impl Wish<'_> {
+impl ClaimRequest<'_> {
     pub(super) fn statement(&self, now: Option<Time>) -> Statement {
         let sql = match self.n {
             1 => "SELECT * FROM everloop.claim_one($1, $2, $3, $4)",

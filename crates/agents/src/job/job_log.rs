@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use super::error::Error;
+use super::error::JobError;
 use super::spec::Spec;
 use crate::process::Identity;
 
@@ -40,7 +40,7 @@ struct Line<T> {
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Entry {
+pub(super) enum JobLogEntry {
     /// What to run.
     Job(Spec),
     /// Who runs it; said again when something about it changed.
@@ -50,7 +50,7 @@ pub(super) enum Entry {
     /// A shim that finds this runs nothing.
     Cancelled(Cancelled),
     /// How it ended.
-    Ended(Box<Record>),
+    Ended(Box<JobRecord>),
 }
 
 /// Nothing is to be told about it.
@@ -71,7 +71,7 @@ pub struct Started {
 
 /// How a job ended, with what it used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct JobRecord {
     /// How it ended.
     #[serde(flatten)]
     pub exit: Exit,
@@ -89,7 +89,7 @@ pub struct Record {
 
 /// All that is known of a job.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct JobLog {
     /// What to run.
     pub(super) spec: Option<Spec>,
     /// Who runs it.
@@ -99,26 +99,26 @@ pub(super) struct Book {
     /// It must not be started any more.
     pub(super) cancelled: bool,
     /// How it ended.
-    pub(super) ended: Option<Record>,
+    pub(super) ended: Option<JobRecord>,
     /// The first line that could not be understood.
     damage: Option<serde_json::Error>,
 }
 
-impl Book {
+impl JobLog {
     /// Reads what there is; nothing when there is no book.
-    pub(super) fn read(dir: &Path) -> Result<Self, Error> {
+    pub(super) fn read(dir: &Path) -> Result<Self, JobError> {
         let path = dir.join(BOOK);
         match fs::read(&path) {
             Ok(bytes) => Ok(Self::parse(&bytes)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(Error::io("read", &path)(e)),
+            Err(e) => Err(JobError::io("read", &path)(e)),
         }
     }
 
     fn parse(bytes: &[u8]) -> Self {
         let mut book = Self::default();
         for line in bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice::<Line<Entry>>(line) {
+            match serde_json::from_slice::<Line<JobLogEntry>>(line) {
                 Ok(Line { version: VERSION, entry }) => book.take(entry),
                 Ok(Line { version, .. }) => book.harm(serde::de::Error::custom(format!("version {version}"))),
                 Err(e) => book.harm(e),
@@ -127,13 +127,13 @@ impl Book {
         book
     }
 
-    fn take(&mut self, entry: Entry) {
+    fn take(&mut self, entry: JobLogEntry) {
         match entry {
-            Entry::Job(spec) => self.spec = Some(spec),
-            Entry::Started(started) => self.started = Some(started),
-            Entry::Stop(cause) => self.stop = self.stop.or(Some(cause)),
-            Entry::Cancelled(_) => self.cancelled = true,
-            Entry::Ended(record) => self.ended = Some(*record),
+            JobLogEntry::Job(spec) => self.spec = Some(spec),
+            JobLogEntry::Started(started) => self.started = Some(started),
+            JobLogEntry::Stop(cause) => self.stop = self.stop.or(Some(cause)),
+            JobLogEntry::Cancelled(_) => self.cancelled = true,
+            JobLogEntry::Ended(record) => self.ended = Some(*record),
         }
     }
 
@@ -149,35 +149,35 @@ impl Book {
     /// What to run; why not, in words, when that cannot be known.
     pub(super) fn into_spec(self, dir: &Path) -> Result<Spec, String> {
         self.spec.ok_or_else(|| match self.damage {
-            Some(source) => Error::Damaged { path: dir.join(BOOK), source }.to_string(),
+            Some(source) => JobError::Damaged { path: dir.join(BOOK), source }.to_string(),
             None => "there is no job here".to_owned(),
         })
     }
 }
 
 /// Who runs the job; `None` before the shim said so.
-pub fn started(dir: &Path) -> Result<Option<Started>, Error> {
-    Ok(Book::read(dir)?.started)
+pub fn started(dir: &Path) -> Result<Option<Started>, JobError> {
+    Ok(JobLog::read(dir)?.started)
 }
 
 /// How the job ended; `None` while it runs or when it left no record.
-pub fn record(dir: &Path) -> Result<Option<Record>, Error> {
-    Ok(Book::read(dir)?.ended)
+pub fn record(dir: &Path) -> Result<Option<JobRecord>, JobError> {
+    Ok(JobLog::read(dir)?.ended)
 }
 
 /// Adds a line. By one call, so that lines of several writers do not mix; after a line that a full disk tore, a new one
 /// begins anyway.
-pub(super) fn add(dir: &Path, entry: &Entry) -> Result<(), Error> {
+pub(super) fn add(dir: &Path, entry: &JobLogEntry) -> Result<(), JobError> {
     let path = dir.join(BOOK);
     let line = text(&path, entry)?;
-    let mut file = open(&path).map_err(Error::io("open", &path))?;
-    file.write_all(&line).map_err(Error::io("write", &path))
+    let mut file = open(&path).map_err(JobError::io("open", &path))?;
+    file.write_all(&line).map_err(JobError::io("write", &path))
 }
 
-fn text(path: &Path, entry: &Entry) -> Result<Vec<u8>, Error> {
+fn text(path: &Path, entry: &JobLogEntry) -> Result<Vec<u8>, JobError> {
     let mut line = vec![b'\n'];
     serde_json::to_writer(&mut line, &Line { version: VERSION, entry })
-        .map_err(|source| Error::Damaged { path: path.to_owned(), source })?;
+        .map_err(|source| JobError::Damaged { path: path.to_owned(), source })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -188,14 +188,14 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Writes down what is to be run; said again, the last word counts. A wish to stop may stand there already, and stays. False
 /// when the folder was used.
-pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, Error> {
+pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, JobError> {
     let Some(file) = try_lock(dir)? else { return Ok(false) };
-    if file.metadata().is_ok_and(|m| m.len() > 0) && Book::read(dir)?.is_used() {
+    if file.metadata().is_ok_and(|m| m.len() > 0) && JobLog::read(dir)?.is_used() {
         return Ok(false);
     }
     let path = dir.join(BOOK);
-    let line = text(&path, &Entry::Job(spec.clone()))?;
-    (&*file).write_all(&line).map_err(Error::io("write", &path))?;
+    let line = text(&path, &JobLogEntry::Job(spec.clone()))?;
+    (&*file).write_all(&line).map_err(JobError::io("write", &path))?;
     Ok(true)
 }
 
@@ -205,32 +205,32 @@ pub(super) fn is_blank(dir: &Path) -> bool {
 }
 
 /// Empties the folder of a job that ended, so that it can hold another one. False when it did not end.
-pub(super) fn wipe(dir: &Path) -> Result<bool, Error> {
+pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
     let path = dir.join(BOOK);
     let Some(file) = try_lock(dir)? else { return Ok(false) };
     if file.metadata().is_ok_and(|m| m.len() == 0) {
         return Ok(true);
     }
-    if Book::read(dir)?.ended.is_none() {
+    if JobLog::read(dir)?.ended.is_none() {
         return Ok(false);
     }
-    for entry in fs::read_dir(dir).map_err(Error::io("read", dir))?.flatten() {
+    for entry in fs::read_dir(dir).map_err(JobError::io("read", dir))?.flatten() {
         if entry.file_name() != BOOK {
-            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+            fs::remove_file(entry.path()).map_err(JobError::io("remove", &entry.path()))?;
         }
     }
-    file.set_len(0).map_err(Error::io("clear", &path))?;
+    file.set_len(0).map_err(JobError::io("clear", &path))?;
     Ok(true)
 }
 
 /// Takes the job's lock; `None` when somebody holds it: then a shim is alive, whatever its number.
-pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, Error> {
+pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, JobError> {
     let path = dir.join(BOOK);
-    let file = open(&path).map_err(Error::io("open", &path))?;
+    let file = open(&path).map_err(JobError::io("open", &path))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, e)) => Err(Error::io("lock", &path)(e.into())),
+        Err((_, e)) => Err(JobError::io("lock", &path)(e.into())),
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_first_version_of_a_book_stays_readable() {
-        let book = Book::parse(OLD.as_bytes());
+        let book = JobLog::parse(OLD.as_bytes());
         assert!(book.damage.is_none(), "{:?}", book.damage);
         assert_eq!(book.stop, Some(StopCause::Person), "the first wish counts");
         assert_eq!(book.started.unwrap().shim.pid, 7);
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(record.exit.stopped, Some(StopCause::Person));
         assert_eq!((record.exit.backoff_ms, record.exit.leftovers, record.cpu_ms), (Some(90_000), 2, 40));
         assert_eq!(book.spec, Some(Spec::new(["sh", "-c", "true"].map(str::to_owned).to_vec(), "/tmp")));
-        let newer = Book::parse(OLD.replace("\"version\":1", "\"version\":9").as_bytes());
+        let newer = JobLog::parse(OLD.replace("\"version\":1", "\"version\":9").as_bytes());
         assert!(newer.damage.is_some() && newer.spec.is_none() && newer.ended.is_none());
     }
 
@@ -266,24 +266,24 @@ mod tests {
     fn a_torn_line_takes_nothing_with_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(BOOK);
-        add(dir.path(), &Entry::Stop(StopCause::Person)).unwrap();
+        add(dir.path(), &JobLogEntry::Stop(StopCause::Person)).unwrap();
         let whole = fs::read(&path).unwrap();
         for cut in 0..whole.len() - 1 {
             fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(Book::read(dir.path()).unwrap().stop, None, "{cut}");
-            add(dir.path(), &Entry::Cancelled(Cancelled {})).unwrap();
-            assert!(Book::read(dir.path()).unwrap().cancelled, "{cut}");
+            assert_eq!(JobLog::read(dir.path()).unwrap().stop, None, "{cut}");
+            add(dir.path(), &JobLogEntry::Cancelled(Cancelled {})).unwrap();
+            assert!(JobLog::read(dir.path()).unwrap().cancelled, "{cut}");
         }
     }
 
     #[test]
     fn a_wish_to_stop_outlives_a_late_beginning() {
         let dir = tempfile::tempdir().unwrap();
-        add(dir.path(), &Entry::Stop(StopCause::Person)).unwrap();
+        add(dir.path(), &JobLogEntry::Stop(StopCause::Person)).unwrap();
         for program in ["false", "true"] {
             assert!(begin(dir.path(), &Spec::new(vec![program.to_owned()], "/")).unwrap());
         }
-        let book = Book::read(dir.path()).unwrap();
+        let book = JobLog::read(dir.path()).unwrap();
         assert_eq!((book.stop, book.spec.unwrap().argv), (Some(StopCause::Person), vec!["true".to_owned()]));
     }
 
@@ -293,7 +293,7 @@ mod tests {
         let spec = Spec::new(vec!["true".to_owned()], "/");
         assert!(begin(dir.path(), &spec).unwrap());
         assert!(!wipe(dir.path()).unwrap());
-        add(dir.path(), &Entry::Ended(Box::default())).unwrap();
+        add(dir.path(), &JobLogEntry::Ended(Box::default())).unwrap();
         fs::write(dir.path().join("out.head"), "x").unwrap();
         assert!(!begin(dir.path(), &spec).unwrap(), "a folder is used once");
         assert!(wipe(dir.path()).unwrap());

@@ -71,9 +71,9 @@ pub struct CheckResult {
 /// The checks of a loop and their latest verdicts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Board(pub Vec<CheckResult>);
+pub struct Scoreboard(pub Vec<CheckResult>);
 
-impl Board {
+impl Scoreboard {
     /// Whether every check passes. An empty board proves nothing.
     pub fn all_pass(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|r| r.verdict.passes())
@@ -95,13 +95,13 @@ impl Board {
     }
 
     /// Everything that passed in `before` passes here, and something more.
-    pub fn improves_on(&self, before: &Board) -> bool {
+    pub fn improves_on(&self, before: &Scoreboard) -> bool {
         let (now, then) = (self.passing(), before.passing());
         now.is_superset(&then) && now.len() > then.len()
     }
 
     /// Names that passed in `before` and do not here.
-    pub fn lost_since(&self, before: &Board) -> Vec<String> {
+    pub fn lost_since(&self, before: &Scoreboard) -> Vec<String> {
         let now = self.passing();
         before.passing().difference(&now).map(|&s| s.to_owned()).collect()
     }
@@ -119,7 +119,7 @@ impl Board {
 
 /// One run of a check, before it is turned into a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum CheckRun {
     /// Exit code 0.
     Passed,
     /// Any other exit code.
@@ -133,27 +133,27 @@ pub const FLAKY_RUNS: usize = 3;
 
 /// Whether a check should be run again after `runs`. A verdict that is as expected costs one run; one that goes against
 /// the evidence (it passed before and fails now, or passes now although nothing was changed) is tried up to three times.
-pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[Run]) -> bool {
+pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[CheckRun]) -> bool {
     let Some(first) = runs.first() else { return true };
-    if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(Run::Broken(_))) {
+    if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(CheckRun::Broken(_))) {
         return false;
     }
     let passed_before = before.is_some_and(Verdict::passes);
     let surprising = match first {
-        Run::Passed => before.is_some() && !passed_before && !changed,
-        Run::Failed => passed_before,
-        Run::Broken(_) => false,
+        CheckRun::Passed => before.is_some() && !passed_before && !changed,
+        CheckRun::Failed => passed_before,
+        CheckRun::Broken(_) => false,
     };
     // Two equal answers of three cannot be outvoted.
     surprising && !(runs.len() == 2 && runs[0] == runs[1])
 }
 
 /// The verdict over all runs of one check on one tree.
-pub fn verdict(runs: &[Run]) -> Verdict {
-    if let Some(Run::Broken(why)) = runs.iter().find(|r| matches!(r, Run::Broken(_))) {
+pub fn verdict(runs: &[CheckRun]) -> Verdict {
+    if let Some(CheckRun::Broken(why)) = runs.iter().find(|r| matches!(r, CheckRun::Broken(_))) {
         return Verdict::Broken { why: why.clone() };
     }
-    let passes = runs.iter().filter(|r| **r == Run::Passed).count();
+    let passes = runs.iter().filter(|r| **r == CheckRun::Passed).count();
     match (passes, runs.len()) {
         (_, 0) => Verdict::Broken { why: "never run".to_owned() },
         (0, _) => Verdict::Fail,
@@ -163,7 +163,7 @@ pub fn verdict(runs: &[Run]) -> Verdict {
 }
 
 /// A board on which nothing has been run yet.
-pub fn unknown(checks: &[CheckSpec]) -> Board {
+pub fn unknown(checks: &[CheckSpec]) -> Scoreboard {
     let row = |c: &CheckSpec| CheckResult {
         name: c.name.clone(),
         verdict: Verdict::Broken { why: "not run yet".to_owned() },
@@ -172,14 +172,14 @@ pub fn unknown(checks: &[CheckSpec]) -> Board {
         output: String::new(),
         fingerprint: 0,
     };
-    Board(checks.iter().map(row).collect())
+    Scoreboard(checks.iter().map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn board(rows: &[(&str, bool)]) -> Board {
+    fn board(rows: &[(&str, bool)]) -> Scoreboard {
         let row = |&(name, ok): &(&str, bool)| CheckResult {
             name: name.to_owned(),
             verdict: if ok { Verdict::Pass } else { Verdict::Fail },
@@ -188,7 +188,7 @@ mod tests {
             output: String::new(),
             fingerprint: 7,
         };
-        Board(rows.iter().map(row).collect())
+        Scoreboard(rows.iter().map(row).collect())
     }
 
     #[test]
@@ -202,12 +202,12 @@ mod tests {
 
     #[test]
     fn an_empty_board_proves_nothing() {
-        assert!(!Board::default().all_pass());
+        assert!(!Scoreboard::default().all_pass());
     }
 
     #[test]
     fn two_of_three_decide_and_only_surprises_are_repeated() {
-        use Run::{Failed, Passed};
+        use CheckRun::{Failed, Passed};
         assert!(!run_again(Some(&Verdict::Fail), true, &[Failed]));
         assert!(!run_again(Some(&Verdict::Fail), true, &[Passed]));
         assert!(run_again(Some(&Verdict::Fail), false, &[Passed]));
@@ -217,6 +217,6 @@ mod tests {
         assert!(!run_again(Some(&Verdict::Pass), true, &[Failed, Passed, Passed]));
         assert!(verdict(&[Failed, Passed, Passed]).passes());
         assert!(!verdict(&[Failed, Passed, Failed]).passes());
-        assert_eq!(verdict(&[Run::Broken("gone".into())]), Verdict::Broken { why: "gone".into() });
+        assert_eq!(verdict(&[CheckRun::Broken("gone".into())]), Verdict::Broken { why: "gone".into() });
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use everloop_core::stream::Said;
+use everloop_core::stream::AgentEvent;
 
 use crate::redact::{Redactor, Secret};
 
@@ -15,7 +15,7 @@ const MOST_TEXT: usize = 8 << 10;
 const BEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// The stream of one turn.
-pub(super) struct Voice<'a> {
+pub(super) struct OutputStream<'a> {
     out: &'a mut dyn Write,
     redactor: Redactor,
     pending: String,
@@ -23,7 +23,7 @@ pub(super) struct Voice<'a> {
     heard: bool,
 }
 
-impl<'a> Voice<'a> {
+impl<'a> OutputStream<'a> {
     pub(super) fn new(out: &'a mut dyn Write, secrets: &[Secret]) -> Self {
         let redactor = Redactor::new(secrets);
         Self { out, redactor, pending: String::new(), spoke: Instant::now(), heard: true }
@@ -35,7 +35,7 @@ impl<'a> Voice<'a> {
     }
 
     /// Says one thing, after all words that came before it.
-    pub(super) fn say(&mut self, said: &Said) {
+    pub(super) fn say(&mut self, said: &AgentEvent) {
         self.flush();
         self.write(said);
     }
@@ -61,7 +61,7 @@ impl<'a> Voice<'a> {
     }
 
     /// Bytes came that say nothing: shows now and then that they do, by repeating what is known.
-    pub(super) fn beat(&mut self, known: &Said) {
+    pub(super) fn beat(&mut self, known: &AgentEvent) {
         if self.spoke.elapsed() >= BEAT_EVERY {
             self.write(known);
         }
@@ -79,10 +79,10 @@ impl<'a> Voice<'a> {
         }
         let rest = self.pending.split_off(end);
         let text = std::mem::replace(&mut self.pending, rest);
-        self.write(&Said::Text { text });
+        self.write(&AgentEvent::Text { text });
     }
 
-    fn write(&mut self, said: &Said) {
+    fn write(&mut self, said: &AgentEvent) {
         self.spoke = Instant::now();
         let Ok(line) = serde_json::to_vec(said) else { return };
         let mut safe = Vec::with_capacity(line.len() + 1);
@@ -99,10 +99,10 @@ impl<'a> Voice<'a> {
 mod tests {
     use super::*;
 
-    fn spoken(crumbs: &[&str]) -> Vec<Said> {
+    fn spoken(crumbs: &[&str]) -> Vec<AgentEvent> {
         let mut out = Vec::new();
         let secret = Secret { name: "KEY".to_owned(), value: b"sk-0123456789".to_vec() };
-        let mut voice = Voice::new(&mut out, &[secret]);
+        let mut voice = OutputStream::new(&mut out, &[secret]);
         for crumb in crumbs {
             voice.words(crumb);
         }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_secret_in_crumbs_is_not_said() {
         let said = spoken(&["the key is sk-01", "2345", "6789, is it?\n"]);
-        assert_eq!(said, [Said::Text { text: "the key is [redacted:KEY], is it?\n".to_owned() }]);
+        assert_eq!(said, [AgentEvent::Text { text: "the key is [redacted:KEY], is it?\n".to_owned() }]);
     }
 
     #[test]
@@ -123,7 +123,8 @@ mod tests {
         let crumbs: Vec<String> = line.chars().map(String::from).collect();
         let said = spoken(&crumbs.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(said.len() > 2, "{}", said.len());
-        let all: String = said.iter().map(|s| if let Said::Text { text } = s { text.as_str() } else { "" }).collect();
+        let all: String =
+            said.iter().map(|s| if let AgentEvent::Text { text } = s { text.as_str() } else { "" }).collect();
         assert_eq!(all, line.replace("sk-0123456789", "[redacted:KEY]"));
     }
 }

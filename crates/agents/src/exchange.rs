@@ -16,7 +16,7 @@ use crate::environment::Environment;
 
 /// Why somebody was not told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unheard {
+pub enum DeliveryError {
     /// He is away, or cannot listen now.
     Away(String),
     /// He does not want this one.
@@ -27,8 +27,8 @@ pub enum Unheard {
 const REFUSES: i32 = 65;
 
 /// Runs `argv` in `dir` with `input`; it is killed with all it started when it takes longer than `within`.
-pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), Unheard> {
-    let away = |why: String| Err(Unheard::Away(why));
+pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), DeliveryError> {
+    let away = |why: String| Err(DeliveryError::Away(why));
     let Some((program, args)) = argv.split_first() else { return away("there is no command".to_owned()) };
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).env_clear().envs(Environment::from_ours(&[]).into_vars());
@@ -54,7 +54,7 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) if status.code() == Some(REFUSES) => {
-            Err(Unheard::Refused(format!("`{program}` does not want it")))
+            Err(DeliveryError::Refused(format!("`{program}` does not want it")))
         }
         Ok(Ok(status)) => away(format!("`{program}` failed: {status}")),
         Ok(Err(e)) => away(format!("`{program}`: {e}")),
@@ -66,7 +66,7 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
 mod tests {
     use super::*;
 
-    fn run(script: &str, dir: &Path, within: Duration) -> Result<(), Unheard> {
+    fn run(script: &str, dir: &Path, within: Duration) -> Result<(), DeliveryError> {
         let argv = ["sh", "-c", script].map(str::to_owned);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(tell(&argv, dir, "hello\n", within))
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(run("cat > heard", dir.path(), minute), Ok(()));
         assert_eq!(std::fs::read_to_string(dir.path().join("heard")).expect("it was written"), "hello\n");
         let failed = run("exit 3", dir.path(), minute);
-        assert!(matches!(failed, Err(Unheard::Away(why)) if why.contains("exit status: 3")));
-        assert!(matches!(run("exit 65", dir.path(), minute), Err(Unheard::Refused(_))));
+        assert!(matches!(failed, Err(DeliveryError::Away(why)) if why.contains("exit status: 3")));
+        assert!(matches!(run("exit 65", dir.path(), minute), Err(DeliveryError::Refused(_))));
         assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "it need not listen");
     }
 
@@ -88,6 +88,6 @@ mod tests {
     fn one_that_hangs_is_ended_with_its_children() {
         let dir = tempfile::tempdir().expect("a folder");
         let late = run("sleep 600 & sleep 600", dir.path(), Duration::from_millis(200));
-        assert!(matches!(late, Err(Unheard::Away(why)) if why.contains("took longer")));
+        assert!(matches!(late, Err(DeliveryError::Away(why)) if why.contains("took longer")));
     }
 }

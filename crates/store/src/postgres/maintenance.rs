@@ -4,7 +4,7 @@
 use everloop_core::op::TaskRow;
 use everloop_core::time::Time;
 
-use super::line::Statement;
+use super::connection::Statement;
 use super::{Postgres, columns, mirror};
 use crate::Error;
 use crate::rows::DocRow;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use everloop_agents::environment::Hidden;
 use everloop_agents::protect::{self, Globs};
-use everloop_core::event::Ending;
+use everloop_core::event::LoopEnd;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::spec::{AgentSpec, CheckSpec};
@@ -13,12 +13,12 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
-use crate::config::{self, Flags, Hook, Moment, Overrides};
+use crate::config::{self, Flags, Hook, Overrides, ResolveContext};
 use crate::error::Failure;
 use crate::supervisor::{account, read_state};
 
 /// Where a session is.
-pub struct Place {
+pub struct SessionFolder {
     /// The folder in which the checks run.
     pub dir: PathBuf,
     /// The loop's name.
@@ -37,7 +37,7 @@ pub struct Place {
     agents: Vec<AgentSpec>,
 }
 
-impl Place {
+impl SessionFolder {
     /// The place of a session in `cwd`; `None` when no project there says anything, or names several loops and none of them.
     pub fn find(cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
         let Some(root) = config::find(cwd) else { return Ok(None) };
@@ -50,7 +50,7 @@ impl Place {
             (None, [only]) => only.clone(),
             (None, _) => return Ok(None),
         };
-        let wanted = config.resolve(&name, &Moment::at(now))?;
+        let wanted = config.resolve(&name, &ResolveContext::at(now))?;
         let mut place = Self {
             dir: wanted.workspace.dir.clone(),
             goal: wanted.goal.clone(),
@@ -125,10 +125,10 @@ impl Place {
             if let Some(pause) = &state.paused {
                 return Ok(Some(format!("the loop was paused by {}", pause.by)));
             }
-            if let Phase::Ended { ending: Ending::Stopped { by }, .. } = &state.phase {
+            if let Phase::Ended { ending: LoopEnd::Stopped { by }, .. } = &state.phase {
                 return Ok(Some(format!("the loop was stopped by {by}")));
             }
-            if let Phase::Ended { ending: Ending::Exhausted { bound }, .. } = &state.phase {
+            if let Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } = &state.phase {
                 return Ok(Some(format!("the loop's limit on {bound} is used up")));
             }
         }

@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 
 use super::machine::Machine;
 use super::net::Cable;
-use crate::postgres::Server;
-use crate::proxy::Mode;
+use crate::postgres::PostgresServer;
+use crate::proxy::ProxyMode;
 use crate::sim::random::Random;
 
 /// Between two flips of a line that flaps.
@@ -18,7 +18,7 @@ const LATER: Duration = Duration::from_millis(300);
 
 /// What can strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum ChaosFault {
     /// kill -9 of a node; its agents go on.
     Kill,
     /// kill -9 of whoever supervises.
@@ -50,22 +50,22 @@ pub enum Fault {
 }
 
 /// How likely each of them is, and how many seconds it may last.
-const TABLE: &[(Fault, u64, &[u64])] = &[
-    (Fault::Kill, 3, &[1, 5, 20, 60]),
-    (Fault::KillSupervisor, 3, &[1, 5, 20, 60]),
-    (Fault::PullPlug, 2, &[1, 20, 60, 120]),
+const TABLE: &[(ChaosFault, u64, &[u64])] = &[
+    (ChaosFault::Kill, 3, &[1, 5, 20, 60]),
+    (ChaosFault::KillSupervisor, 3, &[1, 5, 20, 60]),
+    (ChaosFault::PullPlug, 2, &[1, 20, 60, 120]),
     // The longest are past the lease of a task.
-    (Fault::Stop, 3, &[5, 20, 30, 110]),
-    (Fault::Suspend, 1, &[20, 120]),
-    (Fault::CutOff, 2, &[5, 20, 60, 110]),
-    (Fault::OneWay, 2, &[5, 20, 60]),
-    (Fault::Flap, 1, &[40, 60]),
-    (Fault::Silent, 1, &[5, 20, 40]),
-    (Fault::Slow, 1, &[20, 40]),
-    (Fault::Refuse, 1, &[3, 15]),
-    (Fault::BeforeCommit, 2, &[3, 10]),
-    (Fault::AfterCommit, 2, &[3, 10]),
-    (Fault::HubCrash, 2, &[1, 5, 20, 45]),
+    (ChaosFault::Stop, 3, &[5, 20, 30, 110]),
+    (ChaosFault::Suspend, 1, &[20, 120]),
+    (ChaosFault::CutOff, 2, &[5, 20, 60, 110]),
+    (ChaosFault::OneWay, 2, &[5, 20, 60]),
+    (ChaosFault::Flap, 1, &[40, 60]),
+    (ChaosFault::Silent, 1, &[5, 20, 40]),
+    (ChaosFault::Slow, 1, &[20, 40]),
+    (ChaosFault::Refuse, 1, &[3, 15]),
+    (ChaosFault::BeforeCommit, 2, &[3, 10]),
+    (ChaosFault::AfterCommit, 2, &[3, 10]),
+    (ChaosFault::HubCrash, 2, &[1, 5, 20, 45]),
 ];
 
 /// Seconds between two strikes, at least and at most.
@@ -80,13 +80,13 @@ const NIGHT: (u64, u64) = (140, 155);
 
 /// Something that has struck and is not over.
 struct Ill {
-    fault: Fault,
+    fault: ChaosFault,
     since: Instant,
     until: Instant,
 }
 
 /// The weather over a mesh.
-pub struct Weather {
+pub struct FaultSchedule {
     random: Random,
     haste: u32,
     next: Instant,
@@ -94,10 +94,10 @@ pub struct Weather {
     strikes: u32,
     hub_until: Option<Instant>,
     /// How often each struck.
-    pub struck: BTreeMap<Fault, u32>,
+    pub struck: BTreeMap<ChaosFault, u32>,
 }
 
-impl Weather {
+impl FaultSchedule {
     /// Of a seed; the first strike comes soon.
     pub fn new(seed: u64, haste: u32) -> Self {
         let next = Instant::now() + Duration::from_secs(5) / haste;
@@ -121,7 +121,12 @@ impl Weather {
     }
 
     /// Ends what is over and strikes when it is time. `supervisor`: who leads now. Says what it did.
-    pub fn pass(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: Option<usize>) -> Vec<String> {
+    pub fn pass(
+        &mut self,
+        machines: &mut [Machine],
+        hub: &mut PostgresServer,
+        supervisor: Option<usize>,
+    ) -> Vec<String> {
         let mut said = self.mend(machines, hub, Instant::now());
         if Instant::now() >= self.next {
             let gap = Duration::from_millis(self.random.between(GAP.0 * 1000, GAP.1 * 1000));
@@ -137,9 +142,10 @@ impl Weather {
     }
 
     /// Mends everything but one machine that does not supervise.
-    fn night(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: usize) -> Vec<String> {
+    fn night(&mut self, machines: &mut [Machine], hub: &mut PostgresServer, supervisor: usize) -> Vec<String> {
         self.clear(machines, hub);
-        let (fault, victim) = (self.random.pick(&[Fault::Stop, Fault::CutOff]), (supervisor + 1) % machines.len());
+        let (fault, victim) =
+            (self.random.pick(&[ChaosFault::Stop, ChaosFault::CutOff]), (supervisor + 1) % machines.len());
         let now = Instant::now();
         let [until, next] = [NIGHT.0, NIGHT.1].map(|seconds| now + Duration::from_secs(seconds) / self.haste);
         self.next = next;
@@ -156,7 +162,7 @@ impl Weather {
     }
 
     /// Everything is well again, at once.
-    pub fn clear(&mut self, machines: &mut [Machine], hub: &mut Server) {
+    pub fn clear(&mut self, machines: &mut [Machine], hub: &mut PostgresServer) {
         for ill in self.ill.values_mut() {
             ill.until = ill.since;
         }
@@ -166,7 +172,12 @@ impl Weather {
     }
 
     /// What was drawn depends on the seed alone; whom it meets, also on who is ill already.
-    fn strike(&mut self, machines: &mut [Machine], hub: &mut Server, supervisor: Option<usize>) -> Option<String> {
+    fn strike(
+        &mut self,
+        machines: &mut [Machine],
+        hub: &mut PostgresServer,
+        supervisor: Option<usize>,
+    ) -> Option<String> {
         let total: u64 = TABLE.iter().map(|(_, weight, _)| weight).sum();
         let mut drawn = self.random.below(total);
         let found = TABLE.iter().find(|(_, weight, _)| {
@@ -178,7 +189,7 @@ impl Weather {
         let until = Instant::now() + Duration::from_secs(self.random.pick(seconds)) / self.haste;
         let wish = self.random.below(machines.len() as u64) as usize;
         let all_ill = self.random.one_in(3);
-        if fault == Fault::HubCrash {
+        if fault == ChaosFault::HubCrash {
             if self.hub_until.is_none() {
                 hub.crash();
                 self.hub_until = Some(until);
@@ -187,7 +198,7 @@ impl Weather {
             }
             return None;
         }
-        let wish = if fault == Fault::KillSupervisor { supervisor? } else { wish };
+        let wish = if fault == ChaosFault::KillSupervisor { supervisor? } else { wish };
         // Mostly somebody is left who can work.
         if self.ill.contains_key(&wish) || (self.ill.len() + 1 == machines.len() && !all_ill) {
             return None;
@@ -195,7 +206,7 @@ impl Weather {
         self.fall_ill(wish, Ill { fault, since: Instant::now(), until }, machines).pop()
     }
 
-    fn mend(&mut self, machines: &mut [Machine], hub: &mut Server, now: Instant) -> Vec<String> {
+    fn mend(&mut self, machines: &mut [Machine], hub: &mut PostgresServer, now: Instant) -> Vec<String> {
         let mut said = Vec::new();
         if self.hub_until.is_some_and(|until| until <= now) {
             hub.restart();
@@ -203,7 +214,7 @@ impl Weather {
             said.push("the hub is back".to_owned());
         }
         for (machine, ill) in &self.ill {
-            if ill.fault == Fault::Flap {
+            if ill.fault == ChaosFault::Flap {
                 let flips = now.saturating_duration_since(ill.since).as_millis() / (FLAP / self.haste).as_millis();
                 let cable = if flips.is_multiple_of(2) { Cable::Pulled } else { Cable::Whole };
                 machines[*machine].cable(cable);
@@ -221,32 +232,36 @@ impl Weather {
     }
 }
 
-fn begin(fault: Fault, machine: &mut Machine) {
+fn begin(fault: ChaosFault, machine: &mut Machine) {
     match fault {
-        Fault::Kill | Fault::KillSupervisor => machine.kill(),
-        Fault::PullPlug => machine.pull_the_plug(),
-        Fault::Stop => machine.signal(Signal::SIGSTOP),
-        Fault::Suspend => machine.signal_all(Signal::SIGSTOP),
-        Fault::CutOff | Fault::Flap => machine.cable(Cable::Pulled),
-        Fault::OneWay => machine.cable(Cable::Deaf),
-        Fault::Silent => machine.line(Mode::Silent),
-        Fault::Slow => machine.line(Mode::Slow(LATER)),
-        Fault::Refuse => machine.line(Mode::Refuse),
-        Fault::BeforeCommit => machine.line(Mode::CutBeforeCommit),
-        Fault::AfterCommit => machine.line(Mode::CutAfterCommit),
-        Fault::HubCrash => {}
+        ChaosFault::Kill | ChaosFault::KillSupervisor => machine.kill(),
+        ChaosFault::PullPlug => machine.pull_the_plug(),
+        ChaosFault::Stop => machine.signal(Signal::SIGSTOP),
+        ChaosFault::Suspend => machine.signal_all(Signal::SIGSTOP),
+        ChaosFault::CutOff | ChaosFault::Flap => machine.cable(Cable::Pulled),
+        ChaosFault::OneWay => machine.cable(Cable::Deaf),
+        ChaosFault::Silent => machine.line(ProxyMode::Silent),
+        ChaosFault::Slow => machine.line(ProxyMode::Slow(LATER)),
+        ChaosFault::Refuse => machine.line(ProxyMode::Refuse),
+        ChaosFault::BeforeCommit => machine.line(ProxyMode::CutBeforeCommit),
+        ChaosFault::AfterCommit => machine.line(ProxyMode::CutAfterCommit),
+        ChaosFault::HubCrash => {}
     }
 }
 
-fn end(fault: Fault, machine: &mut Machine) {
+fn end(fault: ChaosFault, machine: &mut Machine) {
     match fault {
-        Fault::Kill | Fault::KillSupervisor | Fault::PullPlug => machine.start(),
-        Fault::Stop => machine.signal(Signal::SIGCONT),
-        Fault::Suspend => machine.signal_all(Signal::SIGCONT),
-        Fault::CutOff | Fault::Flap | Fault::OneWay => machine.cable(Cable::Whole),
-        Fault::Silent | Fault::Slow | Fault::Refuse | Fault::BeforeCommit | Fault::AfterCommit => {
-            machine.line(Mode::Pass);
+        ChaosFault::Kill | ChaosFault::KillSupervisor | ChaosFault::PullPlug => machine.start(),
+        ChaosFault::Stop => machine.signal(Signal::SIGCONT),
+        ChaosFault::Suspend => machine.signal_all(Signal::SIGCONT),
+        ChaosFault::CutOff | ChaosFault::Flap | ChaosFault::OneWay => machine.cable(Cable::Whole),
+        ChaosFault::Silent
+        | ChaosFault::Slow
+        | ChaosFault::Refuse
+        | ChaosFault::BeforeCommit
+        | ChaosFault::AfterCommit => {
+            machine.line(ProxyMode::Pass);
         }
-        Fault::HubCrash => {}
+        ChaosFault::HubCrash => {}
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use everloop_agents::workspace::Workspace;
-use everloop_core::action::{Command, Found, Input};
+use everloop_core::action::{Input, LoopCommand, TurnTrace};
 use everloop_core::event::Exit;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
@@ -12,14 +12,14 @@ use everloop_core::state::Phase;
 use everloop_store::{Error, Ledger};
 
 use super::Supervisor;
-use crate::completion::{self, Scene};
+use crate::completion::{self, CompletionInputs};
 use crate::error::Failure;
 
 impl Supervisor {
     /// Looks when a turn has ended; tells whether the loop has a message now. After a crash the same words are known already.
     /// Without a rule of the project this costs nothing.
     pub(super) fn look_for_signs(&mut self, id: &LoopId, input: &Input) -> Result<bool, Failure> {
-        let (Input::Exited { exit, .. } | Input::Recovered { found: Found::Exited(exit) }) = input else {
+        let (Input::Exited { exit, .. } | Input::Recovered { found: TurnTrace::Exited(exit) }) = input else {
             return Ok(false);
         };
         let Some(slot) = self.slots.get(id) else { return Ok(false) };
@@ -30,14 +30,15 @@ impl Supervisor {
         if rules.is_empty() {
             return Ok(false);
         }
-        let scene = Scene { owner: id.as_str(), name: &name, dir: dir.as_deref(), by: &by, said: last_words(exit) };
+        let scene =
+            CompletionInputs { owner: id.as_str(), name: &name, dir: dir.as_deref(), by: &by, said: last_words(exit) };
         let (told, gone) = completion::look(&self.ledger, &rules, &scene, self.clock.now())?;
         let mut any = false;
         for op in gone {
             self.write_sign(&[op])?;
         }
         for sign in told {
-            let body = serde_json::to_string(&Command::Wake).expect("a command is plain data");
+            let body = serde_json::to_string(&LoopCommand::Wake).expect("a command is plain data");
             let wake = Op::Signal { to: id.to_string(), by: sign.waker(), body };
             any |= self.write_sign(&[sign.remember, wake])?;
         }

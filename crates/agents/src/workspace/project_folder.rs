@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use everloop_core::ids::LoopId;
 use everloop_core::spec::WorkspaceMode;
 
-use super::{Error, refs};
+use super::{WorkspaceError, refs};
 use crate::git::{self, Git};
 
 /// What the operator's folder is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ProjectFolder {
     /// Inside the work tree of a git repository.
     Git(Repository),
     /// No git here; turns work in the folder itself.
@@ -27,12 +27,12 @@ pub struct Repository {
     /// The folder below `root`; empty when it is the root.
     pub below: PathBuf,
     /// What is checked out there.
-    pub head: Head,
+    pub head: HeadState,
 }
 
 /// What is checked out in a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum HeadState {
     /// A branch, as a full ref name; without a commit as long as it is unborn.
     Branch {
         /// For example `refs/heads/main`.
@@ -47,26 +47,26 @@ pub enum Head {
     },
 }
 
-impl Head {
+impl HeadState {
     /// The commit, if there is one.
     pub fn commit(&self) -> Option<&str> {
         match self {
-            Head::Branch { commit, .. } => commit.as_deref(),
-            Head::Detached { commit } => Some(commit),
+            HeadState::Branch { commit, .. } => commit.as_deref(),
+            HeadState::Detached { commit } => Some(commit),
         }
     }
 }
 
-impl Place {
+impl ProjectFolder {
     /// How a loop works here unless the operator says otherwise. Without a branch to move, finished work is kept under
     /// a ref of the loop's own; the caller should say so.
     pub fn mode(&self, owner: &LoopId) -> WorkspaceMode {
         match self {
-            Place::Folder(_) => WorkspaceMode::InPlace,
-            Place::Git(Repository { head: Head::Branch { name, .. }, .. }) => {
+            ProjectFolder::Folder(_) => WorkspaceMode::InPlace,
+            ProjectFolder::Git(Repository { head: HeadState::Branch { name, .. }, .. }) => {
                 WorkspaceMode::Git { target: name.clone() }
             }
-            Place::Git(Repository { head: Head::Detached { .. }, .. }) => {
+            ProjectFolder::Git(Repository { head: HeadState::Detached { .. }, .. }) => {
                 WorkspaceMode::Git { target: refs::result(owner) }
             }
         }
@@ -74,43 +74,45 @@ impl Place {
 }
 
 /// Looks at `dir`.
-pub async fn discover(dir: &Path) -> Result<Place, Error> {
-    let dir = dir.canonicalize().map_err(Error::files("find the folder", dir))?;
+pub async fn discover(dir: &Path) -> Result<ProjectFolder, WorkspaceError> {
+    let dir = dir.canonicalize().map_err(WorkspaceError::files("find the folder", dir))?;
     let git = Git::operators(&dir);
     let asked = match git.run(&["rev-parse", "--is-bare-repository", "--is-inside-work-tree"]).await {
         Ok(asked) => asked,
         // Without git on this machine a folder that is no repository still works.
-        Err(git::Error::Start { .. }) if !dir.ancestors().any(|d| d.join(".git").exists()) => {
-            return Ok(Place::Folder(dir));
+        Err(git::GitError::Start { .. }) if !dir.ancestors().any(|d| d.join(".git").exists()) => {
+            return Ok(ProjectFolder::Folder(dir));
         }
         Err(error) => return Err(error.into()),
     };
     if asked.code != 0 {
         // Only this one answer means that there is no repository; others (a foreign owner, a broken config) are errors.
         return if asked.stderr.contains("not a git repository (or any") {
-            Ok(Place::Folder(dir))
+            Ok(ProjectFolder::Folder(dir))
         } else {
             Err(asked.failure().into())
         };
     }
     match String::from_utf8_lossy(&asked.stdout).lines().collect::<Vec<_>>()[..] {
         [_, "true"] => {}
-        ["true", _] => return Err(Error::Bare { dir }),
-        _ => return Err(Error::InsideGitFolder { dir }),
+        ["true", _] => return Err(WorkspaceError::Bare { dir }),
+        _ => return Err(WorkspaceError::InsideGitFolder { dir }),
     }
     let root = git.path(&["rev-parse", "--path-format=absolute", "--show-toplevel"]).await?;
     let common = git.path(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
-    let below = dir.strip_prefix(&root).map_err(|_| Error::InsideGitFolder { dir: dir.clone() })?.to_owned();
-    Ok(Place::Git(Repository { head: head(&git).await?, root, common, below }))
+    let below = dir.strip_prefix(&root).map_err(|_| WorkspaceError::InsideGitFolder { dir: dir.clone() })?.to_owned();
+    Ok(ProjectFolder::Git(Repository { head: head(&git).await?, root, common, below }))
 }
 
 /// What is checked out where `git` runs.
-pub(super) async fn head(git: &Git) -> Result<Head, Error> {
+pub(super) async fn head(git: &Git) -> Result<HeadState, WorkspaceError> {
     let symbolic = git.run(&["symbolic-ref", "--quiet", "HEAD"]).await?;
     let commit = git.commit("HEAD").await?;
     match (symbolic.code, commit) {
-        (0, commit) => Ok(Head::Branch { name: String::from_utf8_lossy(&symbolic.stdout).trim().to_owned(), commit }),
-        (1, Some(commit)) => Ok(Head::Detached { commit }),
+        (0, commit) => {
+            Ok(HeadState::Branch { name: String::from_utf8_lossy(&symbolic.stdout).trim().to_owned(), commit })
+        }
+        (1, Some(commit)) => Ok(HeadState::Detached { commit }),
         _ => Err(symbolic.failure().into()),
     }
 }

@@ -1,7 +1,7 @@
 //! An errand: one action of one loop, run apart from the owner task. Everything it needs travels with it.
 
-use everloop_agents::job::Shim;
-use everloop_agents::workspace::{Options, Workspace};
+use everloop_agents::job::ShimProgram;
+use everloop_agents::workspace::{Workspace, WorkspaceOptions};
 use everloop_core::action::{Action, Input};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
@@ -13,9 +13,9 @@ use crate::error::Failure;
 use crate::home::Home;
 
 /// One action and what it needs.
-pub(super) struct Errand {
+pub(super) struct ActionRun {
     pub home: Home,
-    pub shim: Shim,
+    pub shim: ShimProgram,
     pub state: LoopState,
     pub workspace: Option<Workspace>,
     /// The task's title, for the commit.
@@ -27,7 +27,7 @@ pub(super) struct Errand {
     pub now: Time,
 }
 
-impl Errand {
+impl ActionRun {
     /// Does it; the workspace comes back with the answer.
     pub async fn run(mut self, action: Action, prompt: Result<String, Failure>) -> (Input, Option<Workspace>) {
         let input = match action {
@@ -46,7 +46,7 @@ impl Errand {
     /// The loop's workspace, opened when it is first needed.
     pub async fn workspace(&mut self) -> Result<&mut Workspace, String> {
         if self.workspace.is_none() {
-            let options = Options {
+            let options = WorkspaceOptions {
                 owner: self.state.id.clone(),
                 root: self.home.work(&self.state.id),
                 spec: self.state.spec.workspace.clone(),

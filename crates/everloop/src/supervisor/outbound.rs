@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_agents::exchange::{DeliveryError, tell};
 use everloop_agents::post::{Post, post};
-use everloop_agents::tell::{Unheard, tell};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Op, TaskRow};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_core::tracker::{Known, MAILBOX, Mailed, TOLD_VERSION, TRACKER, Told, wait};
+use everloop_core::tracker::{MAILBOX, Mailed, TOLD_VERSION, TRACKER, TrackedTask, TrackerState, wait};
 use everloop_core::why::why;
 use everloop_store::Ledger;
 use serde::Serialize;
@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account;
 use crate::board::file;
-use crate::config::Sink;
+use crate::config::OutboundTarget;
 use crate::error::Failure;
 
 /// What is told in one go; the rest comes after it.
@@ -64,12 +64,12 @@ struct Call {
 
 /// What is known once it was told.
 enum Then {
-    Task(TaskId, Known),
+    Task(TaskId, TrackedTask),
     Mail(Mailed),
 }
 
 /// How telling went.
-pub(super) struct Heard {
+pub(super) struct DeliveryResult {
     /// Who.
     line: String,
     /// What was told, or not wanted.
@@ -79,18 +79,18 @@ pub(super) struct Heard {
 }
 
 /// Those who are told something.
-pub(super) struct Outside {
-    sender: mpsc::Sender<Heard>,
+pub(super) struct Outbound {
+    sender: mpsc::Sender<DeliveryResult>,
     /// How it went.
-    pub(super) heard: mpsc::Receiver<Heard>,
+    pub(super) heard: mpsc::Receiver<DeliveryResult>,
     lines: BTreeMap<String, Line>,
-    trackers: BTreeMap<String, (u64, Told)>,
+    trackers: BTreeMap<String, (u64, TrackerState)>,
     mailed: BTreeMap<LoopId, (u64, Mailed)>,
     /// Loops that ended while nobody could tell it.
     looked_back: bool,
 }
 
-impl Default for Outside {
+impl Default for Outbound {
     fn default() -> Self {
         let (sender, heard) = mpsc::channel(ANSWERS);
         let (lines, trackers, mailed) = Default::default();
@@ -98,12 +98,12 @@ impl Default for Outside {
     }
 }
 
-impl Outside {
+impl Outbound {
     /// Tells how a loop is doing, if that is due and somebody listens.
     pub(super) fn status(
         &mut self,
         ledger: &mut impl Ledger,
-        (sink, every): (&Sink, u32),
+        (sink, every): (&OutboundTarget, u32),
         state: &LoopState,
         now: Time,
     ) -> Result<(), Failure> {
@@ -151,7 +151,7 @@ impl Outside {
     pub(super) fn tasks(
         &mut self,
         ledger: &mut impl Ledger,
-        (dir, sink): (&Path, &Sink),
+        (dir, sink): (&Path, &OutboundTarget),
         is_here: impl Fn(&LoopId) -> bool,
         now: Time,
     ) -> Result<(), Failure> {
@@ -163,8 +163,8 @@ impl Outside {
         rows.retain(|row| row.task.owner.as_ref().is_none_or(&is_here));
         if !self.trackers.contains_key(&name) {
             let found = read(ledger, TRACKER, &name)?;
-            let first =
-                found.map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &Told::begin(&rows), now), Ok)?;
+            let first = found
+                .map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &TrackerState::begin(&rows), now), Ok)?;
             self.trackers.insert(name.clone(), first);
         }
         let Some((version, told)) = self.trackers.get_mut(&name) else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Outside {
     }
 
     /// Writes down what was told.
-    pub(super) fn take(&mut self, ledger: &mut impl Ledger, heard: Heard, now: Time) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, ledger: &mut impl Ledger, heard: DeliveryResult, now: Time) -> Result<(), Failure> {
         let line = self.lines.entry(heard.line.clone()).or_default();
         line.busy = false;
         match heard.error {
@@ -229,7 +229,7 @@ impl Outside {
     }
 
     /// The next answer of somebody who is being told something, as long as there is time.
-    pub(super) async fn next(&mut self, end: Instant) -> Option<Heard> {
+    pub(super) async fn next(&mut self, end: Instant) -> Option<DeliveryResult> {
         if !self.lines.values().any(|line| line.busy) {
             return None;
         }
@@ -247,35 +247,35 @@ impl Outside {
     }
 
     /// One after the other, so that things are heard in their order; who is away is not told the rest.
-    fn send(&self, (line, sink, dir): (String, Sink, PathBuf), calls: Vec<(Call, Then)>) {
+    fn send(&self, (line, sink, dir): (String, OutboundTarget, PathBuf), calls: Vec<(Call, Then)>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             let (mut done, mut error) = (Vec::new(), None);
             for (call, then) in calls {
                 match say(&sink, &dir, call).await {
                     Ok(()) => done.push(then),
-                    Err(Unheard::Refused(why)) => {
+                    Err(DeliveryError::Refused(why)) => {
                         tracing::warn!(why, "somebody outside did not want to be told something");
                         done.push(then);
                     }
-                    Err(Unheard::Away(why)) => {
+                    Err(DeliveryError::Away(why)) => {
                         error = Some(why);
                         break;
                     }
                 }
             }
             // Nobody listens only when the supervisor is gone; then it is told again.
-            let _gone = sender.send(Heard { line, then: done, error }).await;
+            let _gone = sender.send(DeliveryResult { line, then: done, error }).await;
         });
     }
 }
 
-async fn say(sink: &Sink, dir: &Path, call: Call) -> Result<(), Unheard> {
+async fn say(sink: &OutboundTarget, dir: &Path, call: Call) -> Result<(), DeliveryError> {
     let text = format!("{}\n", call.input);
     match sink {
-        Sink::Command(argv) => tell(&[argv.as_slice(), &call.words].concat(), dir, &text, WITHIN).await,
-        Sink::Http { url, token } => {
-            let token = token.as_ref().map(account::from).transpose().map_err(Unheard::Away)?;
+        OutboundTarget::Command(argv) => tell(&[argv.as_slice(), &call.words].concat(), dir, &text, WITHIN).await,
+        OutboundTarget::Http { url, token } => {
+            let token = token.as_ref().map(account::from).transpose().map_err(DeliveryError::Away)?;
             let token = token.map(|token| token.to_string_lossy().into_owned());
             post(Post { url: url.clone(), token, key: call.key, body: text }, WITHIN).await
         }

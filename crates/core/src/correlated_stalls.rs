@@ -32,9 +32,9 @@ pub enum Company {
 
 /// Since when turns look stuck, over all loops of a supervisor.
 #[derive(Clone, Debug, Default)]
-pub struct Crowd(BTreeMap<TurnId, Time>);
+pub struct CorrelatedStalls(BTreeMap<TurnId, Time>);
 
-impl Crowd {
+impl CorrelatedStalls {
     /// Takes note of how a turn looks.
     pub fn see(&mut self, turn: &TurnId, stuck: bool, now: Time) {
         if stuck {
@@ -80,8 +80,8 @@ mod tests {
     }
 
     /// Turns that look stuck since these seconds, in this order.
-    fn crowd(since: &[u64]) -> Crowd {
-        let mut crowd = Crowd::default();
+    fn crowd(since: &[u64]) -> CorrelatedStalls {
+        let mut crowd = CorrelatedStalls::default();
         for (n, secs) in since.iter().enumerate() {
             crowd.see(&turn(n), true, at(*secs));
         }

@@ -31,7 +31,7 @@ pub struct Installed {
     /// As it says itself.
     pub version: Option<String>,
     /// Whether it seems to be logged in.
-    pub login: Login,
+    pub login: LoginState,
     /// What its use is paid with.
     pub billing: Billing,
     /// What to do next, if anything is missing.
@@ -40,7 +40,7 @@ pub struct Installed {
 
 /// Whether a CLI seems to be logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Login {
+pub enum LoginState {
     /// Something that it logs in with is there; whether it is still good is not known.
     LoggedIn,
     /// Nothing is there.
@@ -113,21 +113,21 @@ pub fn look(kind: AgentKind, program: &str, env: Lookup<'_>) -> Installed {
     };
     let (login, billing) = login(kind, env);
     let hint = match (kind, &path, login) {
-        (AgentKind::Api, _, Login::NotLoggedIn) | (_, Some(_), Login::NotLoggedIn) => login_hint(kind),
-        (AgentKind::Api, ..) | (_, Some(_), Login::LoggedIn | Login::Unknown) => None,
+        (AgentKind::Api, _, LoginState::NotLoggedIn) | (_, Some(_), LoginState::NotLoggedIn) => login_hint(kind),
+        (AgentKind::Api, ..) | (_, Some(_), LoginState::LoggedIn | LoginState::Unknown) => None,
         (_, None, _) => install_hint(kind),
     };
     Installed { path, version, login, billing, hint }
 }
 
-fn login(kind: AgentKind, env: Lookup<'_>) -> (Login, Billing) {
+fn login(kind: AgentKind, env: Lookup<'_>) -> (LoginState, Billing) {
     let proofs = match kind {
         AgentKind::Claude => CLAUDE,
         AgentKind::Codex => CODEX,
         AgentKind::Gemini => GEMINI,
         AgentKind::Opencode => OPENCODE,
         AgentKind::Api => API,
-        AgentKind::Command | AgentKind::Pane => return (Login::Unknown, Billing::Unknown),
+        AgentKind::Command | AgentKind::Pane => return (LoginState::Unknown, Billing::Unknown),
     };
     let there = |proof: &Proof| match proof {
         Variable(name) => env(name).is_some_and(|v| !v.is_empty()),
@@ -138,8 +138,8 @@ fn login(kind: AgentKind, env: Lookup<'_>) -> (Login, Billing) {
         }
     };
     match proofs.iter().find(|(proof, _)| there(proof)) {
-        Some((_, billing)) => (Login::LoggedIn, *billing),
-        None => (Login::NotLoggedIn, Billing::Unknown),
+        Some((_, billing)) => (LoginState::LoggedIn, *billing),
+        None => (LoginState::NotLoggedIn, Billing::Unknown),
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
             BTreeMap::from([("HOME", home.clone()), ("PATH", format!("{home}:/bin"))]);
         let seen = look(AgentKind::Claude, "claude", &|n| vars.get(n).cloned());
         assert_eq!(seen.version.as_deref(), Some("2.1.325"));
-        assert_eq!((seen.login, seen.billing), (Login::NotLoggedIn, Billing::Unknown));
+        assert_eq!((seen.login, seen.billing), (LoginState::NotLoggedIn, Billing::Unknown));
         assert!(seen.hint.is_some());
 
         fs::create_dir(dir.path().join(".claude")).unwrap();
@@ -257,11 +257,11 @@ mod tests {
         fs::write(&credentials, "unreadable").unwrap();
         fs::set_permissions(&credentials, fs::Permissions::from_mode(0o000)).unwrap();
         let seen = look(AgentKind::Claude, "claude", &|n| vars.get(n).cloned());
-        assert_eq!((seen.login, seen.billing, seen.hint), (Login::LoggedIn, Subscription, None));
+        assert_eq!((seen.login, seen.billing, seen.hint), (LoginState::LoggedIn, Subscription, None));
 
         vars.insert("ANTHROPIC_API_KEY", "x".to_owned());
         let seen = look(AgentKind::Claude, "claude", &|n| vars.get(n).cloned());
-        assert_eq!((seen.login, seen.billing), (Login::LoggedIn, Key));
+        assert_eq!((seen.login, seen.billing), (LoginState::LoggedIn, Key));
     }
 
     #[test]

@@ -9,7 +9,7 @@ const MINUTE_MS: i64 = 60_000;
 
 /// A span of each day; it may go over midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quiet {
+pub struct QuietHours {
     /// Minute of the day at which it begins.
     pub from: u32,
     /// Minute of the day at which it ends.
@@ -18,7 +18,7 @@ pub struct Quiet {
     pub offset: Option<i32>,
 }
 
-impl Quiet {
+impl QuietHours {
     /// Reads `22:00-07:00`, `22:00-07:00+02:00` or `22:00-07:00Z`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is no span of a day; write it like `22:00-07:00` or `22:00-07:00+02:00`");
@@ -52,7 +52,7 @@ impl Quiet {
     }
 }
 
-impl fmt::Display for Quiet {
+impl fmt::Display for QuietHours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clock = |m: u32| format!("{:02}:{:02}", m / 60, m % 60);
         write!(f, "{}-{}", clock(self.from), clock(self.to))?;
@@ -83,20 +83,20 @@ mod tests {
 
     #[test]
     fn a_span_over_midnight_ends_in_the_morning() {
-        let quiet = Quiet::parse("22:00-07:00").expect("it is a span");
+        let quiet = QuietHours::parse("22:00-07:00").expect("it is a span");
         assert_eq!(quiet.end(at(21, 59), 0), None);
         assert_eq!(quiet.end(at(22, 0), 0), Some(Time(31 * 60 * MINUTE_MS)));
         assert_eq!(quiet.end(at(3, 0), 0), Some(Time(7 * 60 * MINUTE_MS)));
         assert_eq!(quiet.end(at(7, 0), 0), None);
         assert_eq!(quiet.end(at(20, 30), 120), Some(Time(29 * 60 * MINUTE_MS)), "local time is two hours ahead");
-        let own = Quiet::parse("22:00-07:00-05:00").expect("it is a span");
+        let own = QuietHours::parse("22:00-07:00-05:00").expect("it is a span");
         assert_eq!(own.end(at(4, 0), 120), Some(Time(12 * 60 * MINUTE_MS)), "an offset of its own goes before");
     }
 
     #[test]
     fn the_end_of_every_minute_lies_ahead_and_outside() {
         for text in ["22:00-07:00", "09:30-09:31", "00:00-23:59", "23:59-00:00+14:00", "12:00-11:59-09:30"] {
-            let quiet = Quiet::parse(text).expect(text);
+            let quiet = QuietHours::parse(text).expect(text);
             assert_eq!(quiet.to_string(), text);
             for minute in 0..2 * DAY_MINUTES {
                 let now = at(0, minute);
@@ -106,11 +106,11 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Quiet::parse("22:00-07:00Z").expect("UTC").offset, Some(0));
+        assert_eq!(QuietHours::parse("22:00-07:00Z").expect("UTC").offset, Some(0));
         for bad in
             ["", "22-7", "22:00", "24:00-07:00", "22:00-07:60", "22:00-22:00", "22:00-07:00+15:00", "+2:00-07:00"]
         {
-            assert!(Quiet::parse(bad).is_err(), "{bad}");
+            assert!(QuietHours::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::call::Call;
-use super::pane::{Kind, Origin, Pane};
+use super::call::TmuxCall;
+use super::pane::{Pane, PaneOrigin, PaneProgram};
 use super::server::gone;
-use super::{Error, Server};
+use super::{PaneError, TmuxServer};
 use crate::process::Identity;
 
 /// The title comes last: it is the program's, and may hold anything but a line break.
@@ -16,7 +16,7 @@ const FORMAT: &str = "#{pid}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane
 
 /// What tmux says about a pane now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Glance {
+pub(super) struct PaneSnapshot {
     server_pid: i32,
     pane_pid: i32,
     pub(super) dead: bool,
@@ -32,7 +32,7 @@ pub(super) struct Glance {
     pub(super) title: String,
 }
 
-impl Glance {
+impl PaneSnapshot {
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.trim_end_matches('\n').splitn(10, '|').collect();
         let flag = |i: usize| fields.get(i).is_some_and(|f| *f == "1");
@@ -58,23 +58,23 @@ impl Glance {
     }
 }
 
-impl Server {
+impl TmuxServer {
     /// What tmux says about the pane; `None` when the server or the pane is gone, or a stranger has its id.
-    pub(super) fn glance(&self, pane: &Pane) -> Result<Option<Glance>, Error> {
+    pub(super) fn glance(&self, pane: &Pane) -> Result<Option<PaneSnapshot>, PaneError> {
         let args = ["display-message", "-p", "-t", pane.id(), FORMAT];
-        let said = Call { socket: self.socket_of(pane), what: "look at a pane", args: &args, stdin: &[] }.run();
+        let said = TmuxCall { socket: self.socket_of(pane), what: "look at a pane", args: &args, stdin: &[] }.run();
         let glance = match said {
-            Ok(line) => Glance::parse(&line),
+            Ok(line) => PaneSnapshot::parse(&line),
             // No server, no such pane.
-            Err(Error::Refused { .. }) => None,
+            Err(PaneError::Refused { .. }) => None,
             Err(e) => return Err(e),
         };
         Ok(glance.filter(|g| g.server_pid == pane.server.pid && pane.server.is_alive()))
     }
 
     /// Still the same pane with the same program in front, and in a condition in which keys reach that program alone.
-    pub(super) fn check(&self, pane: &Pane) -> Result<Glance, Error> {
-        let not_ours = |why| Err(Error::NotOurs { name: pane.name.to_string(), why });
+    pub(super) fn check(&self, pane: &Pane) -> Result<PaneSnapshot, PaneError> {
+        let not_ours = |why| Err(PaneError::NotOurs { name: pane.name.to_string(), why });
         let Some(glance) = self.glance(pane)? else {
             return Err(gone(pane));
         };
@@ -82,7 +82,7 @@ impl Server {
             return not_ours("another process runs in it than the one that everloop knows");
         }
         if glance.dead {
-            return Err(Error::Dead { name: pane.name.to_string() });
+            return Err(PaneError::Dead { name: pane.name.to_string() });
         }
         if !pane.process.is_alive() {
             return not_ours("its process is another one with the same number, or has ended");
@@ -96,7 +96,7 @@ impl Server {
         if glance.input_off {
             return not_ours("its input is switched off (`select-pane -d`)");
         }
-        if glance.in_mode && matches!(pane.origin, Origin::Adopted { .. }) {
+        if glance.in_mode && matches!(pane.origin, PaneOrigin::Adopted { .. }) {
             return not_ours("somebody is reading its history (copy mode)");
         }
         Ok(glance)
@@ -107,10 +107,10 @@ impl Server {
 pub(super) fn in_front(pane: &Pane) -> bool {
     let front = foreground(pane.process.pid);
     match (&pane.origin, pane.kind) {
-        (Origin::Adopted { foreground, .. }, _) => front == Some(foreground.pid) && foreground.is_alive(),
-        (Origin::Started(_), Kind::Claude | Kind::Codex) => front == Some(pane.process.pid),
+        (PaneOrigin::Adopted { foreground, .. }, _) => front == Some(foreground.pid) && foreground.is_alive(),
+        (PaneOrigin::Started(_), PaneProgram::Claude | PaneProgram::Codex) => front == Some(pane.process.pid),
         // A shell that was started on purpose hands its terminal to what it runs.
-        (Origin::Started(_), Kind::Plain) => true,
+        (PaneOrigin::Started(_), PaneProgram::Plain) => true,
     }
 }
 
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_title_with_separators_shifts_nothing() {
-        let glance = Glance::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
+        let glance = PaneSnapshot::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
         assert_eq!((glance.server_pid, glance.pane_pid, glance.dead, glance.status), (10, 20, true, Some(7)));
         assert!(glance.input_off && !glance.synchronized);
         assert_eq!(glance.title, "a|b|1");
-        assert_eq!(Glance::parse("10||0|||0|0|0||"), None, "a pane that is not there");
+        assert_eq!(PaneSnapshot::parse("10||0|||0|0|0||"), None, "a pane that is not there");
     }
 }

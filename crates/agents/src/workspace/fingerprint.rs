@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::Error;
+use super::WorkspaceError;
 use crate::git::{self, Git};
 
 /// Beyond this many entries git, which does not look into ignored folders, is as fast as we are.
@@ -34,7 +34,7 @@ const SHARED: [&str; 5] = ["config", "info", "packed-refs", "refs/replace", "ref
 
 /// A state of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seal([u8; 32]);
+pub(super) struct Fingerprint([u8; 32]);
 
 /// Why there is no seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) enum Unsealed {
 
 /// The folders that a seal is about.
 #[derive(Clone, Debug)]
-pub(super) struct Scope {
+pub(super) struct FingerprintScope {
     /// The worktree.
     pub tree: PathBuf,
     /// Its part of the git folder.
@@ -66,7 +66,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Asks git for them; `None` when one is named in a way that only git understands.
-    pub async fn list(git: &Git, scope: &Scope) -> Result<Option<Self>, Error> {
+    pub async fn list(git: &Git, scope: &FingerprintScope) -> Result<Option<Self>, WorkspaceError> {
         let listed_at = SystemTime::now();
         let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = folder("HOME").unwrap_or_default();
@@ -108,7 +108,7 @@ fn names_file(setting: &[u8]) -> Option<&[u8]> {
 }
 
 /// Seals what is there now.
-pub(super) fn take(scope: &Scope, sources: &Sources) -> Result<Seal, Unsealed> {
+pub(super) fn take(scope: &FingerprintScope, sources: &Sources) -> Result<Fingerprint, Unsealed> {
     let now = SystemTime::now();
     let mut taking = Taking::new(&scope.tree);
     taking.add(&scope.tree, now)?;
@@ -117,7 +117,7 @@ pub(super) fn take(scope: &Scope, sources: &Sources) -> Result<Seal, Unsealed> {
         taking.add(&scope.common.join(name), now)?;
     }
     taking.add_sources(sources)?;
-    Ok(Seal(taking.hash.finalize().into()))
+    Ok(Fingerprint(taking.hash.finalize().into()))
 }
 
 struct Taking<'a> {

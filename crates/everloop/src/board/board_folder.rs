@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Outside, Overrides};
+use crate::config::{self, OutboundKeys, Overrides};
 use crate::error::Failure;
 
 /// Where a board is written when somebody asks for it and the project names no place.
@@ -14,9 +14,9 @@ pub fn of(dir: &Path) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// All that the project wants others to see and to hear.
-pub fn outside(dir: &Path) -> Result<Outside, Failure> {
+pub fn outside(dir: &Path) -> Result<OutboundKeys, Failure> {
     match config::find(dir) {
-        None => Ok(Outside::default()),
+        None => Ok(OutboundKeys::default()),
         Some(root) => Ok(config::load(root, None, &Overrides::default())?.outside()?),
     }
 }

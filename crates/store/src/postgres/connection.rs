@@ -100,7 +100,7 @@ impl Statement {
 
 /// How a group of statements ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum StatementEnd {
     /// The transaction stays open.
     Open,
     /// It is undone.
@@ -110,7 +110,7 @@ pub(super) enum End {
 }
 
 /// A connection.
-pub(super) struct Line {
+pub(super) struct HubConnection {
     client: Client,
     driver: JoinHandle<()>,
     /// Whether it is encrypted.
@@ -120,13 +120,13 @@ pub(super) struct Line {
     rested: Instant,
 }
 
-impl Drop for Line {
+impl Drop for HubConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Line {
+impl HubConnection {
     pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
         let (client, connection, encrypted) = dial(url).await?;
         // Its end is seen by whoever asks next; there is nobody to tell it to here.
@@ -170,10 +170,10 @@ impl Line {
         &self,
         begin: Option<&'static str>,
         statements: &[Statement],
-        end: End,
+        end: StatementEnd,
     ) -> Result<Vec<Vec<Row>>, Error> {
         assert!(statements.len() + 2 <= MOST_AT_ONCE, "more statements than can be sent in order");
-        if end == End::Commit {
+        if end == StatementEnd::Commit {
             self.committing.set(true);
         }
         let mut names = Vec::with_capacity(statements.len() + 2);
@@ -187,12 +187,12 @@ impl Line {
             sent.push(self.typed(statement));
         }
         match end {
-            End::Open => {}
-            End::Undo => {
+            StatementEnd::Open => {}
+            StatementEnd::Undo => {
                 names.push("undo a transaction");
                 sent.push(self.plain("rollback"));
             }
-            End::Commit => {
+            StatementEnd::Commit => {
                 names.push("commit a transaction");
                 sent.push(self.plain("commit"));
             }
@@ -212,12 +212,12 @@ impl Line {
     /// after the caller gave up: the server's own time limit is not set here.
     pub(super) async fn alone(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         self.committing.set(true);
-        self.typed(statement).await.map_err(|e| failed(statement.doing, e, End::Commit))
+        self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Commit))
     }
 
     /// One statement that only reads, by itself: for what is asked often and touches next to nothing.
     pub(super) async fn ask(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
-        self.typed(statement).await.map_err(|e| failed(statement.doing, e, End::Open))
+        self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Open))
     }
 
     /// Reads in a transaction of its own.
@@ -225,7 +225,8 @@ impl Line {
         let doing = statement.doing;
         let sent: Vec<Sent<'_>> = vec![self.plain(BEGIN_READ), self.typed(&statement), self.plain("commit")];
         let mut answers = join_all(sent).await.into_iter();
-        let mut next = || answers.next().expect("one answer for each").map_err(|e| failed(doing, e, End::Open));
+        let mut next =
+            || answers.next().expect("one answer for each").map_err(|e| failed(doing, e, StatementEnd::Open));
         next()?;
         next()
     }
@@ -237,7 +238,7 @@ impl Line {
 
     /// Several statements in one text, without parameters.
     pub(super) async fn script(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
-        self.client.batch_execute(sql).await.map_err(|e| failed(doing, e, End::Open))
+        self.client.batch_execute(sql).await.map_err(|e| failed(doing, e, StatementEnd::Open))
     }
 
     fn plain<'a>(&'a self, sql: &'a str) -> Sent<'a> {
@@ -261,7 +262,7 @@ pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
     config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
     let connected = timeout(CONNECT_WITHIN, config.connect(tls.clone())).await;
     let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
-    let (client, connection) = connected.map_err(|e| failed(doing, e, End::Open))?;
+    let (client, connection) = connected.map_err(|e| failed(doing, e, StatementEnd::Open))?;
     Ok((client, connection, tls.was_used()))
 }
 
@@ -271,10 +272,10 @@ type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Err
 
 /// What a failure means. An error of a statement aborts its transaction: nothing happened. Everything that ends the
 /// connection leaves a commit that was sent before in the dark.
-pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: End) -> Error {
+pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: StatementEnd) -> Error {
     let broken = |source: tokio_postgres::Error| match end {
-        End::Open | End::Undo => Error::Away { doing, source: source.into() },
-        End::Commit => Error::Unknown { doing, source: source.into() },
+        StatementEnd::Open | StatementEnd::Undo => Error::Away { doing, source: source.into() },
+        StatementEnd::Commit => Error::Unknown { doing, source: source.into() },
     };
     let Some(said) = error.as_db_error() else {
         return match end {
@@ -284,7 +285,7 @@ pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: End
         };
     };
     // A server that panics at the commit for want of disk may have it in its log.
-    if end == End::Commit && is_over(said) {
+    if end == StatementEnd::Commit && is_over(said) {
         return broken(error);
     }
     let code = said.code();

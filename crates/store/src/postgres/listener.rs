@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 
-use super::line::{CONNECT_WITHIN, End, Line, Statement, dial, failed};
+use super::connection::{CONNECT_WITHIN, HubConnection, Statement, StatementEnd, dial, failed};
 use super::url::Url;
 use super::{Postgres, Waiter};
 use crate::Error;
@@ -24,7 +24,7 @@ impl Postgres {
     /// Tells whoever listens to look again. After the commit that gave reason to, never in it: that would end group commits.
     pub fn hint(&self, word: &str) -> Result<(), Error> {
         let statement = Statement::new("give a hint", "SELECT pg_notify('everloop', $1)").text(word);
-        self.call("give a hint", async move |line: &Line| line.alone(&statement).await.map(drop))
+        self.call("give a hint", async move |line: &HubConnection| line.alone(&statement).await.map(drop))
     }
 }
 
@@ -32,7 +32,10 @@ impl Postgres {
 pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(), Error> {
     Waiter::new()?.wait(async || {
         let (client, mut words) = connect(url).await?;
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|e| failed("listen", e, End::Open))?;
+        client
+            .batch_execute(&format!("LISTEN {CHANNEL}"))
+            .await
+            .map_err(|e| failed("listen", e, StatementEnd::Open))?;
         loop {
             match timeout(SILENCE, words.recv()).await {
                 Ok(Some(word)) if heard(&word) => {}
@@ -41,7 +44,7 @@ pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(
                 Err(_) => {
                     let alive = timeout(CONNECT_WITHIN, client.check_connection()).await;
                     let alive = alive.map_err(|late| Error::Away { doing: "listen", source: late.into() })?;
-                    alive.map_err(|e| failed("listen", e, End::Open))?;
+                    alive.map_err(|e| failed("listen", e, StatementEnd::Open))?;
                 }
             }
         }

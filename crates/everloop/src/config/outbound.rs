@@ -3,36 +3,36 @@
 use std::path::{Component, PathBuf};
 
 use everloop_agents::notify::check_address;
-use everloop_core::completion::Rule;
-use everloop_core::spec::Source;
+use everloop_core::completion::CompletionRule;
+use everloop_core::spec::VariableSource;
 
 use super::Config;
 use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
 use super::layer::Layer;
-use super::value::{Command, Name, Text};
+use super::value::{CommandLine, NonEmptyText, VariableName};
 
 /// Turns between two statuses when nobody says how many.
 pub(super) const EVERY: u32 = 5;
 
 /// What a project wants others to see and to hear.
 #[derive(Clone, Debug, Default)]
-pub struct Outside {
+pub struct OutboundKeys {
     /// The file of the board.
     pub board: Option<PathBuf>,
     /// Turns between two statuses.
     pub every: u32,
     /// Who hears them.
-    pub mailbox: Option<Sink>,
+    pub mailbox: Option<OutboundTarget>,
     /// Who hears what happens to tasks.
-    pub tracker: Option<Sink>,
+    pub tracker: Option<OutboundTarget>,
     /// Signs of being complete.
-    pub completions: Vec<Rule>,
+    pub completions: Vec<CompletionRule>,
 }
 
 /// Who hears something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sink {
+pub enum OutboundTarget {
     /// A program.
     Command(Vec<String>),
     /// A server.
@@ -40,28 +40,28 @@ pub enum Sink {
         /// Where to.
         url: String,
         /// Where the token is found that opens the door there.
-        token: Option<Source>,
+        token: Option<VariableSource>,
     },
 }
 
 /// The keys that say who hears something.
 struct Said {
-    command: Option<Command>,
-    url: Option<Text>,
-    token_env: Option<Name>,
-    token_file: Option<Text>,
+    command: Option<CommandLine>,
+    url: Option<NonEmptyText>,
+    token_env: Option<VariableName>,
+    token_file: Option<NonEmptyText>,
 }
 
 impl Config {
     /// What the project wants others to see and to hear.
-    pub fn outside(&self) -> Result<Outside, ConfigError> {
+    pub fn outside(&self) -> Result<OutboundKeys, ConfigError> {
         let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
         let tracker = self.project.tracker.typed::<TrackerKeys>()?;
         let MailboxKeys { command, url, token_env, token_file, every } = mailbox;
         let mail = Said { command, url, token_env, token_file };
         let TrackerKeys { command, url, token_env, token_file } = tracker;
         let track = Said { command, url, token_env, token_file };
-        Ok(Outside {
+        Ok(OutboundKeys {
             board: self.board_file()?.map(|file| self.dir.join(file)),
             every: every.map_or(EVERY, |every| every.0),
             mailbox: self.sink("mailbox", mail, &self.project.mailbox)?,
@@ -70,7 +70,7 @@ impl Config {
         })
     }
 
-    fn sink(&self, section: &str, said: Said, layer: &Layer) -> Result<Option<Sink>, Diagnostic> {
+    fn sink(&self, section: &str, said: Said, layer: &Layer) -> Result<Option<OutboundTarget>, Diagnostic> {
         let blame = |key: &str, what: String| {
             let mut wrong = layer.origin(key).blame(format!("`[{section}]`: {what}"));
             // An address may hold a secret.
@@ -85,22 +85,22 @@ impl Config {
                 let wrong = blame("token_file", "it has both `token_env` and `token_file`".to_owned());
                 return Err(wrong.hint("keep one of them"));
             }
-            (Some(name), None) => Some(Source::Env(name.0)),
-            (None, path) => path.map(|path| Source::File(file(path.0))),
+            (Some(name), None) => Some(VariableSource::Env(name.0)),
+            (None, path) => path.map(|path| VariableSource::File(file(path.0))),
         };
         match (said.command, said.url) {
             (Some(_), Some(_)) => {
                 Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"))
             }
             (None, Some(url)) => match check_address(&url.0) {
-                Ok(()) => Ok(Some(Sink::Http { url: url.0, token })),
+                Ok(()) => Ok(Some(OutboundTarget::Http { url: url.0, token })),
                 Err(why) => Err(blame("url", why).hint("write it like `url = \"https://example.org/everloop\"`")),
             },
             (_, None) if token.is_some() => {
                 let key = if layer.0.contains_key("token_env") { "token_env" } else { "token_file" };
                 Err(blame(key, "a token without a `url`".to_owned()).hint("add `url = \"https://…\"`"))
             }
-            (command, None) => Ok(command.map(|command| Sink::Command(command.0))),
+            (command, None) => Ok(command.map(|command| OutboundTarget::Command(command.0))),
         }
     }
 

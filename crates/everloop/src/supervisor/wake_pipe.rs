@@ -10,11 +10,11 @@ use crate::error::Failure;
 use crate::home::Home;
 
 /// The supervisor's side of the bell.
-pub struct Bell {
+pub struct WakePipe {
     pipe: Receiver,
 }
 
-impl Bell {
+impl WakePipe {
     /// Makes the pipe if it is not there and listens.
     pub fn hang(home: &Home) -> Result<Self, Failure> {
         let path = home.bell();

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use everloop_agents::notify::Notifier;
-use everloop_agents::notify::telegram::{Heard, Listener};
+use everloop_agents::notify::telegram::{ChatReply, Listener};
 use everloop_core::jitter::{between, doubled, mix};
 use everloop_core::notify::Undelivered;
 use tokio::sync::mpsc;
 
-use super::notify::{Report, Settled};
+use super::notify::{AnswersTaken, DeliveryReport};
 
 /// First and longest wait after the other side could not be asked.
 const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15 * 60));
@@ -21,19 +21,24 @@ const LEAST: Duration = Duration::from_secs(1);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// An open ear; it closes when this is dropped.
-pub(super) struct Ear {
+pub(super) struct ReplyListener {
     open: Arc<AtomicBool>,
 }
 
-impl Drop for Ear {
+impl Drop for ReplyListener {
     fn drop(&mut self) {
         self.open.store(false, Ordering::Relaxed);
     }
 }
 
-impl Ear {
+impl ReplyListener {
     /// Opens one, if anybody answers there.
-    pub(super) fn open(desk: &str, notifier: &Notifier, next: i64, reports: &mpsc::Sender<Report>) -> Option<Self> {
+    pub(super) fn open(
+        desk: &str,
+        notifier: &Notifier,
+        next: i64,
+        reports: &mpsc::Sender<DeliveryReport>,
+    ) -> Option<Self> {
         // Without a token nothing is heard, and the first message says so.
         let listener = Listener::new(notifier)?.ok()?;
         let open = Arc::new(AtomicBool::new(true));
@@ -70,9 +75,9 @@ impl Ear {
 }
 
 /// Lets the owner do what was said; `None` when there is none any more.
-fn settle(desk: &str, heard: Vec<Heard>, reports: &mpsc::Sender<Report>) -> Option<Settled> {
+fn settle(desk: &str, heard: Vec<ChatReply>, reports: &mpsc::Sender<DeliveryReport>) -> Option<AnswersTaken> {
     let (back, answer) = std::sync::mpsc::channel();
-    reports.blocking_send(Report::Heard { desk: desk.to_owned(), heard, back }).ok()?;
+    reports.blocking_send(DeliveryReport::Heard { desk: desk.to_owned(), heard, back }).ok()?;
     answer.recv_timeout(SETTLED_WITHIN).ok()
 }
 
