@@ -50,19 +50,19 @@ pub enum ApiTurnEnd {
 
 /// Takes one turn with `prompt`. Everything that is to be known goes to `out`; `key` never does.
 pub fn run(options: &ApiTurnOptions, key: Option<&str>, prompt: &str, out: &mut dyn Write) -> ApiTurnEnd {
-    seal();
-    let mut voice = OutputStream::new(out, &options.secret(key));
-    match turn(options, key, prompt, &mut voice) {
+    harden();
+    let mut output = OutputStream::new(out, &options.secret(key));
+    match turn(options, key, prompt, &mut output) {
         Ok(text) => {
-            voice.say(&AgentEvent::Result { ok: true, text });
-            if voice.is_heard() { ApiTurnEnd::Finished } else { ApiTurnEnd::Short }
+            output.say(&AgentEvent::Result { ok: true, text });
+            if output.is_heard() { ApiTurnEnd::Finished } else { ApiTurnEnd::Short }
         }
         Err(refusal) => {
-            voice.flush();
+            output.flush();
             if let Some(limit) = refusal.limit {
-                voice.say(&AgentEvent::Limit(limit));
+                output.say(&AgentEvent::Limit(limit));
             }
-            voice.say(&AgentEvent::Result { ok: false, text: refusal.text });
+            output.say(&AgentEvent::Result { ok: false, text: refusal.text });
             ApiTurnEnd::Short
         }
     }
@@ -70,7 +70,7 @@ pub fn run(options: &ApiTurnOptions, key: Option<&str>, prompt: &str, out: &mut 
 
 /// The key is in our environment, and what a shell tool starts runs as the same user: it must not read it there. And
 /// whatever it leaves behind becomes our child, so that a timeout finds it.
-fn seal() {
+fn harden() {
     // A kernel that refuses leaves us as any other program; the redaction still holds.
     prctl::set_dumpable(false).ok();
     prctl::set_child_subreaper(true).ok();
@@ -80,20 +80,20 @@ fn turn(
     options: &ApiTurnOptions,
     key: Option<&str>,
     prompt: &str,
-    voice: &mut OutputStream<'_>,
+    output: &mut OutputStream<'_>,
 ) -> Result<String, ApiRefusal> {
     let key = options.checked_key(key)?;
     let client = Client::new(options, key)?;
     let secret = options.secret(key);
     let session = match &options.resume {
         Some(id) => ApiSession::resume(options, id, &secret)?.ok_or_else(|| {
-            voice.say(&AgentEvent::SessionLost);
+            output.say(&AgentEvent::SessionLost);
             ApiRefusal::plain(format!("there is no conversation `{}` to go on with", clip(id)))
         })?,
         None => ApiSession::begin(options, &secret)?,
     };
-    voice.say(&AgentEvent::Session { id: session.id().to_owned(), model: Some(options.model.clone()) });
-    Conversation::new(options, client, session, voice).hold(prompt)
+    output.say(&AgentEvent::Session { id: session.id().to_owned(), model: Some(options.model.clone()) });
+    Conversation::new(options, client, session, output).hold(prompt)
 }
 
 /// An id from outside, short enough for a message.

@@ -118,9 +118,9 @@ impl Notifier {
         let dir = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let dir = if dir.is_dir() { dir } else { Path::new("/").to_owned() };
         let told = tell(&argv, &dir, &input, COMMAND_WITHIN).await;
-        told.map_err(|unheard| {
-            let refused = matches!(unheard, DeliveryError::Refused(_));
-            let (DeliveryError::Away(why) | DeliveryError::Refused(why)) = unheard;
+        told.map_err(|failed| {
+            let refused = matches!(failed, DeliveryError::Refused(_));
+            let (DeliveryError::Away(why) | DeliveryError::Refused(why)) = failed;
             Undelivered { why, retry_after: None, refused }
         })
     }

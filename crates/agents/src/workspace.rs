@@ -291,20 +291,20 @@ impl Workspace {
     }
 
     /// Keeps what the turn made. The agent's processes must be gone. May be called again after a crash.
-    pub async fn collect(&mut self, effort: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
+    pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
         match &mut self.0 {
-            Kind::Git(trees) => trees.collect(effort).await,
+            Kind::Git(trees) => trees.collect(commit_meta).await,
             Kind::InPlace(folder) => {
-                let (folder, turn) = (folder.clone(), effort.turn());
+                let (folder, turn) = (folder.clone(), commit_meta.turn());
                 files::apart(move || folder.collect(&turn)).await
             }
         }
     }
 
     /// What would stand on the target if `commit` landed now; the checks are to be run on that.
-    pub async fn merge_for_target(&self, commit: &str, effort: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
+    pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         match &self.0 {
-            Kind::Git(trees) => trees.merge_for_target(commit, effort).await,
+            Kind::Git(trees) => trees.merge_for_target(commit, commit_meta).await,
             Kind::InPlace(folder) => Err(WorkspaceError::NotGit { dir: folder.dir().to_owned() }),
         }
     }

@@ -80,29 +80,29 @@ mod tests {
     }
 
     /// Turns that look stuck since these seconds, in this order.
-    fn crowd(since: &[u64]) -> CorrelatedStalls {
-        let mut crowd = CorrelatedStalls::default();
+    fn stalls(since: &[u64]) -> CorrelatedStalls {
+        let mut stalls = CorrelatedStalls::default();
         for (n, secs) in since.iter().enumerate() {
-            crowd.see(&turn(n), true, at(*secs));
+            stalls.see(&turn(n), true, at(*secs));
         }
-        crowd
+        stalls
     }
 
     #[test]
     fn half_of_all_turns_within_a_minute_is_us() {
         let together = |stuck, running, tells| Company::Together { stuck, running, tells };
-        let two = crowd(&[0, 60]);
+        let two = stalls(&[0, 60]);
         assert_eq!(two.company(&turn(0), 4, at(60)), together(2, 4, true));
         assert_eq!(two.company(&turn(1), 4, at(60)), together(2, 4, false), "one of them tells it");
         assert_eq!(two.company(&turn(0), 4, at(9000)), together(2, 4, true), "for as long as it lasts");
         assert_eq!(two.company(&turn(0), 5, at(60)), Company::Alone, "two of five are not half");
-        assert_eq!(crowd(&[0, 61]).company(&turn(0), 2, at(61)), Company::Alone, "not within a minute");
-        assert_eq!(crowd(&[0, 0, 0]).company(&turn(2), 3, at(0)), together(3, 3, false));
+        assert_eq!(stalls(&[0, 61]).company(&turn(0), 2, at(61)), Company::Alone, "not within a minute");
+        assert_eq!(stalls(&[0, 0, 0]).company(&turn(2), 3, at(0)), together(3, 3, false));
     }
 
     #[test]
     fn one_of_several_is_given_a_minute_and_a_single_one_none() {
-        let one = crowd(&[0]);
+        let one = stalls(&[0]);
         assert_eq!(one.company(&turn(0), 1, at(0)), Company::Alone);
         assert_eq!(one.company(&turn(0), 2, at(59)), Company::Unclear);
         assert_eq!(one.company(&turn(0), 2, at(60)), Company::Alone);
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn who_shows_life_again_or_ends_is_no_company() {
-        let mut both = crowd(&[0, 1]);
+        let mut both = stalls(&[0, 1]);
         both.see(&turn(1), false, at(70));
         assert_eq!(both.company(&turn(0), 2, at(70)), Company::Alone);
-        let mut both = crowd(&[0, 1]);
+        let mut both = stalls(&[0, 1]);
         both.keep(|t| *t == turn(0));
         assert_eq!(both.company(&turn(0), 2, at(30)), Company::Unclear);
         both.see(&turn(0), true, at(50));

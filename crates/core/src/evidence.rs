@@ -24,7 +24,8 @@ pub struct Sample {
     #[serde(with = "crate::time::millis")]
     pub timer_late: Duration,
     /// What its stream shows, for an agent that has one.
-    pub pulse: Option<PhaseLiveness>,
+    #[serde(rename = "pulse")]
+    pub phase_liveness: Option<PhaseLiveness>,
     /// Whether other turns look stuck at the same time.
     pub company: Company,
 }
@@ -54,20 +55,20 @@ pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     if sample.running > spec.turn_wall + stretch {
         return Health::OverWall;
     }
-    let Some(pulse) = &sample.pulse else {
+    let Some(phase_liveness) = &sample.phase_liveness else {
         let stuck = sample.silent > spec.turn_silence + stretch;
         return if stuck { Health::Stuck } else { Health::Healthy };
     };
-    if pulse.spinning {
+    if phase_liveness.spinning {
         return Health::Spinning;
     }
-    if spec.phases.no_diff.is_some_and(|most| pulse.barren > most) {
+    if spec.phases.no_diff.is_some_and(|most| phase_liveness.barren > most) {
         return Health::NoDiff;
     }
-    let Some(limit) = usual.limit(pulse, &spec.phases) else { return Health::Asking };
+    let Some(limit) = usual.limit(phase_liveness, &spec.phases) else { return Health::Asking };
     let dead = sample.silent >= NO_EVIDENCE.min(limit.soft);
-    if pulse.quiet > limit.hard + stretch || pulse.quiet > limit.soft + stretch && dead {
-        return if pulse.doing == Doing::AfterResult { Health::Lingers } else { Health::Stuck };
+    if phase_liveness.quiet > limit.hard + stretch || phase_liveness.quiet > limit.soft + stretch && dead {
+        return if phase_liveness.doing == Doing::AfterResult { Health::Lingers } else { Health::Stuck };
     }
     Health::Healthy
 }
@@ -102,7 +103,7 @@ mod tests {
         let sample = |doing, quiet, silent| Sample {
             running: secs(quiet),
             silent: secs(silent),
-            pulse: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
+            phase_liveness: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
             ..Sample::default()
         };
         assert_eq!(ask(&sample(Doing::Tool, 500, 500)), Health::Healthy);
@@ -119,7 +120,7 @@ mod tests {
             running: secs(quiet),
             silent: secs(quiet),
             timer_late: secs(late),
-            pulse: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
+            phase_liveness: Some(PhaseLiveness { doing, quiet: secs(quiet), ..PhaseLiveness::default() }),
             ..Sample::default()
         };
         for (doing, hard) in [(Doing::Starting, 120), (Doing::Model, 900), (Doing::Tool, 3600), (Doing::Subagent, 3600)]
@@ -134,7 +135,11 @@ mod tests {
     #[test]
     fn tokens_without_a_change_are_not_for_ever() {
         let sample = |barren| Sample {
-            pulse: Some(PhaseLiveness { doing: Doing::Model, barren: secs(barren), ..PhaseLiveness::default() }),
+            phase_liveness: Some(PhaseLiveness {
+                doing: Doing::Model,
+                barren: secs(barren),
+                ..PhaseLiveness::default()
+            }),
             ..Sample::default()
         };
         assert_eq!(ask(&sample(1800)), Health::Healthy);

@@ -74,7 +74,7 @@ pub struct Stored {
 }
 
 /// Makes the stored form of an event.
-pub fn seal(seq: u64, at: Time, owner: Option<&LoopId>, event: &Event, previous_sum: u32) -> Stored {
+pub fn encode(seq: u64, at: Time, owner: Option<&LoopId>, event: &Event, previous_sum: u32) -> Stored {
     let body = serde_json::to_string(event).expect("events are plain data and always have a JSON form");
     let mut stored = Stored { seq, at, owner: owner.cloned(), version: EVENT_VERSION, body, sum: 0 };
     stored.sum = checksum(&stored, previous_sum);
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn every_single_bit_flip_is_noticed() {
         let owner = LoopId::new("k3f9");
-        let first = seal(1, Time(5), Some(&owner), &note("one"), 0);
-        let second = seal(2, Time(6), Some(&owner), &note("two"), first.sum);
+        let first = encode(1, Time(5), Some(&owner), &note("one"), 0);
+        let second = encode(2, Time(6), Some(&owner), &note("two"), first.sum);
         assert!(open(&second, Some(&first)).is_ok());
         for byte in 0..second.body.len() {
             for bit in 0..7 {
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn missing_and_swapped_records_are_noticed() {
-        let one = seal(1, Time(5), None, &note("one"), 0);
-        let two = seal(2, Time(6), None, &note("two"), one.sum);
-        let three = seal(3, Time(7), None, &note("three"), two.sum);
+        let one = encode(1, Time(5), None, &note("one"), 0);
+        let two = encode(2, Time(6), None, &note("two"), one.sum);
+        let three = encode(3, Time(7), None, &note("three"), two.sum);
         assert_eq!(open(&three, Some(&one)), Err(Damage::Gap { expected: 2, found: 3 }));
         let swapped = Stored { seq: 2, ..three };
         assert_eq!(open(&swapped, Some(&one)), Err(Damage::Checksum { seq: 2 }));

@@ -253,17 +253,17 @@ pub struct Undelivered {
 }
 
 /// What a notifier has to hear now.
-pub fn plan(alarms: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime) -> DeliveryPlan {
+pub fn plan(alerts: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime) -> DeliveryPlan {
     let mut plan = DeliveryPlan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
-    plan.outbox.forget(alarms, moment.now);
+    plan.outbox.forget(alerts, moment.now);
     if route.quiet.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
         // What could not be sent in time waits for the morning, and keeps back nothing that cannot.
         plan.outbox.pending.retain(|m| m.severity == Severity::Critical);
     }
     let queued = !plan.outbox.pending.is_empty();
     let mut due = Vec::new();
-    for alarm in alarms {
-        let reason = match when(alarm, route, &plan.outbox, moment) {
+    for alert in alerts {
+        let reason = match when(alert, route, &plan.outbox, moment) {
             Due::Never(reason) => reason,
             Due::At(_, _) if queued => plan.outbox.why_queued(),
             Due::At(at, reason) if at > moment.now => {
@@ -271,11 +271,11 @@ pub fn plan(alarms: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime)
                 reason.until(at)
             }
             Due::At(_, reason) => {
-                due.push(alarm);
+                due.push(alert);
                 reason
             }
         };
-        plan.reasons.insert(alarm.id, reason);
+        plan.reasons.insert(alert.id, reason);
     }
     if queued {
         // Once its time has come it is sent, and whoever sends it comes back by himself: a wake in the past would be a busy loop.
@@ -292,18 +292,18 @@ enum Due {
 }
 
 /// When a ticket is to be told next.
-fn when(alarm: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
-    let weight = severity(&alarm.key);
+fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
+    let weight = severity(&alert.key);
     if weight < route.min || !route.only.is_empty() && !route.only.contains(&weight) {
         return Due::Never(Reason::new("notify.route").with("severity", weight.label()));
     }
-    if alarm.acked {
+    if alert.acked {
         return Due::Never(Reason::new("notify.acked"));
     }
-    let told = outbox.told.get(&alarm.key);
+    let told = outbox.told.get(&alert.key);
     let (at, reason) = match told {
-        None => (alarm.opened_at, Reason::new("notify.due")),
-        Some(told) if told.id != alarm.id => (told.last + FLAPPING, Reason::new("notify.flapping")),
+        None => (alert.opened_at, Reason::new("notify.due")),
+        Some(told) if told.id != alert.id => (told.last + FLAPPING, Reason::new("notify.flapping")),
         Some(told) if told.times > route.repeats => {
             return Due::Never(Reason::new("notify.told").with("times", told.times));
         }
@@ -326,19 +326,19 @@ impl DeliveryPlan {
         let next = self.outbox.recent.last().map(|last| *last + STORM_GAP);
         if let (0, Some(at)) = (room, next.filter(|at| *at > now)) {
             self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
-            for alarm in due {
-                self.reasons.insert(alarm.id, Reason::new("notify.storm").until(at));
+            for alert in due {
+                self.reasons.insert(alert.id, Reason::new("notify.storm").until(at));
             }
             return;
         }
-        let times = |alarm: &Alert| match self.outbox.told.get(&alarm.key) {
-            Some(told) if told.id == alarm.id => told.times,
+        let times = |alert: &Alert| match self.outbox.told.get(&alert.key) {
+            Some(told) if told.id == alert.id => told.times,
             _ => 0,
         };
         let messages: Vec<Notification> = if due.len() <= room {
-            due.iter().map(|alarm| message_of(&[(alarm, times(alarm))])).collect()
+            due.iter().map(|alert| message_of(&[(alert, times(alert))])).collect()
         } else {
-            vec![message_of(&due.iter().map(|alarm| (*alarm, times(alarm))).collect::<Vec<_>>())]
+            vec![message_of(&due.iter().map(|alert| (*alert, times(alert))).collect::<Vec<_>>())]
         };
         self.outbox.pending = messages;
     }
@@ -346,9 +346,9 @@ impl DeliveryPlan {
 
 impl Outbox {
     /// Lets go of what is over.
-    fn forget(&mut self, alarms: &[Alert], now: Time) {
-        let open: BTreeMap<&str, &Alert> = alarms.iter().map(|a| (a.key.as_str(), a)).collect();
-        let waits: BTreeSet<u64> = alarms.iter().filter(|a| !a.acked).map(|a| a.id).collect();
+    fn forget(&mut self, alerts: &[Alert], now: Time) {
+        let open: BTreeMap<&str, &Alert> = alerts.iter().map(|a| (a.key.as_str(), a)).collect();
+        let waits: BTreeSet<u64> = alerts.iter().filter(|a| !a.acked).map(|a| a.id).collect();
         self.pending.retain(|m| m.tickets.iter().any(|id| waits.contains(id)));
         self.told.retain(|key, told| open.contains_key(key.as_str()) || told.last + FLAPPING > now);
         let mut closed: Vec<(Time, String)> = self
@@ -382,15 +382,15 @@ impl Outbox {
     }
 
     /// A message arrived.
-    pub fn delivered(&mut self, message: &Notification, alarms: &[Alert], now: Time) {
+    pub fn delivered(&mut self, message: &Notification, alerts: &[Alert], now: Time) {
         self.pending.retain(|m| m.key != message.key);
         self.failing = None;
         self.recent.push(now);
-        self.count(message, alarms, now);
+        self.count(message, alerts, now);
     }
 
     /// A message did not arrive; `seed` spreads those who try again.
-    pub fn undelivered(&mut self, key: &str, alarms: &[Alert], (how, now, seed): (&Undelivered, Time, u64)) {
+    pub fn undelivered(&mut self, key: &str, alerts: &[Alert], (how, now, seed): (&Undelivered, Time, u64)) {
         let before = self.failing.take();
         let tries = before.as_ref().map_or(0, |f| f.tries) + 1;
         let (first, cap) = if how.refused { REFUSED } else { RETRY };
@@ -405,15 +405,15 @@ impl Outbox {
         self.pending[at].refused += u32::from(how.refused);
         if self.pending[at].refused >= REFUSALS {
             let message = self.pending.remove(at);
-            self.count(&message, alarms, now);
+            self.count(&message, alerts, now);
         }
     }
 
-    fn count(&mut self, message: &Notification, alarms: &[Alert], now: Time) {
-        for alarm in alarms.iter().filter(|a| message.tickets.contains(&a.id)) {
-            let told = self.told.entry(alarm.key.clone()).or_insert(NoticeCount { id: alarm.id, times: 0, last: now });
-            let times = if told.id == alarm.id { told.times } else { 0 };
-            *told = NoticeCount { id: alarm.id, times: times + 1, last: now };
+    fn count(&mut self, message: &Notification, alerts: &[Alert], now: Time) {
+        for alert in alerts.iter().filter(|a| message.tickets.contains(&a.id)) {
+            let told = self.told.entry(alert.key.clone()).or_insert(NoticeCount { id: alert.id, times: 0, last: now });
+            let times = if told.id == alert.id { told.times } else { 0 };
+            *told = NoticeCount { id: alert.id, times: times + 1, last: now };
         }
     }
 

@@ -106,19 +106,21 @@ pub enum Op {
         #[serde(with = "millis")]
         lease: Duration,
     },
-    /// The rest of the batch counts only while `node` is the supervisor under `epoch`; else [`Refusal::Deposed`].
+    /// The rest of the batch counts only while `node` is the supervisor under `term`; else [`Refusal::NotLeader`].
     Lead {
         /// Who.
         node: NodeId,
         /// Under which epoch.
-        epoch: u64,
+        #[serde(rename = "epoch")]
+        term: u64,
     },
     /// Ends its own time as supervisor, so that nobody has to wait for the end of the lease. Nothing when it was over.
     Resign {
         /// Who.
         node: NodeId,
         /// Under which epoch.
-        epoch: u64,
+        #[serde(rename = "epoch")]
+        term: u64,
     },
     /// Writes a guard's state if nobody else did since `version` was read.
     SaveGuard {
@@ -311,7 +313,7 @@ pub struct TaskRow {
 
 /// A result that came too late to count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shelved {
+pub struct LateResult {
     /// Which task.
     pub task: TaskId,
     /// Under which fence.
@@ -437,10 +439,12 @@ pub enum Refusal {
         state: String,
     },
     /// Somebody else is the supervisor, or nobody is.
-    #[error("this node is not the supervisor under epoch {epoch} any more")]
-    Deposed {
+    #[error("this node is not the supervisor under epoch {term} any more")]
+    #[serde(rename = "deposed")]
+    NotLeader {
         /// Under which epoch it was tried.
-        epoch: u64,
+        #[serde(rename = "epoch")]
+        term: u64,
     },
     /// The new task's dependencies form a cycle or name unknown tasks.
     #[error("task `{task}`: {why}")]

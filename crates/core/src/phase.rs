@@ -159,7 +159,7 @@ impl Phases {
     }
 
     /// What the stream shows now.
-    pub fn pulse(&self, now: Time) -> PhaseLiveness {
+    pub fn phase_liveness(&self, now: Time) -> PhaseLiveness {
         let allowed_ms = match self.doing {
             Doing::Retry => self.retry_ms,
             Doing::Tool => self.open.values().map(|o| o.timeout_ms).max().flatten(),
@@ -273,25 +273,25 @@ impl Gaps {
     }
 
     /// The limits for a pulse: the operator's, moved by what was learned, never further than threefold.
-    pub fn limit(&self, pulse: &PhaseLiveness, limits: &PhaseLimits) -> Option<PhaseLimit> {
-        let plain = match pulse.doing {
+    pub fn limit(&self, phase_liveness: &PhaseLiveness, limits: &PhaseLimits) -> Option<PhaseLimit> {
+        let plain = match phase_liveness.doing {
             Doing::Starting => limits.starting,
             Doing::Model => limits.model,
-            Doing::Tool => match pulse.allowed_ms.map(Duration::from_millis) {
+            Doing::Tool => match phase_liveness.allowed_ms.map(Duration::from_millis) {
                 Some(own) => return Some(PhaseLimit { soft: own + TOOL_GRACE, hard: own * 2 + TOOL_GRACE }),
                 None => limits.tool,
             },
             Doing::Subagent => limits.subagent,
             Doing::Retry => {
-                let delay = Duration::from_millis(pulse.allowed_ms.unwrap_or(0));
+                let delay = Duration::from_millis(phase_liveness.allowed_ms.unwrap_or(0));
                 return Some(PhaseLimit { soft: delay + RETRY_GRACE, hard: delay + RETRY_GRACE * 2 });
             }
             Doing::Asking => return None,
             Doing::AfterResult => limits.after_result,
         };
-        let Some(p99) = self.p99(pulse.doing) else { return Some(plain) };
+        let Some(p99) = self.p99(phase_liveness.doing) else { return Some(plain) };
         let near = |learned: Duration, plain: Duration| learned.clamp(plain / 3, plain * 3);
-        match pulse.doing {
+        match phase_liveness.doing {
             // Its length is the operator's patience, not the agent's habit.
             Doing::AfterResult => Some(plain),
             _ => Some(PhaseLimit { soft: near(p99 * 3, plain.soft), hard: near(p99 * 10, plain.hard) }),
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn phases_follow_the_stream() {
         let mut phases = Phases::new(at(0));
-        assert_eq!(phases.pulse(at(9)).doing, Doing::Starting);
+        assert_eq!(phases.phase_liveness(at(9)).doing, Doing::Starting);
         let story = [
             (AgentEvent::Session { id: "s".to_owned(), model: None }, Doing::Model),
             (call("1", 1), Doing::Tool),
@@ -342,9 +342,9 @@ mod tests {
         ];
         for (n, (said, doing)) in story.into_iter().enumerate() {
             phases.take(&said, at(10 + n as u64));
-            assert_eq!(phases.pulse(at(10 + n as u64)).doing, doing, "{said:?}");
+            assert_eq!(phases.phase_liveness(at(10 + n as u64)).doing, doing, "{said:?}");
         }
-        assert_eq!(phases.pulse(at(30)).said, 3, "two calls and a text");
+        assert_eq!(phases.phase_liveness(at(30)).said, 3, "two calls and a text");
     }
 
     #[test]
@@ -354,15 +354,15 @@ mod tests {
             phases.take(&call(&n.to_string(), 7), at(n));
             phases.take(&done(&n.to_string(), None), at(n));
         }
-        assert!(!phases.pulse(at(5)).spinning);
+        assert!(!phases.phase_liveness(at(5)).spinning);
         phases.take(&call("x", 7), at(6));
-        assert!(phases.pulse(at(6)).spinning);
+        assert!(phases.phase_liveness(at(6)).spinning);
         phases.take(&call("y", 8), at(7));
-        assert!(!phases.pulse(at(7)).spinning);
+        assert!(!phases.phase_liveness(at(7)).spinning);
         for n in 0..3 {
             phases.take(&done(&format!("e{n}"), Some(3)), at(8 + n));
         }
-        assert!(phases.pulse(at(12)).spinning);
+        assert!(phases.phase_liveness(at(12)).spinning);
     }
 
     #[test]

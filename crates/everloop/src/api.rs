@@ -19,7 +19,7 @@ use everloop_core::time::Time;
 use hyper::Request;
 use hyper::body::Incoming;
 
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 mod access;
 mod answer;
@@ -54,21 +54,21 @@ pub enum Listen {
 
 /// What every answer is made from.
 struct Shared {
-    home: Home,
+    home: StateFolder,
     node: NodeId,
     role: &'static str,
     since: Time,
     address: SocketAddr,
     token: Token,
     figures: Arc<Figures>,
-    desk: Desk,
+    sender: Desk,
     looked: look::Cache,
 }
 
 /// The owner's side of the port.
 pub struct Api {
     listen: Listen,
-    home: Home,
+    home: StateFolder,
     node: NodeId,
     role: &'static str,
     since: Time,
@@ -77,12 +77,12 @@ pub struct Api {
     /// Served.
     shared: Option<Arc<Shared>>,
     figures: Arc<Figures>,
-    desk: Desk,
+    sender: Desk,
 }
 
 impl Api {
     /// Takes the port, if one is wanted from the beginning. Without one the supervisor works all the same.
-    pub fn new(listen: Listen, role: &'static str, node: NodeId, home: &Home) -> Self {
+    pub fn new(listen: Listen, role: &'static str, node: NodeId, home: &StateFolder) -> Self {
         let mut api = Self {
             listen,
             home: home.clone(),
@@ -92,7 +92,7 @@ impl Api {
             bound: None,
             shared: None,
             figures: Arc::default(),
-            desk: Desk::default(),
+            sender: Desk::default(),
         };
         if let Listen::At(wanted) = listen {
             api.bind(Some(wanted));
@@ -139,7 +139,7 @@ impl Api {
             address: port.address,
             token,
             figures: Arc::clone(&self.figures),
-            desk: self.desk.clone(),
+            sender: self.sender.clone(),
             looked: look::Cache::default(),
         });
         self.shared = Some(Arc::clone(&shared));
@@ -153,7 +153,7 @@ impl Api {
             self.serve();
         }
         let shared = self.shared.as_ref()?;
-        Some(self.desk.open(turn, shared.address, &shared.token))
+        Some(self.sender.open(turn, shared.address, &shared.token))
     }
 }
 

@@ -24,14 +24,14 @@ use crate::error::Failure;
 pub const OWN_KINDS: [&str; 4] = ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL];
 
 /// Ready tasks that are looked at first; more only where all of these are the loop's own.
-const LOOK: u32 = 16;
+const FIRST_PAGE: u32 = 16;
 /// Open tasks that are counted; a board with more of them has room for no agent's.
-const OPEN_LOOK: usize = 5_000;
+const OPEN_TASKS_LIMIT: usize = 5_000;
 
 /// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over; none of `kinds_out`.
 pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
     let wanted = |kind: &str| kind != "batch" && kind != watch::KEEPALIVE && !kinds_out.contains(&kind);
-    let mut look = LOOK;
+    let mut look = FIRST_PAGE;
     loop {
         let rows = ledger.ready(now, Some(owner), look)?;
         let all = (rows.len() as u64) < u64::from(look);
@@ -48,7 +48,7 @@ pub fn admit(ledger: &impl Ledger, task: &NewTask) -> Result<(), Failure> {
         return Ok(());
     }
     let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
-    let open = ledger.tasks(&TaskFilter { owner: TaskOwner::Any, states, limit: OPEN_LOOK })?;
+    let open = ledger.tasks(&TaskFilter { owner: TaskOwner::Any, states, limit: OPEN_TASKS_LIMIT })?;
     let known = Known { ledger, open: open.into_iter().filter(|row| row.task.trust == Trust::Agent).collect() };
     entry::admit(task, &known)
         .map_err(|refused| Failure::usage(format!("the task cannot be added: {}", refused.why)).hint(refused.instead))

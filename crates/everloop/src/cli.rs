@@ -11,7 +11,7 @@ use everloop_store::{Error, Ledger, LoopRow, OpenMode, Sqlite};
 
 use crate::caller::Caller;
 use crate::error::{Code, Failure};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::read_state;
 use crate::ui::{Format, Ui};
 
@@ -195,8 +195,8 @@ pub struct Invocation {
 
 impl Invocation {
     /// The state folder; made if it is not there.
-    pub fn home(&self) -> Result<Home, Failure> {
-        Home::open(self.state_dir.as_deref())
+    pub fn home(&self) -> Result<StateFolder, Failure> {
+        StateFolder::open(self.state_dir.as_deref())
     }
 
     /// Refuses what only a person decides: whatever an agent was talked into, it does not change its own limits, its checks, or what
@@ -218,7 +218,7 @@ impl Invocation {
 
     /// The ledger, to read only; `None` when nothing was ever written.
     #[expect(clippy::unused_self, reason = "as for `now`")]
-    pub fn reader(&self, home: &Home) -> Result<Option<Sqlite>, Failure> {
+    pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
         match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(Error::Missing { .. }) => Ok(None),
@@ -233,7 +233,7 @@ impl Invocation {
 
     /// The ledger, to write.
     #[expect(clippy::unused_self, reason = "as for `now`")]
-    pub fn writer(&self, home: &Home) -> Result<Sqlite, Failure> {
+    pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
         Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
     }
 

@@ -12,7 +12,7 @@ use everloop_store::{Error, Ledger, Sqlite};
 use crate::supervisor::read_state;
 
 /// Somebody else may write at the same time; then it is read again and tried again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// Who releases, and why.
 pub struct Release<'a> {
@@ -50,7 +50,7 @@ fn wake_calls(ledger: &Sqlite, by: &str) -> Result<Vec<Op>, Error> {
 /// Applies an event to a guard: its state, the journal and `extra` in one transaction.
 pub fn write(ledger: &mut Sqlite, scope: &Scope, (event, now): (&Event, Time), extra: &[Op]) -> Result<(), Error> {
     let conflict = Refusal::Conflict { what: format!("guard {scope}") };
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let mut guard = ledger.guard(scope)?;
         guard.state.apply(scope, event, now);
         let mut batch = vec![

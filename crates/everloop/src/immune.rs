@@ -8,7 +8,7 @@ use everloop_store::{Error, Ledger};
 use crate::error::Failure;
 
 /// Somebody else may write at the same time; then it is read again and decided again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// What is remembered, with its version; nothing yet is version 0.
 pub fn read(ledger: &impl Ledger) -> Result<(u64, Immune), Failure> {
@@ -26,7 +26,7 @@ pub fn write(
     now: Time,
     decide: impl Fn(&Immune) -> Result<Vec<ImmuneStep>, Failure>,
 ) -> Result<Immune, Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let (version, mut immune) = read(ledger)?;
         let steps = decide(&immune)?;
         match ledger.transact(now, &immune.save(version, steps, now)) {

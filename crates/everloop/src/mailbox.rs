@@ -38,7 +38,7 @@ impl MessageBody {
 }
 
 /// The box beneath a task.
-pub fn beneath(task: &TaskId) -> String {
+pub fn comments_of(task: &TaskId) -> String {
     format!("task:{task}")
 }
 
@@ -69,7 +69,7 @@ pub fn letter(ledger: &impl Ledger, to: String, text: &str, caller: &Caller) -> 
 
 /// What a turn on this task is told of what was written beneath it.
 pub fn comments(ledger: &impl Ledger, task: &TaskId) -> Result<Vec<QuotedMessage>, Failure> {
-    let mut found = ledger.messages(Recipients::These(&[beneath(task)]), BOX_MOST)?;
+    let mut found = ledger.messages(Recipients::These(&[comments_of(task)]), BOX_MOST)?;
     let old = found.len().saturating_sub(COMMENTS_TOLD);
     Ok(found.drain(old..).map(|m| QuotedMessage { text: MessageBody::of(&m).text, by: m.by }).collect())
 }
@@ -109,7 +109,7 @@ mod tests {
         let mut ledger = Model::default();
         let (task, agent) = (TaskId::new("x7k2m"), Caller::client("claude"));
         for n in 0..30 {
-            let op = letter(&ledger, beneath(&task), &format!("comment {n}"), &agent).expect("there is room");
+            let op = letter(&ledger, comments_of(&task), &format!("comment {n}"), &agent).expect("there is room");
             ledger.transact(Time(1), &[op]).expect("a message can be left");
         }
         let told = comments(&ledger, &task).expect("the model can be read");

@@ -6,7 +6,7 @@
 //! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
 //! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
 //! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it; `completion`: signs of being complete
-//! - `home`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
+//! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod api;
@@ -18,7 +18,6 @@ mod config;
 mod detect;
 mod error;
 mod hold;
-mod home;
 mod hook;
 mod immune;
 mod install;
@@ -28,6 +27,7 @@ mod membership;
 mod notifiers;
 mod record;
 mod recover;
+mod state_folder;
 mod supervisor;
 mod tally;
 mod tickets;

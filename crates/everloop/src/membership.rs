@@ -7,7 +7,7 @@ use everloop_store::postgres::{HubClock, HubOptions, Url, listen};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
-use crate::home::{Home, write_whole};
+use crate::state_folder::{StateFolder, write_whole};
 
 /// What a node has to know to be part of a mesh.
 #[derive(Clone, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Membership {
     }
 
     /// What the state folder says; `None` when it belongs to no mesh.
-    pub fn read(home: &Home) -> Result<Option<Self>, Failure> {
+    pub fn read(home: &StateFolder) -> Result<Option<Self>, Failure> {
         let path = home.membership();
         let broken = |e: &(dyn std::error::Error + 'static)| {
             Failure::failed(format!("cannot read `{}`", path.display()))
@@ -52,7 +52,7 @@ impl Membership {
     }
 
     /// Writes it down, whole or not at all.
-    pub fn save(&self, home: &Home) -> Result<(), Failure> {
+    pub fn save(&self, home: &StateFolder) -> Result<(), Failure> {
         let path = home.membership();
         let text = serde_json::to_vec(self).expect("a membership is plain data and always has a JSON form");
         write_whole(&path, &text, 0o600)
@@ -60,7 +60,7 @@ impl Membership {
     }
 
     /// Forgets it.
-    pub fn remove(home: &Home) -> Result<(), Failure> {
+    pub fn remove(home: &StateFolder) -> Result<(), Failure> {
         let path = home.membership();
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

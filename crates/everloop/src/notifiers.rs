@@ -35,8 +35,8 @@ impl NotifierSender {
     }
 
     /// Whether it hears of a ticket; `home` is where the ticket's loop works.
-    pub fn hears(&self, alarm: &Alert, home: Option<&Path>) -> bool {
-        match (&self.dir, &alarm.owner) {
+    pub fn hears(&self, alert: &Alert, home: Option<&Path>) -> bool {
+        match (&self.dir, &alert.owner) {
             (None, _) | (Some(_), None) => true,
             (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
         }
@@ -49,7 +49,7 @@ pub fn user_dir() -> Option<PathBuf> {
 }
 
 /// The notifiers of the user and of the project that `dir` is in.
-pub fn desks(dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure> {
+pub fn senders(dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure> {
     let root = config::find(dir).unwrap_or(dir);
     let config = config::load(root, user_dir().as_deref(), &Overrides::default())?;
     let (user, project) = config.notifiers(&config::ResolveContext::at(now))?;

@@ -64,7 +64,7 @@ impl RestorePlan {
             plan.leapt += usize::from(leap(row, None, now));
         }
         if let Some(leader) = &mut plan.rows.leader {
-            leader.epoch += LEAP;
+            leader.term += LEAP;
             leader.until = Time(0);
         }
         plan.finish();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn found(tasks: Vec<TaskRow>) -> MirrorContents {
-        let leader = Some(Leader { node: NodeId::new("n"), epoch: 4, until: Time(800) });
+        let leader = Some(Leader { node: NodeId::new("n"), term: 4, until: Time(800) });
         MirrorContents {
             rows: Rows { tasks, leader, ..Rows::default() },
             journal_is_whole: true,
@@ -272,7 +272,7 @@ mod tests {
         }
         let plan = RestorePlan::hub(found(vec![]), NOW);
         let leader = plan.rows.leader.expect("there was one");
-        assert!(leader.epoch > 1_000 && leader.until < NOW, "{leader:?}");
+        assert!(leader.term > 1_000 && leader.until < NOW, "{leader:?}");
     }
 
     #[test]

@@ -22,8 +22,8 @@ use tokio::time::sleep;
 
 use crate::api::{Api, Listen, Wake};
 use crate::error::Failure;
-use crate::home::{Home, Ownership};
 use crate::membership::Membership;
+use crate::state_folder::{Ownership, StateFolder};
 
 pub mod account;
 mod action_run;
@@ -82,7 +82,7 @@ pub enum Until {
 /// What a supervisor needs to begin.
 pub struct SupervisorOptions {
     /// Where.
-    pub home: Home,
+    pub home: StateFolder,
     /// For whom.
     pub reach: LoopSelection,
     /// For how long.
@@ -121,9 +121,9 @@ struct LiveLoop {
     state: LoopState,
     version: u64,
     wake_at: Option<Time>,
-    life: Option<liveness::Liveness>,
+    liveness: Option<liveness::Liveness>,
     /// Errands under way.
-    errands: u32,
+    action_runs: u32,
     /// At home between errands; an errand takes it along.
     workspace: Option<Workspace>,
     /// Looks at its monitors.
@@ -146,7 +146,7 @@ struct Answer {
 
 /// The one owner of all loops on this machine.
 pub struct Supervisor {
-    home: Home,
+    home: StateFolder,
     ledger: Sqlite,
     _ownership: Ownership,
     reach: LoopSelection,
@@ -158,7 +158,7 @@ pub struct Supervisor {
     clock: clock::Clock,
     slots: BTreeMap<LoopId, LiveLoop>,
     /// Turns that look stuck, over all loops.
-    crowd: CorrelatedStalls,
+    stalls: CorrelatedStalls,
     decisions: u64,
     draining: bool,
     interrupts: u32,
@@ -199,7 +199,7 @@ impl Supervisor {
             node: node_id(),
             clock: clock::Clock::new(),
             slots: BTreeMap::new(),
-            crowd: CorrelatedStalls::default(),
+            stalls: CorrelatedStalls::default(),
             decisions: 0,
             draining,
             interrupts: 0,
@@ -224,7 +224,7 @@ impl Supervisor {
 
     /// Looks after the loops until there is nothing left to do. Tells which signal ended it, if one did.
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
-        let mut bell = wake_pipe::WakePipe::hang(&self.home)?;
+        let mut wake_pipe = wake_pipe::WakePipe::hang(&self.home)?;
         let mut signals = Signals::listen()?;
         self.api.serve();
         if self.until != Until::Idle {
@@ -241,7 +241,7 @@ impl Supervisor {
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 report = self.notify.report() => self.reported(report, watcher).await?,
-                () = bell.rung() => self.woken(watcher).await?,
+                () = wake_pipe.rung() => self.woken(watcher).await?,
                 () = doze(nap) => self.tick(watcher).await?,
                 Some(heard) = self.outside.heard.recv() => self.told(heard),
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
@@ -264,10 +264,10 @@ impl Supervisor {
         let mut own = self.slots.iter().filter(|(id, _)| is_own(id)).map(|(_, slot)| slot);
         Ok(match self.until {
             // Told to go: turns were interrupted, and their ends are waited for.
-            _ if self.draining && self.until != Until::Idle => self.slots.values().all(|s| s.errands == 0),
+            _ if self.draining && self.until != Until::Idle => self.slots.values().all(|s| s.action_runs == 0),
             Until::Told => false,
-            Until::LoopsEnd => own.all(|s| s.errands == 0 && s.state.is_over()),
-            Until::Idle => self.slots.values().all(|s| s.errands == 0 || s.goes_on()) && self.inbox_is_empty()?,
+            Until::LoopsEnd => own.all(|s| s.action_runs == 0 && s.state.is_over()),
+            Until::Idle => self.slots.values().all(|s| s.action_runs == 0 || s.goes_on()) && self.inbox_is_empty()?,
         })
     }
 
@@ -275,12 +275,12 @@ impl Supervisor {
     fn nap(&self, watcher: &impl Watcher) -> Duration {
         let now = self.clock.now();
         let timers = self.slots.values().filter_map(|s| s.wake_at).map(|at| at.since(now));
-        let pulse = self.slots.values().filter_map(|s| s.life.as_ref()).map(|l| l.next_look().since(now));
+        let phase_liveness = self.slots.values().filter_map(|s| s.liveness.as_ref()).map(|l| l.next_look().since(now));
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
         let tell = self.notify.wake_at().map(|at| at.since(now));
         let beats = self.slots.values().filter_map(|s| s.rounds.next(&s.state, now)).map(|at| at.since(now));
         let beats = beats.filter(|_| !self.draining);
-        let all = timers.chain(pulse).chain(tell).chain(beats);
+        let all = timers.chain(phase_liveness).chain(tell).chain(beats);
         let next = all.map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(self.watchdog.nap().unwrap_or(NAP)).min(NAP)
     }
@@ -369,8 +369,15 @@ impl Supervisor {
         let state = read_state(row)?;
         let found = self.find_turn(&state);
         let rounds = watch::MonitorRounds::default();
-        let slot =
-            LiveLoop { state, version: row.version, wake_at: None, life: None, errands: 0, workspace: None, rounds };
+        let slot = LiveLoop {
+            state,
+            version: row.version,
+            wake_at: None,
+            liveness: None,
+            action_runs: 0,
+            workspace: None,
+            rounds,
+        };
         // Who only delivers a message leaves everything else to the next supervisor, except a turn that he may stop.
         let concerned = self.until != Until::Idle || slot.goes_on();
         let over = slot.state.is_over();
@@ -389,7 +396,7 @@ impl Supervisor {
             self.take_looks(&answer.id, looks, watcher).await?;
         } else {
             if let Some(slot) = self.slots.get_mut(&answer.id) {
-                slot.errands = slot.errands.saturating_sub(1);
+                slot.action_runs = slot.action_runs.saturating_sub(1);
                 slot.workspace = answer.workspace;
             }
             let signs = self.look_for_signs(&answer.id, &answer.input)?;
@@ -399,7 +406,7 @@ impl Supervisor {
             }
         }
         if self.until == Until::Told {
-            self.slots.retain(|_, s| s.errands > 0 || !s.state.is_over());
+            self.slots.retain(|_, s| s.action_runs > 0 || !s.state.is_over());
         }
         self.keep_boards().await;
         // A slot may have come free for another loop.
@@ -424,7 +431,7 @@ impl Supervisor {
             self.look_around(watcher).await?;
         }
         for slot in self.slots.values() {
-            watcher.beat(&slot.state, slot.life.as_ref().map(|l| l.silent(now)), now);
+            watcher.beat(&slot.state, slot.liveness.as_ref().map(|l| l.silent(now)), now);
         }
         Ok(())
     }
@@ -449,7 +456,7 @@ impl Supervisor {
         }
         if self.draining && self.interrupts > 2 {
             // The jobs go on under their own shims and are found again by the next supervisor.
-            self.slots.values_mut().for_each(|s| s.errands = 0);
+            self.slots.values_mut().for_each(|s| s.action_runs = 0);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub const DOCS: &str = "ticket";
 /// Format of such a document.
 const FORMAT: u32 = 1;
 /// The loop may be written by its supervisor at the same time; then it is read again and tried again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 /// Closed tickets that are still found by their number.
 const FOUND: usize = 1_000;
 
@@ -101,19 +101,19 @@ pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, TicketRecord), Failur
 }
 
 /// Open tickets as notifiers see them.
-pub fn alarms(ledger: &impl Ledger) -> Result<Vec<Alert>, Failure> {
-    let mut alarms = Vec::new();
+pub fn alerts(ledger: &impl Ledger) -> Result<Vec<Alert>, Failure> {
+    let mut alerts = Vec::new();
     for ticket in ledger.tickets(Tickets::Open)? {
         let acked = seen(ledger, ticket.id)?.1.acked.is_some();
         let Ticket { id, key, owner, text, opened_at, .. } = ticket;
-        alarms.push(Alert { id, key, owner, text, opened_at, acked });
+        alerts.push(Alert { id, key, owner, text, opened_at, acked });
     }
-    Ok(alarms)
+    Ok(alerts)
 }
 
 /// Somebody has seen it: it is not repeated. Tells who was first, if somebody was.
 pub fn ack(ledger: &mut Sqlite, word: &str, doer: Doer<'_>) -> Result<(Ticket, Option<String>), Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let ticket = still_open(find(ledger, word)?)?;
         let (version, mut seen) = seen(ledger, ticket.id)?;
         if let Some((by, _)) = &seen.acked {
@@ -139,7 +139,7 @@ pub fn ack(ledger: &mut Sqlite, word: &str, doer: Doer<'_>) -> Result<(Ticket, O
 /// Answers a ticket. A question's loop reads the answer in its next turn, and wakes if its agent let it sleep; a freeze is
 /// released; anything else is closed, and its loop reads what was said.
 pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Result<(Ticket, Effect), Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let ticket = still_open(find(ledger, word)?)?;
         let (version, mut seen) = seen(ledger, ticket.id)?;
         seen.answered = Some((doer.by.to_owned(), doer.now));
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(ack(&mut ledger, "2", me(2)).expect("it is open").1, None);
         let second = Doer { by: "you", now: Time(3), with: &[] };
         assert_eq!(ack(&mut ledger, "2", second).expect("it is open").1, Some("me".to_owned()));
-        let acked: Vec<bool> = alarms(&ledger).expect("they can be read").iter().map(|a| a.acked).collect();
+        let acked: Vec<bool> = alerts(&ledger).expect("they can be read").iter().map(|a| a.acked).collect();
         assert_eq!(acked, [false, true, false]);
     }
 }

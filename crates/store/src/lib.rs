@@ -25,7 +25,7 @@ mod task;
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
-use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 
 pub use error::Error;
@@ -81,7 +81,7 @@ pub trait Ledger: Send {
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error>;
 
     /// Results of a task that came too late, in the order in which they came.
-    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error>;
+    fn late_results(&self, task: &TaskId) -> Result<Vec<LateResult>, Error>;
 
     /// All nodes that ever gave a sign of life, by id.
     fn nodes(&self) -> Result<Vec<NodeRow>, Error>;

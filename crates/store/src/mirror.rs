@@ -30,7 +30,7 @@ use std::fmt::Write;
 
 use everloop_core::guard::Guards;
 use everloop_core::journal::Stored;
-use everloop_core::op::{Message, Shelved, TaskRow, Ticket};
+use everloop_core::op::{LateResult, Message, TaskRow, Ticket};
 
 use crate::rows::{DocRow, Leader, LoopRow};
 
@@ -82,7 +82,7 @@ pub struct Rows {
     /// The tasks.
     pub tasks: Vec<TaskRow>,
     /// Results that came too late, in the order in which they came.
-    pub shelf: Vec<Shelved>,
+    pub late_results: Vec<LateResult>,
     /// What the guard remembers.
     pub guards: Guards,
     /// Documents with their kinds.

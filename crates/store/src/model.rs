@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Damage, JournalRecord, Stored};
-use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, TaskState, Ticket};
+use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, TaskState, Ticket};
 use everloop_core::time::Time;
 
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
@@ -23,7 +23,7 @@ pub struct Model {
     tasks: BTreeMap<TaskId, TaskRow>,
     /// The queued and leased ones of `tasks` in the order in which they are claimed.
     waiting: BTreeSet<Place>,
-    shelf: Vec<Shelved>,
+    late_results: Vec<LateResult>,
     nodes: BTreeMap<NodeId, NodeRow>,
     leader: Option<Leader>,
     guards: Guards,
@@ -138,8 +138,8 @@ impl Ledger for Model {
         Ok(rows.into_iter().take(filter.limit).cloned().collect())
     }
 
-    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
-        Ok(self.shelf.iter().filter(|s| s.task == *task).cloned().collect())
+    fn late_results(&self, task: &TaskId) -> Result<Vec<LateResult>, Error> {
+        Ok(self.late_results.iter().filter(|s| s.task == *task).cloned().collect())
     }
 
     fn nodes(&self) -> Result<Vec<NodeRow>, Error> {

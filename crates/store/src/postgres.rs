@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
-use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
@@ -221,8 +221,8 @@ impl Ledger for Postgres {
         Ok(rows)
     }
 
-    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
-        self.all(read::shelf(task), columns::shelved)
+    fn late_results(&self, task: &TaskId) -> Result<Vec<LateResult>, Error> {
+        self.all(read::late_results(task), columns::late_result)
     }
 
     fn nodes(&self) -> Result<Vec<NodeRow>, Error> {

@@ -57,7 +57,7 @@ pub struct Leader {
     /// Who.
     pub node: NodeId,
     /// Under which epoch.
-    pub epoch: u64,
+    pub term: u64,
     /// Until when.
     pub until: Time,
 }

@@ -20,7 +20,7 @@ use std::path::Path;
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
-use everloop_core::op::{Message, Op, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::Connection;
 
@@ -101,8 +101,8 @@ impl Ledger for Sqlite {
         read::tasks(&self.conn, filter)
     }
 
-    fn shelf(&self, task: &TaskId) -> Result<Vec<Shelved>, Error> {
-        read::shelf(&self.conn, task)
+    fn late_results(&self, task: &TaskId) -> Result<Vec<LateResult>, Error> {
+        read::late_results(&self.conn, task)
     }
 
     fn nodes(&self) -> Result<Vec<NodeRow>, Error> {

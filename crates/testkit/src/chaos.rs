@@ -31,7 +31,7 @@ use watch::{ChaosWatch, HubSnapshot};
 /// Between two looks at the weather.
 const TICK: Duration = Duration::from_millis(50);
 /// Between two looks at the hub.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Machines in the mesh.
 const MACHINES: u8 = 3;
 /// A mesh that is well ends what it has within this, with the leases of real life: those of the dead run out first.
@@ -85,7 +85,7 @@ impl ChaosReport {
         let mut all = self.proof.violations.clone();
         let faults: u32 = self.faults.iter().map(|(_, times)| times).sum();
         // What an agent did counts, or lies on the shelf, or its machine was struck while it worked: on each works one.
-        let (calls, kept) = (self.proof.calls, self.proof.landed + self.proof.shelved);
+        let (calls, kept) = (self.proof.calls, self.proof.landed + self.proof.late_result);
         if calls > kept + faults as usize {
             all.push(format!("{calls} calls of agents, {kept} results and {faults} faults"));
         }
@@ -115,7 +115,7 @@ impl fmt::Display for ChaosReport {
 
 /// A mesh and its operator.
 pub struct ChaosMesh {
-    desk: Machine,
+    sender: Machine,
     machines: Vec<Machine>,
     hub: PostgresServer,
     url: String,
@@ -130,18 +130,18 @@ impl ChaosMesh {
         let hub = PostgresServer::start(ServerSetup { dir: options.dir.clone(), ..ServerSetup::default() });
         let url = hub.database();
         let make = Make { everloop: options.everloop.clone(), dir: options.dir.clone(), haste: options.haste };
-        let desk = Machine::desk(&make, &url);
-        desk.git(&["init", "-q", "-b", "main"]);
-        std::fs::write(desk.path("project/README"), "a project\n").expect("the folder is ours");
-        desk.git(&["add", "-A"]);
-        desk.git(&["commit", "-q", "-m", "first"]);
-        desk.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
-        desk.git(&["remote", "add", "origin", "../shared.git"]);
-        std::fs::write(desk.path("agent.sh"), agent(&desk.path("calls"), seconds)).expect("the folder is ours");
+        let sender = Machine::sender(&make, &url);
+        sender.git(&["init", "-q", "-b", "main"]);
+        std::fs::write(sender.path("project/README"), "a project\n").expect("the folder is ours");
+        sender.git(&["add", "-A"]);
+        sender.git(&["commit", "-q", "-m", "first"]);
+        sender.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
+        sender.git(&["remote", "add", "origin", "../shared.git"]);
+        std::fs::write(sender.path("agent.sh"), agent(&sender.path("calls"), seconds)).expect("the folder is ours");
         let mut machines: Vec<Machine> =
             (1..=MACHINES).map(|number| Machine::node(&make, number, (&url, hub.port()))).collect();
         machines.iter_mut().for_each(Machine::start);
-        Self { desk, machines, hub, url, loops: 0, checks: options.checks }
+        Self { sender, machines, hub, url, loops: 0, checks: options.checks }
     }
 
     /// A look into the hub past all proxies.
@@ -152,7 +152,7 @@ impl ChaosMesh {
 
     /// Hands one more loop to the mesh: a check for each of its files.
     fn add_loop(&mut self) {
-        let command = format!("sh {}", self.desk.path("agent.sh").display());
+        let command = format!("sh {}", self.sender.path("agent.sh").display());
         let checks: Vec<String> =
             (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
         let width = self.checks.to_string();
@@ -162,7 +162,7 @@ impl ChaosMesh {
         for check in &checks {
             args.extend(["--check", check]);
         }
-        self.desk.everloop(&args);
+        self.sender.everloop(&args);
         self.loops += 1;
     }
 
@@ -201,24 +201,24 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
     let began = Instant::now();
     let mut fleet = ChaosMesh::new(options, 3);
     fleet.add_loop();
-    let mut weather = FaultSchedule::new(options.seed, options.haste);
+    let mut faults = FaultSchedule::new(options.seed, options.haste);
     let mut eye = Eye { hub: None, watch: ChaosWatch::new(), look_at: began, supervisor: None };
     let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
     // When fewer tasks wait, the next loop is made: there is something to do nearly all the time.
     let backlog = options.checks as usize * 3 / 5;
     let end = Instant::now() + options.length;
     while Instant::now() < end {
-        weather.pass(&mut fleet.machines, &mut fleet.hub, eye.supervisor).iter().for_each(|line| tell(line));
-        if eye.look(&fleet, &weather).is_some_and(|sight| sight.is_hungry(backlog)) {
+        faults.pass(&mut fleet.machines, &mut fleet.hub, eye.supervisor).iter().for_each(|line| tell(line));
+        if eye.look(&fleet, &faults).is_some_and(|sight| sight.is_hungry(backlog)) {
             fleet.add_loop();
         }
         std::thread::sleep(TICK);
     }
-    weather.clear(&mut fleet.machines, &mut fleet.hub);
+    faults.clear(&mut fleet.machines, &mut fleet.hub);
     tell("the weather is over");
     let healed = Instant::now();
     while healed.elapsed() < END_WITHIN {
-        if let Some(sight) = eye.look(&fleet, &weather) {
+        if let Some(sight) = eye.look(&fleet, &faults) {
             if fleet.loops * options.checks < options.tasks && sight.is_hungry(backlog) {
                 fleet.add_loop();
             } else if sight.is_over() {
@@ -228,7 +228,7 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
         std::thread::sleep(TICK);
     }
     let restarts = fleet.machines.iter().map(|machine| machine.starts - 1).sum();
-    let faults = weather.struck.iter().map(|(fault, times)| (format!("{fault:?}"), *times)).collect();
+    let faults = faults.struck.iter().map(|(fault, times)| (format!("{fault:?}"), *times)).collect();
     let (stall, stall_at, able) = (eye.watch.longest, eye.watch.longest_at - began, eye.watch.able);
     let proof = Proof::new(&mut fleet);
     if !proof.violations.is_empty() {
@@ -247,12 +247,12 @@ struct Eye {
 
 impl Eye {
     /// What there is to see, when it is time to look.
-    fn look(&mut self, fleet: &ChaosMesh, weather: &FaultSchedule) -> Option<HubSnapshot> {
+    fn look(&mut self, fleet: &ChaosMesh, faults: &FaultSchedule) -> Option<HubSnapshot> {
         if Instant::now() < self.look_at {
             return None;
         }
-        self.look_at = Instant::now() + LOOK;
-        if !weather.hub_is_there() {
+        self.look_at = Instant::now() + POLL_INTERVAL;
+        if !faults.hub_is_there() {
             self.watch.pause();
             return None;
         }
@@ -260,7 +260,7 @@ impl Eye {
         let hub = self.hub.as_ref()?;
         let sight = HubSnapshot::new(hub).ok();
         match &sight {
-            Some(sight) if weather.is_any_well(fleet.machines.len()) => self.watch.see(sight),
+            Some(sight) if faults.is_any_well(fleet.machines.len()) => self.watch.see(sight),
             _ => self.watch.pause(),
         }
         self.supervisor = fleet.supervisor(hub);

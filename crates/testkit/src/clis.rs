@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Where the programs are, under their plain names.
 pub const FOLDER: &str = "EVERLOOP_TEST_CLIS";
 /// Between two looks whether a program has ended.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An agent program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,6 +260,6 @@ fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStat
             child.wait()?;
             return Ok(None);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -36,7 +36,7 @@ use script::Script;
 /// More connections at once than a few agents make: what comes on top is closed at once.
 const MAX_CONNECTIONS: usize = 256;
 /// A client that does not take its answer or send its request for so long is gone; hanging on purpose is not reading.
-const IO_PATIENCE: Duration = Duration::from_secs(120);
+const IO_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How a server is started.
 #[derive(Debug)]
@@ -175,8 +175,7 @@ impl Shared {
 
     /// Registers a connection, so that stopping can end it; `None` when there are too many or the server stops.
     fn enter(&self, stream: &TcpStream) -> Option<u64> {
-        let ready =
-            stream.set_read_timeout(Some(IO_PATIENCE)).and_then(|()| stream.set_write_timeout(Some(IO_PATIENCE)));
+        let ready = stream.set_read_timeout(Some(IO_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(IO_TIMEOUT)));
         let copy = ready.and_then(|()| stream.set_nodelay(true)).and_then(|()| stream.try_clone()).ok()?;
         let mut connections = self.connections();
         connections.threads.retain(|thread| !thread.is_finished());

@@ -18,7 +18,7 @@ const INSIDE: &str = "EVERLOOP_TEST_OFFLINE";
 /// Programs that were told to end need a moment, on a busy machine a longer one.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Between two looks at who is still there.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs the rest of a test without a network. It has to be all of the test: outside, `body` is not run at all.
 ///
@@ -32,7 +32,7 @@ pub fn offline<F: FnOnce()>(body: F) {
     body();
     let deadline = Instant::now() + FAREWELL;
     while !neighbours().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let left: Vec<String> = neighbours().into_iter().map(command_line).collect();
     drop(leftovers);

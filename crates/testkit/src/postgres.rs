@@ -19,7 +19,7 @@ use nix::unistd::{User, geteuid};
 /// A server is there within a second on a calm machine.
 const START_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks whether it is.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Who owns everything in a server.
 const ADMIN: &str = "admin";
 /// Ports that were free a moment ago and are taken now.
@@ -187,7 +187,7 @@ impl PostgresServer {
                 return false;
             }
             assert!(Instant::now() < deadline, "the server does not get ready: {}", self.log());
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.watch = Some(watch);
         true
@@ -234,7 +234,7 @@ impl Pooler {
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
             assert!(!watch.has_ended() && Instant::now() < deadline, "pgbouncer does not start: {}", log());
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Self { port, watch: Some(watch), folder }
     }

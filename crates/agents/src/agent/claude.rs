@@ -369,7 +369,7 @@ fn synthetic(record: &Value, sink: &mut EventSink<'_>) {
         let mut codes = codes(record, &["api_error", "api_error_type", "error"]);
         let info = record.at("api_error_params").at("rate_limit_info");
         codes.extend(info.text("rateLimitType"));
-        let reset_at = info.number("resetsAt").and_then(|n| reset::epoch(n, sink.now));
+        let reset_at = info.number("resetsAt").and_then(|n| reset::term(n, sink.now));
         sink.refused(&VendorRefusal { reset_at, ..refusal(record, VendorRecord::Synthetic, &codes, &text) });
     }
 }
@@ -392,7 +392,7 @@ fn refusal<'a>(record: &'a Value, place: VendorRecord, codes: &'a [&'a str], tex
 /// How much of the plan is used, and whether that was too much.
 fn allowance(info: &Value, sink: &mut EventSink<'_>) {
     let kind = info.text("rateLimitType").unwrap_or("unknown");
-    let reset_at = info.number("resetsAt").and_then(|n| reset::epoch(n, sink.now));
+    let reset_at = info.number("resetsAt").and_then(|n| reset::term(n, sink.now));
     match info.object("unifiedWindows") {
         Some(windows) => windows.iter().for_each(|(name, window)| quota(name, window, sink)),
         None => quota(kind, info, sink),
@@ -419,6 +419,6 @@ fn quota(name: &str, window: &Value, sink: &mut EventSink<'_>) {
         _ => None,
     };
     let used_permille = (used * 1000.0).round() as u32;
-    let reset_at = whole(window.at("resetsAt")).and_then(|n| reset::epoch(n, sink.now));
+    let reset_at = whole(window.at("resetsAt")).and_then(|n| reset::term(n, sink.now));
     sink.say(AgentEvent::Quota(Quota { window: record::name(name), used_permille, reset_at, length_ms }));
 }

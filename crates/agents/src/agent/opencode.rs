@@ -284,6 +284,6 @@ fn reset_in(data: &Value, error: &Value, now: Time) -> Option<Time> {
         let number = headers.text(name).and_then(|v| v.trim().parse::<f64>().ok())?;
         reset::after(number / unit, now)
     };
-    let at = || error.number("resets_at").and_then(|n| reset::epoch(n, now));
+    let at = || error.number("resets_at").and_then(|n| reset::term(n, now));
     header("retry-after-ms", 1000.0).or_else(|| header("retry-after", 1.0)).or_else(at)
 }

@@ -31,7 +31,7 @@ pub fn sane(at: Time, now: Time) -> Option<Time> {
 }
 
 /// A number of seconds (or milliseconds, which vendors use as well) since 1970.
-pub fn epoch(number: u64, now: Time) -> Option<Time> {
+pub fn term(number: u64, now: Time) -> Option<Time> {
     // Ten digits are seconds until the year 2286, thirteen are milliseconds.
     let millis = if number < 100_000_000_000 { number.checked_mul(1000)? } else { number };
     sane(Time(i64::try_from(millis).ok()?), now)
@@ -50,7 +50,7 @@ pub fn told(text: &str, now: Time, zone: Option<&TimeZone>) -> Option<Time> {
         let found = marks.iter().filter_map(|m| text.find(m).map(|at| at + m.len())).min_by_key(|end| *end)?;
         Some(text[found..].chars().take(LOOK_AT).collect::<String>())
     };
-    let bar = || text.rsplit_once('|').and_then(|(_, digits)| epoch(digits.trim().parse().ok()?, now));
+    let bar = || text.rsplit_once('|').and_then(|(_, digits)| term(digits.trim().parse().ok()?, now));
     let point = || rest_after(AT).and_then(|rest| moment(&rest, now, zone));
     let length = || rest_after(IN).and_then(|rest| after(span(&rest)?, now));
     bar().or_else(point).or_else(length)

@@ -128,7 +128,7 @@ fn quota(name: &str, window: &Value, now: Time) -> Option<Quota> {
     Some(Quota {
         window: record::name(name),
         used_permille: (percent * 10.0).round() as u32,
-        reset_at: window.number("resets_at").and_then(|n| reset::epoch(n, now)),
+        reset_at: window.number("resets_at").and_then(|n| reset::term(n, now)),
         length_ms: window.number("window_minutes").and_then(|m| m.checked_mul(60_000)),
     })
 }

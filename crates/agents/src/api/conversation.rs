@@ -27,7 +27,7 @@ pub(super) struct Conversation<'a, 'o> {
     options: &'a ApiTurnOptions,
     client: Client,
     session: ApiSession,
-    voice: &'a mut OutputStream<'o>,
+    output: &'a mut OutputStream<'o>,
     spent_microusd: u64,
 }
 
@@ -36,9 +36,9 @@ impl<'a, 'o> Conversation<'a, 'o> {
         options: &'a ApiTurnOptions,
         client: Client,
         session: ApiSession,
-        voice: &'a mut OutputStream<'o>,
+        output: &'a mut OutputStream<'o>,
     ) -> Self {
-        Self { options, client, session, voice, spent_microusd: 0 }
+        Self { options, client, session, output, spent_microusd: 0 }
     }
 
     /// Holds it to the end; the last words.
@@ -69,7 +69,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
     }
 
     fn may_go_on(&self) -> Result<(), ApiRefusal> {
-        if !self.voice.is_heard() {
+        if !self.output.is_heard() {
             return Err(ApiRefusal::plain("nobody listens any more"));
         }
         match (self.options.left_microusd, self.options.prices) {
@@ -115,7 +115,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         for (n, call) in calls.into_iter().enumerate() {
             let input = call.input.as_ref().unwrap_or(&Value::Null);
             let timeout = (call.name == "shell").then(|| tools::timeout(input).as_millis() as u64);
-            self.voice.say(&AgentEvent::ToolStarted {
+            self.output.say(&AgentEvent::ToolStarted {
                 id: call.id.clone(),
                 name: call.name.clone(),
                 fingerprint: fingerprint(&[&call.name, &input.to_string()]),
@@ -126,7 +126,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 match toolbox.perform(&call) {
                     Done::Run(outcome) => outcome,
                     Done::Denied(outcome) => {
-                        self.voice.say(&AgentEvent::Denied { tool: call.name.clone() });
+                        self.output.say(&AgentEvent::Denied { tool: call.name.clone() });
                         outcome
                     }
                 }
@@ -134,7 +134,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 ToolOutcome { text: "error: too many calls at once; ask again for this one".to_owned(), ok: false }
             };
             let error = (!outcome.ok).then(|| fingerprint(&[&outcome.text]));
-            self.voice.say(&AgentEvent::ToolEnded { id: call.id.clone(), error });
+            self.output.say(&AgentEvent::ToolEnded { id: call.id.clone(), error });
             done.push((call, outcome));
         }
         self.answer(&done)
@@ -151,7 +151,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         let answer = match self.client.post(&body) {
             Err(Failed::Reset(_)) => {
                 let class = Some(LimitClass::Network);
-                self.voice.say(&AgentEvent::Retrying { attempt: 1, delay_ms: Some(0), class });
+                self.output.say(&AgentEvent::Retrying { attempt: 1, delay_ms: Some(0), class });
                 self.client.post(&body)
             }
             other => other,
@@ -181,7 +181,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
     ) -> Result<ModelReply, ApiRefusal> {
         let beat = AgentEvent::Context { used: estimate, window: self.options.context_window };
         let ended = self.read_on(&mut events, &mut answer, &beat);
-        self.voice.flush();
+        self.output.flush();
         let mut used = answer.used();
         if used == Usage::default() {
             // Broken off before it was counted. It was read and will be paid for.
@@ -203,15 +203,15 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 continue;
             }
             let step = match serde_json::from_slice::<Value>(&data) {
-                Ok(event) => answer.take(&event, &mut |crumb| self.voice.words(crumb))?,
+                Ok(event) => answer.take(&event, &mut |crumb| self.output.words(crumb))?,
                 Err(_) => ReplyStep::Unknown,
             };
             match step {
                 ReplyStep::Over => return Ok(()),
-                ReplyStep::More => self.voice.beat(beat),
+                ReplyStep::More => self.output.beat(beat),
                 ReplyStep::Unknown if unknown < MOST_UNKNOWN => {
                     unknown += 1;
-                    self.voice.say(&AgentEvent::Unknown);
+                    self.output.say(&AgentEvent::Unknown);
                 }
                 ReplyStep::Unknown => {}
             }
@@ -222,8 +222,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
     fn account(&mut self, used: Usage) {
         let cost = self.options.prices.map(|prices| prices.cost(&used));
         self.spent_microusd = self.spent_microusd.saturating_add(cost.unwrap_or(0));
-        self.voice.say(&AgentEvent::Used(Usage { microusd: cost, ..used }));
-        self.voice.say(&AgentEvent::Context { used: used.tokens(), window: self.options.context_window });
+        self.output.say(&AgentEvent::Used(Usage { microusd: cost, ..used }));
+        self.output.say(&AgentEvent::Context { used: used.tokens(), window: self.options.context_window });
     }
 }
 

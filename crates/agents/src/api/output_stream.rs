@@ -102,11 +102,11 @@ mod tests {
     fn spoken(crumbs: &[&str]) -> Vec<AgentEvent> {
         let mut out = Vec::new();
         let secret = Secret { name: "KEY".to_owned(), value: b"sk-0123456789".to_vec() };
-        let mut voice = OutputStream::new(&mut out, &[secret]);
+        let mut output = OutputStream::new(&mut out, &[secret]);
         for crumb in crumbs {
-            voice.words(crumb);
+            output.words(crumb);
         }
-        voice.flush();
+        output.flush();
         let text = String::from_utf8(out).unwrap();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }

@@ -16,7 +16,7 @@ use super::tree::ProcessTree;
 use crate::process::SignalResult;
 
 /// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
-const KILL_PATIENCE: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Tells the shim to end the job: SIGTERM to everything, SIGKILL after the job's grace; asked twice, at once.
 pub fn stop(dir: &Path, cause: StopCause) -> Result<SignalResult, JobError> {
@@ -35,7 +35,7 @@ pub fn kill(dir: &Path) -> Result<JobTrace, JobError> {
     if let Some(Started { shim, cgroup, .. }) = job_log::started(dir)?.filter(|s| s.shim.is_alive()) {
         // The command first: without its shim the tree below it could no longer be found.
         let tree = ProcessTree { root: shim.pid, cgroup: cgroup.as_deref().and_then(Cgroup::recorded) };
-        let end = Instant::now() + KILL_PATIENCE;
+        let end = Instant::now() + KILL_TIMEOUT;
         while !tree.kill().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -44,7 +44,7 @@ pub fn kill(dir: &Path) -> Result<JobTrace, JobError> {
         if let Some(fd) = watched {
             let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
             // Whether it ended is found out by `inspect`.
-            poll(&mut fds, PollTimeout::try_from(KILL_PATIENCE).unwrap_or(PollTimeout::MAX)).ok();
+            poll(&mut fds, PollTimeout::try_from(KILL_TIMEOUT).unwrap_or(PollTimeout::MAX)).ok();
         }
     }
     inspect(dir)

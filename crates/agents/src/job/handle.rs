@@ -25,7 +25,7 @@ use super::{JOB_VAR, SHIM_ARG};
 use crate::process::pidfd_open;
 
 /// How long a shim may take from its lock to saying who it is; normally milliseconds.
-const REPORT_PATIENCE: Duration = Duration::from_secs(5);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The program that becomes a shim, and the arguments before the job's folder.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
 /// A handle for a job whose shim was started by a supervisor that is no more.
 pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
-    let end = Instant::now() + REPORT_PATIENCE;
+    let end = Instant::now() + REPORT_TIMEOUT;
     loop {
         if let JobTrace::Exited(_) | JobTrace::Gone = inspect_aside(&dir).await? {
             return Ok(Running { dir, ended: None, child: None });

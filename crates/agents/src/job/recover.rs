@@ -18,9 +18,9 @@ use super::job_log::{self, Cancelled, JobLog, JobLogEntry};
 use crate::process::{self, Identity};
 
 /// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks at the process table.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What was found of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +81,10 @@ pub fn is_clear(dir: &Path) -> bool {
 }
 
 fn empty(cgroup: &Cgroup) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while !cgroup.is_empty() && Instant::now() < end {
         cgroup.kill();
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RECHECK_INTERVAL);
     }
     cgroup.remove();
 }
@@ -96,7 +96,7 @@ fn empty(cgroup: &Cgroup) {
 pub fn reap_marked(name: &str, value: &OsStr) -> usize {
     let mark = [name.as_bytes(), b"=", value.as_bytes()].concat();
     let spared = process::with_ancestors(std::process::id() as i32);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     let mut killed = BTreeSet::new();
     let mut quiet_looks = 0;
     // Twice nothing: a process is invisible for a moment while it executes another program.
@@ -112,7 +112,7 @@ pub fn reap_marked(name: &str, value: &OsStr) -> usize {
             process.signal(Signal::SIGKILL).ok();
             killed.insert((process.pid, process.start_ticks));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RECHECK_INTERVAL);
     }
     killed.len()
 }

@@ -41,7 +41,7 @@ pub struct ChatReply {
     /// Who.
     pub by: String,
     /// What is meant; `None` for anything that is not for us.
-    pub deed: Option<ReplyAction>,
+    pub action: Option<ReplyAction>,
     /// The button that shows that it waits.
     pub press: Option<String>,
 }
@@ -131,11 +131,11 @@ impl Listener {
         };
         let press = query["id"].as_str().map(str::to_owned);
         // Anybody may find the bot and talk to it; only what is said in our chat counts.
-        let deed = self.is_ours(&message["chat"]).then(|| match query["data"].as_str() {
+        let action = self.is_ours(&message["chat"]).then(|| match query["data"].as_str() {
             Some(data) => pressed(data),
             None => replied(message["text"].as_str()?, message["reply_to_message"]["text"].as_str()),
         });
-        Some(ChatReply { number, by: name(from), deed: deed.flatten(), press })
+        Some(ChatReply { number, by: name(from), action: action.flatten(), press })
     }
 
     fn is_ours(&self, chat: &Value) -> bool {
@@ -171,14 +171,14 @@ mod tests {
                 "message": { "chat": { "id": chat } } } })
         };
         let heard = listener.heard(&press(-100)).expect("it is an update");
-        assert_eq!((heard.deed, heard.by.as_str()), (Some(ReplyAction::Ack { ticket: 17 }), "ann (telegram)"));
+        assert_eq!((heard.action, heard.by.as_str()), (Some(ReplyAction::Ack { ticket: 17 }), "ann (telegram)"));
         let other = listener.heard(&press(7)).expect("it is an update");
-        assert_eq!((other.deed, other.number), (None, 5), "its number is passed all the same");
+        assert_eq!((other.action, other.number), (None, 5), "its number is passed all the same");
         let reply = json!({ "update_id": 6, "message": { "chat": { "id": -100 }, "text": "use 3.9", "from": {},
             "reply_to_message": { "text": "everloop #17 loop k3f9: warning\n\nmay I?" } } });
-        let deed = listener.heard(&reply).expect("it is an update").deed;
-        assert_eq!(deed, Some(ReplyAction::Answer { ticket: 17, text: "use 3.9".to_owned() }));
-        assert_eq!(listener.heard(&json!({ "update_id": 7, "edited_message": {} })).and_then(|h| h.deed), None);
+        let action = listener.heard(&reply).expect("it is an update").action;
+        assert_eq!(action, Some(ReplyAction::Answer { ticket: 17, text: "use 3.9".to_owned() }));
+        assert_eq!(listener.heard(&json!({ "update_id": 7, "edited_message": {} })).and_then(|h| h.action), None);
     }
 
     #[test]

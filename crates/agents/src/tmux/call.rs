@@ -21,7 +21,7 @@ use crate::environment::Environment;
 /// tmux answers in milliseconds; a server that is stopped or wedged must not stop us too.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Between two looks whether the client has ended.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// More than the longest history of a pane; what is beyond is cut.
 const OUTPUT_CAP: u64 = 64 << 20;
 
@@ -77,7 +77,7 @@ impl TmuxCall<'_> {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return Ok(status.success()),
-                Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
+                Ok(None) if Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
                 Ok(None) => {
                     // Our own child, not waited for yet, so the number is still its.
                     child.kill().and_then(|()| child.wait()).map_err(PaneError::io("end", Path::new("tmux")))?;

@@ -14,14 +14,14 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What survives even that is killed; the kernel needs a moment to clear it away.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl TmuxServer {
     /// Ends a pane that we started and forgets it. One that was adopted is only given back: its program is not ours.
     pub fn kill(&self, name: &str) -> Result<Pane, PaneError> {
         let _lock = self.files.lock(&self.pane(name)?.name)?;
         let pane = self.pane(name)?;
-        if matches!(pane.origin, PaneOrigin::Started(_)) && self.glance(&pane)?.is_some() {
+        if matches!(pane.origin, PaneOrigin::Started(_)) && self.snapshot(&pane)?.is_some() {
             self.end_program(&pane)?;
             let script = TmuxCommand::new(&format!("kill-pane -t {}", pane.id()));
             script.run(self.socket(), "close a pane")?;
@@ -69,6 +69,6 @@ fn wait_for_end(family: &[Identity], limit: Duration) -> bool {
         if Instant::now() >= end {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -14,7 +14,7 @@ use super::{Pane, PaneError, PaneName};
 /// Typing takes well under a second; whoever holds the lock for longer hangs.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// Between two tries.
-const LOCK_LOOK: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl PaneFiles {
         let end = Instant::now() + LOCK_LIMIT;
         loop {
             match self.try_lock(name, "lock", "using") {
-                Err(PaneError::Busy { .. }) if Instant::now() < end => std::thread::sleep(LOCK_LOOK),
+                Err(PaneError::Busy { .. }) if Instant::now() < end => std::thread::sleep(LOCK_POLL_INTERVAL),
                 other => return other,
             }
         }

@@ -19,7 +19,7 @@ const WITHIN: Duration = Duration::from_secs(3600);
 /// Agents are ready for a prompt within a few seconds of their start; one that is still busy then is at work.
 const IDLE_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 /// Where a turn happens.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl TmuxServer {
             let (_, state) = self.see(pane)?;
             match state {
                 State::Idle | State::Dead { .. } => return Ok(()),
-                State::Working | State::Unknown if Instant::now() < end => std::thread::sleep(LOOK),
+                State::Working | State::Unknown if Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
                 State::Working | State::Unknown | State::Asking { .. } | State::Limited { .. } => {
                     return Err(PaneError::Occupied {
                         name: pane.name.to_string(),
@@ -116,8 +116,8 @@ impl TmuxServer {
     /// A pane in which something else runs than we know needs nothing: it is not ours to change, and typing finds that
     /// out.
     fn need(&self, pane: &Pane, place: PaneTarget<'_>) -> Result<Option<Need>, PaneError> {
-        let Some(glance) = self.glance(pane)? else { return Ok(Some(Need::Gone)) };
-        if glance.dead {
+        let Some(snapshot) = self.snapshot(pane)? else { return Ok(Some(Need::Gone)) };
+        if snapshot.dead {
             return Ok(Some(Need::Ended));
         }
         Ok(elsewhere(pane, place).map(Need::Elsewhere))

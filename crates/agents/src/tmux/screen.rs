@@ -17,7 +17,7 @@ const PLAIN_SILENCE: Duration = Duration::from_secs(3);
 /// How long tmux may take to hear of the end of a program; one that closed its terminal and lives on never ends.
 const STATUS_LIMIT: Duration = Duration::from_secs(1);
 /// Between two looks.
-const STATUS_LOOK: Duration = Duration::from_millis(20);
+const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether colours are part of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct ScreenCapture {
 impl TmuxServer {
     /// What the pane shows; also when its program has ended.
     pub fn read(&self, pane: &Pane, capture: ScreenCapture) -> Result<String, PaneError> {
-        if self.glance(pane)?.is_none() {
+        if self.snapshot(pane)?.is_none() {
             return Err(gone(pane));
         }
         let start = format!("-{}", capture.history);
@@ -65,7 +65,7 @@ impl TmuxServer {
 
     /// What can be seen of a pane now.
     pub fn see(&self, pane: &Pane) -> Result<(PaneView, State), PaneError> {
-        let Some(glance) = self.glance(pane)? else {
+        let Some(snapshot) = self.snapshot(pane)? else {
             return Ok((PaneView::default(), State::Dead { status: None }));
         };
         let screen = match self.screen(pane) {
@@ -76,12 +76,12 @@ impl TmuxServer {
             other => other?,
         };
         let session = match pane.kind {
-            PaneProgram::Claude if !glance.dead => session::find(pane),
+            PaneProgram::Claude if !snapshot.dead => session::find(pane),
             PaneProgram::Claude | PaneProgram::Codex | PaneProgram::Plain => None,
         };
-        let sight = PaneView { title: glance.title.clone(), screen, session };
-        if glance.dead {
-            return Ok((sight, State::Dead { status: self.exit_status(pane, glance)? }));
+        let sight = PaneView { title: snapshot.title.clone(), screen, session };
+        if snapshot.dead {
+            return Ok((sight, State::Dead { status: self.exit_status(pane, snapshot)? }));
         }
         if matches!(pane.origin, PaneOrigin::Adopted { .. }) && !in_front(pane) {
             return Ok((sight, State::Dead { status: None }));
@@ -89,7 +89,7 @@ impl TmuxServer {
         let state = match pane.kind {
             PaneProgram::Claude | PaneProgram::Codex => detect(pane.kind, &sight),
             PaneProgram::Plain if foreground(pane.process.pid) != Some(front(pane)) => State::Working,
-            PaneProgram::Plain if glance.silent_for() < PLAIN_SILENCE => State::Working,
+            PaneProgram::Plain if snapshot.silent_for() < PLAIN_SILENCE => State::Working,
             PaneProgram::Plain => State::Idle,
         };
         Ok((sight, state))
@@ -98,10 +98,10 @@ impl TmuxServer {
     /// How the program of a dead pane ended, as a shell counts it: 128 and the signal. tmux sees that the terminal is
     /// closed before it hears of the end of the program, and sometimes (3.3a) it misses the signal that tells it: then
     /// the program stays a zombie until another child of the server ends. So our own server is told once more.
-    fn exit_status(&self, pane: &Pane, glance: PaneSnapshot) -> Result<Option<i32>, PaneError> {
+    fn exit_status(&self, pane: &Pane, snapshot: PaneSnapshot) -> Result<Option<i32>, PaneError> {
         let end = Instant::now() + STATUS_LIMIT;
-        let mut glance = Some(glance);
-        while let Some(now) = glance {
+        let mut snapshot = Some(snapshot);
+        while let Some(now) = snapshot {
             let status = now.status.or(now.signal.map(|s| 128 + s));
             if status.is_some() || !now.dead || Instant::now() >= end {
                 return Ok(status);
@@ -110,8 +110,8 @@ impl TmuxServer {
                 // Best effort: without it the status stays unknown, and dead is dead.
                 pane.server.signal(Signal::SIGCHLD).ok();
             }
-            std::thread::sleep(STATUS_LOOK);
-            glance = self.glance(pane)?;
+            std::thread::sleep(STATUS_POLL_INTERVAL);
+            snapshot = self.snapshot(pane)?;
         }
         Ok(None)
     }

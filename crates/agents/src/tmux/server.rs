@@ -103,7 +103,7 @@ impl TmuxServer {
 
     /// Becomes the tmux client that shows the pane, until the person detaches. Comes back only if that is not possible.
     pub fn attach(&self, pane: &Pane) -> PaneError {
-        match self.glance(pane) {
+        match self.snapshot(pane) {
             Ok(Some(_)) => {}
             Ok(None) => return gone(pane),
             Err(e) => return e,

@@ -60,28 +60,28 @@ impl PaneSnapshot {
 
 impl TmuxServer {
     /// What tmux says about the pane; `None` when the server or the pane is gone, or a stranger has its id.
-    pub(super) fn glance(&self, pane: &Pane) -> Result<Option<PaneSnapshot>, PaneError> {
+    pub(super) fn snapshot(&self, pane: &Pane) -> Result<Option<PaneSnapshot>, PaneError> {
         let args = ["display-message", "-p", "-t", pane.id(), FORMAT];
         let said = TmuxCall { socket: self.socket_of(pane), what: "look at a pane", args: &args, stdin: &[] }.run();
-        let glance = match said {
+        let snapshot = match said {
             Ok(line) => PaneSnapshot::parse(&line),
             // No server, no such pane.
             Err(PaneError::Refused { .. }) => None,
             Err(e) => return Err(e),
         };
-        Ok(glance.filter(|g| g.server_pid == pane.server.pid && pane.server.is_alive()))
+        Ok(snapshot.filter(|g| g.server_pid == pane.server.pid && pane.server.is_alive()))
     }
 
     /// Still the same pane with the same program in front, and in a condition in which keys reach that program alone.
     pub(super) fn check(&self, pane: &Pane) -> Result<PaneSnapshot, PaneError> {
         let not_ours = |why| Err(PaneError::NotOurs { name: pane.name.to_string(), why });
-        let Some(glance) = self.glance(pane)? else {
+        let Some(snapshot) = self.snapshot(pane)? else {
             return Err(gone(pane));
         };
-        if glance.pane_pid != pane.process.pid {
+        if snapshot.pane_pid != pane.process.pid {
             return not_ours("another process runs in it than the one that everloop knows");
         }
-        if glance.dead {
+        if snapshot.dead {
             return Err(PaneError::Dead { name: pane.name.to_string() });
         }
         if !pane.process.is_alive() {
@@ -90,16 +90,16 @@ impl TmuxServer {
         if !in_front(pane) {
             return not_ours("another program has the terminal now");
         }
-        if glance.synchronized {
+        if snapshot.synchronized {
             return not_ours("its window sends keys to all of its panes (`synchronize-panes`)");
         }
-        if glance.input_off {
+        if snapshot.input_off {
             return not_ours("its input is switched off (`select-pane -d`)");
         }
-        if glance.in_mode && matches!(pane.origin, PaneOrigin::Adopted { .. }) {
+        if snapshot.in_mode && matches!(pane.origin, PaneOrigin::Adopted { .. }) {
             return not_ours("somebody is reading its history (copy mode)");
         }
-        Ok(glance)
+        Ok(snapshot)
     }
 }
 
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_title_with_separators_shifts_nothing() {
-        let glance = PaneSnapshot::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
-        assert_eq!((glance.server_pid, glance.pane_pid, glance.dead, glance.status), (10, 20, true, Some(7)));
-        assert!(glance.input_off && !glance.synchronized);
-        assert_eq!(glance.title, "a|b|1");
+        let snapshot = PaneSnapshot::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
+        assert_eq!((snapshot.server_pid, snapshot.pane_pid, snapshot.dead, snapshot.status), (10, 20, true, Some(7)));
+        assert!(snapshot.input_off && !snapshot.synchronized);
+        assert_eq!(snapshot.title, "a|b|1");
         assert_eq!(PaneSnapshot::parse("10||0|||0|0|0||"), None, "a pane that is not there");
     }
 }

@@ -43,7 +43,7 @@ impl TmuxServer {
     /// Runs a program in a pane that is locked, instead of what ran in it.
     pub(super) fn again(&self, pane: &Pane, program: Program) -> Result<Pane, PaneError> {
         valid(&program)?;
-        if self.glance(pane)?.is_none() {
+        if self.snapshot(pane)?.is_none() {
             return self.create(pane.name.clone(), pane.kind, program);
         }
         self.end_program(pane)?;

@@ -15,7 +15,7 @@ use super::typing::is_beginning;
 use super::{Finish, PaneError, SafeText, TmuxServer};
 
 /// Between two looks: a person would not notice, and a look costs a few milliseconds.
-const LOOK: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 /// Dialogs and limits are drawn in several steps; what is seen for this long is meant.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -128,7 +128,7 @@ impl TmuxServer {
             if watch.is_over() {
                 return Ok(PaneTurnEnd::TimedOut { state: seen.state, screen: seen.sight.screen, typed: false });
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         };
         if let Some(path) = &turn.stop_file {
             forget(path)?;
@@ -162,7 +162,7 @@ impl Watch<'_> {
             if self.is_over() {
                 return Ok(PaneTurnEnd::TimedOut { state: seen.state, screen: seen.sight.screen, typed: true });
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

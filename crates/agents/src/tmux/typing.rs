@@ -23,7 +23,7 @@ const SUBMIT_LIMIT: Duration = Duration::from_secs(3);
 /// Enter is pressed again while the text is still in the box; a program that ignores three will ignore a fourth.
 const ENTERS: u32 = 3;
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What comes after the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +104,9 @@ impl TmuxServer {
 
     /// One command of ours that reaches the pane only if it is still the same one.
     fn write(&self, pane: &Pane, command: &str) -> Result<(), PaneError> {
-        let glance = self.check(pane)?;
+        let snapshot = self.check(pane)?;
         let socket = self.socket_of(pane);
-        if glance.in_mode {
+        if snapshot.in_mode {
             // Our own pane, which somebody left scrolled back: keys would go to tmux.
             let args = ["copy-mode", "-q", "-t", pane.id()];
             TmuxCall { socket, what: "leave the history", args: &args, stdin: &[] }.run()?;
@@ -138,7 +138,7 @@ impl TmuxServer {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

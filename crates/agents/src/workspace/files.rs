@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::WorkspaceError;
 
-/// Runs `deed`, which may take long, where it holds up nobody.
+/// Runs `action`, which may take long, where it holds up nobody.
 pub(super) async fn apart<T: Send + 'static>(
-    deed: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+    action: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 ) -> Result<T, WorkspaceError> {
-    match tokio::task::spawn_blocking(deed).await {
+    match tokio::task::spawn_blocking(action).await {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }

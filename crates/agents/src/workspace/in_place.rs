@@ -149,7 +149,7 @@ impl InPlace {
             if broken.is_empty() { files::write_note(&path, &note) } else { files::write_note_durably(&path, &note) };
         written.map_err(WorkspaceError::files("write", &path))?;
         for path in &broken {
-            self.put_back(path, &note.files[path], &self.shelf(turn))
+            self.put_back(path, &note.files[path], &self.backup_folder(turn))
                 .map_err(WorkspaceError::files("put back", path.as_ref()))?;
         }
         Ok(collected)
@@ -157,8 +157,9 @@ impl InPlace {
 
     /// What there is to say about a turn after which the protected files `broken` are not what they were.
     fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, WorkspaceError> {
-        let shelf = self.shelf(&note.turn);
-        let told = |path: &String| format!("`{path}` was put back; the turn's version is in `{}`", shelf.display());
+        let backup_folder = self.backup_folder(&note.turn);
+        let told =
+            |path: &String| format!("`{path}` was put back; the turn's version is in `{}`", backup_folder.display());
         Ok(Collected {
             changed: !broken.is_empty() || self.fingerprint()? != note.fingerprint,
             violations: broken.to_vec(),
@@ -188,7 +189,7 @@ impl InPlace {
         above.into_iter().all(|p| fs::symlink_metadata(self.dir.join(p)).is_ok_and(|m| m.is_dir()))
     }
 
-    fn put_back(&self, path: &str, kept: &Kept, shelf: &Path) -> std::io::Result<()> {
+    fn put_back(&self, path: &str, kept: &Kept, backup_folder: &Path) -> std::io::Result<()> {
         let mut full = self.dir.clone();
         let parts: Vec<Component<'_>> = Path::new(path).components().collect();
         for (i, part) in parts.iter().enumerate() {
@@ -198,7 +199,7 @@ impl InPlace {
                 continue;
             }
             let relative = full.strip_prefix(&self.dir).unwrap_or(&full).parent().unwrap_or(Path::new(""));
-            files::set_aside(&full, &shelf.join(relative))?;
+            files::set_aside(&full, &backup_folder.join(relative))?;
             if !last {
                 fs::create_dir(&full)?;
             }
@@ -231,7 +232,7 @@ impl InPlace {
         self.root.join("protected")
     }
 
-    fn shelf(&self, turn: &TurnId) -> PathBuf {
+    fn backup_folder(&self, turn: &TurnId) -> PathBuf {
         self.root.join("shelf").join(turn.as_str().replace('/', "_"))
     }
 }

@@ -13,13 +13,13 @@ use super::WorkspaceError;
 const STALE_AFTER: Duration = Duration::from_secs(10);
 
 /// How long to wait for a lock whose owner is alive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Making a worktree of a large repository takes minutes, and others queue behind it.
-const SHARED_PATIENCE: Duration = Duration::from_secs(900);
+const SHARED_LOCK_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Short enough not to be felt, long enough not to spin.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A lock between all loops that keep their worktrees in the same folder.
 #[derive(Clone, Debug)]
@@ -35,11 +35,11 @@ impl Shared {
     pub async fn hold(&self) -> Result<File, WorkspaceError> {
         let file =
             File::options().create(true).append(true).open(&self.0).map_err(WorkspaceError::files("open", &self.0))?;
-        let until = Instant::now() + SHARED_PATIENCE;
+        let until = Instant::now() + SHARED_LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOOK_EVERY).await,
+                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(POLL_INTERVAL).await,
                 Err(TryLockError::WouldBlock) => return Err(WorkspaceError::Locked { path: self.0.clone() }),
                 Err(TryLockError::Error(source)) => return Err(WorkspaceError::files("lock", &self.0)(source)),
             }
@@ -49,7 +49,7 @@ impl Shared {
 
 /// Removes locks in the git folder `admin` of our worktree `tree` whose owner is dead; waits for one that is alive.
 pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), WorkspaceError> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_TIMEOUT;
     for name in ["index.lock", "HEAD.lock"] {
         let lock = admin.join(name);
         while let Ok(meta) = fs::symlink_metadata(&lock) {
@@ -60,7 +60,7 @@ pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), Workspa
             } else if Instant::now() >= until {
                 return Err(WorkspaceError::Locked { path: lock });
             } else {
-                sleep(LOOK_EVERY).await;
+                sleep(POLL_INTERVAL).await;
             }
         }
     }

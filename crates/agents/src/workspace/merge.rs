@@ -29,7 +29,7 @@ pub(super) enum Joined {
 
 impl Worktrees {
     /// What would stand on the target if `commit` landed now.
-    pub async fn merge_for_target(&self, commit: &str, effort: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
+    pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         let git = self.git();
         let ready = || Merged::Ready { commit: commit.to_owned() };
         let Some(target) = git.commit(&self.target).await? else { return Ok(ready()) };
@@ -37,10 +37,10 @@ impl Worktrees {
             Relation::Behind => Ok(ready()),
             Relation::Ahead => Ok(Merged::Contained),
             Relation::Diverged => {
-                let message = format!("{}\n\n{}", subject(effort.subject), trailers(effort));
+                let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
                 match self.join(&target, commit, &message).await? {
                     Joined::Done(commit) => {
-                        let pin = refs::merged(&self.owner, effort.task, &commit);
+                        let pin = refs::merged(&self.owner, commit_meta.task, &commit);
                         git.bytes(&["update-ref", &pin, &commit]).await?;
                         Ok(Merged::Joined { commit })
                     }
@@ -99,9 +99,9 @@ pub(super) async fn commit_tree(
 }
 
 /// The lines that say whose work a commit is.
-pub(super) fn trailers(effort: &CommitMeta<'_>) -> String {
+pub(super) fn trailers(commit_meta: &CommitMeta<'_>) -> String {
     let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
-    format!("Task-Id: {}\nEverloop-Turn: {}", plain(effort.task.as_str()), plain(effort.turn().as_str()))
+    format!("Task-Id: {}\nEverloop-Turn: {}", plain(commit_meta.task.as_str()), plain(commit_meta.turn().as_str()))
 }
 
 /// The first line of a message: one line, of bearable length, never empty.

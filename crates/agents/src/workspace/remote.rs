@@ -109,9 +109,14 @@ impl Remote {
     }
 
     /// What the branch would be with the work of a task merged into it.
-    pub async fn join(&self, branch: &str, work: &str, effort: &CommitMeta<'_>) -> Result<Joining, WorkspaceError> {
+    pub async fn join(
+        &self,
+        branch: &str,
+        work: &str,
+        commit_meta: &CommitMeta<'_>,
+    ) -> Result<Joining, WorkspaceError> {
         let target = self.fetch(branch).await?.ok_or_else(|| self.no_branch(branch))?;
-        if let Some(commit) = self.landed(&target, effort.task).await? {
+        if let Some(commit) = self.landed(&target, commit_meta.task).await? {
             return Ok(Joining::Landed { commit });
         }
         if relation(&self.git, &target, work).await? == Relation::Ahead || target == work {
@@ -120,7 +125,7 @@ impl Remote {
         match merge_tree(&self.git, &target, work).await?.ok_or_else(|| self.old_git())? {
             Joined::Conflict(paths) => Ok(Joining::Conflict { paths }),
             Joined::Done(tree) => {
-                let message = format!("{}\n\n{}", subject(effort.subject), trailers(effort));
+                let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
                 let commit = commit_tree(&self.git, &tree, &[&target, work], &message).await?;
                 Ok(Joining::Ready { target, commit })
             }

@@ -139,24 +139,24 @@ impl Worktree {
     /// One `git status`, or none if nothing was touched since the last one and that found nothing.
     pub async fn look(&self, detail: Detail) -> Result<TreeStatus, WorkspaceError> {
         let mut git = self.git()?.within(LONG_DEADLINE);
-        let seal = self.seal(&git).await?;
+        let fingerprint = self.fingerprint(&git).await?;
         let clean = || self.clean.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Ok(now), Some((then, head))) = (&seal, &*clean())
+        if let (Ok(now), Some((then, head))) = (&fingerprint, &*clean())
             && now == then
         {
             return Ok(TreeStatus { head: head.clone(), clean: true, ..TreeStatus::default() });
         }
-        if seal != Err(Unsealed::Beyond) {
+        if fingerprint != Err(Unsealed::Beyond) {
             // Within the second of a checkout git would write its index again and again, and that is news every time.
             git = git.with("GIT_OPTIONAL_LOCKS", "0");
         }
         let look = status(&git, detail).await?;
         let plain = look.clean && look.branch.is_none();
-        *clean() = seal.ok().filter(|_| plain).map(|seal| (seal, look.head.clone()));
+        *clean() = fingerprint.ok().filter(|_| plain).map(|fingerprint| (fingerprint, look.head.clone()));
         Ok(look)
     }
 
-    async fn seal(&self, git: &Git) -> Result<Result<Fingerprint, Unsealed>, WorkspaceError> {
+    async fn fingerprint(&self, git: &Git) -> Result<Result<Fingerprint, Unsealed>, WorkspaceError> {
         let scope =
             FingerprintScope { tree: self.path.clone(), admin: self.admin_of_present()?, common: self.common.clone() };
         let known = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -223,9 +223,9 @@ impl Worktree {
 #[cfg(test)]
 impl Worktree {
     /// Whether the next look would do without git.
-    pub async fn is_sealed(&self) -> bool {
-        let seal = self.seal(&self.git().unwrap()).await.unwrap();
-        seal.is_ok_and(|now| self.known().is_some_and(|(then, _)| then == now))
+    pub async fn has_fingerprint(&self) -> bool {
+        let fingerprint = self.fingerprint(&self.git().unwrap()).await.unwrap();
+        fingerprint.is_ok_and(|now| self.known().is_some_and(|(then, _)| then == now))
     }
 
     /// What the last look left for the next one.

@@ -82,8 +82,8 @@ impl Worktrees {
     }
 
     /// Keeps what the turn made.
-    pub async fn collect(&mut self, effort: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
-        let turn = effort.turn();
+    pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
+        let turn = commit_meta.turn();
         let note: Option<Note> =
             files::read_note(&self.note_path()).map_err(WorkspaceError::files("read", &self.note_path()))?;
         let note = note.filter(|n| n.turn == turn).ok_or(WorkspaceError::Unprepared { turn })?;
@@ -98,7 +98,7 @@ impl Worktrees {
         if tree == tree_of(&git, &note.base).await? {
             return Ok(Collected { notes, ..Collected::default() });
         }
-        let (commit, pin) = self.keep(effort, &note, Made { tree, head: look.head }).await?;
+        let (commit, pin) = self.keep(commit_meta, &note, Made { tree, head: look.head }).await?;
         let (changes, diffstat) = differences(&git, &note.base, &commit).await?;
         let violations = self.violations(&changes).await?;
         Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
@@ -115,9 +115,14 @@ impl Worktrees {
     }
 
     /// Makes the commit and pins it; gives back the one of a former call if nothing changed since.
-    async fn keep(&self, effort: &CommitMeta<'_>, note: &Note, made: Made) -> Result<(String, String), WorkspaceError> {
+    async fn keep(
+        &self,
+        commit_meta: &CommitMeta<'_>,
+        note: &Note,
+        made: Made,
+    ) -> Result<(String, String), WorkspaceError> {
         let git = self.git();
-        let pin = refs::pin(&self.owner, effort.task, effort.fence);
+        let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
         if let Some(old) = git.commit(&pin).await? {
             if tree_of(git, &old).await? == made.tree {
                 return Ok((old, pin));
@@ -131,7 +136,7 @@ impl Worktrees {
             Some(head) if git.asks(&["merge-base", "--is-ancestor", &note.base, &head]).await? => Some(head),
             _ => (!note.rootless).then(|| note.base.clone()),
         };
-        let message = format!("{}\n\n{}", subject(effort.subject), trailers(effort));
+        let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
         let parents: Vec<&str> = parent.as_deref().into_iter().collect();
         let commit = commit_tree(git, &made.tree, &parents, &message).await?;
         git.bytes(&["update-ref", &pin, &commit]).await?;

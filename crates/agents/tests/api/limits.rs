@@ -24,19 +24,19 @@ fn error(status: u16, headers: &[(&'static str, &str)], error: &Value) -> Act {
 }
 
 fn too_many_requests_say_when_they_end() {
-    let epoch = clock::now().0 / 1000 + 3600;
-    let unified = ("anthropic-ratelimit-unified-reset", epoch.to_string());
+    let term = clock::now().0 / 1000 + 3600;
+    let unified = ("anthropic-ratelimit-unified-reset", term.to_string());
     let claim = ("anthropic-ratelimit-unified-representative-claim", "five_hour".to_owned());
     let body = json!({"error": {"type": "rate_limit_error", "message": "no more"}}).to_string();
     let world = World::new(ApiFormat::Messages, vec![Act::Status(429, vec![unified, claim], body)]);
     let limit = world.run("hello").limit();
     assert_eq!((limit.rule.as_str(), limit.class), ("api.429", LimitClass::Window));
-    assert_eq!(limit.reset_at.map(|t| t.0), Some(epoch * 1000));
+    assert_eq!(limit.reset_at.map(|t| t.0), Some(term * 1000));
     assert_eq!(world.requests().len(), 1, "a limit is never tried again here");
 
-    let world = World::new(ApiFormat::Responses, vec![error(429, &[], &json!({"resets_at": epoch}))]);
+    let world = World::new(ApiFormat::Responses, vec![error(429, &[], &json!({"resets_at": term}))]);
     let limit = world.run("hello").limit();
-    assert_eq!((limit.class, limit.reset_at.map(|t| t.0)), (LimitClass::Rate, Some(epoch * 1000)));
+    assert_eq!((limit.class, limit.reset_at.map(|t| t.0)), (LimitClass::Rate, Some(term * 1000)));
 
     for wire in WIRES {
         let before = clock::now();

@@ -11,7 +11,7 @@ use everloop_agents::job::{self, Confine, JobEnd, JobRecord, Running, ShimProgra
 use everloop_agents::process::Identity;
 
 /// Nothing here takes this long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A job and what is around it.
 pub struct Room {
@@ -34,7 +34,7 @@ impl Room {
         let work = temp.path().join("work");
         fs::create_dir(&work).unwrap();
         let argv = argv.iter().map(|&a| a.to_owned()).collect();
-        let spec = Spec { grace: Duration::from_millis(300), wall: PATIENCE, ..Spec::new(argv, &work) };
+        let spec = Spec { grace: Duration::from_millis(300), wall: WAIT_TIMEOUT, ..Spec::new(argv, &work) };
         Self { temp, spec, env: Environment::from_ours(&[]) }
     }
 
@@ -112,12 +112,12 @@ pub fn ended(running: &mut Running) -> JobEnd {
 /// Runs a future with a deadline.
 pub fn block<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("it hangs") })
+    runtime.block_on(async { tokio::time::timeout(WAIT_TIMEOUT, future).await.expect("it hangs") })
 }
 
 /// Looks until there is something, with a deadline.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;

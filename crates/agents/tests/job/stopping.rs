@@ -7,7 +7,7 @@ use everloop_agents::process::SignalResult;
 use everloop_core::event::StopCause;
 use nix::sys::signal::Signal;
 
-use crate::room::{PATIENCE, Room, ended, finish, shim, until_so};
+use crate::room::{Room, WAIT_TIMEOUT, ended, finish, shim, until_so};
 use crate::trials;
 
 trials!(
@@ -62,7 +62,7 @@ fn a_command_that_does_not_listen() {
 
 fn asked_twice() {
     let mut room = Room::sh(&format!("trap 'echo heard > heard' TERM; {WAIT}"));
-    room.spec.grace = PATIENCE * 10;
+    room.spec.grace = WAIT_TIMEOUT * 10;
     let mut running = room.start();
     room.process("pid");
     job::stop(&room.dir(), StopCause::Person).unwrap();
@@ -76,7 +76,7 @@ fn grandchildren_are_asked_too() {
     let script = "trap : TERM; setsid sh -c 'trap \"echo x > asked; exit\" TERM; echo $$ > pid; \
         while :; do sleep 0.01; done' & while [ ! -e asked ]; do sleep 0.01; done; exit 0";
     let mut room = Room::sh(script).confined(Confine::Tree);
-    room.spec.grace = PATIENCE;
+    room.spec.grace = WAIT_TIMEOUT;
     let mut running = room.start();
     room.process("pid");
     job::stop(&room.dir(), StopCause::Person).unwrap();

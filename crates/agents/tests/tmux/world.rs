@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Whatever takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct World {
     root: TempDir,
@@ -115,6 +115,6 @@ pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !holds() {
         assert!(Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

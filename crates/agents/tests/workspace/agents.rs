@@ -182,9 +182,9 @@ async fn twice() -> Done {
     })
     .await?;
     let task = world.task(1);
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "another subject" };
-    ensure!(world.open().await.collect(&effort).await? == made, "by another supervisor");
-    let unknown = CommitMeta { fence: Fence(2), ..effort };
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "another subject" };
+    ensure!(world.open().await.collect(&commit_meta).await? == made, "by another supervisor");
+    let unknown = CommitMeta { fence: Fence(2), ..commit_meta };
     ensure!(world.open().await.collect(&unknown).await.is_err());
     Ok(())
 }

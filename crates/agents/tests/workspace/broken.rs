@@ -95,9 +95,9 @@ async fn forgotten() -> Done {
     turn(&world, &mut workspace, (1, None), |_| {}).await?;
     fs::remove_dir_all(world.dir.join(".git/worktrees"))?;
     let task = world.task(1);
-    let effort =
+    let commit_meta =
         everloop_agents::workspace::CommitMeta { task: &task, fence: everloop_core::ids::Fence(1), subject: "lost" };
-    ensure!(matches!(workspace.collect(&effort).await, Err(WorkspaceError::Broken { .. })));
+    ensure!(matches!(workspace.collect(&commit_meta).await, Err(WorkspaceError::Broken { .. })));
     let (_, made) = turn(&world, &mut workspace, (2, None), |dir| put(dir, "x", "x")).await?;
     ensure!(made.changed);
     Ok(())

@@ -59,9 +59,9 @@ async fn put_back() -> Done {
     ensure!(world.read("tests/deep/u.sh").as_deref() == Some("exit 2\n"));
     ensure!(world.read("tests/new.sh").is_some() && world.read("src.txt").as_deref() == Some("work\n"));
     ensure!(fs::metadata(world.dir.join("tests/t.sh"))?.permissions().mode() & 0o777 == 0o755);
-    let shelf = world.root.join("shelf/k3f9-1.1");
-    ensure!(fs::read_to_string(shelf.join("tests/t.sh"))? == "exit 0\n");
-    ensure!(fs::read_to_string(shelf.join("tests/deep"))? == "a file now");
+    let backup_folder = world.root.join("shelf/k3f9-1.1");
+    ensure!(fs::read_to_string(backup_folder.join("tests/t.sh"))? == "exit 0\n");
+    ensure!(fs::read_to_string(backup_folder.join("tests/deep"))? == "a file now");
     Ok(())
 }
 
@@ -85,8 +85,8 @@ async fn twice() -> Done {
     let mut workspace = world.open_in_place().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "tests/t.sh", "exit 0\n")).await?;
     let task = world.task(1);
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "again" };
-    ensure!(world.open_in_place().await.collect(&effort).await? == made);
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "again" };
+    ensure!(world.open_in_place().await.collect(&commit_meta).await? == made);
     Ok(())
 }
 

@@ -145,11 +145,11 @@ async fn moved() -> Done {
     let theirs = world.write("y", "y").commit("the operator goes on");
     let task = world.task(1);
     ensure!(matches!(workspace.integrate(&task, &work).await?, Integration::Moved(_)));
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
-    let Merged::Joined { commit } = workspace.merge_for_target(&work, &effort).await? else {
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
     };
-    ensure!(workspace.merge_for_target(&work, &effort).await? == Merged::Joined { commit: commit.clone() });
+    ensure!(workspace.merge_for_target(&work, &commit_meta).await? == Merged::Joined { commit: commit.clone() });
     let verify = workspace.check_out_verify(Some(&commit)).await?;
     ensure!(verify.join("x").exists() && verify.join("y").exists());
     let (base, _) = turn(&world, &mut workspace, (2, Some(&work)), |dir| {
@@ -159,7 +159,7 @@ async fn moved() -> Done {
     ensure!(base.merged && base.dropped.is_none());
     let how = workspace.integrate(&task, &commit).await?;
     ensure!(landed(&how, &commit) && world.git("rev-parse main^1") == theirs, "{how:?}");
-    ensure!(workspace.merge_for_target(&work, &effort).await? == Merged::Contained);
+    ensure!(workspace.merge_for_target(&work, &commit_meta).await? == Merged::Contained);
     Ok(())
 }
 
@@ -170,8 +170,8 @@ async fn conflict() -> Done {
     let work = made.commit.ok_or("a commit")?;
     let target = world.write("a.txt", "mine\n").commit("the operator goes on");
     let task = world.task(1);
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
-    let merged = workspace.merge_for_target(&work, &effort).await?;
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let merged = workspace.merge_for_target(&work, &commit_meta).await?;
     ensure!(merged == Merged::Conflict { paths: vec!["a.txt".to_owned()] }, "{merged:?}");
     let (base, _) = turn(&world, &mut workspace, (2, Some(&work)), |_| {}).await?;
     ensure!(base.commit == Some(target) && base.dropped.is_some_and(|d| d.commit == work && d.paths == ["a.txt"]));
@@ -229,8 +229,8 @@ async fn unborn_meanwhile() -> Done {
     let work = made.commit.ok_or("a commit")?;
     world.write("readme", "r").commit("the operator's first");
     let task = world.task(1);
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
-    let Merged::Joined { commit } = workspace.merge_for_target(&work, &effort).await? else {
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
     };
     let how = workspace.integrate(&task, &commit).await?;

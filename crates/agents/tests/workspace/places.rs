@@ -243,7 +243,7 @@ async fn work_line() -> Done {
     let first = world.git("rev-parse HEAD");
     let second = world.write("a.txt", "two\n").commit("second");
     let workspace = world.open().await;
-    for deed in [
+    for action in [
         "status",
         "update-ref -d refs/everloop/k3f9/work",
         "pack-refs --all",
@@ -251,9 +251,9 @@ async fn work_line() -> Done {
     ] {
         for commit in [&first, &second, &first] {
             workspace.set_work(commit).await?;
-            world.git(deed);
+            world.git(action);
             workspace.set_work(commit).await?;
-            ensure!(world.git("rev-parse refs/everloop/k3f9/work") == **commit, "{deed}");
+            ensure!(world.git("rev-parse refs/everloop/k3f9/work") == **commit, "{action}");
         }
     }
     Ok(())
@@ -281,10 +281,10 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
     for number in 1.. {
         let before = calls();
         let task = TaskId::of_loop(&owner, number);
-        let effort = CommitMeta { task: &task, fence: Fence(1), subject: "nothing" };
+        let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "nothing" };
         workspace.set_work(&start).await?;
-        workspace.prepare_turn(&effort.turn(), Some(&start)).await?;
-        ensure!(!workspace.collect(&effort).await?.changed);
+        workspace.prepare_turn(&commit_meta.turn(), Some(&start)).await?;
+        ensure!(!workspace.collect(&commit_meta).await?.changed);
         workspace.check_out_verify(Some(&start)).await?;
         // What was made a moment ago may still change unseen, so git is asked for a while.
         quiet = if calls() == before { quiet + 1 } else { 0 };

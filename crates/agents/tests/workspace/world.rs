@@ -151,10 +151,10 @@ pub async fn turn(
     agent: impl FnOnce(&Path),
 ) -> Result<(Base, Collected), Failed> {
     let task = world.task(number);
-    let effort = CommitMeta { task: &task, fence: Fence(1), subject: "work of a turn" };
-    let base = workspace.prepare_turn(&effort.turn(), work).await?;
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "work of a turn" };
+    let base = workspace.prepare_turn(&commit_meta.turn(), work).await?;
     agent(&workspace.turn_dir());
-    Ok((base, workspace.collect(&effort).await?))
+    Ok((base, workspace.collect(&commit_meta).await?))
 }
 
 /// Takes a turn and lands what it made.

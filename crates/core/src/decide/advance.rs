@@ -40,7 +40,7 @@ impl Step<'_> {
 
     /// What comes next for a loop that has no turn under way.
     pub(super) fn advance(&mut self) {
-        self.close_alarms();
+        self.close_alerts();
         if let Some(ending) = self.ending() {
             return self.end(ending);
         }

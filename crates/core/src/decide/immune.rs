@@ -77,7 +77,7 @@ impl Step<'_> {
 
     /// Counts the end of a turn on everybody who took part in it.
     pub(super) fn blame(&mut self, turn: &Turn, exit: &Exit, outcome: &Outcome) {
-        self.close_alarms();
+        self.close_alerts();
         let state = self.state();
         let agent = state.spec.agents().find(|a| a.name == turn.agent && a.account == turn.account).cloned();
         // The operator may have taken the agent off the list meanwhile; then its trial is over all the same.
@@ -95,9 +95,9 @@ impl Step<'_> {
             _ => untried(&self.out.immune, &turn.id),
         };
         for step in steps {
-            let (alarm, over) = (alarm(&step, "this machine"), all_clear(&step));
+            let (alert, over) = (alert(&step, "this machine"), all_clear(&step));
             self.emit(Event::Immune { step: Box::new(step) });
-            if let Some((key, text)) = alarm {
+            if let Some((key, text)) = alert {
                 self.ticket(key.to_owned(), text);
             }
             // The loop that opened the ticket may have ended meanwhile.
@@ -105,11 +105,11 @@ impl Step<'_> {
                 self.out.ops.push(Op::CloseTicket { key: key.to_owned(), answer: answer.to_owned() });
             }
         }
-        self.close_alarms();
+        self.close_alerts();
     }
 
     /// What a loop has told a person about the fleet is over when it is, whoever noticed that.
-    pub(super) fn close_alarms(&mut self) {
+    pub(super) fn close_alerts(&mut self) {
         if self.out.immune.suspicion.is_none() {
             self.close_ticket(OBSERVER, TRUSTED);
         }
@@ -129,7 +129,7 @@ pub(crate) fn all_clear(step: &ImmuneStep) -> Option<(&'static str, &'static str
 }
 
 /// What a person has to know at once. `here`: who else may be to blame.
-pub(crate) fn alarm(step: &ImmuneStep, here: &str) -> Option<(&'static str, String)> {
+pub(crate) fn alert(step: &ImmuneStep, here: &str) -> Option<(&'static str, String)> {
     match step {
         ImmuneStep::Suspected { reason } => {
             let seen: Vec<String> = reason.inputs.iter().map(|(what, n)| format!("{what}: {n}")).collect();

@@ -9,7 +9,7 @@ use crate::time::Time;
 /// So many failures in a row without anybody to compare with are a reason to try somebody else.
 const DOUBT: usize = 3;
 /// Outcomes among which they are looked for: this is about one machine and its few agents.
-const LOOK: usize = 60;
+const OUTCOME_WINDOW: usize = 60;
 
 /// Whether those who would take a turn are to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Immune {
     fn doubted(&self, subjects: &[Subject]) -> Option<Admission> {
         let worker = |s: &&Subject| s.dimension != super::Dimension::Kind;
         let worker: Vec<&Subject> = subjects.iter().filter(worker).collect();
-        let same = self.record.newest().take(LOOK).filter(|row| worker.iter().all(|s| row.has(s)));
+        let same = self.record.newest().take(OUTCOME_WINDOW).filter(|row| worker.iter().all(|s| row.has(s)));
         let lately: Vec<bool> = same.take(DOUBT).map(|row| row.class().failed()).collect();
         let failed = lately.len() == DOUBT && lately.into_iter().all(|f| f);
         failed.then(|| Admission::Less(Reason::new("immune.doubt").with("failures", DOUBT)))

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::MeshLoop;
 use super::alone::Replica;
 use super::work::Held;
-use crate::decide::immune::{alarm, all_clear};
+use crate::decide::immune::{alert, all_clear};
 use crate::event::LoopEnd;
 use crate::guard::{GuardState, Guards, Scope};
 use crate::ids::{Fence, NodeId, TaskId, TurnId};
@@ -260,8 +260,8 @@ pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<Im
 }
 
 /// What people are told in the hub about steps of the record.
-pub fn alarms(steps: &[ImmuneStep]) -> Vec<Op> {
-    let open = steps.iter().filter_map(|step| alarm(step, "the hub")).map(|(key, text)| {
+pub fn alerts(steps: &[ImmuneStep]) -> Vec<Op> {
+    let open = steps.iter().filter_map(|step| alert(step, "the hub")).map(|(key, text)| {
         let key = key.to_owned();
         Op::OpenTicket { key, owner: None, text }
     });

@@ -61,7 +61,7 @@ pub struct Plan {
     /// Whether the loop is not as it was.
     pub changed: bool,
     /// What takes time: [`Step::Judge`] or [`Step::Integrate`].
-    pub errand: Option<Step>,
+    pub action_run: Option<Step>,
 }
 
 /// Takes the next steps for a loop. `late`: what the shelf says about tasks for which something is set aside.
@@ -73,7 +73,7 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
     let mut short = lend(state, rows, now);
     for step in next(state, rows, busy, now) {
         match step {
-            Step::Judge | Step::Integrate { .. } => plan.errand = Some(step),
+            Step::Judge | Step::Integrate { .. } => plan.action_run = Some(step),
             Step::Open { task, check } => {
                 if let Err(reason) = state.lend(&task.id, FIRST, now) {
                     short.get_or_insert(reason);
@@ -147,13 +147,13 @@ pub struct Office {
     /// Who.
     pub node: NodeId,
     /// Under which epoch.
-    pub epoch: u64,
+    pub term: u64,
 }
 
 impl Office {
     /// A batch that counts only while the office lasts.
     pub fn batch(&self, ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
-        let lead = Op::Lead { node: self.node.clone(), epoch: self.epoch };
+        let lead = Op::Lead { node: self.node.clone(), term: self.term };
         let lead = Some(lead).filter(|_| !planted::is(Bug::WritesWithoutEpoch));
         lead.into_iter().chain(ops).collect()
     }

@@ -26,7 +26,7 @@ const SHY: Duration = Duration::from_secs(60);
 /// What a node knows about its own office.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    epoch: Option<u64>,
+    term: Option<u64>,
     asked: Time,
     since: Time,
     /// Errands that failed, since the last one that did not.
@@ -36,27 +36,27 @@ pub struct Seat {
 
 impl Seat {
     /// The hub answered a request that was sent at `asked`.
-    pub fn answered(&mut self, asked: Time, epoch: Option<u64>) {
-        if epoch != self.epoch {
+    pub fn answered(&mut self, asked: Time, term: Option<u64>) {
+        if term != self.term {
             self.since = asked;
         }
-        self.epoch = epoch;
+        self.term = term;
         self.asked = asked;
     }
 
     /// The epoch under which it may act now.
-    pub fn epoch(&self, now: Time) -> Option<u64> {
-        self.epoch.filter(|_| planted::is(Bug::ActsPastItsLease) || now.since(self.asked) < ACT)
+    pub fn term(&self, now: Time) -> Option<u64> {
+        self.term.filter(|_| planted::is(Bug::ActsPastItsLease) || now.since(self.asked) < ACT)
     }
 
     /// The epoch that it may give back: it was granted, in time or not.
     pub fn granted(&self) -> Option<u64> {
-        self.epoch
+        self.term
     }
 
     /// Whether it may take tasks from nodes that are silent.
     pub fn reclaims(&self, now: Time) -> bool {
-        self.epoch(now).is_some() && (planted::is(Bug::NoAmnesty) || now.since(self.since) >= AMNESTY)
+        self.term(now).is_some() && (planted::is(Bug::NoAmnesty) || now.since(self.since) >= AMNESTY)
     }
 
     /// An errand of the supervisor came back, well or not. Whether he should let somebody else try: what he needs for it may be

@@ -151,10 +151,10 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     state.stop = true;
     let plan = lead::plan(&mut state, &rows, &[], false, NOW);
     assert_eq!(plan.ops, [Op::Amend { task: tasks[0].id.clone(), change: Amendment::Cancel }], "what is done is done");
-    assert_eq!((plan.notes, plan.errand), (vec!["ended: it was stopped".to_owned()], None));
-    let office = lead::Office { node: NodeId::new("n1"), epoch: 7 };
+    assert_eq!((plan.notes, plan.action_run), (vec!["ended: it was stopped".to_owned()], None));
+    let office = lead::Office { node: NodeId::new("n1"), term: 7 };
     let batch = office.batch(state.save(3, &[]));
-    assert!(matches!(&batch[..], [Op::Lead { epoch: 7, .. }, Op::SaveDoc { version: 3, .. }]));
+    assert!(matches!(&batch[..], [Op::Lead { term: 7, .. }, Op::SaveDoc { version: 3, .. }]));
     let [Op::Lead { .. }, Op::Take { fence: Fence(5), .. }, Op::Release { fence: Fence(5), failed: false, .. }] =
         &office.take_back(&tasks[0].id, Fence(4))[..]
     else {
@@ -290,10 +290,10 @@ pub(super) fn perform_one() -> NewTask {
 #[test]
 fn a_seat_is_left_before_the_lease_ends_and_a_new_one_is_merciful() {
     let mut seat = Seat::default();
-    assert_eq!(seat.epoch(NOW), None);
+    assert_eq!(seat.term(NOW), None);
     seat.answered(NOW, Some(3));
-    assert_eq!((seat.epoch(NOW), seat.reclaims(NOW)), (Some(3), false));
-    assert_eq!(seat.epoch(NOW + ACT), None, "nothing is begun that could end after the lease");
+    assert_eq!((seat.term(NOW), seat.reclaims(NOW)), (Some(3), false));
+    assert_eq!(seat.term(NOW + ACT), None, "nothing is begun that could end after the lease");
     let mut now = NOW;
     while !seat.reclaims(now) {
         now = now + Duration::from_secs(5);
@@ -304,7 +304,7 @@ fn a_seat_is_left_before_the_lease_ends_and_a_new_one_is_merciful() {
     seat.answered(now, Some(4));
     assert!(!seat.reclaims(now), "a new office, a new amnesty");
     seat.answered(now, None);
-    assert_eq!((seat.epoch(now), seat.granted()), (None, None));
+    assert_eq!((seat.term(now), seat.granted()), (None, None));
 }
 
 #[test]

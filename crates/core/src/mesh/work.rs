@@ -185,10 +185,10 @@ fn is_told(held: &Held, row: &TaskRow) -> bool {
     matches!(&held.stage, Stage::Pushed { report } if super::lead::report(row).as_ref() == Some(report))
 }
 
-/// Whether another node tried a task and came to nothing too, or there is none that could. `shelf`: what was said about it.
-pub fn failed_elsewhere<'a>(own: &NodeId, members: &[NodeId], shelf: impl IntoIterator<Item = &'a str>) -> bool {
+/// Whether another node tried a task and came to nothing too, or there is none that could. `late_results`: what was said about it.
+pub fn failed_elsewhere<'a>(own: &NodeId, members: &[NodeId], late_results: impl IntoIterator<Item = &'a str>) -> bool {
     let by_another = |text: &str| Report::read(text).is_some_and(|report| report.node != *own);
-    members.iter().all(|node| node == own) || shelf.into_iter().any(by_another)
+    members.iter().all(|node| node == own) || late_results.into_iter().any(by_another)
 }
 
 /// What else matters for what is next.

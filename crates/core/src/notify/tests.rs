@@ -8,7 +8,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A Monday at noon, UTC.
 const NOON: Time = Time(1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + 43_200_000);
 
-fn alarm(id: u64, key: &str, opened_at: Time) -> Alert {
+fn alert(id: u64, key: &str, opened_at: Time) -> Alert {
     Alert { id, key: key.to_owned(), owner: None, text: format!("text of {key}"), opened_at, acked: false }
 }
 
@@ -16,7 +16,7 @@ fn alarm(id: u64, key: &str, opened_at: Time) -> Alert {
 struct World {
     route: Route,
     outbox: Outbox,
-    alarms: Vec<Alert>,
+    alerts: Vec<Alert>,
     now: Time,
     /// Whether the other side answers.
     up: bool,
@@ -30,7 +30,7 @@ impl World {
         Self {
             route: Route::default(),
             outbox: Outbox::default(),
-            alarms: Vec::new(),
+            alerts: Vec::new(),
             now: NOON,
             up: true,
             seed: 7,
@@ -45,25 +45,25 @@ impl World {
     }
 
     fn open(&mut self, id: u64, key: &str) {
-        self.alarms.push(alarm(id, key, self.now));
+        self.alerts.push(alert(id, key, self.now));
     }
 
     /// What the shell does: plan, write, send what is ready, write again; then sleep until the next wake.
     fn step(&mut self) -> Option<Time> {
         loop {
             let moment = LocalTime { now: self.now, local_minutes: 0 };
-            let plan = plan(&self.alarms, &self.route, &self.outbox, moment);
+            let plan = plan(&self.alerts, &self.route, &self.outbox, moment);
             self.outbox = plan.outbox;
             assert!(self.outbox.pending.len() <= BURST, "the queue is bounded");
             let Some(message) = self.outbox.ready(self.now).cloned() else { return plan.wake_at };
             self.attempts.push(self.now);
             self.seed = mix(self.seed, 1);
             if self.up {
-                self.outbox.delivered(&message, &self.alarms, self.now);
+                self.outbox.delivered(&message, &self.alerts, self.now);
                 self.sent.push((self.now, message));
             } else {
                 let how = Undelivered { why: "down".to_owned(), retry_after: None, refused: false };
-                self.outbox.undelivered(&message.key, &self.alarms, (&how, self.now, self.seed));
+                self.outbox.undelivered(&message.key, &self.alerts, (&how, self.now, self.seed));
             }
         }
     }
@@ -110,8 +110,8 @@ fn who_has_seen_it_is_left_alone_and_so_is_who_solved_it() {
     world.open(2, "task.dead:x");
     world.run(SECOND * 5);
     assert_eq!(world.sent.len(), 2);
-    world.alarms[0].acked = true;
-    world.alarms.remove(1);
+    world.alerts[0].acked = true;
+    world.alerts.remove(1);
     world.run(HOUR * 24);
     assert_eq!(world.sent.len(), 2);
 }
@@ -124,7 +124,7 @@ fn quiet_hours_keep_back_all_but_what_is_critical() {
     world.run(HOUR * 3);
     assert_eq!(world.told(2)[0], NOON);
     assert_eq!(world.told(1)[0], NOON + HOUR);
-    let plan = plan(&world.alarms, &world.route, &Outbox::default(), LocalTime { now: NOON, local_minutes: 0 });
+    let plan = plan(&world.alerts, &world.route, &Outbox::default(), LocalTime { now: NOON, local_minutes: 0 });
     assert_eq!(plan.reasons[&1], Reason::new("notify.quiet").until(NOON + HOUR));
     let said = sentence(&plan.reasons[&1], NOON, &|_| "13:00".to_owned());
     assert_eq!(said, "waits for the end of the quiet hours; next in 60m (at 13:00) [notify.quiet]");
@@ -168,9 +168,9 @@ fn a_storm_that_goes_on_for_an_hour_is_bounded_and_still_told_within_a_minute() 
     }
     world.run(SECOND * 60);
     assert!(world.sent.len() < 80, "{} messages", world.sent.len());
-    for alarm in &world.alarms {
-        let first = world.told(alarm.id)[0];
-        assert!(first.since(alarm.opened_at) <= SECOND * 60, "#{} after {:?}", alarm.id, first.since(alarm.opened_at));
+    for alert in &world.alerts {
+        let first = world.told(alert.id)[0];
+        assert!(first.since(alert.opened_at) <= SECOND * 60, "#{} after {:?}", alert.id, first.since(alert.opened_at));
     }
 }
 
@@ -178,9 +178,9 @@ fn a_storm_that_goes_on_for_an_hour_is_bounded_and_still_told_within_a_minute() 
 fn a_cause_that_comes_and_goes_is_told_now_and_then() {
     let mut world = World::new();
     for id in 1..=360 {
-        world.alarms = vec![alarm(id, "turns.stuck:x", world.now)];
+        world.alerts = vec![alert(id, "turns.stuck:x", world.now)];
         world.run(SECOND * 5);
-        world.alarms.clear();
+        world.alerts.clear();
         world.run(SECOND * 5);
     }
     assert!((2..=5).contains(&world.sent.len()), "{} messages in an hour", world.sent.len());
@@ -213,11 +213,11 @@ fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
     let mut world = World::new();
     world.open(1, "question:k3f9:1");
     let moment = |now| LocalTime { now, local_minutes: 0 };
-    let before = plan(&world.alarms, &world.route, &world.outbox, moment(NOON)).outbox;
+    let before = plan(&world.alerts, &world.route, &world.outbox, moment(NOON)).outbox;
     let first = before.ready(NOON).expect("it is due").clone();
     // Power fails between the two; others ask meanwhile.
     world.open(2, "question:k3f9:2");
-    let later = plan(&world.alarms, &world.route, &before, moment(NOON + HOUR)).outbox;
+    let later = plan(&world.alerts, &world.route, &before, moment(NOON + HOUR)).outbox;
     assert_eq!(later.ready(NOON + HOUR), Some(&first));
     let stored = serde_json::to_string(&later).expect("plain data");
     assert_eq!(serde_json::from_str::<Outbox>(&stored).expect("plain data"), later);
@@ -227,22 +227,22 @@ fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
 fn who_says_when_to_come_back_is_believed_within_bounds_and_a_refusal_is_given_up() {
     let mut world = World::new();
     world.open(1, "question:k3f9:1");
-    let mut outbox = plan(&world.alarms, &world.route, &world.outbox, LocalTime { now: NOON, local_minutes: 0 }).outbox;
+    let mut outbox = plan(&world.alerts, &world.route, &world.outbox, LocalTime { now: NOON, local_minutes: 0 }).outbox;
     let key = outbox.pending[0].key.clone();
     let asked = |s| Undelivered { why: "429".to_owned(), retry_after: Some(SECOND * s), refused: false };
-    outbox.undelivered(&key, &world.alarms, (&asked(7), NOON, 1));
+    outbox.undelivered(&key, &world.alerts, (&asked(7), NOON, 1));
     assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + SECOND * 7));
     for (after, wake) in [(6, Some(NOON + SECOND * 7)), (7, None), (9, None)] {
         let moment = LocalTime { now: NOON + SECOND * after, local_minutes: 0 };
-        let plan = plan(&world.alarms, &world.route, &outbox, moment);
+        let plan = plan(&world.alerts, &world.route, &outbox, moment);
         assert_eq!((plan.wake_at, plan.outbox.ready(moment.now).is_some()), (wake, wake.is_none()), "after {after} s");
     }
-    outbox.undelivered(&key, &world.alarms, (&asked(999_999), NOON, 1));
+    outbox.undelivered(&key, &world.alerts, (&asked(999_999), NOON, 1));
     assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + HOUR));
     let refused = Undelivered { why: "400".to_owned(), retry_after: None, refused: true };
     for _ in 0..REFUSALS {
         assert_eq!(outbox.pending.len(), 1);
-        outbox.undelivered(&key, &world.alarms, (&refused, NOON, 1));
+        outbox.undelivered(&key, &world.alerts, (&refused, NOON, 1));
     }
     assert!(outbox.pending.is_empty() && outbox.told.contains_key("question:k3f9:1"));
 }
@@ -265,13 +265,13 @@ fn whatever_happens_the_promises_hold() {
                     let kind = ["question", "guard.freeze", "session", "task.dead"][(draw >> 8) as usize % 4];
                     world.open(ids, &format!("{kind}:{ids}"));
                 }
-                3 if !world.alarms.is_empty() => {
-                    let at = (draw >> 8) as usize % world.alarms.len();
-                    world.alarms.remove(at);
+                3 if !world.alerts.is_empty() => {
+                    let at = (draw >> 8) as usize % world.alerts.len();
+                    world.alerts.remove(at);
                 }
-                4 if !world.alarms.is_empty() => {
-                    let at = (draw >> 8) as usize % world.alarms.len();
-                    world.alarms[at].acked = true;
+                4 if !world.alerts.is_empty() => {
+                    let at = (draw >> 8) as usize % world.alerts.len();
+                    world.alerts[at].acked = true;
                 }
                 5 => world.up = !world.up,
                 _ => {}

@@ -14,13 +14,13 @@ const LINE_CHARS: usize = 140;
 /// One message about these tickets, each with how often it was told before.
 pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
     let severity = tickets.iter().map(|(a, _)| severity(&a.key)).max().unwrap_or_default();
-    let key_of = |(alarm, times): &(&Alert, u32)| format!("{:x}-{}-{}", alarm.opened_at.0, alarm.id, times + 1);
+    let key_of = |(alert, times): &(&Alert, u32)| format!("{:x}-{}-{}", alert.opened_at.0, alert.id, times + 1);
     let (key, title, text) = match tickets {
-        [one @ (alarm, times)] => {
+        [one @ (alert, times)] => {
             let again = if *times == 0 { String::new() } else { format!(" (again, {})", times + 1) };
-            let owner = alarm.owner.as_ref().map_or(String::new(), |id| format!(" loop {id}"));
-            let title = format!("everloop #{}{owner}: {}{again}", alarm.id, severity.label());
-            (key_of(one), title, clip(&alarm.text, TEXT_CHARS))
+            let owner = alert.owner.as_ref().map_or(String::new(), |id| format!(" loop {id}"));
+            let title = format!("everloop #{}{owner}: {}{again}", alert.id, severity.label());
+            (key_of(one), title, clip(&alert.text, TEXT_CHARS))
         }
         many => {
             let keys: Vec<String> = many.iter().map(key_of).collect();
@@ -28,7 +28,7 @@ pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
             (key, format!("everloop: {} tickets, {}", many.len(), severity.label()), digest(many))
         }
     };
-    let buttons = if let [(alarm, _)] = tickets { buttons(alarm) } else { Vec::new() };
+    let buttons = if let [(alert, _)] = tickets { buttons(alert) } else { Vec::new() };
     Notification {
         key,
         severity,
@@ -41,10 +41,10 @@ pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
 }
 
 /// What can be done about a ticket with one press.
-fn buttons(alarm: &Alert) -> Vec<Button> {
-    let id = alarm.id;
+fn buttons(alert: &Alert) -> Vec<Button> {
+    let id = alert.id;
     let answer = |label: &str, word: &str| Button { label: label.to_owned(), data: format!("answer:{id}:{word}") };
-    let mut buttons = match alarm.key.split_once(':').map_or("", |(kind, _)| kind) {
+    let mut buttons = match alert.key.split_once(':').map_or("", |(kind, _)| kind) {
         "question" => vec![answer("Yes", "yes"), answer("No", "no")],
         "guard.freeze" => vec![answer("Release", "released with a button")],
         _ => Vec::new(),
@@ -76,12 +76,12 @@ pub fn replied(text: &str, about: Option<&str>) -> Option<ReplyAction> {
     let rest = text.strip_prefix("/answer").map_or(text, str::trim);
     let (first, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let addressed = first.starts_with('#') || text.starts_with("/answer");
-    let deed = match number(first).filter(|_| addressed) {
+    let action = match number(first).filter(|_| addressed) {
         Some(ticket) => answer(ticket, words),
         None if text.starts_with('/') => return None,
         None => answer(about.and_then(named)?, text),
     };
-    matches!(&deed, ReplyAction::Answer { text, .. } if !text.is_empty()).then_some(deed)
+    matches!(&action, ReplyAction::Answer { text, .. } if !text.is_empty()).then_some(action)
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_pressed_or_written_back_is_understood() {
-        let alarm = |key: &str| Alert {
+        let alert = |key: &str| Alert {
             id: 17,
             key: key.to_owned(),
             owner: None,
@@ -153,14 +153,14 @@ mod tests {
             opened_at: Time(1),
             acked: false,
         };
-        let asked = alarm("question:k3f9:1");
+        let asked = alert("question:k3f9:1");
         let message = message_of(&[(&asked, 0)]);
-        let deeds: Vec<Option<ReplyAction>> = message.buttons.iter().map(|b| pressed(&b.data)).collect();
+        let actions: Vec<Option<ReplyAction>> = message.buttons.iter().map(|b| pressed(&b.data)).collect();
         let answer = |text: &str| Some(ReplyAction::Answer { ticket: 17, text: text.to_owned() });
-        assert_eq!(deeds, [answer("yes"), answer("no"), Some(ReplyAction::Ack { ticket: 17 })]);
+        assert_eq!(actions, [answer("yes"), answer("no"), Some(ReplyAction::Ack { ticket: 17 })]);
         assert!(message.buttons.iter().all(|b| b.data.len() <= 64), "that is all that Telegram takes");
-        assert_eq!(message_of(&[(&alarm("guard.freeze:account:default"), 0)]).buttons[0].label, "Release");
-        for (text, deed) in [
+        assert_eq!(message_of(&[(&alert("guard.freeze:account:default"), 0)]).buttons[0].label, "Release");
+        for (text, action) in [
             ("/ack 17", Some(ReplyAction::Ack { ticket: 17 })),
             ("/ack", Some(ReplyAction::Ack { ticket: 17 })),
             ("/answer 17 use 3.9", answer("use 3.9")),
@@ -171,7 +171,7 @@ mod tests {
             ("#17", None),
             ("", None),
         ] {
-            assert_eq!(replied(text, Some(&message.title)), deed, "{text}");
+            assert_eq!(replied(text, Some(&message.title)), action, "{text}");
         }
         assert_eq!(replied("use 3.9", None), None, "nobody knows what it is about");
         assert_eq!(pressed("ack:x"), None);

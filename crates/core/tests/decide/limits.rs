@@ -268,8 +268,9 @@ fn when_all_accounts_are_held_the_first_to_come_free_is_waited_for() {
 #[test]
 fn a_stuck_model_is_stopped_and_the_conversation_goes_on() {
     let mut rig = rig();
-    let pulse = PhaseLiveness { doing: Doing::Model, quiet: secs(1000), ..PhaseLiveness::default() };
-    let sample = Sample { running: secs(1000), silent: secs(2), pulse: Some(pulse), ..Sample::default() };
+    let phase_liveness = PhaseLiveness { doing: Doing::Model, quiet: secs(1000), ..PhaseLiveness::default() };
+    let sample =
+        Sample { running: secs(1000), silent: secs(2), phase_liveness: Some(phase_liveness), ..Sample::default() };
     let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
     assert_eq!(actions(&decision), ["stop"]);
     let killed = Exit {

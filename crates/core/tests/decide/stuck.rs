@@ -17,8 +17,14 @@ fn rig() -> Rig {
     rig
 }
 
-fn look(rig: &mut Rig, pulse: PhaseLiveness, company: Company) -> Decision {
-    let sample = Sample { running: secs(1000), silent: secs(900), pulse: Some(pulse), company, ..Sample::default() };
+fn look(rig: &mut Rig, phase_liveness: PhaseLiveness, company: Company) -> Decision {
+    let sample = Sample {
+        running: secs(1000),
+        silent: secs(900),
+        phase_liveness: Some(phase_liveness),
+        company,
+        ..Sample::default()
+    };
     rig.give(&Input::Evidence { turn: rig.turn(), sample })
 }
 
@@ -80,7 +86,7 @@ fn time_that_is_up_is_up_also_for_those_who_look_stuck_together() {
     let mut rig = rig();
     let company = Company::Together { stuck: 2, running: 2, tells: true };
     look(&mut rig, stuck(), company);
-    let sample = Sample { running: secs(7201), pulse: Some(stuck()), company, ..Sample::default() };
+    let sample = Sample { running: secs(7201), phase_liveness: Some(stuck()), company, ..Sample::default() };
     let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
     assert!(decision.events.contains(&Event::Stopping { turn: rig.turn(), cause: StopCause::Wall }));
     rig.stopped(5, StopCause::Wall);

@@ -12,7 +12,7 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use sha2::{Digest, Sha256};
 
 use super::answer::Answer;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// 256 bits.
 const SECRET_BYTES: usize = 32;
@@ -42,7 +42,7 @@ pub struct Token(String);
 
 impl Token {
     /// The one of this folder; drawn if there is none.
-    pub fn of(home: &Home) -> Result<Self, String> {
+    pub fn of(home: &StateFolder) -> Result<Self, String> {
         let path = home.token();
         let said = |e: &std::io::Error| format!("`{}`: {e}", path.display());
         match std::fs::read_to_string(&path) {

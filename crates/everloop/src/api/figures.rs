@@ -10,7 +10,7 @@ use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::time::Time;
 
 /// Longer than this beyond his nap the owner never takes for one round; a full disk he waits out, and is then not well.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The next timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Figures {
     pub fn overdue(&self) -> Option<Duration> {
         let (at, nap) = self.inner().beat?;
         let late = clock::boottime().saturating_sub(at).saturating_sub(nap);
-        (late > PATIENCE).then_some(late)
+        (late > WAIT_TIMEOUT).then_some(late)
     }
 }
 

@@ -8,7 +8,7 @@ use everloop_store::{Error, Ledger, OpenMode, Sqlite, StateName, TaskFilter, Tas
 use tokio::sync::Mutex;
 
 use super::Shared;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// A look is good for this long, so that asking often costs nothing.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub async fn look(shared: &Shared) -> Result<Arc<Look>, String> {
     Ok(fresh)
 }
 
-fn read(home: &Home) -> Result<Look, Error> {
+fn read(home: &StateFolder) -> Result<Look, Error> {
     let ledger = match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
         Err(Error::Missing { .. }) => return Ok(Look::default()),
         opened => opened?,

@@ -20,7 +20,7 @@ pub async fn metrics(shared: &Shared) -> Answer {
     page.counter("everloop_tokens_total", "Tokens that ended turns were charged.").value(counts.tokens);
     let dollars = counts.microusd as f64 / 1e6;
     page.counter("everloop_cost_usd_total", "Dollars that ended turns were charged.").value(dollars);
-    let told = shared.desk.sums();
+    let told = shared.sender.sums();
     page.counter("everloop_telemetry_requests_total", "Answers of models that agents told of.").value(told.requests);
     page.counter("everloop_telemetry_errors_total", "Errors of models that agents told of.").value(told.errors);
     page.counter("everloop_telemetry_ignored_total", "Telemetry that is not needed here.").value(told.ignored);

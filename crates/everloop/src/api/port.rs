@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::answer::Answer;
 use super::{Shared, route};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// Connections at once, each for one request. Whoever comes on top waits in the kernel until one is free.
 const CONNECTIONS_MOST: usize = 32;
@@ -52,7 +52,7 @@ pub struct Port {
 impl Port {
     /// Takes the wanted port, else the one that this state folder had last, because agents of then may still send there, else
     /// any that is free. Port 0 is no wish.
-    pub fn bind(wanted: Option<SocketAddr>, home: &Home) -> Result<Self, String> {
+    pub fn bind(wanted: Option<SocketAddr>, home: &StateFolder) -> Result<Self, String> {
         let free = SocketAddr::new(wanted.map_or(Ipv4Addr::LOCALHOST.into(), |w| w.ip()), 0);
         let wanted = wanted.filter(|w| w.port() != 0);
         let mut why = String::new();
@@ -87,13 +87,13 @@ impl Port {
     }
 }
 
-fn last(home: &Home) -> Option<SocketAddr> {
+fn last(home: &StateFolder) -> Option<SocketAddr> {
     let note: Note = serde_json::from_slice(&std::fs::read(home.http()).ok()?).ok()?;
     Some(note.address).filter(|address| address.ip().is_loopback())
 }
 
 /// Writes the port down, whole or not at all, and only when it is another one.
-fn note(home: &Home, address: SocketAddr) -> std::io::Result<()> {
+fn note(home: &StateFolder, address: SocketAddr) -> std::io::Result<()> {
     use std::io::Write;
     if last(home) == Some(address) {
         return Ok(());
@@ -106,15 +106,15 @@ fn note(home: &Home, address: SocketAddr) -> std::io::Result<()> {
 }
 
 async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MOST));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MOST));
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     attend(stream, shared).await;
-                    drop(seat);
+                    drop(permit);
                 });
             }
             Err(error) => {

@@ -31,7 +31,7 @@ const AT_ONCE_BYTES: usize = 64 << 10;
 /// What an agent sent in its last moment is read within this, on a busy machine too.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Between two looks whether that is done.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Which of the two was sent.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl Desk {
     pub fn open(&self, turn: &TurnId, address: SocketAddr, token: &Token) -> Line {
         self.turns().entry(turn.clone()).or_default();
         Line {
-            desk: self.clone(),
+            sender: self.clone(),
             turn: turn.clone(),
             endpoint: format!("http://{address}"),
             header: format!("{HEADER}={turn}.{}", token.sign(turn)),
@@ -103,19 +103,19 @@ impl Desk {
     /// Begins to read a request of a turn that is under way.
     fn visit(&self, turn: &TurnId) -> Option<Visit> {
         self.turns().get_mut(turn)?.visits += 1;
-        Some(Visit { desk: self.clone(), turn: turn.clone() })
+        Some(Visit { sender: self.clone(), turn: turn.clone() })
     }
 }
 
 /// A request that is being read; until it is dropped, its turn waits for it.
 struct Visit {
-    desk: Desk,
+    sender: Desk,
     turn: TurnId,
 }
 
 impl Visit {
     fn read(self, signal: Signal, body: &[u8]) -> Answer {
-        let parsed = self.desk.turns().get_mut(&self.turn).map(|entry| match signal {
+        let parsed = self.sender.turns().get_mut(&self.turn).map(|entry| match signal {
             Signal::Counters => otlp::metrics(body, &mut entry.heard),
             Signal::Events => otlp::logs(body, &mut entry.heard),
         });
@@ -129,7 +129,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        if let Some(entry) = self.desk.turns().get_mut(&self.turn) {
+        if let Some(entry) = self.sender.turns().get_mut(&self.turn) {
             entry.visits = entry.visits.saturating_sub(1);
         }
     }
@@ -137,7 +137,7 @@ impl Drop for Visit {
 
 /// The way from one turn's agent to here; open until it is dropped.
 pub struct Line {
-    desk: Desk,
+    sender: Desk,
     turn: TurnId,
     endpoint: String,
     header: String,
@@ -153,10 +153,10 @@ impl Line {
     pub async fn close(self) -> Option<Usage> {
         let begun = tokio::time::Instant::now();
         loop {
-            sleep(LOOK).await;
-            let busy = self.desk.turns().get(&self.turn).is_some_and(|entry| entry.visits > 0);
+            sleep(POLL_INTERVAL).await;
+            let busy = self.sender.turns().get(&self.turn).is_some_and(|entry| entry.visits > 0);
             if !busy || begun.elapsed() > LAST_WORDS {
-                return self.desk.turns().get(&self.turn).and_then(|entry| entry.heard.used());
+                return self.sender.turns().get(&self.turn).and_then(|entry| entry.heard.used());
             }
         }
     }
@@ -164,9 +164,9 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let entry = self.desk.turns().remove(&self.turn);
+        let entry = self.sender.turns().remove(&self.turn);
         if let Some(entry) = entry {
-            self.desk.past.lock().unwrap_or_else(PoisonError::into_inner).add(&entry.heard);
+            self.sender.past.lock().unwrap_or_else(PoisonError::into_inner).add(&entry.heard);
         }
     }
 }
@@ -176,7 +176,7 @@ pub async fn take(shared: &Shared, signal: Signal, request: Request<Incoming>) -
     let Some(turn) = sender(request.headers(), &shared.token) else {
         return Answer::error(401, "this is for the agents of this supervisor");
     };
-    let Some(visit) = shared.desk.visit(&turn) else {
+    let Some(visit) = shared.sender.visit(&turn) else {
         return Answer::error(404, "the turn is over");
     };
     if let Err(refused) = readable(request.headers()) {

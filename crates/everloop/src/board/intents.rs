@@ -34,7 +34,7 @@ const ROUND: usize = 200;
 /// For how long a task that was started through the folder is held.
 const LEASE: Duration = Duration::from_secs(3600);
 /// A file that is not whole may still be written; after this time nobody writes any more.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A wish, as it stands in a file.
 #[derive(Debug, Deserialize)]
@@ -165,7 +165,7 @@ fn take_one(ledger: &mut impl Ledger, path: &Path, now: Time) -> Result<(), Not>
     let (bytes, age) = read(path)?;
     let intent: Intent = match serde_json::from_slice(&bytes) {
         Ok(intent) => intent,
-        Err(e) if e.is_eof() && age < PATIENCE => return Err(Not::Yet),
+        Err(e) if e.is_eof() && age < WAIT_TIMEOUT => return Err(Not::Yet),
         Err(e) => {
             return Err(Not::Ever(format!("error: it is no wish: {e}\nhint: `everloop board prompt` says what is")));
         }
@@ -280,7 +280,7 @@ fn wish(ledger: &impl Ledger, intent: &Intent, (mark, now): (&str, Time)) -> Res
             let row = known(ledger, task)?;
             let text = mailbox::checked(text)?;
             let caller = Caller::Client(holder(by.as_deref()).to_string());
-            let letter = mailbox::letter(ledger, mailbox::beneath(&row.task.id), text, &caller)?;
+            let letter = mailbox::letter(ledger, mailbox::comments_of(&row.task.id), text, &caller)?;
             let said = format!("{} wrote beneath task {}: {text}", caller.name(), row.task.id);
             Ok((row.task.owner, vec![letter], said))
         }

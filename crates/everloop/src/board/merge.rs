@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::file::FORMAT;
 
 /// The order in which a task goes through its life; of two copies the one that is further counts.
-const LIFE: [&str; 5] = ["queued", "leased", "blocked", "dead", "done"];
+const STATE_ORDER: [&str; 5] = ["queued", "leased", "blocked", "dead", "done"];
 
 /// Reads a board. An empty file is an empty board: git hands one over when there was none.
 pub fn read(text: &str) -> Result<Vec<Value>, String> {
@@ -56,7 +56,7 @@ pub fn merge(base: &[Value], ours: &[Value], theirs: &[Value]) -> Vec<Value> {
 fn weight(task: &Value) -> (u64, usize, String) {
     let fence = task.get("fence").and_then(Value::as_u64).unwrap_or(0);
     let status = task.get("status").and_then(Value::as_str).unwrap_or_default();
-    let rank = LIFE.iter().position(|s| *s == status).unwrap_or(0);
+    let rank = STATE_ORDER.iter().position(|s| *s == status).unwrap_or(0);
     (fence, rank, task.to_string())
 }
 

@@ -98,7 +98,7 @@ fn write(path: Option<PathBuf>, session: &Invocation) -> Result<Code, Failure> {
     let tasks = file::tasks(&ledger)?;
     let written = file::put(&path, &file::render(&tasks))?;
     if round.applied > 0 {
-        home.knock();
+        home.wake();
     }
     let news = if written { "written" } else { "up to date" };
     let mut text = format!("{}: {} tasks, {news}", path.display(), tasks.len());
@@ -139,7 +139,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code
     if !ops.is_empty() {
         let said = format!("{} tasks were imported by {}", entries.len(), session.caller.name());
         bring_in(&mut ledger, &ops, &[note(said)], session)?;
-        home.knock();
+        home.wake();
     }
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id().as_str()).collect();
     session.ui.said(&format!("{} tasks imported", ids.len()), &json!({ "imported": ids }))?;

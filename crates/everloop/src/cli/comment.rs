@@ -29,7 +29,7 @@ pub fn comment(args: &CommentArgs, session: &mut Invocation) -> Result<Code, Fai
 /// The comment and its line in the journal are one transaction.
 pub(super) fn write(ledger: &mut Sqlite, id: &TaskId, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let row = ledger.task(id)?.ok_or_else(|| no_task(id))?;
-    let ops = [mailbox::letter(ledger, mailbox::beneath(id), text, &session.caller)?];
+    let ops = [mailbox::letter(ledger, mailbox::comments_of(id), text, &session.caller)?];
     let events = [note(format!("{} wrote beneath task {id}: {text}", session.caller.name()))];
     TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events }.commit(ledger, session)?;
     session.ui.said(&format!("written beneath task {id}"), &json!({ "to": id, "by": session.caller.name() }))?;

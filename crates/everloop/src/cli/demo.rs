@@ -25,7 +25,7 @@ pub struct DemoArgs {
 /// The hidden verb under which this binary plays the agent.
 pub const AGENT_ARG: &str = "__demo-agent";
 /// The demo is over long before; a hang must not look like patience.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The turn during which the supervisor is killed.
 const KILLED_TURN: u32 = 4;
 
@@ -121,7 +121,7 @@ impl Stage<'_> {
         let sign = self.root.join("acts").join(format!("{act}.begun"));
         let begun = Instant::now();
         while !sign.exists() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > WAIT_TIMEOUT {
                 return Err(Failure::failed("the scripted agent did not begin"));
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Invocation, config as config_verb, up};
 use crate::config;
 use crate::error::{Code, Failure};
-use crate::home::{Home, Ownership};
+use crate::state_folder::{Ownership, StateFolder};
 use crate::ui::text::{clean, count};
 
 mod machine;
@@ -95,7 +95,7 @@ enum Remedy {
 }
 
 impl Remedy {
-    fn new(fix: bool, home: &Home, session: &Invocation) -> Result<Self, Failure> {
+    fn new(fix: bool, home: &StateFolder, session: &Invocation) -> Result<Self, Failure> {
         if !fix {
             return Ok(Remedy::Look);
         }

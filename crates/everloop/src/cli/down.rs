@@ -21,7 +21,7 @@ pub struct DownArgs {
 }
 
 /// How often to look whether it is gone.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> {
     session.for_a_person("to stop the supervisor")?;
@@ -46,7 +46,7 @@ pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> 
             ))
             .hint(format!("look at it, or kill it: kill -9 {}; nothing is lost by that", owner.process.pid)));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     session.ui.said("stopped", &serde_json::json!({ "stopped": owner.process.pid }))?;
     Ok(Code::Ok)

@@ -101,7 +101,7 @@ fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: 
         by: Some(by),
     };
     hold::write(&mut ledger, &scope, (&Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, now), &[])?;
-    home.knock();
+    home.wake();
     let look = session.ui.look(now);
     let until = freeze.until.map_or_else(
         || format!("until `everloop guard release {scope} --reason TEXT`"),
@@ -133,7 +133,7 @@ fn release(scope: Option<Scope>, reason: &str, session: &Invocation) -> Result<C
     for scope in &wanted {
         hold::Release { by: &by, reason, now: session.now() }.write(&mut ledger, scope, &[])?;
     }
-    home.knock();
+    home.wake();
     let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
     session.ui.answer(&[format!("released {}", names.join(", "))], &json!({ "released": names }))?;
     Ok(Code::Ok)

@@ -24,13 +24,13 @@ use super::{Invocation, check, handoff, up};
 use crate::caller;
 use crate::completion::{self, CompletionInputs};
 use crate::error::{Code, Failure};
-use crate::home::Home;
 use crate::hook::guardian::Guardian;
 use crate::hook::payload::{HookEvent, Payload};
 use crate::hook::session_folder::SessionFolder;
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
 use crate::mailbox::MessageBody;
+use crate::state_folder::StateFolder;
 
 const HELP: &str =
     "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,
@@ -77,7 +77,7 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
         tracing::debug!(event = args.event, "not a hook that is known, or nothing that can be read on stdin");
         return Ok(Code::Ok);
     };
-    let Some(home) = Home::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
+    let Some(home) = StateFolder::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
     let Some(ledger) = session.reader(&home)? else { return Ok(Code::Ok) };
     let cwd = payload.cwd().unwrap_or_else(|| session.dir.clone());
     let Some(place) = SessionFolder::find(&cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
@@ -100,7 +100,7 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
 /// One session at one moment.
 struct SessionContext<'a> {
     session: &'a Invocation,
-    home: Home,
+    home: StateFolder,
     /// To read; given back before anything is written.
     ledger: Option<Sqlite>,
     place: SessionFolder,
@@ -302,7 +302,7 @@ impl SessionContext<'_> {
         for batch in batches {
             let wakes = batch.iter().any(|op| matches!(op, Op::Signal { .. }));
             match self.write(None, batch) {
-                Ok(()) if wakes => self.home.knock(),
+                Ok(()) if wakes => self.home.wake(),
                 Ok(()) => {}
                 Err(failure) => tracing::debug!("a sign was not told: {}", failure.render()),
             }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::mailbox::{MessageBody, beneath};
+use crate::mailbox::{MessageBody, comments_of};
 use crate::ui::figures::relative;
 use crate::ui::text::clean;
 
@@ -66,7 +66,7 @@ fn recipient(who: &str, ledger: &Sqlite, args: &InboxArgs, session: &Invocation)
     }
     let task = TaskId::new(who);
     if ledger.task(&task)?.is_some() {
-        return Ok(beneath(&task));
+        return Ok(comments_of(&task));
     }
     let found = session.find_loop(ledger, Some(who))?.0.id;
     if args.consume {

@@ -48,7 +48,7 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
             .hint("leave it first: everloop leave"));
     }
     membership.save(&home)?;
-    home.knock();
+    home.wake();
     let mut lines = vec![format!("node `{}` belongs to the hub `{}`", membership.node, membership.hub)];
     if home.owner().is_none_or(|owner| owner.role != "up") {
         lines.push("start it: everloop up".to_owned());

@@ -16,7 +16,7 @@ pub fn leave(_: &LeaveArgs, session: &mut Invocation) -> Result<Code, Failure> {
         return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));
     };
     Membership::remove(&home)?;
-    home.knock();
+    home.wake();
     let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
     session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;
     Ok(Code::Ok)

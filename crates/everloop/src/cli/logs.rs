@@ -22,7 +22,7 @@ const HELP: &str = "Examples:
   everloop logs --turn k3f9-3.1 -f        # what the agent of that turn writes";
 
 /// Between two looks at the ledger: nobody sees the difference, and the machine does not feel it.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Records read at once.
 const CHUNK: usize = 500;
 /// Lines shown when nobody says how many.
@@ -185,7 +185,7 @@ fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Pri
         if printer.session.ui.closed() {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

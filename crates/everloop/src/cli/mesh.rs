@@ -21,7 +21,7 @@ const HELP: &str =
     "A loop of the mesh is made with `everloop run … --mesh` and looked after by the nodes (`everloop up`).";
 
 /// Somebody else may write at the same time; so often it is tried again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// The loops of the mesh that this machine belongs to.
 #[derive(Debug, clap::Args)]
@@ -190,7 +190,7 @@ fn holder(row: &TaskRow) -> String {
 
 fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Failure> {
     // The supervisor writes it all the time; then it is read again.
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let (version, mut state) = find(hub, id)?;
         if state.ended.is_some() {
             return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));

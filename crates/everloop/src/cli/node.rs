@@ -99,7 +99,7 @@ fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result
     if all.is_empty() {
         lines = vec!["no node was ever heard; start one: everloop up".to_owned()];
     }
-    session.ui.answer(&lines, &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.epoch), "nodes": all }))?;
+    session.ui.answer(&lines, &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.term), "nodes": all }))?;
     Ok(Code::Ok)
 }
 

@@ -37,25 +37,25 @@ enum What {
 }
 
 pub fn notify(args: NotifyArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let desks = notifiers::desks(&session.dir, session.now())?;
+    let senders = notifiers::senders(&session.dir, session.now())?;
     match args.what {
-        What::List => list(&desks, session),
-        What::Test { name } => test(desks, name.as_deref(), session),
+        What::List => list(&senders, session),
+        What::Test { name } => test(senders, name.as_deref(), session),
     }
 }
 
-fn list(desks: &[NotifierSender], session: &Invocation) -> Result<Code, Failure> {
+fn list(senders: &[NotifierSender], session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.reader(&home)?;
     let now = session.now();
     let mut lines = Vec::new();
     let mut data = Vec::new();
-    for desk in desks {
-        let outbox = ledger.as_ref().map(|ledger| notifiers::outbox(ledger, &desk.key())).transpose()?;
+    for sender in senders {
+        let outbox = ledger.as_ref().map(|ledger| notifiers::outbox(ledger, &sender.key())).transpose()?;
         let outbox = outbox.map(|(_, outbox)| outbox).unwrap_or_default();
         let trouble = outbox.trouble(now);
-        lines.push(line(desk, trouble.as_deref()));
-        data.push(as_json(desk, trouble.as_deref(), outbox.pending.len()));
+        lines.push(line(sender, trouble.as_deref()));
+        data.push(as_json(sender, trouble.as_deref(), outbox.pending.len()));
     }
     if lines.is_empty() {
         lines.push("no notifiers; add `[[notify]]` with a `kind` to everloop.toml".to_owned());
@@ -64,19 +64,19 @@ fn list(desks: &[NotifierSender], session: &Invocation) -> Result<Code, Failure>
     Ok(Code::Ok)
 }
 
-fn line(desk: &NotifierSender, trouble: Option<&str>) -> String {
-    let (notifier, route) = (&desk.of.notifier, &desk.of.route);
+fn line(sender: &NotifierSender, trouble: Option<&str>) -> String {
+    let (notifier, route) = (&sender.of.notifier, &sender.of.route);
     let mut parts = vec![format!("{} ({})", notifier.name, notifier.way.kind())];
     let only: Vec<&str> = route.only.iter().map(|weight| weight.label()).collect();
     parts.push(if only.is_empty() { format!("{} and above", route.min.label()) } else { only.join(", ") });
     parts.extend(route.quiet.map(|quiet| format!("quiet {quiet}")));
-    parts.push(if desk.dir.is_some() { "this project".to_owned() } else { "all projects".to_owned() });
+    parts.push(if sender.dir.is_some() { "this project".to_owned() } else { "all projects".to_owned() });
     parts.extend(trouble.map(str::to_owned));
     clean(&parts.join("; "))
 }
 
-fn as_json(desk: &NotifierSender, trouble: Option<&str>, pending: usize) -> Value {
-    let (notifier, route) = (&desk.of.notifier, &desk.of.route);
+fn as_json(sender: &NotifierSender, trouble: Option<&str>, pending: usize) -> Value {
+    let (notifier, route) = (&sender.of.notifier, &sender.of.route);
     json!({
         "name": notifier.name,
         "kind": notifier.way.kind(),
@@ -84,16 +84,16 @@ fn as_json(desk: &NotifierSender, trouble: Option<&str>, pending: usize) -> Valu
         "only": route.only,
         "quiet": route.quiet.map(|quiet| quiet.to_string()),
         "repeats": route.repeats,
-        "project": desk.dir,
+        "project": sender.dir,
         "trouble": trouble,
         "pending": pending,
     })
 }
 
-fn test(mut desks: Vec<NotifierSender>, name: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
-    let names: Vec<String> = desks.iter().map(|desk| desk.of.notifier.name.clone()).collect();
-    desks.retain(|desk| name.is_none_or(|name| desk.of.notifier.name == name));
-    if desks.is_empty() {
+fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
+    let names: Vec<String> = senders.iter().map(|sender| sender.of.notifier.name.clone()).collect();
+    senders.retain(|sender| name.is_none_or(|name| sender.of.notifier.name == name));
+    if senders.is_empty() {
         let (what, hint) = match name {
             Some(name) if !names.is_empty() => {
                 (format!("there is no notifier `{name}`"), format!("there are: {}", names.join(", ")))
@@ -105,9 +105,9 @@ fn test(mut desks: Vec<NotifierSender>, name: Option<&str>, session: &Invocation
     let mut lines = Vec::new();
     let mut data = Vec::new();
     let mut code = Code::Ok;
-    for desk in desks {
-        let (name, kind) = (desk.of.notifier.name.clone(), desk.of.notifier.way.kind());
-        let result = super::up::block_on(desk.of.notifier.deliver(message(session)))?;
+    for sender in senders {
+        let (name, kind) = (sender.of.notifier.name.clone(), sender.of.notifier.way.kind());
+        let result = super::up::block_on(sender.of.notifier.deliver(message(session)))?;
         let why = result.err().map(|failure| clean(&failure.why));
         lines.push(match &why {
             None => format!("{name} ({kind}): sent"),

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Invocation, logs};
 use crate::error::{Code, Failure};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::ui::figures::moment;
 use crate::ui::text::{clean, fit};
 
@@ -98,7 +98,7 @@ pub fn prompts(args: &PromptsArgs, session: &Invocation) -> Result<Code, Failure
 }
 
 /// Everything that agents were told, oldest first.
-fn all(ledger: &Sqlite, home: &Home) -> Result<Vec<Prompt>, Failure> {
+fn all(ledger: &Sqlite, home: &StateFolder) -> Result<Vec<Prompt>, Failure> {
     let mut found = Vec::new();
     let mut after = 0;
     loop {
@@ -109,7 +109,7 @@ fn all(ledger: &Sqlite, home: &Home) -> Result<Vec<Prompt>, Failure> {
     }
 }
 
-fn prompt_of(record: JournalRecord, home: &Home) -> Option<Prompt> {
+fn prompt_of(record: JournalRecord, home: &StateFolder) -> Option<Prompt> {
     let (to, name, text) = match record.event {
         Event::InSession { session, name, did: SessionAct::Prompted { text } } => (session, name, text),
         // Older ones were cleared away.

@@ -87,7 +87,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
                 return add(&mut hub, now, (&what, time), &why, session);
             }
             let code = add(&mut session.writer(&session.home()?)?, session.now(), (&what, time), &why, session)?;
-            session.home()?.knock();
+            session.home()?.wake();
             Ok(code)
         }
         Verb::Lift { who, why, mesh } => {
@@ -97,7 +97,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
                 return lift(&mut hub, now, &who, &why, session);
             }
             let code = lift(&mut session.writer(&session.home()?)?, session.now(), &who, &why, session)?;
-            session.home()?.knock();
+            session.home()?.wake();
             Ok(code)
         }
     }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::home::Home;
 use crate::membership::Membership;
 use crate::recover::RestorePlan;
+use crate::state_folder::StateFolder;
 use crate::ui::text::{clean, count};
 
 const HELP: &str = "Examples:
@@ -85,7 +85,7 @@ pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Fai
     Ok(Code::Ok)
 }
 
-fn look(home: &Home) -> Ledgers {
+fn look(home: &StateFolder) -> Ledgers {
     let looked = || -> Result<Ledgers, everloop_store::Error> {
         let ledger = Sqlite::open(&home.database(), OpenMode::ReadOnly)?;
         if let Some(wrong) = ledger.check_integrity()?.first() {
@@ -110,7 +110,7 @@ fn look(home: &Home) -> Ledgers {
 fn local(
     args: &RecoverArgs,
     session: &Invocation,
-    (home, root, there): (&Home, &Path, Ledgers),
+    (home, root, there): (&StateFolder, &Path, Ledgers),
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     let found = mirror::found(root).map_err(|e| cannot(&e))?;
@@ -139,7 +139,7 @@ fn local(
 }
 
 /// Turns of which there is a folder.
-fn turns(home: &Home) -> Vec<TurnId> {
+fn turns(home: &StateFolder) -> Vec<TurnId> {
     let entries = std::fs::read_dir(home.turns()).into_iter().flatten().flatten();
     let mut all: Vec<TurnId> = entries.map(|e| TurnId::new(e.file_name().to_string_lossy().into_owned())).collect();
     all.sort();
@@ -147,7 +147,7 @@ fn turns(home: &Home) -> Vec<TurnId> {
 }
 
 /// A turn that nobody knows of must neither run on nor be taken for another one with the same name.
-fn set_aside(home: &Home, strangers: &[TurnId]) -> Result<(), Failure> {
+fn set_aside(home: &StateFolder, strangers: &[TurnId]) -> Result<(), Failure> {
     for turn in strangers {
         let dir = home.turn(turn);
         if let Ok(job::JobTrace::Alive { shim }) = job::inspect(&dir) {
@@ -163,7 +163,7 @@ fn set_aside(home: &Home, strangers: &[TurnId]) -> Result<(), Failure> {
 }
 
 /// Moves a ledger that cannot be read out of the way, with all that belongs to it.
-fn move_ledger(home: &Home) -> Result<PathBuf, Failure> {
+fn move_ledger(home: &StateFolder) -> Result<PathBuf, Failure> {
     let from = home.database();
     let place = |n: u32| from.with_file_name(format!("ledger.db.broken-{n}"));
     let to = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("nobody has broken so many ledgers");
@@ -182,7 +182,7 @@ fn move_ledger(home: &Home) -> Result<PathBuf, Failure> {
 fn hub(
     args: &RecoverArgs,
     session: &Invocation,
-    (home, root): (&Home, &Path),
+    (home, root): (&StateFolder, &Path),
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     let Some(mut membership) = Membership::read(home)? else {
@@ -223,7 +223,7 @@ fn tell(plan: &RestorePlan, (what, dry_run): (&str, bool), lines: &mut Vec<Strin
         "{what} {verb} {}, {} ({open} open, {done} over), {}, {}",
         count(rows.loops.len() as u64, "loop"),
         count(rows.tasks.len() as u64, "task"),
-        count(rows.shelf.len() as u64, "late result"),
+        count(rows.late_results.len() as u64, "late result"),
         count(rows.journal.len() as u64, "journal record"),
     ));
     for turn in &plan.under_way {
@@ -238,7 +238,7 @@ fn tell(plan: &RestorePlan, (what, dry_run): (&str, bool), lines: &mut Vec<Strin
         "documents": rows.docs.len(),
         "tasks": rows.tasks.len(),
         "tasks_open": open,
-        "shelf": rows.shelf.len(),
+        "shelf": rows.late_results.len(),
         "tickets": rows.tickets.len(),
         "journal": rows.journal.len(),
         "fences_raised": plan.leapt,

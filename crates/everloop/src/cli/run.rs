@@ -13,7 +13,7 @@ use everloop_store::{Ledger, Sqlite};
 use super::{Invocation, send, up};
 use crate::config::{Flags, ResolvedLoop};
 use crate::error::{Code, Failure};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use crate::ui::{Format, figures};
 
@@ -216,10 +216,10 @@ fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, orig
 }
 
 /// Hands the loop to a supervisor in the background.
-fn detach(session: &Invocation, home: &Home, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
+fn detach(session: &Invocation, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
     attend_elsewhere(session, home, ledger, &state.id)?;
-    let daemon = home.owner().is_some_and(|o| o.role == "up");
-    if !daemon {
+    let supervised = home.owner().is_some_and(|o| o.role == "up");
+    if !supervised {
         up::start_in_background(home)?;
     }
     let told = serde_json::json!({ "loop": state.id, "name": state.name, "detached": true });
@@ -229,15 +229,15 @@ fn detach(session: &Invocation, home: &Home, ledger: &mut Sqlite, state: &LoopSt
     Ok(Code::Ok)
 }
 
-fn attend_elsewhere(session: &Invocation, home: &Home, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
+fn attend_elsewhere(session: &Invocation, home: &StateFolder, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
     let body = serde_json::to_string(&Notice::Attend { id: id.clone() }).expect("a notice always has a JSON form");
     ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
-    home.knock();
+    home.wake();
     Ok(())
 }
 
 /// Supervises the loop, or follows it while another process does; whichever is gone first, the loop goes on.
-fn attend(args: &RunArgs, session: &Invocation, home: &Home, id: &LoopId) -> Result<Code, Failure> {
+fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
     let mut interrupted = None;
     loop {

@@ -105,7 +105,7 @@ fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Invoca
     let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
     let events = [Event::TicketOpened { key: key.clone(), text }];
     TaskChange { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
-    session.home()?.knock();
+    session.home()?.wake();
     session.ui.said(&format!("asked: {key}"), &json!({ "ticket": key }))?;
     Ok(Code::Ok)
 }
@@ -139,7 +139,7 @@ pub fn deliver(session: &Invocation, id: &LoopId) -> Result<Taker, Failure> {
     }
     match home.own("command", session.now())? {
         Err(_) => {
-            home.knock();
+            home.wake();
             Ok(Taker::Supervisor)
         }
         Ok(ownership) => {

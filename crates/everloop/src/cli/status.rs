@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::error::{Code, Failure};
-use crate::home::LockOwner;
 use crate::notifiers;
+use crate::state_folder::LockOwner;
 use crate::supervisor::{node_id, read_state};
 use crate::ui::board::score;
 use crate::ui::figures::{coarse, moment, relative};

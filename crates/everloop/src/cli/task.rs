@@ -80,7 +80,7 @@ pub fn task(args: TaskArgs, session: &mut Invocation) -> Result<Code, Failure> {
 }
 
 /// The loop may be written by its supervisor at the same time; then its new state is read and it is tried again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// A change to tasks and what the journal says about it; one transaction.
 pub(super) struct TaskChange<'a> {
@@ -93,7 +93,7 @@ pub(super) struct TaskChange<'a> {
 impl TaskChange<'_> {
     /// Writes it; the supervisor sees that somebody else wrote and reads again.
     pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Invocation) -> Result<Vec<Reply>, Error> {
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_CONFLICT_RETRIES {
             match self.try_once(ledger, session) {
                 Err(Error::Refused(Refusal::Conflict { .. })) => {}
                 other => return other,

@@ -184,17 +184,17 @@ fn show(word: &str, session: &Invocation) -> Result<Code, Failure> {
 fn told(ledger: &Sqlite, ticket: &Ticket, session: &Invocation) -> Result<Vec<(String, String)>, Failure> {
     let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
     let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
-    let alarms = tickets::alarms(ledger)?;
+    let alerts = tickets::alerts(ledger)?;
     let look = session.ui.look(session.now());
     let mut found = Vec::new();
-    for desk in notifiers::desks(home.as_deref().unwrap_or(&session.dir), look.now)? {
-        let (_, outbox) = notifiers::outbox(ledger, &desk.key())?;
+    for sender in notifiers::senders(home.as_deref().unwrap_or(&session.dir), look.now)? {
+        let (_, outbox) = notifiers::outbox(ledger, &sender.key())?;
         let mine: Vec<Alert> =
-            alarms.iter().filter(|a| a.id == ticket.id && desk.hears(a, home.as_deref())).cloned().collect();
-        let plan = plan(&mine, &desk.of.route, &outbox, notifiers::moment(look.now));
+            alerts.iter().filter(|a| a.id == ticket.id && sender.hears(a, home.as_deref())).cloned().collect();
+        let plan = plan(&mine, &sender.of.route, &outbox, notifiers::moment(look.now));
         let says = plan.reasons.get(&ticket.id);
         let says = says.map(|reason| sentence(reason, look.now, &|at| moment(at, look.now, &look.zone)));
-        found.extend(says.map(|says| (desk.of.notifier.name.clone(), says)));
+        found.extend(says.map(|says| (sender.of.notifier.name.clone(), says)));
     }
     Ok(found)
 }
@@ -227,7 +227,7 @@ pub(super) fn answer(word: &str, text: &str, session: &Invocation) -> Result<Cod
         Effect::Released(scope) => (format!("{scope} is released"), None),
         Effect::Closed => ("it is closed".to_owned(), None),
     };
-    home.knock();
+    home.wake();
     let away = match taker {
         Some(Taker::Ourselves | Taker::Later) => " (no supervisor is running; `everloop up` starts one)",
         Some(Taker::Supervisor) | None => "",
@@ -261,7 +261,7 @@ fn ack(word: &str, session: &Invocation) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     let doer = Doer { by: &by, now: session.now(), with: &[] };
     let (ticket, first) = tickets::ack(&mut ledger, word, doer)?;
-    home.knock();
+    home.wake();
     let said = match &first {
         Some(other) => format!("#{} was seen already by {}", ticket.id, clean(other)),
         None => format!("#{} is not repeated any more; it stays open", ticket.id),

@@ -20,7 +20,7 @@ use super::Invocation;
 use crate::api::{self, Listen};
 use crate::config;
 use crate::error::{Code, Failure};
-use crate::home::{Home, LockOwner, Ownership};
+use crate::state_folder::{LockOwner, Ownership, StateFolder};
 use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use crate::ui::{self, figures};
 use crate::unit::{Manager, Unit, is_ours};
@@ -82,14 +82,14 @@ pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
     })
 }
 
-fn unit(home: &Home) -> Result<Unit, Failure> {
+fn unit(home: &StateFolder) -> Result<Unit, Failure> {
     let cannot = |e: &std::io::Error| Failure::failed("cannot find this program's own file").because(e);
     let program = std::env::current_exe().map_err(|e| cannot(&e))?;
     Unit::new(program, home.root().to_owned(), home.log())
 }
 
 /// Writes the unit and has it started. Where no manager answers the file stays, and the commands are told.
-fn install(home: &Home, session: &Invocation) -> Result<Code, Failure> {
+fn install(home: &StateFolder, session: &Invocation) -> Result<Code, Failure> {
     session.for_a_person("to install a service")?;
     let manager = Manager::here();
     let (path, text) = (manager.path()?, unit(home)?.text(manager));
@@ -139,7 +139,7 @@ pub fn listen_on_demand(session: &Invocation) -> Result<Listen, Failure> {
     Ok(if off { Listen::Off } else { Listen::OnDemand })
 }
 
-fn own(home: &Home, session: &Invocation, queue: bool) -> Result<Ownership, Failure> {
+fn own(home: &StateFolder, session: &Invocation, queue: bool) -> Result<Ownership, Failure> {
     loop {
         match home.own("up", session.now())? {
             Ok(ownership) => return Ok(ownership),
@@ -150,7 +150,7 @@ fn own(home: &Home, session: &Invocation, queue: bool) -> Result<Ownership, Fail
 }
 
 /// Somebody else supervises this folder.
-pub fn taken(home: &Home, owner: Option<&LockOwner>) -> Failure {
+pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
     let who = owner.map_or_else(
         || "another process".to_owned(),
         |o| format!("`everloop {}` (process {}, since {})", o.role, o.process.pid, figures::here(o.since)),
@@ -165,7 +165,7 @@ pub fn own_shim() -> Result<ShimProgram, Failure> {
 }
 
 /// Starts a supervisor that outlives this process and this terminal.
-pub fn start_in_background(home: &Home) -> Result<(), Failure> {
+pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     let cannot = |e: &std::io::Error| Failure::failed("cannot start the supervisor in the background").because(e);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(home.log()).map_err(|e| cannot(&e))?;
     let exe = std::env::current_exe().map_err(|e| cannot(&e))?;

@@ -12,7 +12,7 @@ use super::value::write_duration;
 use super::{Config, Diagnostic};
 
 /// Below the minute after which Claude Code ends a hook.
-const PATIENCE: Duration = Duration::from_secs(50);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(50);
 /// What a context window holds when nobody says it, in tokens.
 const WINDOW_TOKENS: u64 = 200_000;
 /// A third of a memory does not go by accident.
@@ -65,7 +65,7 @@ impl Config {
         Ok(Hook {
             name: hook.r#loop.map(|text| text.0),
             rules,
-            patience: hook.patience.map_or(PATIENCE, |span| span.0),
+            patience: hook.patience.map_or(WAIT_TIMEOUT, |span| span.0),
             window_tokens: hook.window.map_or(WINDOW_TOKENS, |n| n.0),
             guarded: guardian.files.map_or_else(Vec::new, |list| list.0),
             shrink,
@@ -82,7 +82,7 @@ pub(super) fn built_in() -> Layer {
         layer.set(key, i64::from(count), Origin::BuiltIn);
     }
     layer.set("window", WINDOW_TOKENS.cast_signed(), Origin::BuiltIn);
-    layer.set("patience", write_duration(PATIENCE), Origin::BuiltIn);
+    layer.set("patience", write_duration(WAIT_TIMEOUT), Origin::BuiltIn);
     layer
 }
 

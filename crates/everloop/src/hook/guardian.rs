@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::payload::Payload;
 use super::session_folder::SessionFolder;
 use super::tree::hex;
-use crate::home::write_whole;
+use crate::state_folder::write_whole;
 
 /// A larger file is no memory, and copying it would cost time in every hook.
 const MAX_BYTES: u64 = 4 << 20;

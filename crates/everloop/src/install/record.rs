@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::FileChange;
-use crate::home::Home;
 use crate::hook::tree::hex;
+use crate::state_folder::StateFolder;
 
 /// Version of the record.
 const VERSION: u32 = 1;
@@ -34,7 +34,7 @@ struct Original {
 
 impl Originals {
     /// Of a project; empty when nothing was recorded.
-    pub fn load(home: &Home, root: &Path) -> io::Result<Self> {
+    pub fn load(home: &StateFolder, root: &Path) -> io::Result<Self> {
         match std::fs::read_to_string(place(home, root)) {
             Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
@@ -52,7 +52,7 @@ impl Originals {
     }
 
     /// Keeps it. Before the files are changed: a record too many does no harm.
-    pub fn save(&self, home: &Home, root: &Path) -> io::Result<()> {
+    pub fn save(&self, home: &StateFolder, root: &Path) -> io::Result<()> {
         let path = place(home, root);
         std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
         let text = serde_json::to_string(&Self { version: VERSION, files: self.files.clone() })?;
@@ -60,7 +60,7 @@ impl Originals {
     }
 
     /// Forgets the project.
-    pub fn forget(home: &Home, root: &Path) -> io::Result<()> {
+    pub fn forget(home: &StateFolder, root: &Path) -> io::Result<()> {
         match std::fs::remove_file(place(home, root)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
@@ -95,7 +95,7 @@ fn name(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
-fn place(home: &Home, root: &Path) -> PathBuf {
+fn place(home: &StateFolder, root: &Path) -> PathBuf {
     home.root().join("installs").join(format!("{}.json", hash(&root.display().to_string())))
 }
 

@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use super::stream::Sighting;
 use crate::api::Line;
 use crate::error::Failure;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// One action and what it needs.
 pub(super) struct ActionRun {
-    pub home: Home,
+    pub home: StateFolder,
     pub shim: ShimProgram,
     pub state: LoopState,
     pub workspace: Option<Workspace>,
     /// The task's title, for the commit.
     pub title: String,
     /// Where signs of life of a turn's stream are shown.
-    pub pulse: watch::Sender<Sighting>,
+    pub phase_liveness: watch::Sender<Sighting>,
     /// Where the turn's agent sends its telemetry.
     pub line: Option<Line>,
     pub now: Time,

@@ -19,10 +19,10 @@ use crate::board;
 use crate::error::Failure;
 use crate::immune;
 
-/// How long a task is held without renewal; renewed well before (see `life`).
+/// How long a task is held without renewal; renewed well before (see `liveness`).
 pub const LEASE: Duration = Duration::from_secs(90);
 /// Somebody else wrote first: decide again, this often.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 /// A full disk is waited out in steps of this.
 const FULL_WAIT: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ impl Supervisor {
         extra: &[Op],
         watcher: &mut impl Watcher,
     ) -> Result<(), Failure> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let Some(slot) = self.slots.get(id) else { return Ok(()) };
             let now = self.clock.now();
             let version = slot.version;

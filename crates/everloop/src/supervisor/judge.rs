@@ -44,8 +44,8 @@ impl ActionRun {
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
         let (task, fence) = split_turn(turn).ok_or_else(|| format!("`{turn}` is not the id of a turn"))?;
         let subject = self.subject();
-        let effort = CommitMeta { task: &task, fence, subject: &subject };
-        let found = self.workspace().await?.collect(&effort).await.map_err(|e| full_text(&e))?;
+        let commit_meta = CommitMeta { task: &task, fence, subject: &subject };
+        let found = self.workspace().await?.collect(&commit_meta).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
             tracing::info!(%turn, "{note}");
         }
@@ -55,7 +55,7 @@ impl ActionRun {
             return Ok(judgement(found, None, self.state.board.clone()));
         }
         let commit = match &found.commit {
-            Some(commit) => Some(self.on_target(commit, &effort).await?),
+            Some(commit) => Some(self.on_target(commit, &commit_meta).await?),
             None => None,
         };
         let subject = commit.clone().or_else(|| self.state.work.clone());
@@ -66,8 +66,8 @@ impl ActionRun {
     }
 
     /// What would stand on the target: the work itself, or merged with a target that has moved.
-    async fn on_target(&mut self, commit: &str, effort: &CommitMeta<'_>) -> Result<String, String> {
-        let merged = self.workspace().await?.merge_for_target(commit, effort).await.map_err(|e| full_text(&e))?;
+    async fn on_target(&mut self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<String, String> {
+        let merged = self.workspace().await?.merge_for_target(commit, commit_meta).await.map_err(|e| full_text(&e))?;
         match merged {
             Merged::Ready { commit } | Merged::Joined { commit } => Ok(commit),
             Merged::Contained => Ok(commit.to_owned()),

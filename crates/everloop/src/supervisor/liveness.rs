@@ -22,13 +22,13 @@ use super::{Supervisor, Watcher};
 use crate::error::Failure;
 
 /// Signs of life are looked for this often.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Leases are renewed this often: four chances within one lease.
 const RENEW: Duration = Duration::from_secs(20);
 /// A turn that was told to stop has 10 s for itself and is then killed by its shim; after this, by us.
 const OBEY: Duration = Duration::from_secs(20);
 /// CPU time below this is idling, not life.
-const CPU_LIFE_MS: u64 = 20;
+const CPU_LIVENESS_MS: u64 = 20;
 /// A timer may be this late without anybody having slept.
 const JITTER: Duration = Duration::from_secs(1);
 
@@ -73,7 +73,7 @@ impl Liveness {
 
     /// When to look next.
     pub fn next_look(&self) -> Time {
-        self.looked + LOOK
+        self.looked + POLL_INTERVAL
     }
 
     /// How long there was no sign of life.
@@ -99,23 +99,23 @@ impl Liveness {
         });
         let alive = seen.out_bytes != self.seen.out_bytes
             || seen.processes != self.seen.processes
-            || seen.cpu_ms.saturating_sub(self.seen.cpu_ms) >= CPU_LIFE_MS;
+            || seen.cpu_ms.saturating_sub(self.seen.cpu_ms) >= CPU_LIVENESS_MS;
         if alive {
             self.seen = seen;
             self.changed = now;
         }
-        let pulse = self.pulse(now, late);
-        Sample { running: now.since(self.started), silent: self.silent(now), pulse, ..Sample::default() }
+        let phase_liveness = self.phase_liveness(now, late);
+        Sample { running: now.since(self.started), silent: self.silent(now), phase_liveness, ..Sample::default() }
     }
 
     /// What the stream shows, without the time that the machine slept through.
-    fn pulse(&mut self, now: Time, late: Duration) -> Option<PhaseLiveness> {
-        let (mut pulse, at) = (*self.stream.as_ref()?.borrow())?;
-        let quiet = pulse.quiet + now.since(at);
+    fn phase_liveness(&mut self, now: Time, late: Duration) -> Option<PhaseLiveness> {
+        let (mut phase_liveness, at) = (*self.stream.as_ref()?.borrow())?;
+        let quiet = phase_liveness.quiet + now.since(at);
         self.slept = if quiet < self.quiet { Duration::ZERO } else { self.slept + late };
         self.quiet = quiet;
-        pulse.quiet = quiet.saturating_sub(self.slept);
-        Some(pulse)
+        phase_liveness.quiet = quiet.saturating_sub(self.slept);
+        Some(phase_liveness)
     }
 }
 
@@ -124,10 +124,10 @@ impl Supervisor {
         let now = self.clock.now();
         let running: BTreeMap<LoopId, Turn> =
             self.slots.iter().filter_map(|(id, slot)| Some((id.clone(), running(&slot.state)?))).collect();
-        self.crowd.keep(|turn| running.values().any(|t| t.id == *turn && t.stopping.is_none()));
+        self.stalls.keep(|turn| running.values().any(|t| t.id == *turn && t.stopping.is_none()));
         for (id, slot) in &mut self.slots {
             if !running.contains_key(id) {
-                slot.life = None;
+                slot.liveness = None;
             }
         }
         let mut seen = Vec::new();
@@ -135,13 +135,13 @@ impl Supervisor {
             let Some(sample) = self.look_at(id, turn, now)? else { continue };
             if turn.stopping.is_none() {
                 let stuck = self.looks_stuck(id, turn, &sample)?;
-                self.crowd.see(&turn.id, stuck, now);
+                self.stalls.see(&turn.id, stuck, now);
             }
             seen.push((id, turn, sample));
         }
         // Only now, because it takes several to tell an agent that is stuck from a machine that is.
         for (id, turn, mut sample) in seen {
-            sample.company = self.crowd.company(&turn.id, running.len(), now);
+            sample.company = self.stalls.company(&turn.id, running.len(), now);
             self.handle(id, &Input::Evidence { turn: turn.id.clone(), sample }, watcher).await?;
         }
         Ok(())
@@ -150,24 +150,24 @@ impl Supervisor {
     /// What is seen of a running turn, if it is time to look.
     fn look_at(&mut self, id: &LoopId, turn: &Turn, now: Time) -> Result<Option<Sample>, Failure> {
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
-        let Some(life) = slot.life.as_mut().filter(|l| l.turn == turn.id) else {
-            slot.life = Some(Liveness::new(turn.id.clone(), turn.started_at, now));
+        let Some(liveness) = slot.liveness.as_mut().filter(|l| l.turn == turn.id) else {
+            slot.liveness = Some(Liveness::new(turn.id.clone(), turn.started_at, now));
             return Ok(None);
         };
-        if now < life.next_look() {
+        if now < liveness.next_look() {
             return Ok(None);
         }
         let dir = self.home.turn(&turn.id);
-        let sample = life.look(&dir, now);
-        if turn.stopping.is_some() && now.since(*life.stopping.get_or_insert(now)) > OBEY {
+        let sample = liveness.look(&dir, now);
+        if turn.stopping.is_some() && now.since(*liveness.stopping.get_or_insert(now)) > OBEY {
             // The shim itself does not obey; its exit, or its absence, is heard of like any other.
             tracing::warn!(turn = %turn.id, "the turn did not stop when told to and is killed");
             if let Err(e) = job::kill(&dir) {
                 tracing::warn!(error = %e, "and could not be killed");
             }
         }
-        if now.since(life.renewed) >= RENEW {
-            life.renewed = now;
+        if now.since(liveness.renewed) >= RENEW {
+            liveness.renewed = now;
             let renew = Op::Renew { task: turn.task.clone(), fence: turn.fence, lease: LEASE };
             match self.ledger.transact(now, &[renew]) {
                 // A person took the task away: the turn ends by itself and its result goes on the shelf.
@@ -180,8 +180,8 @@ impl Supervisor {
 
     /// Whether a turn looks stuck when nobody else is looked at.
     fn looks_stuck(&self, id: &LoopId, turn: &Turn, sample: &Sample) -> Result<bool, Failure> {
-        let quiet = sample.pulse.map_or(sample.silent, |pulse| pulse.quiet);
-        let Some(slot) = self.slots.get(id).filter(|_| quiet > LOOK) else { return Ok(false) };
+        let quiet = sample.phase_liveness.map_or(sample.silent, |phase_liveness| phase_liveness.quiet);
+        let Some(slot) = self.slots.get(id).filter(|_| quiet > POLL_INTERVAL) else { return Ok(false) };
         let guards = self.guards_for(&slot.state)?;
         let account = guards.get(&Scope::Account(turn.account.clone()));
         let usual = account.map(|v| v.state.gaps.clone()).unwrap_or_default();
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn time_that_a_machine_sleeps_through_is_nobodys() {
         let (empty, at) = (tempfile::tempdir().expect("a folder"), |secs| Time(0) + Duration::from_secs(secs));
-        let mut life = Liveness::new(TurnId::new("k-1.1"), at(0), at(0));
-        let steady = life.look(empty.path(), at(5));
+        let mut liveness = Liveness::new(TurnId::new("k-1.1"), at(0), at(0));
+        let steady = liveness.look(empty.path(), at(5));
         assert_eq!((steady.running.as_secs(), steady.silent.as_secs()), (5, 5));
-        let late = life.look(empty.path(), at(5 + 5 + 7200));
+        let late = liveness.look(empty.path(), at(5 + 5 + 7200));
         assert_eq!((late.running.as_secs(), late.silent.as_secs()), (10, 10), "a laptop that was shut for two hours");
-        let jitter = life.look(empty.path(), at(7210 + 6));
+        let jitter = liveness.look(empty.path(), at(7210 + 6));
         assert_eq!(jitter.silent.as_secs(), 16, "a second late is what timers are");
     }
 }

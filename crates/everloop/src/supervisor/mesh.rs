@@ -36,13 +36,13 @@ use everloop_agents::job::ShimProgram;
 
 use self::tells::Tells;
 use crate::api::Figures;
-use crate::home::Home;
 use crate::membership::Membership;
+use crate::state_folder::StateFolder;
 
 /// How long a supervisor that goes waits for the last words to the hub.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between two looks whether they were said.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The node that runs beside a supervisor.
 pub(super) struct Mesh {
@@ -52,7 +52,12 @@ pub(super) struct Mesh {
 
 impl Mesh {
     /// Becomes a node.
-    pub fn start(home: &Home, shim: &ShimProgram, membership: &Membership, figures: &Arc<Figures>) -> Option<Self> {
+    pub fn start(
+        home: &StateFolder,
+        shim: &ShimProgram,
+        membership: &Membership,
+        figures: &Arc<Figures>,
+    ) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
         let runner = tokio::runtime::Handle::current();
@@ -65,9 +70,9 @@ impl Mesh {
             }
             Err(failure) => tracing::error!(error = failure.message, "this machine cannot be a node"),
         };
-        let (ear, hints) = (membership.clone(), news.clone());
+        let (listener, hints) = (membership.clone(), news.clone());
         let listening =
-            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || node::listen(&ear, &hints));
+            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || node::listen(&listener, &hints));
         if let Err(e) = listening {
             tracing::warn!(error = %e, "hints of other nodes are not heard; this one looks by itself");
         }
@@ -99,7 +104,7 @@ impl Mesh {
         self.dismiss();
         let end = tokio::time::Instant::now() + LAST_WORDS;
         while !self.thread.is_finished() && tokio::time::Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -19,7 +19,7 @@ use everloop_store::{DocRow, LoopRow, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
 use super::{node_id, read_state};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// A change is in the files after this time; what changes in between comes with it.
 const REST: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const BEAT: Duration = Duration::from_secs(60);
 /// How long a supervisor that goes waits for the last pass.
 const LAST_PASS: Duration = Duration::from_secs(5);
 /// Between two looks whether it is over.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What the scoreboard says.
 pub const SCORES: Scores = Scores { of_loop, of_doc };
@@ -57,7 +57,7 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Begins to follow the ledger of this folder.
-    pub fn start(home: &Home, role: &'static str) -> Option<Self> {
+    pub fn start(home: &StateFolder, role: &'static str) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let told = Arc::new(AtomicBool::new(true));
         let mut thread = Thread { home: home.clone(), role, told: Arc::clone(&told), mirror: None, beaten: None };
@@ -95,13 +95,13 @@ impl Follower {
         self.news.send(News::Go).ok();
         let end = tokio::time::Instant::now() + LAST_PASS;
         while !self.thread.is_finished() && tokio::time::Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 struct Thread {
-    home: Home,
+    home: StateFolder,
     role: &'static str,
     told: Arc<AtomicBool>,
     mirror: Option<Mirror>,

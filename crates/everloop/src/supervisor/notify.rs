@@ -35,9 +35,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// What comes back from outside.
 pub(super) enum DeliveryReport {
     /// A message arrived or did not.
-    Sent { desk: String, message: Box<Notification>, result: Result<(), Undelivered> },
+    Sent { sender: String, message: Box<Notification>, result: Result<(), Undelivered> },
     /// People said something; what came of it goes back.
-    Heard { desk: String, heard: Vec<ChatReply>, back: std::sync::mpsc::Sender<AnswersTaken> },
+    Heard { sender: String, heard: Vec<ChatReply>, back: std::sync::mpsc::Sender<AnswersTaken> },
 }
 
 /// What came of what people said.
@@ -50,7 +50,7 @@ pub(super) struct AnswersTaken {
 
 /// A notifier at work.
 struct Post {
-    desk: NotifierSender,
+    sender: NotifierSender,
     outbox: Outbox,
     version: u64,
     /// The key of the message that is being sent.
@@ -58,7 +58,7 @@ struct Post {
     /// It was said that it cannot be reached.
     told: bool,
     /// Listens to answers for as long as this is here.
-    _ear: Option<ReplyListener>,
+    _listener: Option<ReplyListener>,
 }
 
 /// All notifiers.
@@ -144,10 +144,10 @@ impl Supervisor {
         if now == self.notify.stamps {
             return;
         }
-        let mut desks: BTreeMap<String, NotifierSender> = BTreeMap::new();
+        let mut senders: BTreeMap<String, NotifierSender> = BTreeMap::new();
         for dir in now.keys() {
-            match notifiers::desks(dir, self.clock.now()) {
-                Ok(found) => desks.extend(found.into_iter().map(|desk| (desk.key(), desk))),
+            match notifiers::senders(dir, self.clock.now()) {
+                Ok(found) => senders.extend(found.into_iter().map(|sender| (sender.key(), sender))),
                 Err(failure) => {
                     // A file that is being written must not silence anybody: who was there stays.
                     self.notify.complain(&failure);
@@ -155,13 +155,13 @@ impl Supervisor {
                         .notify
                         .posts
                         .iter()
-                        .filter(|(_, post)| post.desk.dir.as_ref().is_none_or(|of| dir.starts_with(of)));
-                    desks.extend(kept.map(|(key, post)| (key.clone(), post.desk.clone())));
+                        .filter(|(_, post)| post.sender.dir.as_ref().is_none_or(|of| dir.starts_with(of)));
+                    senders.extend(kept.map(|(key, post)| (key.clone(), post.sender.clone())));
                 }
             }
         }
         self.notify.stamps = now;
-        self.take_posts(desks);
+        self.take_posts(senders);
     }
 
     /// Where loops work: those that go on, and the latest that do not, whose tickets may still be open.
@@ -178,16 +178,16 @@ impl Supervisor {
         }
     }
 
-    fn take_posts(&mut self, desks: BTreeMap<String, NotifierSender>) {
-        self.notify.posts.retain(|key, post| desks.get(key) == Some(&post.desk));
-        for (key, desk) in desks {
+    fn take_posts(&mut self, senders: BTreeMap<String, NotifierSender>) {
+        self.notify.posts.retain(|key, post| senders.get(key) == Some(&post.sender));
+        for (key, sender) in senders {
             if self.notify.posts.contains_key(&key) {
                 continue;
             }
             match notifiers::outbox(&self.ledger, &key) {
                 Ok((version, outbox)) => {
-                    let ear = ReplyListener::open(&key, &desk.of.notifier, outbox.cursor, &self.notify.sender);
-                    let post = Post { desk, outbox, version, sending: None, told: false, _ear: ear };
+                    let listener = ReplyListener::open(&key, &sender.of.notifier, outbox.cursor, &self.notify.sender);
+                    let post = Post { sender, outbox, version, sending: None, told: false, _listener: listener };
                     self.notify.posts.insert(key, post);
                 }
                 Err(failure) => self.notify.complain(&failure),
@@ -205,17 +205,17 @@ impl Supervisor {
         self.notify.stale = false;
         self.notify.wake_at = None;
         let keys: Vec<String> = self.notify.posts.keys().cloned().collect();
-        let done = tickets::alarms(&self.ledger)
-            .and_then(|alarms| keys.iter().try_for_each(|key| self.keep_post(key, &alarms, now)));
+        let done = tickets::alerts(&self.ledger)
+            .and_then(|alerts| keys.iter().try_for_each(|key| self.keep_post(key, &alerts, now)));
         if let Err(failure) = done {
             self.notify.complain(&failure);
         }
     }
 
-    fn keep_post(&mut self, key: &str, alarms: &[Alert], now: Time) -> Result<(), Failure> {
-        let mine = self.heard_by(key, alarms);
+    fn keep_post(&mut self, key: &str, alerts: &[Alert], now: Time) -> Result<(), Failure> {
+        let mine = self.heard_by(key, alerts);
         let Some(post) = self.notify.posts.get_mut(key) else { return Ok(()) };
-        let plan = plan(&mine, &post.desk.of.route, &post.outbox, notifiers::moment(now));
+        let plan = plan(&mine, &post.sender.of.route, &post.outbox, notifiers::moment(now));
         if plan.outbox != post.outbox {
             post.keep(key, plan.outbox, &mut self.ledger, now)?;
         }
@@ -226,22 +226,22 @@ impl Supervisor {
     }
 
     /// Those of these tickets that a notifier is for.
-    fn heard_by(&self, key: &str, alarms: &[Alert]) -> Vec<Alert> {
+    fn heard_by(&self, key: &str, alerts: &[Alert]) -> Vec<Alert> {
         let Some(post) = self.notify.posts.get(key) else { return Vec::new() };
-        let home = |alarm: &Alert| alarm.owner.as_ref().and_then(|id| self.notify.homes.get(id)).map(PathBuf::as_path);
-        alarms.iter().filter(|alarm| post.desk.hears(alarm, home(alarm))).cloned().collect()
+        let home = |alert: &Alert| alert.owner.as_ref().and_then(|id| self.notify.homes.get(id)).map(PathBuf::as_path);
+        alerts.iter().filter(|alert| post.sender.hears(alert, home(alert))).cloned().collect()
     }
 
     /// Something came back from outside.
     pub(super) async fn reported(&mut self, report: DeliveryReport, watcher: &mut impl Watcher) -> Result<(), Failure> {
         match report {
-            DeliveryReport::Sent { desk, message, result } => {
-                if let Err(failure) = self.sent(&desk, &message, result) {
+            DeliveryReport::Sent { sender, message, result } => {
+                if let Err(failure) = self.sent(&sender, &message, result) {
                     self.notify.complain(&failure);
                 }
             }
-            DeliveryReport::Heard { desk, heard, back } => {
-                let settled = self.settle(&desk, &heard);
+            DeliveryReport::Heard { sender, heard, back } => {
+                let settled = self.settle(&sender, &heard);
                 // Nobody listens when the notifier was taken out of the configuration meanwhile.
                 back.send(settled).ok();
                 self.woken(watcher).await?;
@@ -252,7 +252,7 @@ impl Supervisor {
 
     fn sent(&mut self, key: &str, message: &Notification, result: Result<(), Undelivered>) -> Result<(), Failure> {
         let now = self.clock.now();
-        let alarms = tickets::alarms(&self.ledger)?;
+        let alerts = tickets::alerts(&self.ledger)?;
         self.notify.stale = true;
         let Some(post) = self.notify.posts.get_mut(key) else { return Ok(()) };
         post.sending = None;
@@ -260,7 +260,7 @@ impl Supervisor {
         match result {
             Ok(()) => {
                 post.told = false;
-                outbox.delivered(message, &alarms, now);
+                outbox.delivered(message, &alerts, now);
             }
             Err(how) => {
                 if !post.told {
@@ -268,7 +268,7 @@ impl Supervisor {
                     post.told = true;
                 }
                 let seed = mix(now.0.unsigned_abs(), u64::from(std::process::id()));
-                outbox.undelivered(&message.key, &alarms, (&how, now, seed));
+                outbox.undelivered(&message.key, &alerts, (&how, now, seed));
             }
         }
         post.keep(key, outbox, &mut self.ledger, now)
@@ -287,7 +287,7 @@ impl Supervisor {
             outbox.cursor = one.number + 1;
             let save = [notifiers::save(key, post.version, &outbox)];
             let doer = Doer { by: &one.by, now, with: &save };
-            let done = one.deed.as_ref().map(|deed| do_it(&mut self.ledger, deed, doer));
+            let done = one.action.as_ref().map(|action| do_it(&mut self.ledger, action, doer));
             let text = match done {
                 Some(Ok(text)) => {
                     post.outbox = outbox;
@@ -316,8 +316,8 @@ impl Supervisor {
         self.keep_notifying();
         let all = async {
             while self.notify.posts.values().any(|post| post.sending.is_some()) {
-                if let DeliveryReport::Sent { desk, message, result } = self.notify.report().await {
-                    self.sent(&desk, &message, result).ok();
+                if let DeliveryReport::Sent { sender, message, result } = self.notify.report().await {
+                    self.sent(&sender, &message, result).ok();
                 }
             }
         };
@@ -327,8 +327,8 @@ impl Supervisor {
     }
 }
 
-fn do_it(ledger: &mut everloop_store::Sqlite, deed: &ReplyAction, doer: Doer<'_>) -> Result<String, Failure> {
-    match deed {
+fn do_it(ledger: &mut everloop_store::Sqlite, action: &ReplyAction, doer: Doer<'_>) -> Result<String, Failure> {
+    match action {
         ReplyAction::Ack { ticket } => {
             let (_, first) = tickets::ack(ledger, &ticket.to_string(), doer)?;
             Ok(first.map_or_else(
@@ -368,11 +368,11 @@ impl Post {
         }
         let Some(message) = self.outbox.ready(now).cloned() else { return };
         self.sending = Some(message.key.clone());
-        let (notifier, desk, reports) = (self.desk.of.notifier.clone(), key.to_owned(), reports.clone());
+        let (notifier, sender, reports) = (self.sender.of.notifier.clone(), key.to_owned(), reports.clone());
         tokio::spawn(async move {
             let result = notifier.deliver(message.clone()).await;
             // Nobody listens only when the supervisor is gone; his successor finds the message in the outbox.
-            reports.send(DeliveryReport::Sent { desk, message: Box::new(message), result }).await.ok();
+            reports.send(DeliveryReport::Sent { sender, message: Box::new(message), result }).await.ok();
         });
     }
 }

@@ -22,9 +22,9 @@ impl Supervisor {
             // The ticket is in the ledger; whoever watches is shown the event.
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
             Action::Look => self.look_soon(id),
-            Action::Spawn { .. } | Action::Adopt { .. } => self.send_out(id, action),
+            Action::Spawn { .. } | Action::Adopt { .. } => self.start_run(id, action),
             Action::Baseline | Action::Judge { .. } | Action::Integrate { .. } | Action::Cleanup => {
-                self.send_out(id, action);
+                self.start_run(id, action);
             }
         }
     }
@@ -42,15 +42,15 @@ impl Supervisor {
     }
 
     /// Runs an action on its own; the answer comes back through the channel.
-    fn send_out(&mut self, id: &LoopId, action: Action) {
+    fn start_run(&mut self, id: &LoopId, action: Action) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let state = slot.state.clone();
         let workspace = slot.workspace.take();
-        slot.errands += 1;
-        let (pulse, seen) = watch::channel(None);
+        slot.action_runs += 1;
+        let (phase_liveness, seen) = watch::channel(None);
         let mut line = None;
         if let (Action::Spawn { .. } | Action::Adopt { .. }, Phase::Turn(turn)) = (&action, &state.phase) {
-            slot.life = Some(Liveness::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
+            slot.liveness = Some(Liveness::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
             line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.api.line(t));
         }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
@@ -65,11 +65,11 @@ impl Supervisor {
         let title = task.map_or_else(String::new, |t| t.task.title);
         let now = self.clock.now();
         let (home, shim) = (self.home.clone(), self.shim.clone());
-        let errand = ActionRun { home, shim, state, workspace, title, pulse, line, now };
+        let action_run = ActionRun { home, shim, state, workspace, title, phase_liveness, line, now };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {
-            let (input, workspace) = errand.run(action, prompt).await;
+            let (input, workspace) = action_run.run(action, prompt).await;
             // Nobody listens only when the supervisor is gone, and then its successor looks for itself.
             let _gone = answers.send(Answer { id, input, workspace }).await;
         });

@@ -34,7 +34,7 @@ impl Drop for ReplyListener {
 impl ReplyListener {
     /// Opens one, if anybody answers there.
     pub(super) fn open(
-        desk: &str,
+        sender: &str,
         notifier: &Notifier,
         next: i64,
         reports: &mpsc::Sender<DeliveryReport>,
@@ -42,7 +42,7 @@ impl ReplyListener {
         // Without a token nothing is heard, and the first message says so.
         let listener = Listener::new(notifier)?.ok()?;
         let open = Arc::new(AtomicBool::new(true));
-        let (desk, reports, is_open) = (desk.to_owned(), reports.clone(), Arc::clone(&open));
+        let (sender, reports, is_open) = (sender.to_owned(), reports.clone(), Arc::clone(&open));
         let thread = std::thread::Builder::new().name("listen".to_owned());
         let started = thread.spawn(move || {
             let mut waits = Waits::default();
@@ -51,7 +51,7 @@ impl ReplyListener {
                 let asked = Instant::now();
                 match listener.listen(next) {
                     Ok(heard) if heard.is_empty() => waits.rest(asked),
-                    Ok(heard) => match settle(&desk, heard, &reports) {
+                    Ok(heard) => match settle(&sender, heard, &reports) {
                         None => return,
                         Some(settled) => {
                             waits = Waits::default();
@@ -66,7 +66,7 @@ impl ReplyListener {
                             }
                         }
                     },
-                    Err(failure) => waits.fail(&desk, &failure),
+                    Err(failure) => waits.fail(&sender, &failure),
                 }
             }
         });
@@ -75,9 +75,9 @@ impl ReplyListener {
 }
 
 /// Lets the owner do what was said; `None` when there is none any more.
-fn settle(desk: &str, heard: Vec<ChatReply>, reports: &mpsc::Sender<DeliveryReport>) -> Option<AnswersTaken> {
+fn settle(sender: &str, heard: Vec<ChatReply>, reports: &mpsc::Sender<DeliveryReport>) -> Option<AnswersTaken> {
     let (back, answer) = std::sync::mpsc::channel();
-    reports.blocking_send(DeliveryReport::Heard { desk: desk.to_owned(), heard, back }).ok()?;
+    reports.blocking_send(DeliveryReport::Heard { sender: sender.to_owned(), heard, back }).ok()?;
     answer.recv_timeout(SETTLED_WITHIN).ok()
 }
 
@@ -94,9 +94,9 @@ impl Waits {
         std::thread::sleep(LEAST.saturating_sub(asked.elapsed()));
     }
 
-    fn fail(&mut self, desk: &str, failure: &Undelivered) {
+    fn fail(&mut self, sender: &str, failure: &Undelivered) {
         if self.failures == 0 {
-            tracing::warn!(notifier = desk, error = failure.why, "answers cannot be heard; the loops go on");
+            tracing::warn!(notifier = sender, error = failure.why, "answers cannot be heard; the loops go on");
         }
         let seed = mix(u64::from(std::process::id()), u64::from(self.failures));
         let wait = failure.retry_after.map_or_else(

@@ -79,7 +79,7 @@ impl Follow {
             return None;
         }
         let now = clock::now();
-        Some((self.heard.phases.pulse(now), now))
+        Some((self.heard.phases.phase_liveness(now), now))
     }
 
     /// Reads to the end and puts the sum into the turn's record.

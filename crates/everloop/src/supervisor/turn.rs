@@ -25,7 +25,7 @@ use crate::error::Failure;
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;
 /// An agent's stream is looked at this often.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl ActionRun {
     /// Starts the agent and waits for its end.
@@ -63,17 +63,17 @@ impl ActionRun {
         let ended = loop {
             tokio::select! {
                 ended = running.wait() => break ended,
-                () = sleep(LOOK) => {}
+                () = sleep(POLL_INTERVAL) => {}
             }
             if let Some(stream) = follow.take() {
                 follow = stream.catch_up().await;
             }
             let mut sighting = follow.as_ref().and_then(Follow::sighting);
-            if let (Some((pulse, _)), Some(diff)) = (&mut sighting, &mut diff) {
-                pulse.barren = diff.barren(pulse.said).await;
+            if let (Some((phase_liveness, _)), Some(diff)) = (&mut sighting, &mut diff) {
+                phase_liveness.barren = diff.barren(phase_liveness.said).await;
             }
             // Whoever asks for signs of life is gone only when the supervisor is.
-            self.pulse.send_replace(sighting);
+            self.phase_liveness.send_replace(sighting);
         };
         match ended {
             Ok(JobEnd::Exited(exit)) => {
@@ -210,13 +210,15 @@ impl ActionRun {
         let Some((task, fence)) = split_turn(&last.turn) else { return };
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
-            let effort = CommitMeta { task: &task, fence, subject: &subject };
-            match workspace.collect(&effort).await {
+            let commit_meta = CommitMeta { task: &task, fence, subject: &subject };
+            match workspace.collect(&commit_meta).await {
                 Ok(found) if found.changed => {
-                    tracing::info!(turn = %effort.turn(), pin = ?found.pin, "kept unfinished work");
+                    tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
                 }
                 Ok(_) => {}
-                Err(e) => tracing::debug!(turn = %effort.turn(), error = %e, "nothing to keep of an unfinished turn"),
+                Err(e) => {
+                    tracing::debug!(turn = %commit_meta.turn(), error = %e, "nothing to keep of an unfinished turn")
+                }
             }
         }
     }

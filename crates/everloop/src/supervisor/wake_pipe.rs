@@ -7,7 +7,7 @@ use nix::unistd::mkfifo;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 
 use crate::error::Failure;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// The supervisor's side of the bell.
 pub struct WakePipe {
@@ -16,8 +16,8 @@ pub struct WakePipe {
 
 impl WakePipe {
     /// Makes the pipe if it is not there and listens.
-    pub fn hang(home: &Home) -> Result<Self, Failure> {
-        let path = home.bell();
+    pub fn hang(home: &StateFolder) -> Result<Self, Failure> {
+        let path = home.wake_pipe();
         let cannot = |e: &std::io::Error| Failure::failed(format!("cannot listen on `{}`", path.display())).because(e);
         let is_pipe = std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_fifo());
         if !is_pipe {

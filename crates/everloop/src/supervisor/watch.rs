@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::mailbox::MessageBody;
 
 /// Messages of a box that are looked at; a box holds no more.
-const BOX_LOOK: usize = 200;
+const MAILBOX_POLL_INTERVAL: usize = 200;
 
 /// The looks at one loop's monitors.
 #[derive(Default)]
@@ -127,7 +127,7 @@ impl Supervisor {
         monitor: &MonitorSpec,
         seen: Option<&MonitorCursor>,
     ) -> Result<WatchReading, Failure> {
-        let messages = self.ledger.messages(Recipients::These(&[name.to_owned()]), BOX_LOOK)?;
+        let messages = self.ledger.messages(Recipients::These(&[name.to_owned()]), MAILBOX_POLL_INTERVAL)?;
         let from = seen.map(|seen| seen.cursor.clone());
         let known: u64 = from.as_ref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let last = messages.iter().map(|m| m.id).max().unwrap_or(0).max(known);

@@ -23,14 +23,14 @@ fn an_agent_that_is_not_there_and_a_bad_file_are_failures() {
 fn a_stale_bell_is_mended_only_when_asked() {
     let env = Env::new();
     env.run(&["doctor"]).ok();
-    let bell = env.state().join("bell");
-    std::fs::write(&bell, "not a pipe").unwrap();
+    let wake_pipe = env.state().join("bell");
+    std::fs::write(&wake_pipe, "not a pipe").unwrap();
     let said = env.run(&["doctor"]).ok().stdout;
     assert!(said.contains("is not the pipe it should be") && said.contains("hint: everloop doctor --fix"), "{said}");
-    assert!(bell.exists());
+    assert!(wake_pipe.exists());
     let said = env.run(&["doctor", "--fix"]).ok().stdout;
     assert!(said.contains("fixed"), "{said}");
-    assert!(!bell.exists());
+    assert!(!wake_pipe.exists());
 }
 
 #[test]

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Any answer over HTTP comes within this, also behind clients that are slow on purpose.
 pub const SOON: Duration = Duration::from_secs(20);
 /// Between two looks at a condition.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Names of the outer environment that tests may see; everything else is cleared.
 const ALLOWED: [&str; 3] = ["PATH", "CARGO_HOME", "RUSTUP_HOME"];
 
@@ -154,7 +154,7 @@ impl Env {
         let end = Instant::now() + DEADLINE;
         while !condition() {
             assert!(Instant::now() < end, "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -225,7 +225,7 @@ impl Drop for Env {
             for pid in alive {
                 kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

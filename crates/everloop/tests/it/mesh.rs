@@ -255,8 +255,8 @@ fn noted(database: &str, text: &str) -> String {
 fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silent() {
     let url = server().database();
     let database = url.rsplit('/').next().expect("an address ends with its database");
-    let desk = Env::new().var("EVERLOOP_HUB_URL", &url);
-    desk.run(&["hub", "init"]).ok();
+    let sender = Env::new().var("EVERLOOP_HUB_URL", &url);
+    sender.run(&["hub", "init"]).ok();
     // The amnesty is over after nine seconds, and a node is missed after five.
     let hasty = |name: &str| Node::new(name, &url).env.var("EVERLOOP_MESH_HASTE", "10");
     let (one, two) = (hasty("n1"), hasty("n2"));

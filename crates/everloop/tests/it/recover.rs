@@ -160,8 +160,8 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     assert_eq!(after["loop"], before["loop"], "the scoreboard of the loop");
     let fence = |shown: &Value| shown["tasks"][0]["fence"].as_u64().expect("a task has a fence");
     assert!(fence(&after) > fence(&before) + 999, "{after:#}");
-    let shelf = operator.run(&["task", "show", &task, "--json"]).ok().json()["shelf"].clone();
-    assert_eq!(shelf[0]["result"], "late", "{shelf:#}");
+    let late_results = operator.run(&["task", "show", &task, "--json"]).ok().json()["shelf"].clone();
+    assert_eq!(late_results[0]["result"], "late", "{late_results:#}");
     assert!(tasks(&node).to_string().contains("of this machine alone"), "{:#}", tasks(&node));
     std::fs::write(&flag, "").expect("the folder is the test's");
     let _up = node.spawn(&["up", "--listen", "off"]);

@@ -72,7 +72,8 @@ impl MirrorChange {
 /// Does a pass, whole or not at all.
 pub(super) fn perform(root: &Path, of: &str, changes: &[MirrorChange]) -> Result<(), MirrorError> {
     let notes: Vec<Value> = changes.iter().map(MirrorChange::note).collect();
-    let note = [MirrorChange::Put { path: PENDING.to_owned(), text: page::seal("pending", of, &Value::Array(notes)) }];
+    let note =
+        [MirrorChange::Put { path: PENDING.to_owned(), text: page::encode("pending", of, &Value::Array(notes)) }];
     apply(root, &note)?;
     apply(root, changes)?;
     apply(root, &[MirrorChange::Remove { path: PENDING.to_owned() }])

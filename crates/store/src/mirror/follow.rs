@@ -52,7 +52,7 @@ pub struct Mirror {
     /// How far the journal is, and the checksum of that record.
     seq: u64,
     sum: u32,
-    shelf: u64,
+    late_results: u64,
     /// What is on the disk, by path; empty before the first pass.
     known: BTreeMap<String, u64>,
     scores: BTreeMap<String, Value>,
@@ -88,7 +88,7 @@ impl Mirror {
             named: of.map(str::to_owned),
             seq: 0,
             sum: 0,
-            shelf: 0,
+            late_results: 0,
             known: BTreeMap::new(),
             scores: BTreeMap::new(),
             foreign: false,
@@ -160,7 +160,7 @@ impl Pass<'_> {
     }
 
     fn put(&mut self, path: String, mark: u64, kind: &str, row: &Value) -> Result<(), MirrorError> {
-        let text = page::seal(kind, &self.mirror.of, row);
+        let text = page::encode(kind, &self.mirror.of, row);
         // After a restart most files are as they should be.
         let same =
             self.mirror.fresh && fs::read(self.mirror.root.join(&path)).is_ok_and(|bytes| bytes == text.as_bytes());
@@ -180,7 +180,7 @@ impl Pass<'_> {
     }
 
     fn perform(&mut self, about: &Value) -> Result<(), MirrorError> {
-        let text = page::seal("mirror", &self.mirror.of, about);
+        let text = page::encode("mirror", &self.mirror.of, about);
         self.changes.push(MirrorChange::Put { path: "mirror.json".to_owned(), text });
         change::perform(&self.mirror.root, &self.mirror.of, &self.changes)?;
         self.done += self.changes.len();
@@ -224,7 +224,7 @@ impl Pass<'_> {
     }
 
     fn tasks(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
-        let late = source.shelved_after(self.mirror.shelf)?;
+        let late = source.late_results_after(self.mirror.late_results)?;
         for task in source.task_marks(COMPLETED_MOST)? {
             let path = format!("queue/{}/{}.json", task.folder, name_of(task.id.as_str()));
             let is_new = self.is_new(&path, task.mark) || late.iter().any(|(_, id)| *id == task.id);
@@ -232,10 +232,10 @@ impl Pass<'_> {
                 continue;
             }
             let Some(row) = source.task(&task.id)? else { continue };
-            let value = json!({ "task": row, "shelf": source.shelf(&task.id)? });
+            let value = json!({ "task": row, "shelf": source.late_results(&task.id)? });
             self.put(path, task.mark, "task", &value)?;
         }
-        self.mirror.shelf = late.last().map_or(self.mirror.shelf, |(number, _)| *number);
+        self.mirror.late_results = late.last().map_or(self.mirror.late_results, |(number, _)| *number);
         Ok(())
     }
 
@@ -319,7 +319,7 @@ impl Pass<'_> {
         if self.changes.is_empty() && self.done == 0 {
             return Ok(0);
         }
-        let leader = source.leader()?.map(|l| json!({ "node": l.node, "epoch": l.epoch, "until": l.until }));
+        let leader = source.leader()?.map(|l| json!({ "node": l.node, "epoch": l.term, "until": l.until }));
         let about = json!({ "whole": true, "seq": self.mirror.seq, "sum": self.mirror.sum, "leader": leader });
         self.perform(&about)?;
         Ok(self.done)

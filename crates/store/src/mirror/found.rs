@@ -8,7 +8,7 @@ use everloop_core::event::Event;
 use everloop_core::guard::{Scope, Versioned};
 use everloop_core::ids::NodeId;
 use everloop_core::journal::{self, Stored};
-use everloop_core::op::{Shelved, TaskRow};
+use everloop_core::op::{LateResult, TaskRow};
 use everloop_core::time::Time;
 use serde_json::Value;
 
@@ -179,20 +179,20 @@ impl<'a> Reading<'a> {
     /// A task stands in one folder. In two of them only if somebody meddled, and then neither is believed.
     fn take_task(&mut self, path: &str, name: &str, mut row: Value) -> Option<()> {
         let task: TaskRow = serde_json::from_value(row["task"].take()).ok()?;
-        let shelf: Vec<Shelved> = serde_json::from_value(row["shelf"].take()).ok()?;
+        let late_results: Vec<LateResult> = serde_json::from_value(row["shelf"].take()).ok()?;
         let id = task.task.id.clone();
-        if name_of(id.as_str()) != name || shelf.iter().any(|late| late.task != id) {
+        if name_of(id.as_str()) != name || late_results.iter().any(|late| late.task != id) {
             return None;
         }
         if let Some(other) = self.tasks.insert(id.to_string(), path.to_owned()) {
             self.found.rows.tasks.retain(|task| task.task.id != id);
-            self.found.rows.shelf.retain(|late| late.task != id);
+            self.found.rows.late_results.retain(|late| late.task != id);
             self.refuse(&other, &format!("`{path}` speaks of the same task"));
             self.refuse(path, &format!("`{other}` speaks of the same task"));
             return Some(());
         }
         self.found.rows.tasks.push(task);
-        self.found.rows.shelf.extend(shelf);
+        self.found.rows.late_results.extend(late_results);
         Some(())
     }
 
@@ -258,9 +258,9 @@ impl<'a> Reading<'a> {
             self.refuse("the mirror", "it was being written for the first time, and not all of it is there");
         }
         let leader = &row["leader"];
-        self.found.rows.leader = leader["node"].as_str().zip(leader["epoch"].as_u64()).map(|(node, epoch)| Leader {
+        self.found.rows.leader = leader["node"].as_str().zip(leader["epoch"].as_u64()).map(|(node, term)| Leader {
             node: NodeId::new(node),
-            epoch,
+            term,
             until: Time(leader["until"].as_i64().unwrap_or(0)),
         });
     }
@@ -280,7 +280,7 @@ impl MirrorContents {
             if missing > 0 {
                 let text = format!("{missing} records of the journal were lost here with the ledger");
                 let (seq, sum) = end_of(&mended);
-                mended.push(journal::seal(seq + 1, stored.at, None, &Event::Note { text }, sum));
+                mended.push(journal::encode(seq + 1, stored.at, None, &Event::Note { text }, sum));
             }
             let (seq, sum) = end_of(&mended);
             mended.push(journal::reseal(stored, seq + 1, sum));
@@ -288,7 +288,7 @@ impl MirrorContents {
         }
         let (seq, sum) = end_of(&mended);
         let text = "the journal after this record may have been lost with the ledger".to_owned();
-        mended.push(journal::seal(seq + 1, now, None, &Event::Note { text }, sum));
+        mended.push(journal::encode(seq + 1, now, None, &Event::Note { text }, sum));
         mended
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     fn a_line_comes_back_whole_and_no_bit_flips_without_notice() {
         let note = Event::Note { text: "a, \"event\": and an ä".to_owned() };
         for owner in [None, Some(LoopId::new("k\",\"event\":"))] {
-            let stored = journal::seal(7, Time(1_700_000_000_000), owner.as_ref(), &note, 99);
+            let stored = journal::encode(7, Time(1_700_000_000_000), owner.as_ref(), &note, 99);
             let text = write(&stored, 99);
             let line = text.trim_end();
             assert_eq!(read(line), Some((stored.clone(), 99)));

@@ -25,7 +25,7 @@ fn tail(sum: u32) -> String {
 }
 
 /// The text of a file.
-pub(super) fn seal(kind: &str, of: &str, row: &Value) -> String {
+pub(super) fn encode(kind: &str, of: &str, row: &Value) -> String {
     let whole = json!({ "mirror": VERSION, "kind": kind, "of": of, "row": row });
     let mut text = serde_json::to_string_pretty(&whole).expect("a value always has a JSON form");
     text.truncate(text.len() - "\n}".len());
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn no_bit_flips_and_no_byte_is_lost_without_notice() {
-        let text = seal("loop", "a1", &json!({ "id": "k3f9", "state": "Größe\n\"x\"" }));
+        let text = encode("loop", "a1", &json!({ "id": "k3f9", "state": "Größe\n\"x\"" }));
         let page = open(text.as_bytes()).unwrap();
         assert_eq!((page.kind.as_str(), page.of.as_str(), page.row["id"].as_str()), ("loop", "a1", Some("k3f9")));
         for end in 0..text.len() {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_newer_everloop_is_named_as_such() {
-        let newer = seal("loop", "a1", &Value::Null).replace("\"mirror\": 1", "\"mirror\": 2");
+        let newer = encode("loop", "a1", &Value::Null).replace("\"mirror\": 1", "\"mirror\": 2");
         let body = &newer[..newer.len() - TAIL];
         let newer = format!("{body}{}", tail(sum(body.as_bytes())));
         assert_eq!(open(newer.as_bytes()), Err("its format 2 is not known to this everloop (1)".to_owned()));

@@ -18,7 +18,7 @@ pub trait MirrorSource: Ledger {
     fn task_marks(&self, completed: usize) -> Result<Vec<TaskMark>, Error>;
 
     /// Results that were shelved after the one with this number, and their own numbers.
-    fn shelved_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error>;
+    fn late_results_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error>;
 }
 
 /// A task, and how it differs from what it was before.

@@ -103,7 +103,7 @@ fn rows(ledger: &Sqlite) -> Rows {
     }
     Rows {
         loops: ledger.loops().unwrap(),
-        shelf: tasks.iter().flat_map(|task| ledger.shelf(&task.task.id).unwrap()).collect(),
+        late_results: tasks.iter().flat_map(|task| ledger.late_results(&task.task.id).unwrap()).collect(),
         tasks,
         guards: ledger.guards().unwrap(),
         docs: ["immune", "plain"]
@@ -228,7 +228,7 @@ fn flipped_bits_and_cut_off_files_are_refused_by_name_and_no_wrong_row_is_believ
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
         assert!(rows.loops.iter().all(|row| truth.loops.contains(row)), "{name}");
         assert!(rows.tasks.iter().all(|row| truth.tasks.contains(row)), "{name}");
-        assert!(rows.shelf.iter().all(|row| truth.shelf.contains(row)), "{name}");
+        assert!(rows.late_results.iter().all(|row| truth.late_results.contains(row)), "{name}");
         assert!(rows.docs.iter().all(|row| truth.docs.contains(row)), "{name}");
         assert!(rows.tickets.iter().all(|row| truth.tickets.contains(row)), "{name}");
         assert!(rows.messages.iter().all(|row| truth.messages.contains(row)), "{name}");

@@ -4,7 +4,7 @@ use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal;
-use everloop_core::op::{Amendment, Message, NewTask, Op, Refusal, Reply, Shelved, TaskRow, Ticket};
+use everloop_core::op::{Amendment, LateResult, Message, NewTask, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 
 use super::Model;
@@ -41,7 +41,7 @@ enum Undo {
 
 /// Lengths and single values as they were before the batch; what grew is cut back to them.
 struct Mark {
-    shelf: usize,
+    late_results: usize,
     leader: Option<Leader>,
     last_message: u64,
     tickets: usize,
@@ -51,7 +51,7 @@ struct Mark {
 impl Mark {
     fn of(model: &Model) -> Self {
         Mark {
-            shelf: model.shelf.len(),
+            late_results: model.late_results.len(),
             leader: model.leader.clone(),
             last_message: model.last_message,
             tickets: model.tickets.len(),
@@ -90,10 +90,10 @@ impl Batch<'_> {
             Op::Amend { task, change } => self.amend(task, change),
             Op::Heartbeat { node, info } => Ok(self.heartbeat(node, info)),
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
-            Op::Lead { node, epoch } => {
-                leader::check_lead(self.model.leader.as_ref(), node, *epoch, self.now).map(|()| Reply::Ok)
+            Op::Lead { node, term } => {
+                leader::check_lead(self.model.leader.as_ref(), node, *term, self.now).map(|()| Reply::Ok)
             }
-            Op::Resign { node, epoch } => Ok(self.resign(node, *epoch)),
+            Op::Resign { node, term } => Ok(self.resign(node, *term)),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -153,9 +153,9 @@ impl Batch<'_> {
 
     fn shelve(&mut self, id: &TaskId, fence: Fence, result: &str) -> Result<Reply, Refusal> {
         let row = self.row(id)?;
-        let shelf = &mut self.model.shelf;
-        if !shelf.iter().any(|s| s.task == *id && s.fence == fence && s.result == result) {
-            shelf.push(Shelved { task: row.task.id, fence, at: self.now, result: result.to_owned() });
+        let late_results = &mut self.model.late_results;
+        if !late_results.iter().any(|s| s.task == *id && s.fence == fence && s.result == result) {
+            late_results.push(LateResult { task: row.task.id, fence, at: self.now, result: result.to_owned() });
         }
         Ok(Reply::Ok)
     }
@@ -173,15 +173,15 @@ impl Batch<'_> {
 
     fn elect(&mut self, node: &NodeId, until: Time) -> Reply {
         let elected = leader::elect(self.model.leader.as_ref(), node, until, self.now);
-        let epoch = elected.as_ref().map(|leader| leader.epoch);
+        let term = elected.as_ref().map(|leader| leader.term);
         if elected.is_some() {
             self.model.leader = elected;
         }
-        Reply::Elected(epoch)
+        Reply::Elected(term)
     }
 
-    fn resign(&mut self, node: &NodeId, epoch: u64) -> Reply {
-        if let Some(resigned) = leader::resign(self.model.leader.as_ref(), node, epoch, self.now) {
+    fn resign(&mut self, node: &NodeId, term: u64) -> Reply {
+        if let Some(resigned) = leader::resign(self.model.leader.as_ref(), node, term, self.now) {
             self.model.leader = Some(resigned);
         }
         Reply::Ok
@@ -272,7 +272,7 @@ impl Batch<'_> {
         let journal = &mut self.model.journal;
         for event in events {
             let (seq, sum) = journal.last().map_or((0, 0), |last| (last.seq, last.sum));
-            journal.push(journal::seal(seq + 1, self.now, owner, event, sum));
+            journal.push(journal::encode(seq + 1, self.now, owner, event, sum));
         }
         Reply::Appended(journal.len() as u64)
     }
@@ -300,7 +300,7 @@ impl Batch<'_> {
                 Undo::Closed(id) => model.tickets[id as usize - 1].closed = None,
             }
         }
-        model.shelf.truncate(mark.shelf);
+        model.late_results.truncate(mark.late_results);
         model.leader = mark.leader;
         drop(model.messages.split_off(&(mark.last_message + 1)));
         model.last_message = mark.last_message;

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Damage, JournalRecord, Stored};
-use everloop_core::op::{Message, NewTask, Shelved, TaskRow, TaskState, Ticket, Trust};
+use everloop_core::op::{LateResult, Message, NewTask, TaskRow, TaskState, Ticket, Trust};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
 
@@ -166,10 +166,10 @@ pub(super) fn doc(row: &Row) -> Result<DocRow, Error> {
     read().map_err(shape("a document"))
 }
 
-/// Reads the columns of `shelf`.
-pub(super) fn shelved(row: &Row) -> Result<Shelved, Error> {
+/// Reads the columns of `late_results`.
+pub(super) fn late_result(row: &Row) -> Result<LateResult, Error> {
     let read = || -> Sql<_> {
-        Ok(Shelved {
+        Ok(LateResult {
             task: TaskId::new(plain(row, "task")?),
             fence: Fence(number(row, "fence")?),
             at: time(row, "at")?,
@@ -192,7 +192,7 @@ pub(super) fn node(row: &Row) -> Result<NodeRow, Error> {
 pub(super) fn leader(row: &Row) -> Result<Leader, Error> {
     let read = || -> Sql<_> {
         let node = NodeId::new(plain(row, "node")?);
-        Ok(Leader { node, epoch: number(row, "epoch")?, until: time(row, "until")? })
+        Ok(Leader { node, term: number(row, "epoch")?, until: time(row, "until")? })
     };
     read().map_err(shape("the leader"))
 }

@@ -7,7 +7,7 @@ use everloop_core::event::Event;
 use everloop_core::guard::GuardState;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Stored};
-use everloop_core::op::{Message, NewTask, Op, Refusal, Reply, Shelved, TaskRow, TaskState, Ticket};
+use everloop_core::op::{LateResult, Message, NewTask, Op, Refusal, Reply, TaskRow, TaskState, Ticket};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
 
@@ -153,7 +153,7 @@ pub(super) struct VersionedRow {
 pub(super) struct Pending {
     pub(super) made: Vec<TaskId>,
     pub(super) touched: BTreeSet<TaskId>,
-    pub(super) shelved: Vec<Shelved>,
+    pub(super) late_result: Vec<LateResult>,
     pub(super) seen: BTreeMap<NodeId, String>,
     pub(super) elected: bool,
     pub(super) guards: BTreeMap<String, String>,
@@ -312,10 +312,10 @@ impl BatchDraft {
                 Ok(Reply::Ok)
             }
             Op::Elect { node, lease } => Ok(self.elect(node, self.now + *lease)),
-            Op::Lead { node, epoch } => {
-                leader::check_lead(self.leader.as_ref(), node, *epoch, self.now).map(|()| Reply::Ok)
+            Op::Lead { node, term } => {
+                leader::check_lead(self.leader.as_ref(), node, *term, self.now).map(|()| Reply::Ok)
             }
-            Op::Resign { node, epoch } => Ok(self.resign(node, *epoch)),
+            Op::Resign { node, term } => Ok(self.resign(node, *term)),
             Op::SaveGuard { scope, version, state } => self.save_guard(&scope.to_string(), *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -371,9 +371,9 @@ impl BatchDraft {
 
     fn shelve(&mut self, id: &TaskId, fence: Fence, result: &str) -> Result<Reply, Refusal> {
         let row = self.row(id)?;
-        let shelf = &mut self.pending.shelved;
-        if !shelf.iter().any(|s| s.task == *id && s.fence == fence && s.result == result) {
-            shelf.push(Shelved { task: row.task.id, fence, at: self.now, result: result.to_owned() });
+        let late_results = &mut self.pending.late_result;
+        if !late_results.iter().any(|s| s.task == *id && s.fence == fence && s.result == result) {
+            late_results.push(LateResult { task: row.task.id, fence, at: self.now, result: result.to_owned() });
         }
         Ok(Reply::Ok)
     }
@@ -382,14 +382,14 @@ impl BatchDraft {
         let Some(elected) = leader::elect(self.leader.as_ref(), node, until, self.now) else {
             return Reply::Elected(None);
         };
-        let epoch = elected.epoch;
+        let term = elected.term;
         self.leader = Some(elected);
         self.pending.elected = true;
-        Reply::Elected(Some(epoch))
+        Reply::Elected(Some(term))
     }
 
-    fn resign(&mut self, node: &NodeId, epoch: u64) -> Reply {
-        if let Some(resigned) = leader::resign(self.leader.as_ref(), node, epoch, self.now) {
+    fn resign(&mut self, node: &NodeId, term: u64) -> Reply {
+        if let Some(resigned) = leader::resign(self.leader.as_ref(), node, term, self.now) {
             self.leader = Some(resigned);
             self.pending.elected = true;
         }
@@ -469,7 +469,7 @@ impl BatchDraft {
     fn append(&mut self, owner: Option<&LoopId>, events: &[Event]) -> Reply {
         let head = self.heads.entry("journal".to_owned()).or_default();
         for event in events {
-            let stored = journal::seal(head.0 + 1, self.now, owner, event, head.1);
+            let stored = journal::encode(head.0 + 1, self.now, owner, event, head.1);
             *head = (stored.seq, stored.sum);
             self.pending.journal.push(stored);
             self.pending.heads.insert("journal");

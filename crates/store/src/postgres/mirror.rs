@@ -52,7 +52,7 @@ impl MirrorSource for Postgres {
         })
     }
 
-    fn shelved_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error> {
+    fn late_results_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error> {
         let sql = "SELECT id AS version, task AS id FROM everloop.shelf WHERE id > $1 ORDER BY version";
         let after = i64::try_from(number).unwrap_or(i64::MAX);
         let statement = Statement::new("look for late results", sql).number(after);
@@ -111,7 +111,7 @@ async fn restore(line: &HubConnection, id: &str, rows: &Rows) -> Result<bool, Er
 
 fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
     let mut all: Vec<Statement> = rows.tasks.chunks(AT_ONCE).map(tasks).collect();
-    all.extend(rows.shelf.chunks(AT_ONCE).map(|late| {
+    all.extend(rows.late_results.chunks(AT_ONCE).map(|late| {
         let sql = "INSERT INTO everloop.shelf (task, fence, at, result)
                    SELECT w.task, w.fence, w.at, w.result FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
                    WITH ORDINALITY w (task, fence, at, result, place) ORDER BY w.place";
@@ -176,7 +176,7 @@ fn records(rows: &Rows) -> Vec<Statement> {
     if let Some(leader) = &rows.leader {
         let sql = "INSERT INTO everloop.leader (single, node, epoch, until) VALUES (1, $1, $2, $3)";
         let statement = Statement::new("give back the supervisor", sql).text(leader.node.as_str());
-        all.push(statement.number(leader.epoch as i64).number(leader.until.0));
+        all.push(statement.number(leader.term as i64).number(leader.until.0));
     }
     all
 }

@@ -50,7 +50,7 @@ pub(super) fn tasks(filter: &TaskFilter) -> Statement {
     }
 }
 
-pub(super) fn shelf(task: &TaskId) -> Statement {
+pub(super) fn late_results(task: &TaskId) -> Statement {
     Statement::new("read the shelf", "SELECT * FROM everloop.shelf WHERE task = $1 ORDER BY id").text(task.as_str())
 }
 

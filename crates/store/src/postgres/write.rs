@@ -19,7 +19,7 @@ pub(super) fn flush(draft: &mut BatchDraft) -> Vec<Statement> {
     let pending = std::mem::take(&mut draft.pending);
     let mut all = Vec::new();
     tasks(draft, &pending, &mut all);
-    shelf(&pending, &mut all);
+    late_results(&pending, &mut all);
     nodes(draft, &pending, &mut all);
     leader(draft, &pending, &mut all);
     guards(draft, &pending, &mut all);
@@ -111,9 +111,9 @@ pub(super) fn queue(new: &[&NewTask], clash: Clash, now: Option<Time>) -> Statem
 }
 
 /// The task's row is locked, so nobody else looks at its shelf now.
-fn shelf(pending: &Pending, all: &mut Vec<Statement>) {
-    let shelved = &pending.shelved;
-    if !shelved.is_empty() {
+fn late_results(pending: &Pending, all: &mut Vec<Statement>) {
+    let late_result = &pending.late_result;
+    if !late_result.is_empty() {
         all.push(
             Statement::new(
                 "shelve results",
@@ -125,10 +125,10 @@ fn shelf(pending: &Pending, all: &mut Vec<Statement>) {
                                    WHERE s.task = w.task AND s.fence = w.fence AND s.result = w.result)
                  ORDER BY w.place",
             )
-            .texts(shelved.iter().map(|s| s.task.as_str()))
-            .numbers(shelved.iter().map(|s| s.fence.0 as i64))
-            .numbers(shelved.iter().map(|s| s.at.0))
-            .texts(shelved.iter().map(|s| &s.result)),
+            .texts(late_result.iter().map(|s| s.task.as_str()))
+            .numbers(late_result.iter().map(|s| s.fence.0 as i64))
+            .numbers(late_result.iter().map(|s| s.at.0))
+            .texts(late_result.iter().map(|s| &s.result)),
         );
     }
 }
@@ -162,7 +162,7 @@ fn leader(draft: &mut BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
         "INSERT INTO everloop.leader (single, node, epoch, until) VALUES (1, $1, $2, $3)"
     };
     let statement = Statement::new("elect a supervisor", sql).text(leader.node.as_str());
-    all.push(statement.number(leader.epoch as i64).number(leader.until.0));
+    all.push(statement.number(leader.term as i64).number(leader.until.0));
     draft.leader_stored = true;
 }
 

@@ -47,11 +47,11 @@ impl Batch<'_> {
             Op::Amend { task, change } => self.amend(task, change),
             Op::Heartbeat { node, info } => self.heartbeat(node, info),
             Op::Elect { node, lease } => self.elect(node, self.now + *lease),
-            Op::Lead { node, epoch } => {
-                leader::check_lead(read::leader(&self.tx)?.as_ref(), node, *epoch, self.now)?;
+            Op::Lead { node, term } => {
+                leader::check_lead(read::leader(&self.tx)?.as_ref(), node, *term, self.now)?;
                 Ok(Reply::Ok)
             }
-            Op::Resign { node, epoch } => self.resign(node, *epoch),
+            Op::Resign { node, term } => self.resign(node, *term),
             Op::SaveGuard { scope, version, state } => self.save_guard(scope, *version, state),
             Op::SaveLoop { id, version, phase, state } => self.save_loop(id, *version, phase, state),
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
@@ -153,11 +153,11 @@ impl Batch<'_> {
             return Ok(Reply::Elected(None));
         };
         self.put_leader(&elected)?;
-        Ok(Reply::Elected(Some(elected.epoch)))
+        Ok(Reply::Elected(Some(elected.term)))
     }
 
-    fn resign(&self, node: &NodeId, epoch: u64) -> Result<Reply, Error> {
-        if let Some(resigned) = leader::resign(read::leader(&self.tx)?.as_ref(), node, epoch, self.now) {
+    fn resign(&self, node: &NodeId, term: u64) -> Result<Reply, Error> {
+        if let Some(resigned) = leader::resign(read::leader(&self.tx)?.as_ref(), node, term, self.now) {
             self.put_leader(&resigned)?;
         }
         Ok(Reply::Ok)
@@ -168,7 +168,7 @@ impl Batch<'_> {
             "elect a supervisor",
             "INSERT INTO leader (only, node, epoch, until) VALUES (1, ?1, ?2, ?3)
              ON CONFLICT (only) DO UPDATE SET node = excluded.node, epoch = excluded.epoch, until = excluded.until",
-            params![leader.node.as_str(), leader.epoch as i64, leader.until.0],
+            params![leader.node.as_str(), leader.term as i64, leader.until.0],
         )
         .map(drop)
     }
@@ -253,7 +253,7 @@ impl Batch<'_> {
     fn append(&self, owner: Option<&LoopId>, events: &[Event]) -> Result<Reply, Error> {
         let (mut seq, mut sum) = read::journal_end(&self.tx)?;
         for event in events {
-            let stored = journal::seal(seq + 1, self.now, owner, event, sum);
+            let stored = journal::encode(seq + 1, self.now, owner, event, sum);
             self.write(
                 "write to the journal",
                 "INSERT INTO journal (seq, at, owner, version, body, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Damage, JournalRecord, Stored};
-use everloop_core::op::{Message, NewTask, Shelved, TaskRow, TaskState, Ticket, Trust};
+use everloop_core::op::{LateResult, Message, NewTask, TaskRow, TaskState, Ticket, Trust};
 use everloop_core::time::Time;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -145,9 +145,9 @@ pub(super) fn doc(row: &Row<'_>) -> Sql<DocRow> {
     })
 }
 
-/// Reads the columns of `shelf`.
-pub(super) fn shelved(row: &Row<'_>) -> Sql<Shelved> {
-    Ok(Shelved {
+/// Reads the columns of `late_results`.
+pub(super) fn late_result(row: &Row<'_>) -> Sql<LateResult> {
+    Ok(LateResult {
         task: TaskId::new(row.get::<_, String>("task")?),
         fence: Fence(number(row, "fence")?),
         at: time(row, "at")?,
@@ -164,7 +164,7 @@ pub(super) fn node(row: &Row<'_>) -> Sql<NodeRow> {
 /// Reads the columns of `leader`.
 pub(super) fn leader(row: &Row<'_>) -> Sql<Leader> {
     let node = NodeId::new(row.get::<_, String>("node")?);
-    Ok(Leader { node, epoch: number(row, "epoch")?, until: time(row, "until")? })
+    Ok(Leader { node, term: number(row, "epoch")?, until: time(row, "until")? })
 }
 
 /// Reads the columns of `guards`.

@@ -44,7 +44,7 @@ impl MirrorSource for Sqlite {
         Ok(all)
     }
 
-    fn shelved_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error> {
+    fn late_results_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error> {
         let query =
             Query { doing: "look for late results", sql: "SELECT id, task FROM shelf WHERE id > ?1 ORDER BY id" };
         let after = i64::try_from(number).unwrap_or(i64::MAX);
@@ -88,7 +88,7 @@ fn tasks(tx: &Transaction<'_>, rows: &Rows) -> Result<(), Error> {
     for row in &rows.tasks {
         insert_task(tx, row).map_err(sql("give back a task"))?;
     }
-    for late in &rows.shelf {
+    for late in &rows.late_results {
         let text = "INSERT INTO shelf (task, fence, at, result) VALUES (?1, ?2, ?3, ?4)";
         insert(tx, text, params![late.task.as_str(), late.fence.0 as i64, late.at.0, late.result])?;
     }
@@ -111,7 +111,7 @@ fn states(tx: &Transaction<'_>, rows: &Rows) -> Result<(), Error> {
     }
     if let Some(leader) = &rows.leader {
         let text = "INSERT INTO leader (only, node, epoch, until) VALUES (1, ?1, ?2, ?3)";
-        insert(tx, text, params![leader.node.as_str(), leader.epoch as i64, leader.until.0])?;
+        insert(tx, text, params![leader.node.as_str(), leader.term as i64, leader.until.0])?;
     }
     Ok(())
 }

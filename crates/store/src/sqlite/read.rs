@@ -3,7 +3,7 @@
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
-use everloop_core::op::{Message, Shelved, TaskRow, Ticket};
+use everloop_core::op::{LateResult, Message, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -143,9 +143,9 @@ pub(super) fn deps_done(conn: &Connection, id: &TaskId) -> Result<bool, Error> {
     Ok(query.one(conn, [id.as_str()], |row| row.get(0))?.unwrap_or(true))
 }
 
-pub(super) fn shelf(conn: &Connection, task: &TaskId) -> Result<Vec<Shelved>, Error> {
+pub(super) fn late_results(conn: &Connection, task: &TaskId) -> Result<Vec<LateResult>, Error> {
     let query = Query { doing: "read the shelf", sql: "SELECT * FROM shelf WHERE task = ?1 ORDER BY id" };
-    query.all(conn, [task.as_str()], columns::shelved)
+    query.all(conn, [task.as_str()], columns::late_result)
 }
 
 pub(super) fn nodes(conn: &Connection) -> Result<Vec<NodeRow>, Error> {

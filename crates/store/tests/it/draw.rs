@@ -59,12 +59,12 @@ impl Drawer<'_> {
             20 => Op::Heartbeat { node: self.node(), info: self.text("info") },
             21 => Op::Elect { node: self.node(), lease: self.lease() },
             33 => {
-                let (node, epoch) = self.office();
-                Op::Lead { node, epoch }
+                let (node, term) = self.office();
+                Op::Lead { node, term }
             }
             34 => {
-                let (node, epoch) = self.office();
-                Op::Resign { node, epoch }
+                let (node, term) = self.office();
+                Op::Resign { node, term }
             }
             22..=23 => self.save_guard(),
             24..=25 => self.save_loop(),
@@ -82,10 +82,10 @@ impl Drawer<'_> {
     /// Mostly the supervisor there is; sometimes somebody else, or an epoch that is over.
     fn office(&mut self) -> (NodeId, u64) {
         let leader = self.ledger.leader().unwrap();
-        let epoch = leader.as_ref().map_or(0, |leader| leader.epoch);
+        let term = leader.as_ref().map_or(0, |leader| leader.term);
         match leader {
-            Some(leader) if !self.dice.one_in(4) => (leader.node, epoch),
-            _ => (self.node(), epoch.saturating_sub(u64::from(self.dice.one_in(2)))),
+            Some(leader) if !self.dice.one_in(4) => (leader.node, term),
+            _ => (self.node(), term.saturating_sub(u64::from(self.dice.one_in(2)))),
         }
     }
 

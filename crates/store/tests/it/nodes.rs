@@ -98,7 +98,7 @@ fn kind(refusal: &Refusal) -> &'static str {
         Refusal::Gone { .. } => "gone",
         Refusal::WrongState { .. } => "wrong state",
         Refusal::BadDependency { .. } => "bad dependency",
-        Refusal::Deposed { .. } => "deposed",
+        Refusal::NotLeader { .. } => "deposed",
     }
 }
 

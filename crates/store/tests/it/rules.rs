@@ -95,7 +95,7 @@ fn a_lease_that_is_over_is_claimed_under_the_next_fence_and_the_late_holder_is_r
         assert_eq!(late, Refusal::Fenced { task: TaskId::new("a"), fence: Fence(1) });
         let shelve = Op::Shelve { task: TaskId::new("a"), fence: Fence(1), result: "late".into() };
         ledger.transact(at(91), &[shelve.clone(), shelve]).unwrap();
-        assert_eq!(ledger.shelf(&TaskId::new("a")).unwrap().len(), 1);
+        assert_eq!(ledger.late_results(&TaskId::new("a")).unwrap().len(), 1);
         ledger.transact(at(500), &[finish("a", 2)]).unwrap();
         let row = ledger.task(&TaskId::new("a")).unwrap().unwrap();
         assert_eq!((row.state, row.result.as_deref()), (TaskState::Done, Some("ok")));
@@ -172,7 +172,7 @@ fn a_bit_of_everything(known: &str) -> Vec<Op> {
 
 fn everything(ledger: &dyn Ledger) -> String {
     let filter = TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 99 };
-    let tasks = (ledger.tasks(&filter).unwrap(), ledger.shelf(&TaskId::new("a")).unwrap());
+    let tasks = (ledger.tasks(&filter).unwrap(), ledger.late_results(&TaskId::new("a")).unwrap());
     let people = (ledger.messages(Recipients::All, 99).unwrap(), ledger.tickets(Tickets::Newest(99)).unwrap());
     let rest = (ledger.nodes().unwrap(), ledger.leader().unwrap(), ledger.guards().unwrap(), ledger.loops().unwrap());
     format!("{tasks:#?} {people:#?} {rest:#?} {:#?}", ledger.journal_raw(0, 99).unwrap())

@@ -184,7 +184,7 @@ fn compare_tasks(a: &dyn Ledger, b: &dyn Ledger, limit: usize) {
     }
     let filter = TaskFilter { owner: TaskOwner::Any, states: vec![], limit };
     for row in a.tasks(&filter).unwrap() {
-        assert_eq!(a.shelf(&row.task.id).unwrap(), b.shelf(&row.task.id).unwrap());
+        assert_eq!(a.late_results(&row.task.id).unwrap(), b.late_results(&row.task.id).unwrap());
         assert_eq!(Some(row.clone()), b.task(&row.task.id).unwrap());
     }
 }
@@ -302,7 +302,7 @@ fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::Gone { .. } => 2,
         Refusal::WrongState { .. } => 3,
         Refusal::BadDependency { .. } => 4,
-        Refusal::Deposed { .. } => 5,
+        Refusal::NotLeader { .. } => 5,
     }]
 }
 

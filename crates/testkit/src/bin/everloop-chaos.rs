@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         options.seed, options.length, options.haste
     );
     let violations = match scenario {
-        Scenario::Weather => {
+        Scenario::FaultSchedule => {
             let report = chaos::run(&options);
             print!("{report}");
             report.violations()
@@ -51,14 +51,14 @@ fn main() -> ExitCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scenario {
     /// Everything at random.
-    Weather,
+    FaultSchedule,
     /// The hub is stopped under work.
     HubAway,
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenario), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut scenario = Scenario::Weather;
+    let mut scenario = Scenario::FaultSchedule;
     let mut length = None;
     let mut options = ChaosOptions {
         everloop: program.with_file_name("everloop"),
@@ -82,7 +82,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
             "--dir" => options.dir = PathBuf::from(value()?),
             "--scenario" => {
                 scenario = match value()?.as_str() {
-                    "weather" => Scenario::Weather,
+                    "weather" => Scenario::FaultSchedule,
                     "hub-away" => Scenario::HubAway,
                     other => return Err(format!("there is no scenario `{other}`")),
                 }
@@ -92,7 +92,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
     }
     let missing = format!("`{}` is not there; build it first", options.everloop.display());
     options.everloop = options.everloop.canonicalize().map_err(|_| missing)?;
-    let usual = if scenario == Scenario::Weather { 1800 } else { 180 };
+    let usual = if scenario == Scenario::FaultSchedule { 1800 } else { 180 };
     options.length = length.unwrap_or(Duration::from_secs(usual));
     Ok((options, scenario))
 }

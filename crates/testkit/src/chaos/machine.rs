@@ -14,9 +14,9 @@ use crate::processes::processes_of;
 use crate::proxy::{Proxy, ProxyMode};
 
 /// A command of everloop that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks whether something is there.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What all machines have in common.
 #[derive(Clone, Debug)]
@@ -44,11 +44,11 @@ pub struct Machine {
 
 impl Machine {
     /// The operator's: without a network of its own, and without a node.
-    pub fn desk(make: &Make, url: &str) -> Self {
-        let desk = Self::new(make, "desk", (None, None));
-        desk.everloop(&["hub", "init", "--url", url]);
-        desk.everloop(&["join", url, "--name", "desk"]);
-        desk
+    pub fn sender(make: &Make, url: &str) -> Self {
+        let sender = Self::new(make, "desk", (None, None));
+        sender.everloop(&["hub", "init", "--url", url]);
+        sender.everloop(&["join", url, "--name", "desk"]);
+        sender
     }
 
     /// One that belongs to the mesh of the hub at `url`, in our own network.
@@ -144,10 +144,10 @@ impl Machine {
     /// Pulls its plug: everything on it is gone.
     pub fn pull_the_plug(&mut self) {
         self.kill();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while !processes_of(&self.state()).is_empty() && Instant::now() < end {
             self.signal_all(Signal::SIGKILL);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -180,7 +180,7 @@ impl Machine {
             if Instant::now() >= end {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.up = None;
         true

@@ -25,7 +25,7 @@ const END_WITHIN: Duration = Duration::from_secs(900);
 /// That a task was taken is known to all nodes within this.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What came of it.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ fn wait(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
         if Instant::now() >= end {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
@@ -167,7 +167,7 @@ fn is_known(hub: &Postgres, held: &Held) -> bool {
     let counts = hub
         .task(&held.task)
         .is_ok_and(|row| row.is_some_and(|row| row.fence == held.fence && row.state == TaskState::Done));
-    counts || hub.shelf(&held.task).is_ok_and(|late| late.iter().any(|late| late.fence == held.fence))
+    counts || hub.late_results(&held.task).is_ok_and(|late| late.iter().any(|late| late.fence == held.fence))
 }
 
 fn now() -> u128 {
@@ -183,7 +183,7 @@ impl ChaosMesh {
     }
 
     fn calls(&self) -> Vec<Call> {
-        let text = std::fs::read_to_string(self.desk.path("calls")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.sender.path("calls")).unwrap_or_default();
         let read = |line: &str| {
             let mut words = line.split(' ');
             let (at, file, place) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?);

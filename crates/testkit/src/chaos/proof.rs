@@ -19,7 +19,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// No process of a node that was told to go is alive after this.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What was counted, and what does not hold.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Proof {
     /// Tasks that count twice, in the hub or on the branch.
     pub twice: usize,
     /// Results that came too late and were kept.
-    pub shelved: usize,
+    pub late_result: usize,
     /// Calls of the scripted agents.
     pub calls: usize,
     /// What does not hold, in words.
@@ -52,7 +52,7 @@ impl Proof {
         };
         let sight = proof.wait_for_what_is_told(fleet, &hub);
         proof.loops(fleet, &hub, &sight);
-        let calls = std::fs::read_to_string(fleet.desk.path("calls")).unwrap_or_default();
+        let calls = std::fs::read_to_string(fleet.sender.path("calls")).unwrap_or_default();
         proof.calls = calls.lines().count();
         proof.nothing_is_left(fleet);
         proof
@@ -64,12 +64,12 @@ impl Proof {
         loop {
             let sight = HubSnapshot::new(hub).expect("the weather is over");
             let mut known = BTreeSet::new();
-            self.shelved = 0;
+            self.late_result = 0;
             for row in &sight.tasks {
-                let shelf = hub.shelf(&row.task.id).expect("the weather is over");
-                self.shelved += shelf.len();
+                let late_results = hub.late_results(&row.task.id).expect("the weather is over");
+                self.late_result += late_results.len();
                 let counts = row.result.as_deref().filter(|_| row.state == TaskState::Done);
-                known.extend(shelf.iter().map(|late| late.result.as_str()).chain(counts).filter_map(reference));
+                known.extend(late_results.iter().map(|late| late.result.as_str()).chain(counts).filter_map(reference));
             }
             let pushed = fleet.shared(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
             let lost: Vec<&str> = pushed.lines().filter(|name| !known.contains(*name)).collect();
@@ -79,7 +79,7 @@ impl Proof {
                     .extend(lost.iter().map(|name| format!("`{name}` was pushed and the hub knows nothing of it")));
                 return sight;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -149,7 +149,7 @@ impl Proof {
             }
             let end = Instant::now() + GONE_WITHIN;
             while !processes_of(&machine.state()).is_empty() && Instant::now() < end {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
             let left = processes_of(&machine.state()).len();
             if left > 0 {
@@ -179,9 +179,9 @@ fn told_of(hub: &Postgres, state: &MeshLoop) -> Vec<String> {
 impl ChaosMesh {
     /// Runs git in the shared repository.
     fn shared(&self, args: &[&str]) -> String {
-        let bare = self.desk.path("shared.git").display().to_string();
+        let bare = self.sender.path("shared.git").display().to_string();
         let all: Vec<&str> = ["-C", bare.as_str()].into_iter().chain(args.iter().copied()).collect();
-        self.desk.git(&all)
+        self.sender.git(&all)
     }
 
     /// All files that the checks of all loops want.
@@ -196,7 +196,7 @@ impl fmt::Display for Proof {
         writeln!(f, "loops         {} reached their goal", self.reached)?;
         let (tasks, landed) = (self.tasks, self.landed);
         writeln!(f, "tasks         {tasks} made, {landed} landed, {} lost, {} counted twice", self.lost, self.twice)?;
-        writeln!(f, "late results  {} on the shelf", self.shelved)?;
+        writeln!(f, "late results  {} on the shelf", self.late_result)?;
         writeln!(f, "agents        {} calls", self.calls)
     }
 }

@@ -89,7 +89,7 @@ pub struct Report {
     /// Attempts at tasks that were begun.
     pub begun: u64,
     /// Results that came too late.
-    pub shelved: u64,
+    pub late_result: u64,
     /// Times that a node became supervisor.
     pub epochs: u64,
     /// The most machines that were quarantined at once.

@@ -31,7 +31,7 @@ const FULL_WAIT_MS: u64 = 5_000;
 /// The box is read this often even when the bell was lost.
 const POLL_MS: u64 = 30_000;
 /// Somebody else wrote first: decide again, this often.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// A loop in the supervisor's memory.
 pub(super) struct Held {
@@ -116,7 +116,7 @@ impl World {
 
     /// What an input means for a loop, with operations that belong into the same transaction.
     pub(super) fn handle(&mut self, id: &LoopId, input: &Input, extra: &[Op]) -> Flow {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.clock();
             let Some((decision, version)) = self.decide(id, input, now) else { return Ok(()) };
             if planted::is(Bug::PerformsBeforeCommit) {

@@ -6,7 +6,7 @@ use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 use serde_json::Value;
 
-use crate::{PATIENCE, turn};
+use crate::{WAIT_TIMEOUT, turn};
 
 fn find(events: &[Value], kind: &str) -> Value {
     events.iter().find(|event| event["type"] == kind).cloned().unwrap_or_else(|| panic!("no `{kind}` in {events:#?}"))
@@ -24,7 +24,7 @@ fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
         // The moment is known, so this waits for it and for nothing else.
         std::thread::sleep(resets_at.saturating_sub(now));
-        let again = seat.run("go on", PATIENCE).expect("it ends by itself");
+        let again = seat.run("go on", WAIT_TIMEOUT).expect("it ends by itself");
         assert_eq!(again.code, Some(0), "{again:#?}");
         assert_eq!(model.main_calls(), 2, "{:#?}", model.requests());
         assert!(model.requests().iter().all(|r| r.auth == "bearer"), "{:#?}", model.requests());

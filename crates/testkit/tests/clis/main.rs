@@ -11,12 +11,12 @@ use everloop_testkit::clis::{CliHome, CliProgram, ProgramRun};
 use everloop_testkit::fake_model::FakeModel;
 
 /// The slowest starts in ten seconds on a calm machine; what takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// One turn of `cli` while the model plays `script`.
 fn turn(cli: CliProgram, script: &str) -> (FakeModel, CliHome, ProgramRun) {
     let model = FakeModel::start(script).expect("the script can be played");
     let seat = CliHome::new(cli, &model.base_url()).expect("there is room for a seat");
-    let run = seat.run("make a file", PATIENCE).expect("it ends by itself");
+    let run = seat.run("make a file", WAIT_TIMEOUT).expect("it ends by itself");
     (model, seat, run)
 }

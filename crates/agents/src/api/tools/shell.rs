@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// After the command ended, output that is still in the pipe; a process in the background may hold it open for ever.
 const DRAIN: Duration = Duration::from_millis(200);
 /// How often to look whether the command ended while it says nothing.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// What SIGKILL does not end sits in the kernel; nobody can help.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
@@ -115,11 +115,11 @@ fn wait(child: &mut Child, output: &Receiver<Vec<u8>>, kept: &mut Kept, end: Ins
         if Instant::now() >= end {
             return None;
         }
-        match output.recv_timeout(LOOK_AGAIN) {
+        match output.recv_timeout(RECHECK_INTERVAL) {
             Ok(piece) => kept.add(&piece),
             Err(RecvTimeoutError::Timeout) => {}
             // It closed its output and works on in silence.
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK_AGAIN),
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(RECHECK_INTERVAL),
         }
     }
 }
@@ -160,7 +160,7 @@ fn kill(child: &mut Child, before: &BTreeSet<(i32, u64)>) {
         for stat in left {
             stat.identity().signal(Signal::SIGKILL).ok();
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RECHECK_INTERVAL);
     }
 }
 

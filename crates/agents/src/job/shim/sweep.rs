@@ -18,7 +18,7 @@ pub(super) const GENTLE: Duration = Duration::from_millis(1500);
 /// More leftovers than this are no helpers that want to tidy up.
 const MANY: usize = 64;
 /// How often to look again; children tell us by a signal, their children do not.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// A process that SIGKILL does not end sits in the kernel; nobody can help.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
@@ -62,7 +62,7 @@ pub(super) fn sweep(tree: &ProcessTree, signals: &Signals, pump: &mut Pump, gent
         } else {
             tree.terminate(|s| seen.insert((s.pid, s.start_ticks)));
         }
-        signals.wait(LOOK_AGAIN);
+        signals.wait(RECHECK_INTERVAL);
         pump.read();
     }
 }

@@ -47,7 +47,7 @@ impl World {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
             let look = self.tree.look(Detail::Folders).await.unwrap();
-            if self.tree.is_sealed().await {
+            if self.tree.has_fingerprint().await {
                 assert!(look.clean, "{look:?}");
                 return;
             }
@@ -65,10 +65,10 @@ impl World {
     }
 
     /// Settles, lets an agent do something, looks at once and again when that is no news any more.
-    async fn after(&self, deed: impl FnOnce(&Path)) -> TreeStatus {
+    async fn after(&self, action: impl FnOnce(&Path)) -> TreeStatus {
         self.settle().await;
         let known = self.tree.known();
-        deed(&self.dir);
+        action(&self.dir);
         let then = SystemTime::now() + TICK;
         let look = self.look().await;
         while SystemTime::now() < then {
@@ -99,7 +99,7 @@ async fn nothing_done_is_seen_without_git_and_stays_seen() {
     let world = World::new().await;
     let look = world.after(|_| {}).await;
     assert!(look.clean && look.head == Some(git(&world.repo, "rev-parse main")), "{look:?}");
-    assert!(world.tree.is_sealed().await);
+    assert!(world.tree.has_fingerprint().await);
 }
 
 #[tokio::test]
@@ -239,5 +239,5 @@ async fn a_folder_with_many_entries_is_left_to_git() {
     for number in 0..MOST_ENTRIES {
         fs::write(world.dir.join(format!("{number}.log")), "").unwrap();
     }
-    assert!(world.look().await.clean && !world.tree.is_sealed().await);
+    assert!(world.look().await.clean && !world.tree.has_fingerprint().await);
 }

@@ -36,7 +36,7 @@ impl Hub {
     }
 
     fn plan(&self, book: &Book) -> Plan {
-        let office = Office { node: NodeId::new("n1"), epoch: 7 };
+        let office = Office { node: NodeId::new("n1"), term: 7 };
         let patience = Patience::new(|real| real);
         let (loops, rows, nodes) = (&self.loops, &self.rows[..], &self.nodes[..]);
         plan(book, &Look { office: &office, loops, rows, nodes, patience, now: self.now })
@@ -129,9 +129,9 @@ fn a_run_is_one_batch_under_the_epoch_with_one_sentence_and_fences() {
     plan.leave_out(&TaskId::new("silent"));
     let said = "reconciled: 1 claims without a holder given back, 2 tasks ended that no loop wants";
     assert_eq!(plan.said(), [said]);
-    let office = Office { node: NodeId::new("n1"), epoch: 7 };
+    let office = Office { node: NodeId::new("n1"), term: 7 };
     let batch = plan.batch(&office, 4);
-    assert!(matches!(&batch[0], Op::Lead { epoch: 7, .. }), "{batch:?}");
+    assert!(matches!(&batch[0], Op::Lead { term: 7, .. }), "{batch:?}");
     assert!(matches!(&batch[1], Op::Amend { change: Amendment::Cancel, .. }), "it waits for another: {batch:?}");
     let Op::Take { fence, .. } = &batch[2] else { panic!("{batch:?}") };
     let Op::Finish { fence: same, state: TaskEnd::Dead, result, .. } = &batch[3] else { panic!("{batch:?}") };

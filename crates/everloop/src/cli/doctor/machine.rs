@@ -13,7 +13,7 @@ use nix::sys::statvfs::statvfs;
 use super::{Chart, Finding};
 use crate::cli::{Invocation, up};
 use crate::error::Failure;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 
 /// `git merge-tree` in worktrees and all we ask of it works from here on.
 const GIT_LEAST: (u32, u32) = (2, 34);
@@ -26,7 +26,7 @@ const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
 /// A trial job that takes longer says that the machine is stuck.
 const TRIAL: Duration = Duration::from_secs(20);
 
-pub async fn look(home: &Home, session: &Invocation) -> Result<Vec<Finding>, Failure> {
+pub async fn look(home: &StateFolder, session: &Invocation) -> Result<Vec<Finding>, Failure> {
     let mut chart = Chart::new("machine");
     git(&mut chart, home.root()).await;
     containment(&mut chart, home).await?;
@@ -56,7 +56,7 @@ fn version(line: &str) -> Option<(u32, u32)> {
 }
 
 /// Runs a real job, as a turn is run, and looks how it was held together.
-async fn containment(chart: &mut Chart, home: &Home) -> Result<(), Failure> {
+async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failure> {
     let dir = home.checks(&LoopId::new(format!("doctor-{}", std::process::id())));
     let spec = Spec { wall: TRIAL, ..Spec::new(vec!["true".to_owned()], "/") };
     let shim = up::own_shim()?;

@@ -7,7 +7,7 @@ use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
-use crate::home::{Home, LockOwner};
+use crate::state_folder::{LockOwner, StateFolder};
 use crate::supervisor::read_state;
 use crate::ui::figures::here;
 use crate::ui::text::count;
@@ -17,14 +17,14 @@ const CLOCK_SLACK_MS: i64 = 60_000;
 
 /// The findings, and the ledger if it can be used.
 pub fn look(
-    home: &Home,
+    home: &StateFolder,
     supervisor: Option<&LockOwner>,
     remedy: &Remedy,
     session: &Invocation,
 ) -> (Vec<Finding>, Option<Sqlite>) {
     let mut chart = Chart::new("state");
     folder(&mut chart, home);
-    bell(&mut chart, home, remedy);
+    wake_pipe(&mut chart, home, remedy);
     let ledger = match session.reader(home) {
         Ok(Some(ledger)) => Some(ledger),
         Ok(None) => {
@@ -58,7 +58,7 @@ fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
     }
 }
 
-fn folder(chart: &mut Chart, home: &Home) {
+fn folder(chart: &mut Chart, home: &StateFolder) {
     let root = home.root();
     let me = std::fs::metadata("/proc/self").map(|meta| meta.uid());
     match std::fs::metadata(root) {
@@ -77,13 +77,13 @@ fn folder(chart: &mut Chart, home: &Home) {
 }
 
 /// A supervisor listens on a pipe; anything else of that name only swallows knocks.
-fn bell(chart: &mut Chart, home: &Home, remedy: &Remedy) {
-    let Ok(meta) = std::fs::symlink_metadata(home.bell()) else { return };
+fn wake_pipe(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
+    let Ok(meta) = std::fs::symlink_metadata(home.wake_pipe()) else { return };
     if meta.file_type().is_fifo() {
         return;
     }
-    let text = format!("`{}` is not the pipe it should be", home.bell().display());
-    if remedy.mends() && std::fs::remove_file(home.bell()).is_ok() {
+    let text = format!("`{}` is not the pipe it should be", home.wake_pipe().display());
+    if remedy.mends() && std::fs::remove_file(home.wake_pipe()).is_ok() {
         chart.fixed(text);
     } else {
         chart.warn(text, remedy.hint());

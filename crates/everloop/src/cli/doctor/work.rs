@@ -22,7 +22,7 @@ use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
 use crate::cli::agents::look_at;
 use crate::error::Failure;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::read_state;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
@@ -31,7 +31,7 @@ use crate::ui::text::count;
 const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub async fn look(
-    home: &Home,
+    home: &StateFolder,
     ledger: Option<&Sqlite>,
     remedy: &Remedy,
     session: &Invocation,
@@ -98,7 +98,7 @@ fn folders(dir: &Path) -> Vec<(String, PathBuf)> {
 }
 
 /// Worktrees are made again when they are needed, and all work is under refs: those of an ended loop are only in the way.
-async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy: &Remedy) {
+async fn worktrees(chart: &mut Chart, home: &StateFolder, states: &[LoopState], remedy: &Remedy) {
     let Some(parent) = home.work(&LoopId::new("x")).parent().map(Path::to_owned) else { return };
     for (name, path) in folders(&parent) {
         let id = LoopId::new(name);
@@ -129,7 +129,7 @@ async fn worktrees(chart: &mut Chart, home: &Home, states: &[LoopState], remedy:
     }
 }
 
-fn turn_folders(chart: &mut Chart, home: &Home, states: &[LoopState], remedy: &Remedy, now: Time) {
+fn turn_folders(chart: &mut Chart, home: &StateFolder, states: &[LoopState], remedy: &Remedy, now: Time) {
     let Some(parent) = home.turn(&TurnId::new("x")).parent().map(Path::to_owned) else { return };
     let old = |state: &LoopState| match &state.phase {
         Phase::Ended { at, .. } => now.since(*at) > OUTPUT_KEPT,
@@ -155,7 +155,7 @@ fn turn_folders(chart: &mut Chart, home: &Home, states: &[LoopState], remedy: &R
 }
 
 /// Processes that carry a job's mark although nobody looks after that job.
-fn processes(chart: &mut Chart, home: &Home, remedy: &Remedy) {
+fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
     let root = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
     let mut orphans: BTreeMap<PathBuf, usize> = BTreeMap::new();
     let spared = process::with_ancestors(std::process::id().cast_signed());

@@ -8,7 +8,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_store::Sqlite;
 use serde_json::json;
 
-use super::{LOOK, LogsArgs};
+use super::{LogsArgs, POLL_INTERVAL};
 use crate::cli::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::Format;
@@ -88,7 +88,7 @@ fn follow(dir: &std::path::Path, session: &Invocation) -> Result<(), Failure> {
         if over || session.ui.closed() {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -40,7 +40,7 @@ pub fn apply(session: &Invocation) -> Result<Code, Failure> {
             }
         }
     }
-    home.knock();
+    home.wake();
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let text = format!("new: {}; changed: {}; as before: {}", list(&made), list(&changed), list(&same));
     session.ui.said(&text, &json!({ "new": made, "changed": changed, "same": same }))?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use everloop_agents::protect;
-use everloop_agents::workspace::{self, ProjectFolder, Workspace as Shop};
+use everloop_agents::workspace::{self, ProjectFolder, Workspace as LoopWorkspace};
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
@@ -14,7 +14,7 @@ use super::RunArgs;
 use crate::cli::{Invocation, up};
 use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::error::{Code, Failure};
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::read_state;
 use crate::ui::Ui;
 
@@ -77,7 +77,7 @@ pub fn find_or_create(
     wanted: &ResolvedLoop,
     args: &RunArgs,
     session: &Invocation,
-    home: &Home,
+    home: &StateFolder,
     ledger: &mut Sqlite,
 ) -> Result<(LoopState, LoopOrigin), Failure> {
     if !args.new {
@@ -130,7 +130,7 @@ pub fn add_configured(session: &Invocation, ledger: &mut Sqlite) -> Result<(), F
 pub(super) fn create(
     wanted: &ResolvedLoop,
     session: &Invocation,
-    home: &Home,
+    home: &StateFolder,
     ledger: &mut Sqlite,
 ) -> Result<LoopState, Failure> {
     let id = draw_id(ledger)?;
@@ -142,7 +142,12 @@ pub(super) fn create(
 }
 
 /// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
-pub(super) async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui: &Ui) -> Result<LoopSpec, Failure> {
+pub(super) async fn complete(
+    wanted: &ResolvedLoop,
+    id: &LoopId,
+    home: &StateFolder,
+    ui: &Ui,
+) -> Result<LoopSpec, Failure> {
     let dir = &wanted.workspace.dir;
     let cannot =
         |e: workspace::WorkspaceError| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
@@ -158,8 +163,8 @@ pub(super) async fn complete(wanted: &ResolvedLoop, id: &LoopId, home: &Home, ui
     let mut spec = wanted.spec(mode.clone());
     // Seen from a clean checkout: what is built later or lies about uncommitted is no part of a check.
     let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
-    let mut shop = Shop::open(options).await.map_err(cannot)?;
-    let cwd = shop.check_out_verify(None).await.map_err(cannot)?;
+    let mut workspace = LoopWorkspace::open(options).await.map_err(cannot)?;
+    let cwd = workspace.check_out_verify(None).await.map_err(cannot)?;
     let (root, below) = match (&mode, &place) {
         (WorkspaceMode::Git { .. }, ProjectFolder::Git(repository)) => {
             (top_of(&cwd, &repository.below), repository.below.clone())

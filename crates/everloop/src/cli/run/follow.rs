@@ -9,16 +9,21 @@ use everloop_store::Ledger;
 use super::watch::Foreground;
 use crate::cli::Invocation;
 use crate::error::Failure;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::{Watcher, read_state};
 
 /// How often the ledger is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Records read at once.
 const ROUND: usize = 200;
 
 /// Shows what happens to the loop until somebody has to take over or it is over.
-pub fn follow(session: &Invocation, home: &Home, watcher: &mut Foreground<'_>, id: &LoopId) -> Result<(), Failure> {
+pub fn follow(
+    session: &Invocation,
+    home: &StateFolder,
+    watcher: &mut Foreground<'_>,
+    id: &LoopId,
+) -> Result<(), Failure> {
     let ledger = session.writer(home)?;
     let mut seen = ledger.last_seq()?;
     loop {
@@ -32,6 +37,6 @@ pub fn follow(session: &Invocation, home: &Home, watcher: &mut Foreground<'_>, i
         if matches!(state.phase, Phase::Ended { .. }) || !home.is_owned() || watcher.wants_to_go() {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -18,11 +18,11 @@ use crate::error::{Code, Failure};
 use crate::ui;
 
 /// Between two looks at a loop that is watched.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Journal lines read at once.
 const PAGE: usize = 200;
 /// Tasks for one check before a person is asked.
-const ATTEMPTS: u32 = 5;
+const MAX_TASK_ATTEMPTS: u32 = 5;
 /// Turns that a node takes for one task, if `--max-turns` does not say.
 const TASK_TURNS: u32 = 5;
 
@@ -33,7 +33,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Resul
     let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now(session.now())?);
     let made = format!("made: {}", state.spec.wanted.goal);
     hub.transact(session.now(), &state.save(0, &[made]))?;
-    session.home()?.knock();
+    session.home()?.wake();
     session.ui.talk(&format!(
         "starting loop {id} ({}) in the mesh: {}",
         state.name,
@@ -92,7 +92,7 @@ async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invo
     let below = repository.below.to_string_lossy().into_owned();
     let task_turns = spec.bounds.max_turns.unwrap_or(TASK_TURNS);
     let spec = with_caps(spec, args.width);
-    Ok(MeshSpec { wanted: spec, remote, branch, below, width: args.width, attempts: ATTEMPTS, task_turns })
+    Ok(MeshSpec { wanted: spec, remote, branch, below, width: args.width, attempts: MAX_TASK_ATTEMPTS, task_turns })
 }
 
 /// The usual caps are those of one worker, and a loop of the mesh has many; caps that the operator chose are for all of them.
@@ -153,6 +153,6 @@ fn watch(hub: &Postgres, id: &LoopId, session: &Invocation) -> Result<Code, Fail
                 End::Stopped | End::GivenUp { .. } | End::Exhausted { .. } => Code::NotReached,
             });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

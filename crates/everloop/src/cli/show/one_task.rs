@@ -16,7 +16,7 @@ const TEXT_LINES: usize = 40;
 
 pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
-    let shelf = ledger.shelf(&row.task.id)?;
+    let late_results = ledger.late_results(&row.task.id)?;
     let at = |time| moment(time, look.now, &look.zone);
     let task = &row.task;
     let mut lines = vec![
@@ -34,7 +34,7 @@ pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result
     }
     lines.extend(block("Prompt", &task.prompt));
     lines.extend(block("Result", row.result.as_deref().unwrap_or("")));
-    for late in &shelf {
+    for late in &late_results {
         let head = format!("Shelf     under fence {} at {}, too late to count:", late.fence, at(late.at));
         lines.push(head);
         lines.extend(clean_lines(&late.result, TEXT_LINES).into_iter().map(|line| format!("          {line}")));
@@ -42,7 +42,7 @@ pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result
     if row.fence.0 > 0 && session.home()?.turn(&TurnId::of(&task.id, row.fence)).is_dir() {
         lines.push(format!("Turn      everloop show {}", TurnId::of(&task.id, row.fence)));
     }
-    session.ui.answer(&lines, &json!({ "task": row, "shelf": shelf }))?;
+    session.ui.answer(&lines, &json!({ "task": row, "shelf": late_results }))?;
     Ok(Code::Ok)
 }
 

@@ -75,7 +75,7 @@ pub fn add(args: TaskAddArgs, session: &mut Invocation) -> Result<Code, Failure>
         let change = TaskChange { owner: task.owner.as_ref(), ops: &ops, events: &[note(said)] };
         let replies = change.commit(&mut ledger, session).map_err(refused)?;
         if replies.first() == Some(&Reply::Made(true)) {
-            home.knock();
+            home.wake();
             let content = json!({ "task": task.id, "loop": task.owner });
             session.ui.answer(&[task.id.to_string()], &content)?;
             return Ok(Code::Ok);

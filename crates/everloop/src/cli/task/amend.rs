@@ -65,7 +65,7 @@ pub fn cancel(args: &TaskAmendArgs, session: &mut Invocation) -> Result<Code, Fa
     )
 }
 
-fn amend(args: &TaskAmendArgs, deed: &TaskAmendment, session: &Invocation) -> Result<Code, Failure> {
+fn amend(args: &TaskAmendArgs, action: &TaskAmendment, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let id = TaskId::new(&args.task);
@@ -75,28 +75,28 @@ fn amend(args: &TaskAmendArgs, deed: &TaskAmendment, session: &Invocation) -> Re
             "`everloop pause` or `everloop stop` ends the watch, and so does an everloop.toml without monitors",
         ));
     }
-    match deed.held {
+    match action.held {
         Some(_) => held_by_caller(&row, session)?,
         // What it put on the board itself it may take back.
         None if row.task.author == session.caller.name() => {}
-        None => session.for_a_person(&format!("that a task of {} is {}", row.task.author, deed.verb))?,
+        None => session.for_a_person(&format!("that a task of {} is {}", row.task.author, action.verb))?,
     }
     let why = if args.reason.is_empty() { String::new() } else { format!(": {}", args.reason) };
     let give_back = |fence| Op::Release { task: id.clone(), fence, ready_at: session.now(), failed: false };
-    let mut ops: Vec<Op> = deed.held.map(give_back).into_iter().collect();
-    ops.push(Op::Amend { task: id.clone(), change: deed.change.clone() });
-    let mut events = vec![note(format!("task {id} was {} by {}{why}", deed.verb, session.caller.name()))];
+    let mut ops: Vec<Op> = action.held.map(give_back).into_iter().collect();
+    ops.push(Op::Amend { task: id.clone(), change: action.change.clone() });
+    let mut events = vec![note(format!("task {id} was {} by {}{why}", action.verb, session.caller.name()))];
     // A person dealt with the task, so the question that it opened is answered.
     let key = format!("task.dead:{id}");
-    if deed.change != Amendment::Block && ticket_is_open(&ledger, &key)? {
-        ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", deed.verb, session.caller.name()) });
+    if action.change != Amendment::Block && ticket_is_open(&ledger, &key)? {
+        ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", action.verb, session.caller.name()) });
         events.push(Event::TicketClosed { key });
     }
     let change = TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
-    change.commit(&mut ledger, session).map_err(|e| refused(e, deed))?;
-    home.knock();
+    change.commit(&mut ledger, session).map_err(|e| refused(e, action))?;
+    home.wake();
     let state = ledger.task(&id)?.map_or("gone", |row| row.state.label());
-    session.ui.answer(&[format!("task {id} {}", deed.now)], &json!({ "task": id, "state": state }))?;
+    session.ui.answer(&[format!("task {id} {}", action.now)], &json!({ "task": id, "state": state }))?;
     Ok(Code::Ok)
 }
 
@@ -104,11 +104,11 @@ fn ticket_is_open(ledger: &impl Ledger, key: &str) -> Result<bool, Failure> {
     Ok(ledger.tickets(everloop_store::Tickets::Open)?.iter().any(|t| t.key == key))
 }
 
-fn refused(error: Error, deed: &TaskAmendment) -> Failure {
+fn refused(error: Error, action: &TaskAmendment) -> Failure {
     match error {
         Error::Refused(Refusal::WrongState { task, state }) => {
-            let failure = Failure::failed(format!("task `{task}` is {state}, so it cannot be {}", deed.verb));
-            match (&deed.change, state.as_str()) {
+            let failure = Failure::failed(format!("task `{task}` is {state}, so it cannot be {}", action.verb));
+            match (&action.change, state.as_str()) {
                 (Amendment::Block, "leased") => {
                     failure.hint(format!("take it from its holder first: everloop task retry {task}"))
                 }

@@ -16,7 +16,7 @@ use crate::supervisor::node_id;
 use crate::ui::text::clean;
 
 /// Somebody else may be faster; then the next one is taken.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// How a task is held.
 #[derive(Debug, clap::Args)]
@@ -98,7 +98,7 @@ fn claim_of_loop(
     hold: &Hold,
     session: &Invocation,
 ) -> Result<Option<TaskRow>, Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         let Some(row) = board::most_urgent(ledger, owner, &[], session.now())? else { return Ok(None) };
         match take(ledger, &row, hold, session) {
             Ok(row) => return Ok(row),

@@ -54,7 +54,7 @@ pub fn done(args: DoneArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let said = format!("task {id} was done by {}{}", session.caller.name(), colon(&args.result));
     let change = TaskChange { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &args.result)))?;
-    home.knock();
+    home.wake();
     session.ui.answer(&[format!("task {id} is done")], &json!({ "task": id, "state": "done" }))?;
     Ok(Code::Ok)
 }
@@ -78,7 +78,7 @@ pub fn fail(args: FailArgs, session: &mut Invocation) -> Result<Code, Failure> {
     };
     let change = TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &result)))?;
-    home.knock();
+    home.wake();
     let (state, said) = if poisoned {
         ("dead", format!("task {id} failed {failures} times and is set aside; try again: everloop task retry {id}"))
     } else {
@@ -106,14 +106,14 @@ fn too_late(error: Error, ledger: &mut Sqlite, session: &Invocation, late: (&Tas
     let Error::Refused(Refusal::Fenced { .. }) = &error else { return error.into() };
     let shelve = Op::Shelve { task: id.clone(), fence, result: result.to_owned() };
     let owner = ledger.task(id).ok().flatten();
-    let shelved = ledger.transact(session.now(), &[shelve]);
+    let late_result = ledger.transact(session.now(), &[shelve]);
     let now = match owner.as_ref().map(|row| (&row.state, row.fence)) {
         Some((TaskState::Leased { node, .. }, fence)) => format!("{node} holds it under fence {fence}"),
         Some((state, _)) => format!("it is {}", state.label()),
         None => "it is gone".to_owned(),
     };
     let failure = Failure::failed(format!("task `{id}` is not held under fence {fence} any more: {now}"));
-    match shelved {
+    match late_result {
         Ok(_) => failure.hint(format!("the result does not count but was kept: everloop task show {id}")),
         Err(e) => failure.because(&e),
     }

@@ -11,15 +11,15 @@ use everloop_core::op::TaskRow;
 use everloop_store::{Ledger, NodeRow, Postgres};
 
 use super::node::{BEAT, Node};
-use crate::home::{Home, write_whole};
+use crate::state_folder::{StateFolder, write_whole};
 
 /// What the hub said last, before this process; nothing when that cannot be read.
-pub(super) fn read(home: &Home) -> Replica {
+pub(super) fn read(home: &StateFolder) -> Replica {
     let text = std::fs::read(path(home)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-fn path(home: &Home) -> PathBuf {
+fn path(home: &StateFolder) -> PathBuf {
     home.mesh().join("replica.json")
 }
 
@@ -27,7 +27,7 @@ impl Node {
     /// Tasks that it can still take.
     pub(super) fn room(&self) -> usize {
         let slots = if self.draining { 0 } else { self.membership.slots };
-        work::room(slots, &self.shelf.all())
+        work::room(slots, &self.late_results.all())
     }
 
     /// The hub answers again.
@@ -36,7 +36,7 @@ impl Node {
         tracing::info!("the hub is back");
         if self.line.answered(now) {
             self.claim_at = now + self.replica.turn_of(&self.membership.node);
-            let alone: Vec<Held> = self.shelf.all().into_iter().filter(|held| held.alone).collect();
+            let alone: Vec<Held> = self.late_results.all().into_iter().filter(|held| held.alone).collect();
             for held in alone {
                 self.renewed.remove(&held.key());
             }
@@ -93,12 +93,12 @@ impl Node {
 
     /// Begins free tasks that are this node's own.
     pub(super) fn begin_alone(&mut self) {
-        let has = self.shelf.all();
+        let has = self.late_results.all();
         let mut own = self.replica.pick(&self.membership.node, &has, self.room(), self.hub_now());
         own.retain(|held| !self.is_shut(&held.owner));
         for held in own {
             tracing::info!(task = %held.task, "the hub is away: a task of this node's own share is begun");
-            if let Err(e) = self.shelf.put(&held) {
+            if let Err(e) = self.late_results.put(&held) {
                 tracing::warn!(task = %held.task, error = %e, "a task cannot be written down, and is not begun");
             }
         }
@@ -133,7 +133,7 @@ impl Node {
     /// The hub knows now that this node has the task.
     pub(super) fn adopt(&mut self, held: &Held) {
         let own = Held { alone: false, ..held.clone() };
-        if let Err(e) = self.shelf.put(&own) {
+        if let Err(e) = self.late_results.put(&own) {
             tracing::warn!(task = %held.task, error = %e, "cannot write down that a task is given");
             return;
         }

@@ -26,7 +26,7 @@ use crate::supervisor::{node_id, read_state};
 use crate::ui::figures;
 
 /// Other nodes write to the record, too; so often it is tried again.
-const ATTEMPTS: u32 = 8;
+const MAX_CONFLICT_RETRIES: u32 = 8;
 /// What two clocks that are compared now and then may differ.
 const ROUGHLY: Duration = Duration::from_secs(5);
 
@@ -121,14 +121,14 @@ impl Node {
     fn record(&mut self, steps: impl Fn(&Immune, Time) -> Vec<ImmuneStep>) {
         let now = self.hub_now();
         let written = self.at_hub("write down who fails", |hub| {
-            for _ in 0..ATTEMPTS {
+            for _ in 0..MAX_CONFLICT_RETRIES {
                 let Some((version, mut immune)) = read(hub)? else { return Ok(false) };
                 let steps = steps(&immune, now);
                 if steps.is_empty() {
                     return Ok(true);
                 }
-                let alarms = fit::alarms(&steps);
-                let ops: Vec<Op> = immune.save(version, steps, now).into_iter().chain(alarms).collect();
+                let alerts = fit::alerts(&steps);
+                let ops: Vec<Op> = immune.save(version, steps, now).into_iter().chain(alerts).collect();
                 match hub.transact(now, &ops) {
                     Err(Error::Refused(Refusal::Conflict { .. })) => {}
                     other => return other.map(|_| true),
@@ -155,7 +155,7 @@ impl Node {
             return Offer::default();
         }
         let Some(immune) = self.fleet(&rows) else { return Offer::default() };
-        let own = self.shelf.all();
+        let own = self.late_results.all();
         let holds = own.iter().filter(|held| held.stage == Stage::Working).count();
         let hows = fit::standing(&immune, &self.replica, &self.membership.node, &rows, now);
         let now_here = self.pace.now();
@@ -234,7 +234,7 @@ impl Node {
 
     /// The same for the loops with which this node works on tasks.
     pub(super) fn compare_limits(&mut self) {
-        let held = self.shelf.all();
+        let held = self.late_results.all();
         if !held.is_empty() && self.pace.now().since(self.fit.compared_at) >= RENEW {
             let specs: Vec<LoopSpec> = held.iter().filter_map(|held| Some(self.local_state(held)?.spec)).collect();
             self.compare_accounts(&fit::shared(&specs));

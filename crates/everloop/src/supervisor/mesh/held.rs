@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::mesh::work::Held;
 
-use crate::home::write_whole;
+use crate::state_folder::write_whole;
 
 /// The files.
 pub(super) struct Shelf(PathBuf);
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn what_is_held_is_found_again_until_it_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(&dir.path().join("held")).unwrap();
+        let late_results = Shelf::open(&dir.path().join("held")).unwrap();
         let held = |task: &str, fence| Held {
             task: TaskId::new(task),
             fence: Fence(fence),
@@ -65,14 +65,14 @@ mod tests {
             alone: false,
         };
         let (one, two) = (held("k3f9-1", 1), held("../k3f9-2", 3));
-        shelf.put(&one).unwrap();
-        shelf.put(&two).unwrap();
-        shelf.put(&one).unwrap();
+        late_results.put(&one).unwrap();
+        late_results.put(&two).unwrap();
+        late_results.put(&one).unwrap();
         fs::write(dir.path().join("held/torn.json"), "{").unwrap();
         let found = Shelf::open(&dir.path().join("held")).unwrap().all();
         assert_eq!(found.len(), 2);
         assert!(found.contains(&one) && found.contains(&two));
-        shelf.remove(&two);
-        assert_eq!(shelf.all(), [one]);
+        late_results.remove(&two);
+        assert_eq!(late_results.all(), [one]);
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use super::node::{Hint, Merged, Node, Outcome};
 use super::pace::Pace;
-use crate::home::Home;
+use crate::state_folder::StateFolder;
 use crate::supervisor::action_run::{ActionRun, full_text};
 
 /// After an errand that failed for reasons of its own, before it is tried again.
@@ -29,28 +29,28 @@ const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Node {
     /// Looks after all loops of the mesh.
-    pub(super) fn lead(&mut self, epoch: u64) {
-        if !self.refresh(epoch) {
+    pub(super) fn lead(&mut self, term: u64) {
+        if !self.refresh(term) {
             return;
         }
         for (state, version) in self.care.open() {
-            self.lead_one(state, version, epoch);
+            self.lead_one(state, version, term);
         }
-        self.reconcile(epoch);
+        self.reconcile(term);
     }
 
-    fn lead_one(&mut self, mut state: MeshLoop, version: u64, epoch: u64) {
+    fn lead_one(&mut self, mut state: MeshLoop, version: u64, term: u64) {
         let Some((rows, late)) = self.rows_of(&state) else { return };
-        self.reclaim(&rows, epoch);
+        self.reclaim(&rows, term);
         let busy = self.judging.contains(&state.id);
         let plan = lead::plan(&mut state, &rows, &late, busy, self.hub_now());
-        match plan.errand {
+        match plan.action_run {
             Some(Step::Judge) => self.judge(&state),
             Some(Step::Integrate { task, fence, report }) => self.integrate(&state, task, fence, report),
             _ => {}
         }
         if plan.changed {
-            self.write(&state, version, epoch, (plan.ops, &plan.notes));
+            self.write(&state, version, term, (plan.ops, &plan.notes));
         }
     }
 
@@ -66,8 +66,8 @@ impl Node {
                 if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
                     continue;
                 }
-                let shelf = hub.shelf(&task)?;
-                let said = shelf.iter().filter_map(|late| Report::read(&late.result));
+                let late_results = hub.late_results(&task)?;
+                let said = late_results.iter().filter_map(|late| Report::read(&late.result));
                 late.extend(said.map(|report| (task.clone(), report)));
             }
             Ok((rows, late))
@@ -76,9 +76,9 @@ impl Node {
     }
 
     /// Writes a loop, if this node is still the supervisor and nobody else wrote.
-    pub(super) fn write(&mut self, state: &MeshLoop, version: u64, epoch: u64, (ops, notes): (Vec<Op>, &[String])) {
+    pub(super) fn write(&mut self, state: &MeshLoop, version: u64, term: u64, (ops, notes): (Vec<Op>, &[String])) {
         let id = &state.id;
-        let batch = self.office(epoch).batch(ops.into_iter().chain(state.save(version, notes)));
+        let batch = self.office(term).batch(ops.into_iter().chain(state.save(version, notes)));
         match self.at_hub("write a loop", |hub| hub.transact(Time::default(), &batch)) {
             Some(Ok(_)) => {
                 for note in notes {
@@ -87,7 +87,7 @@ impl Node {
                 self.hint(&Hint::Work);
             }
             Some(Err(error)) => {
-                if let Error::Refused(Refusal::Deposed { .. }) = error {
+                if let Error::Refused(Refusal::NotLeader { .. }) = error {
                     let now = self.pace.now();
                     self.seat.lock().expect("no holder panics").answered(now, None);
                 }
@@ -98,28 +98,28 @@ impl Node {
     }
 
     /// Gives tasks whose lease is over to whoever wants them, unless there is an amnesty.
-    fn reclaim(&mut self, rows: &[TaskRow], epoch: u64) {
+    fn reclaim(&mut self, rows: &[TaskRow], term: u64) {
         let now = self.pace.now();
         if !self.seat.lock().expect("no holder panics").reclaims(now) {
             return;
         }
         for (task, fence) in lead::overdue(rows, self.hub_now()) {
-            let batch = self.office(epoch).take_back(&task, fence);
+            let batch = self.office(term).take_back(&task, fence);
             if let Some(Ok(_)) = self.at_hub("take a task from a silent node", |hub| hub.transact(now, &batch)) {
                 tracing::info!(%task, "the node that held a task is silent; it is free again");
             }
         }
     }
 
-    fn office(&self, epoch: u64) -> Office {
-        Office { node: self.membership.node.clone(), epoch }
+    fn office(&self, term: u64) -> Office {
+        Office { node: self.membership.node.clone(), term }
     }
 
     fn judge(&mut self, state: &MeshLoop) {
         let (id, shop) = (state.id.clone(), self.shop(state));
         self.judging.insert(id.clone());
         let again_after = self.pace.real(AGAIN_AFTER);
-        self.send_out(async move {
+        self.start_run(async move {
             let judged = shop.judge_branch().await;
             if judged.is_err() {
                 tokio::time::sleep(again_after).await;
@@ -135,7 +135,7 @@ impl Node {
         let (id, shop) = (state.id.clone(), self.shop(state));
         self.judging.insert(id.clone());
         let again_after = self.pace.real(AGAIN_AFTER);
-        self.send_out(async move {
+        self.start_run(async move {
             let merged = shop.merge(&task, fence, &report, (&judged, &check)).await.unwrap_or_else(Merged::Later);
             match &merged {
                 Merged::Later(error) => tracing::warn!(%task, error, "work could not be merged; it is tried again"),
@@ -220,18 +220,18 @@ impl Node {
 
     /// Reads a loop again, changes it and writes it, while this node is the supervisor. Otherwise the next one finds out.
     fn change(&mut self, id: &LoopId, note: String, change: impl FnOnce(&mut MeshLoop)) {
-        let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
-        let Some(epoch) = epoch else { return };
+        let term = self.seat.lock().expect("no holder panics").term(self.pace.now());
+        let Some(term) = term else { return };
         let Some(Ok(Some(doc))) = self.at_hub("look at a loop", |hub| hub.doc(KIND, id.as_str())) else { return };
         let Ok(mut state) = MeshLoop::read(&doc.body) else { return };
         change(&mut state);
-        self.write(&state, doc.version, epoch, (Vec::new(), &[note]));
+        self.write(&state, doc.version, term, (Vec::new(), &[note]));
     }
 }
 
 /// Where the supervisor merges and asks the checks; everything travels with it.
 struct Shop {
-    home: Home,
+    home: StateFolder,
     shim: ShimProgram,
     dir: PathBuf,
     state: MeshLoop,
@@ -272,9 +272,9 @@ impl Shop {
         }
         let subject = format!("{}: {check}", self.state.name);
         let branch = &self.state.spec.branch;
-        let effort = CommitMeta { task, fence, subject: &subject };
+        let commit_meta = CommitMeta { task, fence, subject: &subject };
         let landed = |commit: String, board| Merged::Landed { fence, node: report.node.clone(), commit, board };
-        let (target, commit) = match remote.join(branch, work, &effort).await.map_err(|e| full_text(&e))? {
+        let (target, commit) = match remote.join(branch, work, &commit_meta).await.map_err(|e| full_text(&e))? {
             Joining::Ready { target, commit } => (target, commit),
             Joining::Landed { commit } => return Ok(landed(commit, None)),
             Joining::Contained => return Ok(Merged::Contained),
@@ -288,7 +288,7 @@ impl Shop {
         if let Err(why) = accept(&before, &after, check) {
             return Ok(Merged::Refused(why));
         }
-        if self.seat.lock().expect("no holder panics").epoch(self.pace.now()).is_none() {
+        if self.seat.lock().expect("no holder panics").term(self.pace.now()).is_none() {
             return Err("this node is not the supervisor any more".to_owned());
         }
         match remote.land(branch, &target, &commit).await.map_err(|e| full_text(&e))? {
@@ -308,16 +308,16 @@ impl Shop {
         spec.workspace.include_dirty = false;
         let now = self.pace.wall();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
-        let mut errand = ActionRun {
+        let mut action_run = ActionRun {
             home: self.home.clone(),
             shim: self.shim.clone(),
             state,
             workspace: None,
             title: String::new(),
-            pulse: watch::channel(None).0,
+            phase_liveness: watch::channel(None).0,
             line: None,
             now,
         };
-        errand.board_of(commit, before).await
+        action_run.board_of(commit, before).await
     }
 }

@@ -15,7 +15,7 @@ use super::node::Node;
 use crate::supervisor::mirror::{SCORES, open_for_hub};
 
 /// Between two looks whether anything happened.
-const LOOK: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_secs(20);
 /// Between two passes when it seems that nothing did.
 const ANYHOW: Duration = Duration::from_secs(300);
 
@@ -45,7 +45,7 @@ impl Node {
     /// Brings the files to where the hub is, if it moved.
     pub(super) fn mirror_hub(&mut self) {
         let now = self.pace.now();
-        self.mirror.look_at = now + LOOK;
+        self.mirror.look_at = now + POLL_INTERVAL;
         if self.mirror.is_as_heard() && now.since(self.mirror.passed_at) < ANYHOW {
             return;
         }

@@ -27,13 +27,13 @@ use super::pace::Pace;
 use super::reconcile::Care;
 use super::tells::Tells;
 use crate::error::Failure;
-use crate::home::Home;
 use crate::membership::Membership;
+use crate::state_folder::StateFolder;
 
 /// Between two signs of life.
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// Between two looks at loops of the mesh, as long as there is something to do; the rest comes as news.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When nothing is free: the next sign of life tells, or a hint.
 pub(super) const FAR: Duration = Duration::from_secs(3600);
 /// After a call that the hub did not answer, before the next one: a call may take seconds to fail.
@@ -119,13 +119,13 @@ pub(super) enum Merged {
 
 /// A node of a mesh.
 pub(super) struct Node {
-    pub home: Home,
+    pub home: StateFolder,
     pub shim: ShimProgram,
     pub membership: Membership,
     pub pace: Pace,
     /// What loops of this machine live in.
     pub local: Sqlite,
-    pub shelf: Shelf,
+    pub late_results: Shelf,
     hub: Option<Postgres>,
     /// Shared with errands, which look at it before they move a branch.
     pub seat: Arc<Mutex<Seat>>,
@@ -142,7 +142,7 @@ pub(super) struct Node {
     /// Loops for which the last errand went well.
     pub served: BTreeSet<LoopId>,
     /// Held tasks about which an errand is under way.
-    pub errands: BTreeSet<String>,
+    pub action_runs: BTreeSet<String>,
     /// When the hub last heard that a task is still held.
     pub renewed: std::collections::BTreeMap<String, Time>,
     /// It takes no further task.
@@ -174,7 +174,7 @@ pub(super) struct Node {
 impl Node {
     /// A node that does nothing yet.
     pub fn new(
-        (home, shim): (Home, ShimProgram),
+        (home, shim): (StateFolder, ShimProgram),
         membership: Membership,
         news: mpsc::Sender<News>,
         runner: Handle,
@@ -183,7 +183,7 @@ impl Node {
         let replica = super::alone::read(&home);
         Ok(Self {
             local: Sqlite::open(&home.database(), OpenMode::ReadWrite)?,
-            shelf: Shelf::open(&home.mesh().join("held")).map_err(|e| cannot(&e))?,
+            late_results: Shelf::open(&home.mesh().join("held")).map_err(|e| cannot(&e))?,
             runner,
             home,
             shim,
@@ -198,7 +198,7 @@ impl Node {
             tell_at: Time::default(),
             judging: BTreeSet::new(),
             served: BTreeSet::new(),
-            errands: BTreeSet::new(),
+            action_runs: BTreeSet::new(),
             renewed: std::collections::BTreeMap::new(),
             draining: false,
             news,
@@ -250,9 +250,9 @@ impl Node {
             self.mirror_hub();
         }
         self.tend();
-        let epoch = self.seat.lock().expect("no holder panics").epoch(self.pace.now());
-        if let Some(epoch) = epoch {
-            self.lead(epoch);
+        let term = self.seat.lock().expect("no holder panics").term(self.pace.now());
+        if let Some(term) = term {
+            self.lead(term);
             self.tell_people();
         }
         if self.line.is_away(self.pace.now()) {
@@ -265,11 +265,11 @@ impl Node {
 
     fn nap(&self) -> Duration {
         let now = self.pace.now();
-        let timers = [self.beat_at, self.ask_at].into_iter().map(|at| at.since(now)).min().unwrap_or(LOOK);
-        let idle = self.shelf.all().is_empty()
+        let timers = [self.beat_at, self.ask_at].into_iter().map(|at| at.since(now)).min().unwrap_or(POLL_INTERVAL);
+        let idle = self.late_results.all().is_empty()
             && !self.line.is_broken()
-            && self.seat.lock().expect("no holder panics").epoch(now).is_none();
-        self.pace.real(if idle { timers } else { timers.min(LOOK) })
+            && self.seat.lock().expect("no holder panics").term(now).is_none();
+        self.pace.real(if idle { timers } else { timers.min(POLL_INTERVAL) })
     }
 
     /// An errand came back.
@@ -304,11 +304,11 @@ impl Node {
     }
 
     /// Sends something out; what comes of it is news.
-    pub fn send_out(&self, errand: impl Future<Output = Outcome> + Send + 'static) {
+    pub fn start_run(&self, action_run: impl Future<Output = Outcome> + Send + 'static) {
         let news = self.news.clone();
         self.runner.spawn(async move {
             // Nobody listens only when the node is gone, and then the next one looks for itself.
-            news.send(News::Done(Box::new(errand.await))).ok();
+            news.send(News::Done(Box::new(action_run.await))).ok();
         });
     }
 
@@ -387,12 +387,12 @@ impl Node {
 
     /// What it says of itself, and when it will be heard again; not at all when it goes.
     fn info(&self, next_beat: Option<Time>) -> String {
-        let held: Vec<TaskId> = self.shelf.all().into_iter().map(|held| held.task).collect();
+        let held: Vec<TaskId> = self.late_results.all().into_iter().map(|held| held.task).collect();
         let info = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "holds": held,
-            "leads": self.seat.lock().expect("no holder panics").epoch(self.pace.now()).is_some(),
+            "leads": self.seat.lock().expect("no holder panics").term(self.pace.now()).is_some(),
             "draining": self.draining || next_beat.is_none(),
             "next_beat": next_beat,
             "leaving": next_beat.is_none(),
@@ -410,20 +410,20 @@ impl Node {
         let elect = Op::Elect { node: self.membership.node.clone(), lease: self.pace.real(seat::LEASE) };
         let answer = self.at_hub("ask who supervises", |hub| hub.transact(asked, &[elect]));
         let Some(Ok(replies)) = answer else { return };
-        let epoch = replies.iter().find_map(|r| if let Reply::Elected(epoch) = r { *epoch } else { None });
+        let term = replies.iter().find_map(|r| if let Reply::Elected(term) = r { *term } else { None });
         let mut seat = self.seat.lock().expect("no holder panics");
-        if seat.granted() != epoch {
-            tracing::info!(?epoch, "the supervisor of the mesh changed");
+        if seat.granted() != term {
+            tracing::info!(?term, "the supervisor of the mesh changed");
         }
-        seat.answered(asked, epoch);
+        seat.answered(asked, term);
     }
 
     /// Gives the office back, so that nobody has to wait for the end of its lease.
     pub(super) fn resign(&mut self) {
         let granted = self.seat.lock().expect("no holder panics").granted();
         let node = self.membership.node.clone();
-        if let Some(epoch) = granted {
-            self.at_hub("resign", |hub| hub.transact(Time::default(), &[Op::Resign { node, epoch }]));
+        if let Some(term) = granted {
+            self.at_hub("resign", |hub| hub.transact(Time::default(), &[Op::Resign { node, term }]));
             self.seat.lock().expect("no holder panics").answered(Time::default(), None);
             self.hint(&Hint::Seat);
         }

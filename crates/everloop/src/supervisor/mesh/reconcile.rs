@@ -23,7 +23,7 @@ const TRIES: u32 = 4;
 /// What a supervisor remembers between two looks. All of it can be read again, and is when the epoch is another one.
 #[derive(Default)]
 pub(super) struct Care {
-    epoch: u64,
+    term: u64,
     versions: BTreeMap<LoopId, u64>,
     loops: BTreeMap<LoopId, Known>,
     book: Option<(u64, Book)>,
@@ -54,9 +54,9 @@ impl Care {
 
 impl Node {
     /// Brings what it knows of the loops to where the hub is: only those that changed are read. Whether the hub answered.
-    pub(super) fn refresh(&mut self, epoch: u64) -> bool {
-        if self.care.epoch != epoch {
-            self.care = Care { epoch, next_at: self.care.next_at, ..Care::default() };
+    pub(super) fn refresh(&mut self, term: u64) -> bool {
+        if self.care.term != term {
+            self.care = Care { term, next_at: self.care.next_at, ..Care::default() };
         }
         let Some(Ok(versions)) = self.at_hub("look at loops", |hub| hub.doc_versions(KIND)) else { return false };
         let versions: BTreeMap<LoopId, u64> = versions.into_iter().map(|(key, v)| (LoopId::new(key), v)).collect();
@@ -75,16 +75,16 @@ impl Node {
     }
 
     /// Sets right what no loop looks after, when it is time to, and not before everybody who lives had time to say so.
-    pub(super) fn reconcile(&mut self, epoch: u64) {
+    pub(super) fn reconcile(&mut self, term: u64) {
         let now = self.pace.now();
         if now < self.care.next_at || !self.seat.lock().expect("no holder panics").reclaims(now) {
             return;
         }
         self.care.next_at = now + EVERY;
-        self.settle(epoch);
+        self.settle(term);
         let Some((version, book)) = self.book() else { return };
         let Some((rows, nodes)) = self.resting() else { return };
-        let office = Office { node: self.membership.node.clone(), epoch };
+        let office = Office { node: self.membership.node.clone(), term };
         let patience = Patience::new(|period| self.pace.real(period));
         let (loops, hub_now) = (&self.care.loops, self.hub_now());
         let look = Look { office: &office, loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// What loops that are over had set aside, and nobody can say any more what of it was used, is taken for used.
-    fn settle(&mut self, epoch: u64) {
+    fn settle(&mut self, term: u64) {
         let now = self.hub_now();
         let due = |(id, known): (&LoopId, &Known)| match known {
             Known::Over(Some(at)) if *at <= now => Some(id.to_string()),
@@ -167,7 +167,7 @@ impl Node {
             let Some((rows, late)) = self.rows_of(&state) else { return };
             state.settle(&rows, &late, now);
             let note = "what was still set aside for attempts is settled".to_owned();
-            self.write(&state, doc.version, epoch, (Vec::new(), &[note]));
+            self.write(&state, doc.version, term, (Vec::new(), &[note]));
         }
     }
 }

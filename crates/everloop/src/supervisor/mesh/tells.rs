@@ -53,8 +53,8 @@ impl Node {
         let tells = &self.tells;
         tells.figures.belongs(Some(Membership {
             node: self.membership.node.clone(),
-            leads: self.seat.lock().expect("no holder panics").epoch(self.pace.now()).is_some(),
-            holds: self.shelf.all().len(),
+            leads: self.seat.lock().expect("no holder panics").term(self.pace.now()).is_some(),
+            holds: self.late_results.all().len(),
             away_since: tells.away_since,
             members: tells.members,
             heard_at: tells.heard_at,

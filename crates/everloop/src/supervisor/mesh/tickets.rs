@@ -11,7 +11,7 @@ use everloop_store::{Ledger, Tickets};
 use super::node::Node;
 
 /// Between two looks: people are told within a minute.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(20);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(20);
 /// Closed copies that are remembered.
 const REMEMBERED: usize = 500;
 
@@ -55,7 +55,7 @@ impl Node {
         if now < self.tell_at {
             return;
         }
-        self.tell_at = now + LOOK;
+        self.tell_at = now + POLL_INTERVAL;
         let Some(Ok(open)) = self.at_hub("look at tickets", |hub| hub.tickets(Tickets::Open)) else { return };
         let Ok(here) = self.local.tickets(Tickets::Newest(REMEMBERED)) else { return };
         let (there, own) = reconcile(&open, &here);
@@ -66,7 +66,7 @@ impl Node {
             return;
         }
         match self.local.transact(self.pace.wall(), &own) {
-            Ok(_) => self.home.knock(),
+            Ok(_) => self.home.wake(),
             Err(error) => tracing::warn!(%error, "tickets of the mesh cannot be copied"),
         }
     }

@@ -24,8 +24,8 @@ const ADDRESS: &str = "remote";
 impl Node {
     /// Does what there is to do about every task that this node holds.
     pub(super) fn tend(&mut self) {
-        for held in self.shelf.all() {
-            if !self.errands.contains(&held.key()) {
+        for held in self.late_results.all() {
+            if !self.action_runs.contains(&held.key()) {
                 self.tend_one(&held);
             }
         }
@@ -63,9 +63,9 @@ impl Node {
     /// Whether another node tried a task and came to nothing too, or there is none that could.
     fn failed_elsewhere(&mut self, held: &Held) -> bool {
         let (task, own) = (held.task.clone(), self.membership.node.clone());
-        let found = self.at_hub("look at the shelf", |hub| Ok((hub.shelf(&task)?, hub.nodes()?)));
-        let Some(Ok((shelf, nodes))) = found else { return false };
-        work::failed_elsewhere(&own, &self.members(&nodes), shelf.iter().map(|late| late.result.as_str()))
+        let found = self.at_hub("look at the shelf", |hub| Ok((hub.late_results(&task)?, hub.nodes()?)));
+        let Some(Ok((late_results, nodes))) = found else { return false };
+        work::failed_elsewhere(&own, &self.members(&nodes), late_results.iter().map(|late| late.result.as_str()))
     }
 
     /// When a task that came to nothing may be tried again, by the hub's clock.
@@ -162,11 +162,11 @@ impl Node {
             }
             return;
         };
-        self.errands.insert(held.key());
+        self.action_runs.insert(held.key());
         self.renewed.insert(held.key(), self.pace.now());
         let (held, dir, database) = (held.clone(), self.home.mesh().join(&owner), self.home.clone());
         let (title, now) = (row.task.title, self.pace.wall());
-        self.send_out(async move {
+        self.start_run(async move {
             let made = async {
                 let spec = prepare(&held, &state, spec, &dir).await?;
                 let home = database;
@@ -177,7 +177,7 @@ impl Node {
                     let new = LoopState::new(id, title, spec, now);
                     ledger.transact(now, &new.birth()).map_err(|e| full_text(&e))?;
                 }
-                home.knock();
+                home.wake();
                 Ok(())
             };
             let made = made.await;
@@ -202,7 +202,7 @@ impl Node {
     }
 
     pub(super) fn begun(&mut self, held: &Held, made: Result<(), String>) {
-        self.errands.remove(&held.key());
+        self.action_runs.remove(&held.key());
         match made {
             Ok(()) => tracing::info!(task = %held.task, owner = %held.local(), "works on a task of the mesh"),
             // Not the task's fault: somebody else may have better luck.
@@ -220,10 +220,10 @@ impl Node {
     fn push(&mut self, held: &Held, reached: bool) {
         let Ok(Some(row)) = self.local.get_loop(&held.local()) else { return };
         let Ok(state) = read_state(&row) else { return };
-        self.errands.insert(held.key());
+        self.action_runs.insert(held.key());
         let (held, node, dir) =
             (held.clone(), self.membership.node.clone(), self.home.mesh().join(held.owner.as_str()));
-        self.send_out(async move {
+        self.start_run(async move {
             let reference = held.reference(&node);
             let pushed = push_work((&held, &reference), &state, reached, &dir).await.map(|commit| Report {
                 reached: reached && commit.is_some(),
@@ -240,11 +240,11 @@ impl Node {
     }
 
     pub(super) fn pushed(&mut self, held: Held, pushed: Result<Report, String>) {
-        self.errands.remove(&held.key());
+        self.action_runs.remove(&held.key());
         match pushed {
             Ok(report) => {
                 let told = Held { stage: Stage::Pushed { report }, ..held };
-                if let Err(e) = self.shelf.put(&told) {
+                if let Err(e) = self.late_results.put(&told) {
                     tracing::warn!(task = %told.task, error = %e, "cannot write down that work was pushed");
                 }
             }
@@ -253,7 +253,7 @@ impl Node {
     }
 
     fn forget(&mut self, held: &Held) {
-        self.shelf.remove(held);
+        self.late_results.remove(held);
         self.renewed.remove(&held.key());
     }
 
@@ -275,7 +275,7 @@ impl Node {
 
     /// The node goes: others take over what is not finished. What is finished is told by whoever comes next here.
     pub(super) fn give_all_back(&mut self) {
-        for held in self.shelf.all() {
+        for held in self.late_results.all() {
             if held.stage == Stage::Working && !matches!(self.local_of(&held), Local::Over { .. }) {
                 self.release(&held, self.again_at(), "the node was stopped");
             }
@@ -291,7 +291,7 @@ impl Node {
         if let Err(error) = self.local.transact(self.pace.wall(), &[stop]) {
             tracing::warn!(%id, %error, "the loop of a lost task could not be told to stop");
         }
-        self.home.knock();
+        self.home.wake();
     }
 
     /// Takes tasks as long as there is room.
@@ -313,12 +313,12 @@ impl Node {
         let offer = self.fitting(rows, free);
         let now = self.hub_now();
         let node = self.membership.node.clone();
-        for (task, fence) in work::pick(&node, &self.shelf.all(), &offer.rows, offer.most, now) {
+        for (task, fence) in work::pick(&node, &self.late_results.all(), &offer.rows, offer.most, now) {
             let Some(row) = offer.rows.iter().find(|row| row.task.id == task) else { continue };
             let Some(owner) = row.task.owner.clone() else { continue };
             let held = Held { task: task.clone(), fence, owner, stage: Stage::Working, alone: false };
             // Written down first: a node that dies in between finds out whether it holds it.
-            if let Err(e) = self.shelf.put(&held) {
+            if let Err(e) = self.late_results.put(&held) {
                 tracing::warn!(%task, error = %e, "a task cannot be written down, and is not taken");
                 return;
             }
@@ -332,7 +332,7 @@ impl Node {
                         self.note_trial(&held, row);
                     }
                 }
-                Some(Err(_)) => self.shelf.remove(&held),
+                Some(Err(_)) => self.late_results.remove(&held),
                 // Whether it was taken is unknown, and found out at the next look.
                 None => {}
             }

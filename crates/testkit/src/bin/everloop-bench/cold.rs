@@ -20,7 +20,7 @@ const BATCH: usize = 1_000;
 pub fn run(options: &Options) -> Result<()> {
     heading("cold start");
     let scene = Scene::new(options, Project::Plain)?;
-    let samples = options.effort.pick(50, 20);
+    let samples = options.length.pick(50, 20);
     let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?.median();
     let row = |what: &str, took: &crate::measure::Times, goal_ms: u64| {
         let met = took.median() <= Duration::from_millis(goal_ms);
@@ -51,7 +51,7 @@ fn fill(scene: &Scene, options: &Options) -> Result<u64> {
     let owner = scene.only_loop()?.id;
     let mut ledger = scene.ledger(OpenMode::ReadWrite)?;
     let events: Vec<Event> = (0..BATCH).map(|i| Event::Woken { by: format!("bench {i}") }).collect();
-    for _ in 0..options.effort.pick(ROWS, ROWS / 5) / BATCH {
+    for _ in 0..options.length.pick(ROWS, ROWS / 5) / BATCH {
         ledger.transact(Time(1), &[Op::Append { owner: Some(owner.clone()), events: events.clone() }])?;
     }
     Ok(ledger.last_seq()?)

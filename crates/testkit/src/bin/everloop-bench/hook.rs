@@ -12,7 +12,7 @@ use everloop_store::{Ledger, OpenMode};
 
 use crate::measure::{Times, run_times};
 use crate::report::{BenchRow, heading, ms, ratio, remark};
-use crate::scene::{Daemon, Project, Scene};
+use crate::scene::{Project, Scene, Supervised};
 use crate::{Options, Result};
 
 const ROWS: usize = 100_000;
@@ -46,9 +46,9 @@ pub fn run(options: &Options) -> Result<()> {
     std::fs::create_dir(&project)?;
     std::fs::write(project.join("everloop.toml"), TOML)?;
     std::fs::write(project.join("MEMORY.md"), "what was learned\n".repeat(100))?;
-    let daemon = Daemon::start(&scene)?;
+    let daemon = Supervised::start(&scene)?;
     fill(&scene, options)?;
-    let samples = options.effort.pick(200, 50);
+    let samples = options.length.pick(200, 50);
     let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?;
     for (moment, fields) in MOMENTS {
         let payload = scene.path("payload.json");
@@ -97,7 +97,7 @@ fn times(payload: &Path, samples: usize, mut command: impl FnMut() -> Command) -
 fn fill(scene: &Scene, options: &Options) -> Result<()> {
     let mut ledger = scene.ledger(OpenMode::ReadWrite)?;
     let events: Vec<Event> = (0..BATCH).map(|i| Event::Woken { by: format!("bench {i}") }).collect();
-    for _ in 0..options.effort.pick(ROWS, ROWS / 5) / BATCH {
+    for _ in 0..options.length.pick(ROWS, ROWS / 5) / BATCH {
         ledger.transact(Time(1), &[Op::Append { owner: None, events: events.clone() }])?;
     }
     Ok(())

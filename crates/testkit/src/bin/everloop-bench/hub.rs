@@ -68,7 +68,7 @@ fn crowded(options: &Options, server: &PostgresServer, ledger: &mut Postgres) ->
     );
     server.psql("test0", &fill);
     server.psql("test0", "vacuum analyze everloop.tasks");
-    let rounds = options.effort.pick(1000, 100);
+    let rounds = options.length.pick(1000, 100);
     enqueue(ledger, "c", rounds)?;
     let mut all = Vec::new();
     for _ in 0..rounds {

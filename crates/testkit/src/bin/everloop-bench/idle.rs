@@ -7,19 +7,19 @@ use everloop_store::OpenMode;
 
 use crate::measure::usage;
 use crate::report::{BenchRow, heading, mb, remark};
-use crate::scene::{Daemon, Project, Scene, wait_until};
+use crate::scene::{Project, Scene, Supervised, wait_until};
 use crate::{Options, Result};
 
 /// After this the first turn's caches are settled.
 const SETTLE: Duration = Duration::from_secs(2);
 
 pub fn run(options: &Options) -> Result<()> {
-    let minute = options.effort.pick(Duration::from_secs(60), Duration::from_secs(10));
+    let minute = options.length.pick(Duration::from_secs(60), Duration::from_secs(10));
     heading(&format!("idle: a supervisor whose loop waits for a long gap, over {} s", minute.as_secs()));
     let scene = Scene::new(options, Project::Plain)?;
     let stamps = scene.path("stamps");
     let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
-    let daemon = Daemon::start(&scene)?;
+    let daemon = Supervised::start(&scene)?;
     scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "1h", "--detach"], 0)?;
     wait_until("the first turn to end", || Ok(scene.only_loop()?.phase == "waiting" && starts(&stamps) == 1))?;
     std::thread::sleep(SETTLE);

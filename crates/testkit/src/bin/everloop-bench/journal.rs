@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
-use everloop_core::journal::seal;
+use everloop_core::journal::encode;
 use everloop_core::op::{Op, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, OpenMode, Sqlite};
@@ -21,7 +21,7 @@ pub fn run(options: &Options) -> Result<()> {
     heading("journal: events per second, each batch one synced transaction");
     let dir = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     for batch in [1, 10, 100] {
-        let commits = options.effort.pick(100, 20);
+        let commits = options.length.pick(100, 20);
         let mut ours = Duration::ZERO;
         let mut bare = Duration::ZERO;
         let mut ledger = Sqlite::open(&dir.path().join(format!("ledger-{batch}.db")), OpenMode::ReadWrite)?;
@@ -75,7 +75,7 @@ fn open_raw(path: &Path) -> Result<Connection> {
 }
 
 fn through_rusqlite(conn: &mut Connection, batch: usize, commits: usize) -> Result<Duration> {
-    let rows: Vec<_> = (0..batch).map(|i| seal(i as u64, Time(1), Some(&owner()), &event(i), 0)).collect();
+    let rows: Vec<_> = (0..batch).map(|i| encode(i as u64, Time(1), Some(&owner()), &event(i), 0)).collect();
     let start = Instant::now();
     for _ in 0..commits {
         let transaction = conn.transaction()?;

@@ -44,25 +44,25 @@ struct Options {
     everloop: PathBuf,
     dir: PathBuf,
     only: Vec<String>,
-    effort: Effort,
+    length: BenchLength,
     /// Whether other queues are measured too.
     peers: bool,
 }
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effort {
+enum BenchLength {
     /// The numbers that count.
     Full,
     /// A first look.
     Quick,
 }
 
-impl Effort {
+impl BenchLength {
     fn pick<T>(self, full: T, quick: T) -> T {
         match self {
-            Effort::Full => full,
-            Effort::Quick => quick,
+            BenchLength::Full => full,
+            BenchLength::Quick => quick,
         }
     }
 }
@@ -131,7 +131,7 @@ fn parse(args: &[String]) -> Result<Option<Options>> {
         everloop: std::env::current_exe()?.with_file_name("everloop"),
         dir: std::env::temp_dir(),
         only: Vec::new(),
-        effort: Effort::Full,
+        length: BenchLength::Full,
         peers: false,
     };
     let mut args = args.iter();
@@ -142,7 +142,7 @@ fn parse(args: &[String]) -> Result<Option<Options>> {
             "--dir" => options.dir = PathBuf::from(value()?),
             "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
             "--peers" => options.peers = true,
-            "--quick" => options.effort = Effort::Quick,
+            "--quick" => options.length = BenchLength::Quick,
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("`{arg}` is not an option").into()),
         }

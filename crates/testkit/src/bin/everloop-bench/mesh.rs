@@ -17,7 +17,7 @@ use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
 /// Longer than any lease.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node that goes by itself needs so long at most.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ fn failover(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()
     let (hub, make) = (open(&url)?, make(options, dir));
     let mut nodes: Vec<Machine> = (1..=3).map(|i| Machine::plain(&make, &format!("n{i}"), &url)).collect();
     nodes.iter_mut().for_each(Machine::start);
-    let trials = options.effort.pick(20, 3);
+    let trials = options.length.pick(20, 3);
     heading(&format!("mesh: three nodes without their supervisor, {trials} kills and {trials} clean ends"));
     let gaps = (0..trials).map(|_| without(&hub, &mut nodes, Signal::SIGKILL)).collect::<Result<Vec<_>>>()?;
     let gaps = Times::new(gaps)?;
@@ -69,7 +69,7 @@ fn without(hub: &Postgres, nodes: &mut [Machine], signal: Signal) -> Result<Dura
     let victim = nodes.iter_mut().find(|node| node.name == before.node).ok_or("the supervisor is one of ours")?;
     let start = Instant::now();
     victim.signal(signal);
-    wait(hub, |leader| leader.epoch > before.epoch && leader.node != before.node)?;
+    wait(hub, |leader| leader.term > before.term && leader.node != before.node)?;
     let gap = start.elapsed();
     if !victim.is_gone(FAREWELL) {
         return Err("a node does not go".into());
@@ -79,7 +79,7 @@ fn without(hub: &Postgres, nodes: &mut [Machine], signal: Signal) -> Result<Dura
 }
 
 fn wait(hub: &Postgres, fits: impl Fn(&Leader) -> bool) -> Result<Leader> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while Instant::now() < end {
         if let Some(leader) = hub.leader()?.filter(|leader| fits(leader)) {
             return Ok(leader);

@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     heading("parsers: spoiled lines of recorded runs");
     let corpus = Corpus::read(&folder).map_err(|e| format!("`{}`: {e}", folder.display()))?;
-    let runs: u64 = options.effort.pick(10_000_000, 200_000) / LINES;
+    let runs: u64 = options.length.pick(10_000_000, 200_000) / LINES;
     let began = Instant::now();
     let mut sum = Run::default();
     name_the_seed();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::{Options, Result};
 
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the project is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,14 +122,14 @@ impl Scene {
 }
 
 /// A supervisor that is ended with the scene, by its id.
-pub struct Daemon(Child);
+pub struct Supervised(Child);
 
-impl Daemon {
+impl Supervised {
     /// `everloop up`, when it supervises.
     pub fn start(scene: &Scene) -> Result<Self> {
         let mut daemon = Self(scene.everloop(&["up"]).spawn()?);
-        let bell = scene.state().join("bell");
-        wait_until("the supervisor to start", || Ok(bell.exists()))?;
+        let wake_pipe = scene.state().join("bell");
+        wait_until("the supervisor to start", || Ok(wake_pipe.exists()))?;
         match daemon.0.try_wait()? {
             None => Ok(daemon),
             Some(status) => Err(format!("`everloop up` ended with {status}").into()),
@@ -141,7 +141,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for Supervised {
     fn drop(&mut self) {
         // Nothing sleeps in here that needs a gentle end. An error means that it is gone already.
         self.0.kill().ok();
@@ -153,8 +153,8 @@ impl Drop for Daemon {
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !holds()? {
-        if start.elapsed() > PATIENCE {
-            return Err(format!("waited {} s for {what}", PATIENCE.as_secs()).into());
+        if start.elapsed() > WAIT_TIMEOUT {
+            return Err(format!("waited {} s for {what}", WAIT_TIMEOUT.as_secs()).into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -17,7 +17,7 @@ const FLOOD_BYTES: usize = 10_000_000;
 const WARM: usize = 20;
 
 pub fn run(options: &Options) -> Result<()> {
-    let turns = options.effort.pick(1000, 60);
+    let turns = options.length.pick(1000, 60);
     heading(&format!("stream: {turns} turns of agents that talk, in records"));
     let (gaps, _) = talk(options, turns, TALK_BYTES)?;
     let met = gaps.median() <= Duration::from_millis(50);

@@ -16,7 +16,7 @@ const TRACED_TURNS: u32 = 20;
 const SYNC_SAMPLES: usize = 200;
 
 pub fn run(options: &Options) -> Result<()> {
-    let turns = options.effort.pick(200, 40);
+    let turns = options.length.pick(200, 40);
     heading(&format!("turn: from one agent's exit to the next one's start, {turns} turns, gap 0, a no-op agent"));
     let scene = Scene::new(options, Project::Plain)?;
     let sync = sync_times(&scene.path(""), SYNC_SAMPLES)?;

@@ -168,8 +168,8 @@ impl World {
             if row.state == TaskState::Queued && own && !goes_on {
                 return broken("I1", format!("task {task} is queued and nobody will take it"));
             }
-            let shelved = self.ledger.model().shelf(task).expect("the model always answers");
-            if ward.done.contains(task) && row.result.is_none() && shelved.is_empty() {
+            let late_result = self.ledger.model().late_results(task).expect("the model always answers");
+            if ward.done.contains(task) && row.result.is_none() && late_result.is_empty() {
                 return broken("I1", format!("the result of task {task} is neither in the ledger nor on the shelf"));
             }
         }

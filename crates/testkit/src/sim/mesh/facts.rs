@@ -52,7 +52,7 @@ pub(super) struct Facts {
     pub calls: Vec<(u64, u64)>,
     /// Of that, what a fault took away for good.
     pub forgiven: BTreeSet<(TaskId, String)>,
-    pub shelved: BTreeSet<(TaskId, Fence)>,
+    pub late_result: BTreeSet<(TaskId, Fence)>,
     known: BTreeMap<TaskId, Known>,
     /// Who supervises, under which epoch, until when.
     seat: Option<(NodeId, u64, Time)>,
@@ -85,7 +85,7 @@ impl World {
                 Op::Enqueue(task) => drop(self.facts.known.entry(task.id.clone()).or_default()),
                 Op::Take { task, fence, node, .. } => {
                     self.accepted(task, *fence, Fence::next);
-                    if by.is_some_and(|(n, epoch)| epoch.is_none() && self.nodes[n].id == *node) {
+                    if by.is_some_and(|(n, term)| term.is_none() && self.nodes[n].id == *node) {
                         self.began(by.map_or(0, |(n, _)| n), task, *fence);
                     }
                 }
@@ -95,12 +95,12 @@ impl World {
                 Op::Finish { task, fence, state, result } => {
                     self.accepted(task, *fence, |fence| fence);
                     self.finished(task, *state, result);
-                    if by.is_some_and(|(_, epoch)| epoch.is_some()) {
+                    if by.is_some_and(|(_, term)| term.is_some()) {
                         self.ended_by_the_supervisor(task);
                     }
                 }
                 Op::Amend { task, .. } => self.amended(task),
-                Op::Shelve { task, fence, .. } => drop(self.facts.shelved.insert((task.clone(), *fence))),
+                Op::Shelve { task, fence, .. } => drop(self.facts.late_result.insert((task.clone(), *fence))),
                 _ => {}
             }
         }
@@ -153,9 +153,9 @@ impl World {
     fn seat_changed(&mut self, op: &Op) {
         let Some(leader) = self.hub.model.peek_leader() else { return };
         let now = self.time();
-        if let Some((node, epoch, until)) = &mut self.facts.seat
+        if let Some((node, term, until)) = &mut self.facts.seat
             && *node == leader.node
-            && *epoch == leader.epoch
+            && *term == leader.term
         {
             let (over, granted) = (*until <= now, leader.until > now);
             *until = leader.until;
@@ -164,12 +164,12 @@ impl World {
             }
             return;
         }
-        let new = (leader.node.clone(), leader.epoch, leader.until);
+        let new = (leader.node.clone(), leader.term, leader.until);
         self.trace.say(self.now, "leads", &format!("{} {}", new.0, new.1));
         self.facts.epochs += 1;
-        if let Some((node, epoch, until)) = self.facts.seat.replace(new.clone()) {
-            if new.1 <= epoch {
-                self.violated("I4", format!("{} leads under epoch {}, after {node} under {epoch}", new.0, new.1));
+        if let Some((node, term, until)) = self.facts.seat.replace(new.clone()) {
+            if new.1 <= term {
+                self.violated("I4", format!("{} leads under epoch {}, after {node} under {term}", new.0, new.1));
             } else if until > now {
                 self.violated("I4", format!("{} leads, and the time of {node} is not over", new.0));
             }
@@ -241,7 +241,7 @@ impl World {
     }
 
     /// The branch moved from one commit to another.
-    pub(super) fn landed(&mut self, n: usize, epoch: u64, task: &TaskId, before: super::git::Commit) {
+    pub(super) fn landed(&mut self, n: usize, term: u64, task: &TaskId, before: super::git::Commit) {
         if self.git.times(task) > 1 {
             self.violated("I2", format!("{task} stands on the branch twice"));
         }
@@ -250,10 +250,10 @@ impl World {
         }
         let time = self.time();
         let leader = self.hub.model.peek_leader();
-        let leads = leader.is_some_and(|l| l.epoch == epoch && l.node == self.nodes[n].id && l.until > time);
+        let leads = leader.is_some_and(|l| l.term == term && l.node == self.nodes[n].id && l.until > time);
         let odd = self.now <= self.hub.odd_until || self.now <= self.facts.odd_seat_until;
         if !leads && self.nodes[n].rate == 1000 && !odd {
-            self.violated("I4", format!("{} moved the branch under epoch {epoch}, which is over", self.nodes[n].id));
+            self.violated("I4", format!("{} moved the branch under epoch {term}, which is over", self.nodes[n].id));
         }
     }
 
@@ -263,11 +263,11 @@ impl World {
         if state.id.as_str() != self.current.name.1 {
             return;
         }
-        if let Some((n, epoch)) = by {
+        if let Some((n, term)) = by {
             let (time, leader) = (self.time(), self.hub.model.peek_leader());
-            let own = |l: &&everloop_store::Leader| l.node == self.nodes[n].id && Some(l.epoch) == epoch;
+            let own = |l: &&everloop_store::Leader| l.node == self.nodes[n].id && Some(l.term) == term;
             if leader.filter(own).is_none_or(|l| l.until <= time) {
-                self.violated("I4", format!("{} wrote under epoch {epoch:?}, which is over", self.nodes[n].id));
+                self.violated("I4", format!("{} wrote under epoch {term:?}, which is over", self.nodes[n].id));
             }
         }
         if self.facts.stop == Some(self.current.number) && !state.stop {
@@ -347,7 +347,7 @@ impl World {
             (row.task.id, Known { fence: row.fence, done })
         };
         self.facts.known = rows.into_iter().map(known).collect();
-        self.facts.seat = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.epoch, l.until));
+        self.facts.seat = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
         self.facts.odd_seat_until = self.now + ms(seat::LEASE);
         self.facts.stop = None;
         self.current.read = None;
@@ -393,11 +393,11 @@ impl World {
         for (task, which) in pushed {
             let row = self.hub.model.peek_task(&task);
             let counted = row.and_then(|row| row.result.as_ref()).is_some_and(|result| result.contains(&which));
-            let shelf = || self.hub.model.shelf(&task).expect("the model answers");
-            let known = counted || shelf().iter().any(|late| late.result.contains(&which));
+            let late_results = || self.hub.model.late_results(&task).expect("the model answers");
+            let known = counted || late_results().iter().any(|late| late.result.contains(&which));
             // A hub that was set back may never have heard of the task.
-            let unheard = row.is_none() && self.hub.copies > 0;
-            if !known && !unheard && !self.facts.forgiven.contains(&(task.clone(), which.clone())) {
+            let failed = row.is_none() && self.hub.copies > 0;
+            if !known && !failed && !self.facts.forgiven.contains(&(task.clone(), which.clone())) {
                 self.violated("I1", format!("what came of {task} ({which}) is neither counted nor shelved"));
             }
         }

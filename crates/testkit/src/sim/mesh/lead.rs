@@ -14,7 +14,7 @@ use super::world::{Event, World};
 use crate::sim::random::of_text;
 
 impl World {
-    pub(super) fn lead(&mut self, n: usize, epoch: u64) {
+    pub(super) fn lead(&mut self, n: usize, term: u64) {
         // Loops that are over are read and left alone; the one that is not is looked after.
         if self.at_hub(n, |_, _| ()).is_none() || self.facts.ended {
             return;
@@ -28,9 +28,9 @@ impl World {
         let mut rows = std::mem::take(&mut self.current.rows);
         self.look_at_tasks(&state, &mut rows);
         let late = self.late(&state, &rows);
-        self.reclaim(n, &rows, epoch);
+        self.reclaim(n, &rows, term);
         let plan = lead::plan(&mut state, &rows, &late, self.nodes[n].judging, self.hub_now(n));
-        match plan.errand {
+        match plan.action_run {
             Some(Step::Judge) => self.judge(n),
             Some(Step::Integrate { task, fence, report }) => self.integrate(n, &state, (task, fence), &report),
             _ => {}
@@ -44,7 +44,7 @@ impl World {
         for note in &plan.notes {
             self.trace.say(self.now, "writes", note);
         }
-        self.write(n, &state, (version, epoch), (plan.ops, &plan.notes));
+        self.write(n, &state, (version, term), (plan.ops, &plan.notes));
     }
 
     /// The open tasks of a loop, copied only where they changed.
@@ -69,44 +69,44 @@ impl World {
             if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
                 continue;
             }
-            let shelf = self.hub.model.shelf(&task).expect("the model answers");
-            let said = shelf.iter().filter_map(|late| Report::read(&late.result));
+            let late_results = self.hub.model.late_results(&task).expect("the model answers");
+            let said = late_results.iter().filter_map(|late| Report::read(&late.result));
             late.extend(said.map(|report| (task.clone(), report)));
         }
         late
     }
 
-    pub(super) fn office(&self, n: usize, epoch: u64) -> Office {
-        Office { node: self.nodes[n].id.clone(), epoch }
+    pub(super) fn office(&self, n: usize, term: u64) -> Office {
+        Office { node: self.nodes[n].id.clone(), term }
     }
 
-    fn write(&mut self, n: usize, state: &MeshLoop, (version, epoch): (u64, u64), (ops, notes): (Vec<Op>, &[String])) {
-        let batch = self.office(n, epoch).batch(ops.into_iter().chain(state.save(version, notes)));
+    fn write(&mut self, n: usize, state: &MeshLoop, (version, term): (u64, u64), (ops, notes): (Vec<Op>, &[String])) {
+        let batch = self.office(n, term).batch(ops.into_iter().chain(state.save(version, notes)));
         self.worst_moment();
-        match self.transact(n, Some(epoch), &batch) {
+        match self.transact(n, Some(term), &batch) {
             Some(Ok(_)) => self.hint(n, Hint::Work),
-            Some(Err(Error::Refused(Refusal::Deposed { .. }))) => {
+            Some(Err(Error::Refused(Refusal::NotLeader { .. }))) => {
                 let now = self.clock(n);
                 self.nodes[n].seat.answered(now, None);
             }
             Some(Err(Error::Refused(Refusal::Conflict { .. }))) if planted::is(Bug::OverwritesOthers) => {
                 let version = self.read().0;
-                let batch = self.office(n, epoch).batch(state.save(version, notes));
-                self.transact(n, Some(epoch), &batch);
+                let batch = self.office(n, term).batch(state.save(version, notes));
+                self.transact(n, Some(term), &batch);
             }
             Some(Err(_)) | None => {}
         }
     }
 
-    fn reclaim(&mut self, n: usize, rows: &[TaskRow], epoch: u64) {
+    fn reclaim(&mut self, n: usize, rows: &[TaskRow], term: u64) {
         if !self.nodes[n].seat.reclaims(self.clock(n)) {
             return;
         }
         let now = if planted::is(Bug::ReclaimsByItsOwnClock) { self.clock(n) } else { self.hub_now(n) };
         for (task, fence) in lead::overdue(rows, now) {
-            let batch = self.office(n, epoch).take_back(&task, fence);
+            let batch = self.office(n, term).take_back(&task, fence);
             let wrong = self.taken_from(&task);
-            let answer = self.transact(n, Some(epoch), &batch);
+            let answer = self.transact(n, Some(term), &batch);
             if let Some(Ok(_)) = answer {
                 self.trace.say(self.now, "reclaims", &format!("{task} {fence}"));
             }
@@ -118,9 +118,9 @@ impl World {
 
     fn judge(&mut self, n: usize) {
         self.nodes[n].judging = true;
-        let errand = Errand::Judge(self.current.number, self.git.target);
+        let action_run = Errand::Judge(self.current.number, self.git.target);
         let (wait, life) = (self.dice.between(100, 5_000), self.nodes[n].life);
-        self.later(wait, Event::Errand(n, life, Box::new(errand)));
+        self.later(wait, Event::Errand(n, life, Box::new(action_run)));
     }
 
     fn integrate(&mut self, n: usize, state: &MeshLoop, (task, fence): (TaskId, Fence), report: &Report) {
@@ -154,7 +154,7 @@ impl World {
         if let Err(why) = accept(&before, &after, check) {
             return self.change(n, *number, |state| state.refuse(task, &why));
         }
-        let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) else { return };
+        let Some(term) = self.nodes[n].seat.term(self.clock(n)) else { return };
         let fault = self.meet();
         if fault == Some(Fault::KillBefore) {
             self.nodes[n].dying = true;
@@ -164,19 +164,19 @@ impl World {
         if self.git.land(*target, merged, task) {
             self.nodes[n].dying = fault == Some(Fault::KillAfter);
             self.trace.say(self.now, "lands", task.as_str());
-            self.landed(n, epoch, task, before_it);
+            self.landed(n, term, task, before_it);
             self.change(n, *number, |state| state.land(stands(merged.to_string()), Some(after)));
         }
     }
 
     /// Reads the loop again, changes it and writes it, while this node is the supervisor. Otherwise the next one finds out.
     pub(super) fn change(&mut self, n: usize, number: u64, change: impl FnOnce(&mut MeshLoop)) {
-        let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) else { return };
+        let Some(term) = self.nodes[n].seat.term(self.clock(n)) else { return };
         if self.at_hub(n, |_, _| ()).is_none() || number != self.current.number {
             return;
         }
         let (version, mut state) = self.read().clone();
         change(&mut state);
-        self.write(n, &state, (version, epoch), (Vec::new(), &["a change".to_owned()]));
+        self.write(n, &state, (version, term), (Vec::new(), &["a change".to_owned()]));
     }
 }

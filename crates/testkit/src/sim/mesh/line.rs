@@ -135,42 +135,42 @@ impl World {
     }
 
     /// Writes something at the hub, under an epoch if it is for a loop.
-    pub(super) fn transact(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) -> Option<Result<Vec<Reply>, Error>> {
+    pub(super) fn transact(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Option<Result<Vec<Reply>, Error>> {
         match self.fate(n, Call::Write) {
             Fate::Answered => {
                 self.heard(n);
-                let answer = self.write_at_hub(n, epoch, ops);
+                let answer = self.write_at_hub(n, term, ops);
                 self.nodes[n].seen = self.hub.model.last_seq().expect("the model answers");
                 Some(answer)
             }
             Fate::Unheard => {
                 // Refused or not, nobody hears of it.
-                self.write_at_hub(n, epoch, ops).ok();
+                self.write_at_hub(n, term, ops).ok();
                 self.away(n)
             }
             Fate::Late(wait) => {
-                self.later(wait, Event::Late(n, epoch, ops.to_vec()));
+                self.later(wait, Event::Late(n, term, ops.to_vec()));
                 self.away(n)
             }
             Fate::Lost => self.away(n),
         }
     }
 
-    fn write_at_hub(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+    fn write_at_hub(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
         self.hub.count(self.now);
         let answer = self.hub.model.transact(self.time(), ops);
         if answer.is_ok() {
-            self.after(Some((n, epoch)), ops);
+            self.after(Some((n, term)), ops);
         }
         answer
     }
 
-    pub(super) fn arrive_late(&mut self, n: usize, epoch: Option<u64>, ops: &[Op]) {
+    pub(super) fn arrive_late(&mut self, n: usize, term: Option<u64>, ops: &[Op]) {
         if self.hub.mood != Mood::Away && self.hub.mood != Mood::ReadOnly {
             self.trace.say(self.now, "late", self.nodes[n].id.as_str());
             // Refused or not, nobody hears of it.
             self.weather.late = true;
-            self.write_at_hub(n, epoch, ops).ok();
+            self.write_at_hub(n, term, ops).ok();
             self.weather.late = false;
         }
     }

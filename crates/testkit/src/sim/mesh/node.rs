@@ -20,7 +20,7 @@ use super::world::{EPOCH, Event, World, ms};
 use crate::sim::random::Random;
 
 pub(super) const BEAT: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When nothing is free: the next sign of life tells, or a hint.
 pub(super) const FAR: Duration = Duration::from_secs(3600);
 /// For the mistake of a node that looks only when it is told to.
@@ -145,7 +145,7 @@ pub(super) struct Node {
     pub list_at: Time,
     pub ask_at: Time,
     pub renewed: BTreeMap<String, Time>,
-    pub errands: BTreeSet<String>,
+    pub action_runs: BTreeSet<String>,
     pub judging: bool,
     pub draining: bool,
     pub line: Line,
@@ -204,7 +204,7 @@ impl Node {
             list_at: Time(i64::MIN),
             ask_at: Time(i64::MIN),
             renewed: BTreeMap::new(),
-            errands: BTreeSet::new(),
+            action_runs: BTreeSet::new(),
             judging: false,
             draining: false,
             line: Line::default(),
@@ -272,9 +272,9 @@ impl World {
             self.ask(n);
         }
         self.tend(n);
-        if let Some(epoch) = self.nodes[n].seat.epoch(self.clock(n)) {
-            self.lead(n, epoch);
-            self.reconcile(n, epoch);
+        if let Some(term) = self.nodes[n].seat.term(self.clock(n)) {
+            self.lead(n, term);
+            self.reconcile(n, term);
         }
         if self.nodes[n].line.is_away(self.clock(n)) {
             self.begin_alone(n);
@@ -288,8 +288,8 @@ impl World {
         let now = self.clock(n);
         let node = &self.nodes[n];
         let timers = node.beat_at.min(node.ask_at).since(now);
-        let idle = node.disk.held.is_empty() && !node.line.is_broken() && node.seat.epoch(now).is_none();
-        let nap = if idle { timers } else { timers.min(LOOK) };
+        let idle = node.disk.held.is_empty() && !node.line.is_broken() && node.seat.term(now).is_none();
+        let nap = if idle { timers } else { timers.min(POLL_INTERVAL) };
         let nap = if idle && planted::is(Bug::TrustsHints) { TOO_LONG } else { nap };
         let wait = (ms(nap) * 1000 / node.rate).max(1);
         self.wake(n, wait);
@@ -344,9 +344,9 @@ impl World {
         }
         let elect = self.nodes[n].elect.clone();
         let Some(Ok(replies)) = self.transact(n, None, &*elect) else { return };
-        let epoch = replies.into_iter().find_map(|r| if let Reply::Elected(epoch) = r { epoch } else { None });
+        let term = replies.into_iter().find_map(|r| if let Reply::Elected(term) = r { term } else { None });
         let asked = if planted::is(Bug::LeaseFromTheReply) { asked + Duration::from_secs(7) } else { asked };
-        self.nodes[n].seat.answered(asked, epoch);
+        self.nodes[n].seat.answered(asked, term);
     }
 
     pub(super) fn hear(&mut self, n: usize, hint: Hint) {
@@ -367,9 +367,9 @@ impl World {
     }
 
     /// An errand is over.
-    pub(super) fn over(&mut self, n: usize, errand: Errand) {
+    pub(super) fn over(&mut self, n: usize, action_run: Errand) {
         self.nodes[n].list_at = Time(i64::MIN);
-        match errand {
+        match action_run {
             Errand::Begin(file, check, most) => self.begun(n, &file, check, most),
             Errand::Push(file) => self.pushed(n, &file),
             Errand::Judge(number, commit) => {
@@ -386,9 +386,9 @@ impl World {
 
     /// The node is told to go: the office is given back at once, and so are tasks.
     pub(super) fn leave(&mut self, n: usize) {
-        if let Some(epoch) = self.nodes[n].seat.granted() {
+        if let Some(term) = self.nodes[n].seat.granted() {
             let node = self.nodes[n].id.clone();
-            self.transact(n, None, &[Op::Resign { node, epoch }]);
+            self.transact(n, None, &[Op::Resign { node, term }]);
             self.hint(n, Hint::Seat);
         }
         self.give_all_back(n);

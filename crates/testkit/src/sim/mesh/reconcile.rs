@@ -17,7 +17,7 @@ use crate::sim::world::Violation;
 const TRIES: u32 = 4;
 
 impl World {
-    pub(super) fn reconcile(&mut self, n: usize, epoch: u64) {
+    pub(super) fn reconcile(&mut self, n: usize, term: u64) {
         let now = self.clock(n);
         if now < self.nodes[n].reconcile_at || !self.nodes[n].seat.reclaims(now) {
             return;
@@ -44,7 +44,7 @@ impl World {
         };
         let nodes: Vec<Sign> = nodes.into_iter().map(sign).collect();
         let loops = if rows.is_empty() { BTreeMap::new() } else { self.known_loops() };
-        let (office, version) = (self.office(n, epoch), book.0);
+        let (office, version) = (self.office(n, term), book.0);
         let look = Look { office: &office, loops: &loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
         let mut plan = reconcile::plan(&book.1, &look);
         for _ in 0..TRIES {
@@ -52,7 +52,7 @@ impl World {
                 return;
             }
             let wrong = self.is_unfair(&plan, &rows);
-            let answer = self.transact(n, Some(epoch), &plan.batch(&office, version));
+            let answer = self.transact(n, Some(term), &plan.batch(&office, version));
             if let Some(wrong) = wrong.filter(|_| !matches!(answer, Some(Err(_)))) {
                 return self.violated(wrong.invariant, wrong.text);
             }

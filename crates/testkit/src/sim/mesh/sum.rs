@@ -24,7 +24,7 @@ pub struct Sum {
     /// Tasks that landed.
     pub landed: u64,
     /// Results that came too late.
-    pub shelved: u64,
+    pub late_result: u64,
     /// Times that a node became supervisor.
     pub epochs: u64,
     /// Tasks that no loop looked after and that were set right, and silences that were said.
@@ -49,7 +49,7 @@ impl Sum {
             *self.faults.entry(kind).or_default() += times;
         }
         self.landed += report.landed;
-        self.shelved += report.shelved;
+        self.late_result += report.late_result;
         self.epochs += report.epochs;
         self.reconciled.0 += report.reconciled.0;
         self.reconciled.1 += report.reconciled.1;
@@ -87,7 +87,7 @@ impl fmt::Display for Sum {
             self.faults.len(),
             self.violations,
             self.landed,
-            self.shelved,
+            self.late_result,
             self.epochs,
             self.reconciled.0,
             self.reconciled.1,

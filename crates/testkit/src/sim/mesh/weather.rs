@@ -301,7 +301,7 @@ impl World {
     fn force_the_seat(&mut self) {
         if let Some(leader) = self.hub.model.leader().expect("the model answers") {
             self.count("two supervisors");
-            let resign = Op::Resign { node: leader.node, epoch: leader.epoch };
+            let resign = Op::Resign { node: leader.node, term: leader.term };
             self.hub.model.transact(self.time(), &[resign]).expect("a resignation is never refused");
             self.seat_was_forced();
         }

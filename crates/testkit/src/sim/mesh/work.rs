@@ -26,7 +26,7 @@ impl World {
         }
         let all: Vec<Rc<File>> = self.nodes[n].disk.held.values().cloned().collect();
         for file in all {
-            if !self.nodes[n].errands.contains(&file.key) {
+            if !self.nodes[n].action_runs.contains(&file.key) {
                 self.tend_one(n, &file);
             }
         }
@@ -61,9 +61,9 @@ impl World {
     }
 
     fn failed_elsewhere(&self, n: usize, held: &Held) -> bool {
-        let shelf = self.hub.model.shelf(&held.task).expect("the model answers");
+        let late_results = self.hub.model.late_results(&held.task).expect("the model answers");
         let members: Vec<_> = self.nodes.iter().map(|node| node.id.clone()).collect();
-        work::failed_elsewhere(&self.nodes[n].id, &members, shelf.iter().map(|late| late.result.as_str()))
+        work::failed_elsewhere(&self.nodes[n].id, &members, late_results.iter().map(|late| late.result.as_str()))
     }
 
     fn stand(&mut self, n: usize, file: &Rc<File>, local: &Local) -> (Standing, u32) {
@@ -170,10 +170,10 @@ impl World {
         node.idle_since = self.now;
     }
 
-    fn send(&mut self, n: usize, file: &Rc<File>, errand: Errand, most: u64) {
-        self.nodes[n].errands.insert(file.key.clone());
+    fn send(&mut self, n: usize, file: &Rc<File>, action_run: Errand, most: u64) {
+        self.nodes[n].action_runs.insert(file.key.clone());
         let (wait, life) = (self.dice.between(10, most), self.nodes[n].life);
-        self.later(wait, Event::Errand(n, life, Box::new(errand)));
+        self.later(wait, Event::Errand(n, life, Box::new(action_run)));
     }
 
     fn begin(&mut self, n: usize, file: &Rc<File>) {
@@ -218,7 +218,7 @@ impl World {
     }
 
     pub(super) fn begun(&mut self, n: usize, file: &Rc<File>, check: String, most: u64) {
-        self.nodes[n].errands.remove(&file.key);
+        self.nodes[n].action_runs.remove(&file.key);
         self.begun += 1;
         let (base, turns) = (self.git.target, 1 + of_text(self.seed, &file.key) % most);
         let local = Local1 { base, check, turns, stopped: false, over: None, commit: None };
@@ -263,7 +263,7 @@ impl World {
     }
 
     pub(super) fn pushed(&mut self, n: usize, file: &Rc<File>) {
-        self.nodes[n].errands.remove(&file.key);
+        self.nodes[n].action_runs.remove(&file.key);
         // What it says now may differ from what was said when it was sent out: it was adopted meanwhile.
         let Some(file) = self.nodes[n].disk.held.get(&file.key).cloned() else { return };
         let Some(local) = self.nodes[n].disk.loops.get(&file.local) else { return };

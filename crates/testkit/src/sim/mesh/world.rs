@@ -30,7 +30,7 @@ pub(super) const EPOCH: i64 = 1_800_000_000_000;
 /// After everything was mended, a loop has so long to end besides all attempts that it may take: leases and amnesties fit in.
 const LIVENESS: Duration = Duration::from_secs(6 * 3600);
 /// Tasks for a check, and attempts at each of them.
-const ATTEMPTS: u32 = 5 * work::POISON;
+const MAX_CONFLICT_RETRIES: u32 = 5 * work::POISON;
 /// Turns of an attempt.
 const TURNS: u32 = 5;
 /// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and has told all.
@@ -191,7 +191,7 @@ impl World {
             points: self.weather.points,
             landed: self.git.landed(),
             begun: self.begun,
-            shelved: self.facts.shelved.len() as u64,
+            late_result: self.facts.late_result.len() as u64,
             epochs: self.facts.epochs,
             most_out: self.facts.most_out,
             reconciled: (self.facts.reconciled, self.facts.missed),
@@ -213,8 +213,9 @@ impl World {
             self.at_the_end();
             return true;
         }
-        let all = self.setup.checks as u32 * ATTEMPTS * (self.setup.work + Duration::from_secs(60));
-        let turns = self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(ATTEMPTS * TURNS) / most);
+        let all = self.setup.checks as u32 * MAX_CONFLICT_RETRIES * (self.setup.work + Duration::from_secs(60));
+        let turns =
+            self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(MAX_CONFLICT_RETRIES * TURNS) / most);
         let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { purse::SILENT } else { Duration::ZERO };
         let all = all + silent + Duration::from_secs(turns * 3600);
         let since = self.weather.healed_at.max(self.current.since).max(self.hub.since);
@@ -277,12 +278,12 @@ impl World {
                     self.step(node);
                 }
             }
-            Event::Errand(node, life, errand) => {
+            Event::Errand(node, life, action_run) => {
                 if self.nodes[node].life != life || !self.nodes[node].alive {
                 } else if self.nodes[node].stopped() {
-                    self.nodes[node].unread.push(Event::Errand(node, life, errand));
+                    self.nodes[node].unread.push(Event::Errand(node, life, action_run));
                 } else {
-                    self.over(node, *errand);
+                    self.over(node, *action_run);
                     self.finish_step(node);
                 }
             }
@@ -295,7 +296,7 @@ impl World {
                 }
             }
             Event::Hint(node, hint) => self.hear(node, hint),
-            Event::Late(node, epoch, ops) => self.arrive_late(node, epoch, &ops),
+            Event::Late(node, term, ops) => self.arrive_late(node, term, &ops),
             Event::Fault => self.go_wrong(),
             Event::Start(node) => self.start(node),
             Event::Wake(node, life) => self.wake_up(node, life),

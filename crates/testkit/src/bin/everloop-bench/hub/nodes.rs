@@ -31,7 +31,7 @@ pub fn run(options: &Options, server: &PostgresServer, url: &str) -> Result<()> 
     server.psql("test0", "vacuum analyze");
     let players = (0..PLAYERS).map(|_| super::open(url)).collect::<Result<Vec<_>>>()?;
     // Everybody was there before: plans are made, rows are there.
-    let measured = options.effort.pick(Duration::from_secs(20), Duration::from_secs(6));
+    let measured = options.length.pick(Duration::from_secs(20), Duration::from_secs(6));
     let asked = AtomicU64::new(0);
     let warm = Instant::now() + BEAT.mul_f64(1.2);
     let end = warm + measured;

@@ -38,11 +38,11 @@ pub fn run(options: &Options, server: &PostgresServer) -> Result<()> {
     let url = server.database();
     let mut ours = Ours(super::made(&url)?);
     for batch in BATCHES {
-        let jobs = options.effort.pick(1, 4);
+        let jobs = options.length.pick(1, 4);
         let jobs = if batch == 100 { 10_000 } else { 1000 * batch.min(4) } / jobs;
         for &(name, program, what) in PEERS {
             let (mut here, mut there) = (Vec::new(), Vec::new());
-            for block in 0..options.effort.pick(5, 2) {
+            for block in 0..options.length.pick(5, 2) {
                 ours.fill(&format!("{name}-{batch}-{block}"), jobs)?;
                 here.push(f64::from(jobs) / ours.work(batch, jobs / batch)?.as_secs_f64());
                 let theirs = server.database();

@@ -26,7 +26,7 @@ pub trait Queue {
 
 /// Lets two work in turns, each first every second time, and prints what came of it.
 pub fn run(options: &Options, (ours, plain): (&mut dyn Queue, &mut dyn Queue), batch: u32) -> Result<()> {
-    let (pairs, rounds) = (options.effort.pick(40, 6), rounds(batch));
+    let (pairs, rounds) = (options.length.pick(40, 6), rounds(batch));
     let mut took: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for pair in 0..pairs {
         let prefix = format!("b{batch}-{pair}");

@@ -15,10 +15,10 @@ use crate::report::{BenchRow, ms, ratio, remark};
 use crate::{Options, Result};
 
 /// A hint is there within milliseconds; one that is not is lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn run(options: &Options, url: &str) -> Result<()> {
-    let rounds = options.effort.pick(300, 30);
+    let rounds = options.length.pick(300, 30);
     let (mut hub, mut plain) = (Hub::open(url)?, Plain::open(url)?);
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -56,7 +56,7 @@ impl Hub {
         std::thread::spawn(move || listen(&address, |_| told.send(()).is_ok()));
         let (here, there) = (super::open(url)?, super::open(url)?);
         // Whoever listens only now does not hear what was said before.
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while hints.recv_timeout(Duration::from_millis(20)).is_err() {
             here.hint("work")?;
             if Instant::now() > end {
@@ -83,7 +83,7 @@ impl Hub {
 
 /// Waits for the hint and claims: when that was, and how to finish it.
 fn held(hints: &mut Receiver<()>, ledger: &mut impl Ledger) -> Result<(Instant, Vec<everloop_core::op::Op>)> {
-    hints.recv_timeout(PATIENCE)?;
+    hints.recv_timeout(WAIT_TIMEOUT)?;
     let ops = claim(ledger, 1)?;
     Ok((Instant::now(), ops))
 }
@@ -109,7 +109,7 @@ impl Plain {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
             runtime.block_on(Self::there(&address, &ready, &said)).ok()
         });
-        is_ready.recv_timeout(PATIENCE)?;
+        is_ready.recv_timeout(WAIT_TIMEOUT)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let here = runtime.block_on(connect(url))?;
         Ok(Self { runtime, here, held })
@@ -119,7 +119,7 @@ impl Plain {
     async fn there(url: &str, ready: &Sender<()>, said: &Sender<Instant>) -> Result<()> {
         let worker = connect(url).await?;
         let claim = worker.prepare(PLAIN_CLAIM).await?;
-        let (ear, mut connection) = tokio_postgres::connect(url, NoTls).await?;
+        let (listener, mut connection) = tokio_postgres::connect(url, NoTls).await?;
         let (told, mut hints) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
@@ -128,7 +128,7 @@ impl Plain {
                 }
             }
         });
-        ear.batch_execute("listen raw").await?;
+        listener.batch_execute("listen raw").await?;
         ready.send(())?;
         while hints.recv().await.is_some() {
             worker.query(&claim, &[]).await?;
@@ -147,7 +147,7 @@ impl Plain {
             self.here.batch_execute(&insert).await?;
             self.here.batch_execute("notify raw").await
         })?;
-        let took = self.held.recv_timeout(PATIENCE)? - start;
+        let took = self.held.recv_timeout(WAIT_TIMEOUT)? - start;
         let done = "update raw.tasks set state = 'done', node = null, until = null where state = 'leased'";
         self.runtime.block_on(self.here.batch_execute(done))?;
         Ok(took)
@@ -165,13 +165,13 @@ fn local(options: &Options, rounds: u32) -> Result<Vec<Duration>> {
     let dir = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     let path = dir.path().join("ledger.db");
     let (mut here, mut there) = (Sqlite::open(&path, OpenMode::ReadWrite)?, Sqlite::open(&path, OpenMode::ReadWrite)?);
-    let (mut bell, mut ring) = pipe()?;
+    let (mut wake_pipe, mut ring) = pipe()?;
     let mut all = Vec::new();
     for round in 0..rounds {
         let start = Instant::now();
         let (took, ops) = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                bell.read_exact(&mut [0]).map_err(|e| e.to_string())?;
+                wake_pipe.read_exact(&mut [0]).map_err(|e| e.to_string())?;
                 let ops = claim(&mut there, 1).map_err(|e| e.to_string())?;
                 Ok::<_, String>((start.elapsed(), ops))
             });

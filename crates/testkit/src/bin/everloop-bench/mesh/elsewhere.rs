@@ -15,11 +15,11 @@ use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
 /// Longer than all leases and the amnesty together.
-const PATIENCE: Duration = Duration::from_secs(300);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Before the end: renewed and beaten at least once, as in real life.
 const CALM: Duration = Duration::from_secs(25);
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Who dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum Victim {
 }
 
 pub fn run(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()> {
-    let trials = options.effort.pick(3, 1);
+    let trials = options.length.pick(3, 1);
     heading(&format!("mesh: a node dies, its task is begun elsewhere, {trials} trials each"));
     let trial = |victim: Victim, number: usize| {
         let dir = dir.join(format!("{victim:?}{number}"));
@@ -59,15 +59,15 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
     let url = server.database();
     Postgres::init(&Url::parse(&url)?)?;
     let make = make(options, dir);
-    let desk = Machine::desk(&make, &url);
+    let sender = Machine::sender(&make, &url);
     let calls = dir.join("calls");
     let script = format!("echo $PWD >>'{}'\nsleep 1000\n", calls.display());
     std::fs::write(dir.join("agent.sh"), script)?;
     for args in [&["init", "-q", "-b", "main"][..], &["commit", "-q", "--allow-empty", "-m", "first"]] {
-        desk.git(args);
+        sender.git(args);
     }
-    desk.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
-    desk.git(&["remote", "add", "origin", "../shared.git"]);
+    sender.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
+    sender.git(&["remote", "add", "origin", "../shared.git"]);
     let mut nodes: Vec<Machine> = (1..=3).map(|i| Machine::plain(&make, &format!("n{i}"), &url)).collect();
     nodes[0].start();
     let hub = open(&url)?;
@@ -75,7 +75,7 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
     nodes[1].start();
     let agent = format!("sh {}", dir.join("agent.sh").display());
     let run = ["run", "x", "--mesh", "--detach", "--gap=0", "--check", "test -f a", "--check", "test -f b"];
-    desk.everloop(&[&run[..], &["--agent-cmd", &agent]].concat());
+    sender.everloop(&[&run[..], &["--agent-cmd", &agent]].concat());
     let works = |node: &Machine| {
         let text = std::fs::read_to_string(&calls).unwrap_or_default();
         text.lines().any(|line| Path::new(line).starts_with(node.state()))
@@ -95,12 +95,12 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
 }
 
 fn until(holds: impl Fn() -> bool) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         if Instant::now() >= end {
             return Err("it is waited for in vain".into());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::error::Failure;
 const LOCK: &str = "supervisor.lock";
 
 /// A look at who holds it takes microseconds, and so long it is not free; many looks at once take no longer than this.
-const GLANCE: Duration = Duration::from_secs(2);
+const LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Puts `bytes` in the place of a file, whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
@@ -33,7 +33,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> 
 
 /// The state folder.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct StateFolder {
     root: PathBuf,
 }
 
@@ -53,7 +53,7 @@ pub struct Ownership {
     _lock: Flock<File>,
 }
 
-impl Home {
+impl StateFolder {
     /// The folder named by the user, else by the XDG rules; made if it is not there.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Failure> {
         let root = match explicit {
@@ -108,7 +108,7 @@ impl Home {
     }
 
     /// Where clients knock to wake the supervisor.
-    pub fn bell(&self) -> PathBuf {
+    pub fn wake_pipe(&self) -> PathBuf {
         self.root.join("bell")
     }
 
@@ -174,7 +174,7 @@ impl Home {
 
     /// Takes the right to supervise, or tells who has it.
     pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<LockOwner>>, Failure> {
-        let end = Instant::now() + GLANCE;
+        let end = Instant::now() + LOCK_WAIT_TIMEOUT;
         let mut lock = loop {
             match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => break lock,
@@ -217,11 +217,11 @@ impl Home {
     }
 
     /// Wakes the supervisor, if there is one.
-    pub fn knock(&self) {
+    pub fn wake(&self) {
         // No reader, a full pipe, no pipe at all: each means that there is nobody to wake or that he is awake already.
-        let bell = OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(self.bell());
-        if let Ok(mut bell) = bell {
-            let _woken = bell.write(&[1]);
+        let wake_pipe = OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(self.wake_pipe());
+        if let Ok(mut wake_pipe) = wake_pipe {
+            let _woken = wake_pipe.write(&[1]);
         }
     }
 }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn who_only_looks_keeps_nobody_from_supervising() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::open(Some(dir.path())).unwrap();
+        let home = StateFolder::open(Some(dir.path())).unwrap();
         let looks = std::sync::atomic::AtomicBool::new(true);
         std::thread::scope(|scope| {
             for _ in 0..3 {
