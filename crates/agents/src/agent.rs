@@ -1,12 +1,15 @@
-//! The agents that everloop knows: how each is started and what its output means. One small file per program.
+//! The agent CLIs that everloop supports: how each is started and what its output means. One small
+//! file per program.
 //!
 //! - [`Order`] → [`invocation`] → [`Invocation`]: a turn as a command line
 //! - [`Reader`]: bytes of its output → [`Said`](everloop_core::stream::Said), one model for all
-//! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: our own format; `command`: everything else
+//! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: everloop's own format;
+//!   `command`: everything else
 //! - [`otlp`]: the telemetry that a CLI sends while it works
-//! - `provider`: whom codex would talk to
-//! - [`limits`]: which refusals of a vendor are which limit; `reset`: when they end; `rollout`: codex's own notes
-//! - [`probe`]: what is installed here and logged in; `lines`, `record`: cutting and reading lines
+//! - `provider`: which vendor codex would connect to
+//! - [`limits`]: which refusal of a vendor is which limit; `reset`: when it ends; `rollout`:
+//!   codex's own session files
+//! - [`probe`]: what is installed and logged in; `lines`, `record`: splitting and reading lines
 //!
 //! Nothing here decides, waits or keeps a turn's state: the supervisor feeds, the core decides.
 
@@ -34,64 +37,65 @@ pub use lines::LINE_CAP;
 pub use native::pane_of;
 pub use reader::{ProcessEnd, Reader};
 
-/// How often a CLI may try a failed request again by itself. Enough for a hiccup; the durable waiting is everloop's.
+/// How often a CLI may retry a failed request by itself. Enough for a short network failure;
+/// waiting that survives a restart is everloop's.
 const RETRIES: u32 = 2;
 
 /// A turn that is to be started.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
-    /// Who takes it.
+    /// The agent that takes the turn.
     pub agent: &'a AgentSpec,
-    /// What is to be done.
     pub prompt: &'a str,
-    /// The same in a file.
+    /// The prompt again, as a file.
     pub prompt_file: &'a Path,
-    /// The conversation that it continues.
+    /// The session that the turn continues.
     pub resume: Option<&'a str>,
-    /// What it may cost, in millionths of a dollar; of use only to CLIs that have a cap of their own.
+    /// What the turn may cost, in millionths of a dollar; used only by CLIs with a cap of their
+    /// own.
     pub left_microusd: Option<u64>,
     /// everloop's own program, which the agents `api` and `pane` are a part of.
     pub ours: &'a Path,
-    /// Where those keep what must outlive a turn.
+    /// Where those two keep state that outlives a turn.
     pub state_dir: &'a Path,
-    /// What the CLI sees of the operator's environment and of its account.
+    /// The part of everloop's environment and of the account's variables that the CLI sees.
     pub env: &'a [(String, String)],
-    /// Who listens to the telemetry of a CLI that has any.
+    /// Where a CLI that has telemetry sends it.
     pub telemetry: Option<Receiver<'a>>,
 }
 
-/// Who listens to telemetry.
+/// The endpoint that collects telemetry.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
-    /// `http://127.0.0.1:9300`.
+    /// Base URL without a path: `http://127.0.0.1:9300`.
     pub endpoint: &'a str,
-    /// The header that tells this turn from others, as `name=value`.
+    /// The header that identifies this turn, as `name=value`.
     pub header: &'a str,
 }
 
-/// The variable that holds [`Receiver::header`]; nobody else needs to see its value.
+/// The variable that holds [`Receiver::header`]. Its value is a secret of the CLI and the receiver.
 pub const TELEMETRY_SECRET: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
-/// Whether an agent can send telemetry, and is not already told to send it elsewhere.
+/// Whether an agent can send telemetry and is not configured to send it elsewhere.
 pub fn has_telemetry(agent: &AgentSpec) -> bool {
     let elsewhere = |name: &str| name.starts_with("OTEL_") || name == claude::TELEMETRY;
     let told = agent.pass_env.iter().map(String::as_str).chain(agent.env.iter().map(|v| v.name.as_str()));
     agent.kind == AgentKind::Claude && agent.telemetry == Telemetry::On && !told.into_iter().any(elsewhere)
 }
 
-/// A command line, without anything secret: the account's variables are added where the job is started.
+/// A command line without secrets: the account's variables are added where the job is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
     /// Program and arguments.
     pub argv: Vec<String>,
     /// Settings of the CLI that it only takes from its environment.
     pub env: Vec<(String, String)>,
-    /// What it reads; nothing without it.
+    /// The file on its standard input; `None` means empty.
     pub stdin: Option<PathBuf>,
 }
 
 impl Invocation {
-    /// Of the operator's program, with the prompt on its standard input.
+    /// The configured program, or the default one, with the prompt on its standard input.
     fn of(order: &Order<'_>, default_program: &str) -> Self {
         let program = order.agent.argv.first().map_or(default_program, String::as_str);
         Self { argv: vec![program.to_owned()], env: Vec::new(), stdin: Some(order.prompt_file.to_owned()) }
@@ -110,7 +114,7 @@ impl Invocation {
         self.argv.push(format!("{name}={value}"));
     }
 
-    /// What the operator wants besides.
+    /// Appends the arguments that the configuration adds.
     fn extra(&mut self, order: &Order<'_>) {
         self.argv.extend(order.agent.argv.iter().skip(1).cloned());
     }

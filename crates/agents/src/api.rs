@@ -1,13 +1,18 @@
-//! An agent of our own, which talks to a model itself, for people without any CLI. It runs as a job like all others.
+//! everloop's own agent, which calls a model's API directly and needs no CLI. It runs as a job like
+//! all others.
 //!
-//! - [`ApiTurnOptions`]: what it is told; [`run`]: one turn, with [`AgentEvent`](everloop_core::stream::Said) as JSON lines on a writer
-//! - `conversation`: ask, do what the model wants, ask again; `session`: what is kept of it for the next turn
-//! - `messages`, `responses`: the two wires; `reply`: what both answer; `sse`, `http`: how the bytes get here
-//! - [`get`]: one GET without any of it, for monitors
-//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do here; `output_stream`: what is said
+//! - [`ApiTurnOptions`]: its configuration; [`run`]: one turn, with [`AgentEvent`](everloop_core::stream::Said)
+//!   as JSON lines on a writer
+//! - `conversation`: send a request, perform the calls of the reply, repeat; `session`: what is
+//!   kept for the next turn
+//! - `messages`, `responses`: the two API formats; `reply`: their common result; `sse`, `http`: the
+//!   transport
+//! - [`get`]: one plain GET, for monitors
+//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do; `output_stream`:
+//!   the output
 //!
-//! It waits for nothing but one answer or one tool, and it tries again only what was never heard: the durable waiting is
-//! the supervisor's.
+//! It waits for one response or one tool at a time, and it retries only a request whose response
+//! never began: waiting that survives a restart is the supervisor's.
 
 mod conversation;
 mod get;
@@ -42,13 +47,13 @@ pub const API_ARG: &str = "__api";
 /// How a turn ended, for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiTurnEnd {
-    /// The model says that it is done.
+    /// The model finished its answer.
     Finished,
-    /// Anything else; the stream says what.
+    /// Anything else; the output contains the reason.
     Short,
 }
 
-/// Takes one turn with `prompt`. Everything that is to be known goes to `out`; `key` never does.
+/// Runs one turn with `prompt`. All results go to `out`; `key` never does.
 pub fn run(options: &ApiTurnOptions, key: Option<&str>, prompt: &str, out: &mut dyn Write) -> ApiTurnEnd {
     harden();
     let mut output = OutputStream::new(out, &options.secret(key));
@@ -68,10 +73,12 @@ pub fn run(options: &ApiTurnOptions, key: Option<&str>, prompt: &str, out: &mut 
     }
 }
 
-/// The key is in our environment, and what a shell tool starts runs as the same user: it must not read it there. And
-/// whatever it leaves behind becomes our child, so that a timeout finds it.
+/// The key is in this process's environment, and shell tools run as the same user: they must not
+/// read it there. Processes that a tool leaves behind become children of this one, so that a
+/// timeout finds them.
 fn harden() {
-    // A kernel that refuses leaves us as any other program; the redaction still holds.
+    // On a kernel that refuses this the process is as readable as any other; the redaction still
+    // holds.
     prctl::set_dumpable(false).ok();
     prctl::set_child_subreaper(true).ok();
 }
@@ -88,7 +95,7 @@ fn turn(
     let session = match &options.resume {
         Some(id) => ApiSession::resume(options, id, &secret)?.ok_or_else(|| {
             output.say(&AgentEvent::SessionLost);
-            ApiRefusal::plain(format!("there is no conversation `{}` to go on with", clip(id)))
+            ApiRefusal::plain(format!("there is no session `{}` to resume", clip(id)))
         })?,
         None => ApiSession::begin(options, &secret)?,
     };
@@ -96,13 +103,13 @@ fn turn(
     Conversation::new(options, client, session, output).hold(prompt)
 }
 
-/// An id from outside, short enough for a message.
+/// Shortens an external id for a message.
 pub(crate) fn clip(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 impl ApiTurnOptions {
-    /// The key, if it can be one; `None` where none is wanted.
+    /// The key, if it is well-formed; `None` where none is configured.
     fn checked_key<'k>(&self, key: Option<&'k str>) -> Result<Option<&'k str>, ApiRefusal> {
         let Some(name) = &self.key_env else { return Ok(None) };
         let auth = |rule: &str, text: String| ApiRefusal {
@@ -116,7 +123,8 @@ impl ApiTurnOptions {
         };
         match key.map(str::trim).filter(|k| !k.is_empty()) {
             None => Err(auth("api.no-key", format!("the variable `{name}` with the key is not set"))),
-            // It becomes a header; and text is only cut at blanks, so a key without any is never cut in two.
+            // The key becomes a header. Text is only split at blanks, so a key without any is never
+            // split.
             Some(key) if !key.bytes().all(|b| b.is_ascii_graphic()) => {
                 Err(auth("api.bad-key", format!("the variable `{name}` holds no key: blanks or unusual characters")))
             }

@@ -1,8 +1,9 @@
-//! Runs the checks of a loop and says what they say. Owns how one run of a command becomes a verdict; when a verdict is
-//! surprising enough to be tried again is the core's rule.
+//! Runs the checks of a loop and reports their verdicts. Owns how one run of a command becomes a
+//! verdict; when a verdict is surprising enough for another run is the core's rule.
 //!
-//! A check is the operator's command, but what it runs is the agent's work: it may hang, flood, leave processes behind or
-//! edit the check itself. So each run is a job like a turn, in its own folder, contained and capped.
+//! A check is a configured command, but it runs the agent's work: it may hang, flood, leave
+//! processes behind or edit the check itself. So each run is a job like a turn, in its own folder,
+//! contained and capped.
 
 mod output;
 
@@ -20,66 +21,57 @@ use crate::environment::{Environment, Hidden};
 use crate::job::{self, Errors, JobEnd, OutputCaps, ShimProgram, Spec, Stream};
 use crate::protect;
 
-/// Both ends of what a check wrote; a person and a prompt see the last 4 KB of it.
+/// Both ends of a check's output; a person and a prompt see the last 4 KB of it.
 const CAPS: OutputCaps = OutputCaps { head_bytes: 256 << 10, tail_bytes: 256 << 10 };
 
-/// As much as is kept.
+/// Everything that is kept.
 const READ_BYTES: u64 = CAPS.head_bytes + CAPS.tail_bytes;
 
-/// A check has nothing to save; it is asked to end and soon killed.
+/// A check has nothing to save: SIGKILL follows SIGTERM soon.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Exit codes with which a shell says that it found no program, or could not run it.
+/// Exit codes of a shell that did not find the program or could not run it.
 const CANNOT_START: [i32; 2] = [126, 127];
 
-/// A check could not be run for a reason that says nothing about the check.
+/// A check could not be run for a reason that is not about the check itself.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The job runner failed.
     #[error("could not run the check `{name}`")]
-    Job {
-        /// Which check.
-        name: String,
-        /// Why.
-        source: job::JobError,
-    },
-    /// The folder for jobs cannot be used.
+    Job { name: String, source: job::JobError },
+    /// The folder for jobs is not usable.
     #[error("could not clear `{}`", .path.display())]
-    Files {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Files { path: PathBuf, source: io::Error },
 }
 
-/// Runs checks.
+/// Runs the checks of a loop as jobs.
 #[derive(Clone, Debug)]
 pub struct Checker {
     /// The program that becomes a shim.
     pub shim: ShimProgram,
-    /// A folder for this loop's check jobs alone; what is in it is cleared before every use.
+    /// A folder for this loop's check jobs alone; its contents are cleared before every use.
     pub jobs: PathBuf,
-    /// Names of variables that checks may see besides the allow list. Their values are kept out of the output.
+    /// Names of variables that checks may see besides the allow list. Their values are redacted
+    /// from the output.
     pub pass_env: Vec<String>,
-    /// What must not be seen in their output although they cannot see it: an agent may have written it into a file.
+    /// Secrets to redact although checks cannot see them: an agent may have written one to a file.
     pub hide: Vec<Hidden>,
 }
 
-/// What is to be checked.
+/// The input of one round of checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The checks, in order.
     pub checks: &'a [CheckSpec],
-    /// Where they run.
+    /// The folder in which they run.
     pub cwd: &'a Path,
-    /// What they said before.
+    /// The verdicts of the round before.
     pub before: Option<&'a Scoreboard>,
-    /// Whether the tree differs from the one they said it about.
+    /// Whether the tree differs from the one of those verdicts.
     pub changed: bool,
 }
 
-/// One run, with what it left.
+/// One run with its output.
 struct Attempt {
     run: CheckRun,
     output: String,
@@ -94,12 +86,12 @@ impl Checker {
         for (number, check) in question.checks.iter().enumerate() {
             rows.push(self.judge(check, number, question).await?);
         }
-        // They have ended, so nothing is waited for.
+        // The jobs have ended, so this does not wait.
         self.clear_now()?;
         Ok(Scoreboard(rows))
     }
 
-    /// Ends check jobs that a former supervisor left, and removes what they said.
+    /// Ends check jobs that an earlier supervisor left, and removes their output.
     pub async fn clear(&self) -> Result<(), CheckError> {
         // By far the usual case, and not worth a thread.
         if fs::read_dir(&self.jobs).is_ok_and(|entries| entries.flatten().all(|e| job::is_clear(&e.path()))) {
@@ -123,7 +115,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Runs one check as often as the evidence asks for.
+    /// Runs one check as often as the verdict needs.
     async fn judge(&self, check: &CheckSpec, number: usize, question: Question<'_>) -> Result<CheckResult, CheckError> {
         let before = question.before.and_then(|b| b.0.iter().find(|r| r.name == check.name)).map(|r| &r.verdict);
         let mut runs = Vec::new();
@@ -133,7 +125,7 @@ impl Checker {
             let dir = self.jobs.join(format!("{number}-{}", runs.len()));
             let attempt = self.attempt(check, question.cwd, &dir).await?;
             took += attempt.took;
-            // Of several runs, one that did not pass tells more.
+            // Of several runs, the output of a failed one is more useful.
             if attempt.run != CheckRun::Passed || runs.iter().all(|run| *run == CheckRun::Passed) {
                 shown = attempt.output;
             }
@@ -155,7 +147,7 @@ impl Checker {
         })
     }
 
-    /// One run. The pin is looked at before it, and after it: a check that edits itself proves nothing.
+    /// One run. The pin is verified before and after it: a check that edits itself proves nothing.
     async fn attempt(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Attempt, CheckError> {
         if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
             return Ok(Attempt { run: CheckRun::Broken(why), output: String::new(), took: Duration::ZERO });
@@ -164,7 +156,7 @@ impl Checker {
         let ended = self.execute(check, cwd, dir).await.map_err(failed)?;
         let output = job::both_ends(dir, Stream::Out, READ_BYTES).map_err(failed)?;
         let (run, took) = match ended {
-            JobEnd::Gone => (CheckRun::Broken("its process vanished".to_owned()), Duration::ZERO),
+            JobEnd::Gone => (CheckRun::Broken("the process vanished".to_owned()), Duration::ZERO),
             JobEnd::Exited(exit) => (reading(&exit, check, &output), exit.ended_at.since(exit.started_at)),
         };
         let run = match protect::pin_holds(&check.pin, &check.run, cwd) {
@@ -191,7 +183,7 @@ impl Checker {
     }
 }
 
-/// What one run says.
+/// The verdict of one run.
 fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> CheckRun {
     match (&exit.spawn_error, exit.stopped, exit.code) {
         (Some(why), _, _) => CheckRun::Broken(format!("cannot start: {why}")),
@@ -200,7 +192,7 @@ fn reading(exit: &Exit, check: &CheckSpec, output: &str) -> CheckRun {
         (None, None, Some(0)) => CheckRun::Passed,
         (None, None, Some(code)) if CANNOT_START.contains(&code) => CheckRun::Broken(format!(
             "cannot start: {}",
-            output::last_line(output).unwrap_or("the shell does not say why")
+            output::last_line(output).unwrap_or("the shell gives no reason")
         )),
         (None, None, _) => CheckRun::Failed,
     }

@@ -1,4 +1,4 @@
-//! The clocks of this machine. Owns the only places where the runner reads them; decides nothing.
+//! The clocks of this machine. The only place where the runner reads them; decides nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ pub fn now() -> Time {
     }
 }
 
-/// Time since boot, counting suspend; leases and other promises to the outside are counted with it.
+/// Time since boot, including suspend; leases and other external deadlines are counted with it.
 pub fn boottime() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or_else(
         |_| Duration::ZERO,

@@ -1,6 +1,7 @@
 //! The environment of an agent or a check: built from an allow list, never inherited.
 //!
-//! Hub addresses, dashboard tokens and other accounts' keys stay outside because nobody names them.
+//! Hub addresses, dashboard tokens and other accounts' keys stay outside because no list names
+//! them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +9,7 @@ use std::fmt;
 
 use crate::job::HIDE_PREFIX;
 
-/// What every command may see: where it is, who it is for, which language it speaks.
+/// Variables that every command may see: paths, user and language.
 const ALLOWED: &[&str] = &[
     "PATH",
     "HOME",
@@ -24,18 +25,17 @@ const ALLOWED: &[&str] = &[
     "NO_COLOR",
 ];
 
-/// Families of names that are allowed as well.
+/// Prefixes of names that are allowed as well.
 const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// Our own names: an outer everloop's settings and marks must not reach an inner command.
+/// everloop's own prefix: an outer everloop's settings and marks must not reach an inner command.
 const OWN_PREFIX: &str = "EVERLOOP_";
 
-/// A value that a command must not see and that must not be seen in its output.
+/// A value that a command must not see and its output must not contain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// What it is called in place of its value.
+    /// The label that replaces the value.
     pub name: String,
-    /// The secret.
     pub value: OsString,
 }
 
@@ -52,25 +52,26 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Takes from `outside` what the allow list or `extra` names; nothing that begins with `EVERLOOP_`.
+    /// Takes from `outside` what the allow list or `extra` names; nothing that begins with
+    /// `EVERLOOP_`.
     pub fn allowed(outside: impl IntoIterator<Item = (OsString, OsString)>, extra: &[String]) -> Self {
         let vars = outside.into_iter().filter(|(name, _)| is_allowed(name, extra)).collect();
         Self { vars }
     }
 
-    /// The same from the environment of this process.
+    /// The same, from the environment of this process.
     pub fn from_ours(extra: &[String]) -> Self {
         Self::allowed(std::env::vars_os(), extra)
     }
 
-    /// Sets one variable; this is how `EVERLOOP_TURN` gets in.
+    /// Sets one variable; this is how `EVERLOOP_TURN` is passed.
     #[must_use]
     pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.vars.insert(name.into(), value.into());
         self
     }
 
-    /// Values that must not be seen in any output of the command, which itself does not see them.
+    /// Adds values to redact from the command's output, which the command itself does not see.
     #[must_use]
     pub fn hiding(mut self, secrets: &[Hidden]) -> Self {
         for Hidden { name, value } in secrets {

@@ -1,5 +1,5 @@
-//! Tells another program something: a command with a text on standard input, for a bounded time. What it answers is not read;
-//! whether it worked is all that is known.
+//! Passes an event to another program: a command with a text on standard input, for a bounded time.
+//! Its output is not read; only its exit code counts.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,19 +14,20 @@ use tokio::time::timeout;
 
 use crate::environment::Environment;
 
-/// Why somebody was not told.
+/// Why an event was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryError {
-    /// He is away, or cannot listen now.
+    /// The receiver is unavailable; a later attempt may succeed.
     Away(String),
-    /// He does not want this one.
+    /// The receiver rejects this event for good.
     Refused(String),
 }
 
-/// A program ends with this code when it does not want what it was told (`EX_DATAERR`).
+/// Exit code of a program that rejects the event (`EX_DATAERR`).
 const REFUSES: i32 = 65;
 
-/// Runs `argv` in `dir` with `input`; it is killed with all it started when it takes longer than `within`.
+/// Runs `argv` in `dir` with `input`; kills it with its process group when it takes longer than
+/// `within`.
 pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), DeliveryError> {
     let away = |why: String| Err(DeliveryError::Away(why));
     let Some((program, args)) = argv.split_first() else { return away("there is no command".to_owned()) };
@@ -41,20 +42,21 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
     let pipe = child.stdin.take();
     let talk = async {
         if let Some(mut pipe) = pipe {
-            // A program that does not want to hear all of it may still succeed.
+            // A program that does not read all of its input may still succeed.
             pipe.write_all(input.as_bytes()).await.ok();
         }
         child.wait().await
     };
     let ended = timeout(within, talk).await;
     if let Some(group) = group {
-        // Whatever it left behind has had its time. A group that is gone is what is wanted.
+        // Its background processes have had their time. An error means that the group is already
+        // gone.
         killpg(group, Signal::SIGKILL).ok();
     }
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) if status.code() == Some(REFUSES) => {
-            Err(DeliveryError::Refused(format!("`{program}` does not want it")))
+            Err(DeliveryError::Refused(format!("`{program}` rejected it")))
         }
         Ok(Ok(status)) => away(format!("`{program}` failed: {status}")),
         Ok(Err(e)) => away(format!("`{program}`: {e}")),
@@ -81,7 +83,7 @@ mod tests {
         let failed = run("exit 3", dir.path(), minute);
         assert!(matches!(failed, Err(DeliveryError::Away(why)) if why.contains("exit status: 3")));
         assert!(matches!(run("exit 65", dir.path(), minute), Err(DeliveryError::Refused(_))));
-        assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "it need not listen");
+        assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "the input need not be read");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Runs git: one process per call, with a deadline, capped output and nothing of the environment that could change what
-//! it does. Owns how git is called; what is asked of it is the workspace's business.
+//! Runs git: one process per call, with a deadline, capped output and no environment variable that
+//! could change its behaviour. Owns how git is called; which calls are made is the workspace's
+//! business.
 //!
-//! A repository is data that an agent may have written to. So no call runs hooks, a file system monitor, an external
-//! diff, an editor, a pager or a transport helper, and none waits for a prompt. The operator's own configuration stays
-//! readable: `safe.directory`, `core.excludesFile` and the filters of large file stores are theirs to set.
+//! A repository is data that an agent may have written to. So no call runs hooks, a file system
+//! monitor, an external diff, an editor, a pager or a transport helper, and none waits for a
+//! prompt. A person's own configuration stays readable: `safe.directory`, `core.excludesFile` and
+//! the filters of large file stores are set there.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Most calls answer in milliseconds; a minute means a dead disk or a lock.
+/// Most calls return in milliseconds; a minute means a dead disk or a lock.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// For calls that write a whole tree: a large repository on a slow disk with filters needs minutes.
@@ -31,10 +33,10 @@ const STDOUT_CAP_BYTES: u64 = 128 << 20;
 /// Enough for every message of git; the rest is read and dropped.
 const STDERR_CAP_BYTES: u64 = 64 << 10;
 
-/// git removes its lock files when it is asked to end, so it is asked before it is killed.
+/// git removes its lock files on SIGTERM, so SIGTERM comes before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// Settings that hold for every call, over all configuration files.
+/// Settings of every call, over all configuration files.
 const SETTINGS: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -53,60 +55,41 @@ const SETTINGS: &[&str] = &[
     "worktree.useRelativePaths=false",
 ];
 
-/// Why a call did not give an answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is no git, or no folder to run it in.
+    /// git or the folder to run it in does not exist.
     #[error("could not start git in `{dir}`")]
-    Start {
-        /// Where.
-        dir: String,
-        /// Why.
-        source: io::Error,
-    },
+    Start { dir: String, source: io::Error },
     /// Its output could not be read.
-    #[error("could not read the answer of `git {command}`")]
-    Read {
-        /// What was asked.
-        command: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("could not read the output of `git {command}`")]
+    Read { command: String, source: io::Error },
     /// It was stopped at its deadline.
     #[error("`git {command}` took longer than {}", human(*.after))]
-    Late {
-        /// What was asked.
-        command: String,
-        /// The deadline.
-        after: Duration,
-    },
-    /// It wrote more than we hold in memory.
+    Late { command: String, after: Duration },
+    /// It wrote more than is held in memory.
     #[error("`git {command}` wrote more than {STDOUT_CAP_BYTES} bytes")]
-    Flood {
-        /// What was asked.
-        command: String,
-    },
-    /// It said no.
+    Flood { command: String },
+    /// It exited with an error.
     #[error("`git {command}` failed ({code}): {stderr}")]
     Failed {
-        /// What was asked.
         command: String,
         /// Exit code; -1 after a signal.
         code: i32,
-        /// What it said, in one line.
+        /// Its standard error, in one line.
         stderr: String,
     },
 }
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Output {
     command: String,
     /// Exit code; -1 after a signal.
     pub code: i32,
-    /// Whole standard output.
+    /// The whole standard output.
     pub stdout: Vec<u8>,
-    /// Start of standard error, in one line.
+    /// The start of standard error, in one line.
     pub stderr: String,
 }
 
@@ -119,13 +102,13 @@ impl Output {
         }
     }
 
-    /// This answer as an error.
+    /// This result as an error.
     pub fn failure(self) -> GitError {
         GitError::Failed { command: self.command, code: self.code, stderr: self.stderr }
     }
 }
 
-/// A place where git is run.
+/// A folder with the settings for running git there.
 #[derive(Clone, Debug)]
 pub struct Git {
     dir: PathBuf,
@@ -134,23 +117,25 @@ pub struct Git {
 }
 
 impl Git {
-    /// In the operator's repository: looking takes no locks and rewrites no index.
+    /// In a person's repository: reading takes no locks and rewrites no index.
     pub fn operators(dir: &Path) -> Self {
         Self::at(dir).with("GIT_OPTIONAL_LOCKS", "0")
     }
 
-    /// In the git folder `common` that all worktrees of a repository share, for what concerns no worktree.
+    /// In the git folder `common` that all worktrees of a repository share, for calls that concern
+    /// no worktree.
     pub fn shared(common: &Path) -> Self {
         Self::operators(common).with("GIT_DIR", common)
     }
 
-    /// In a worktree of our own. Its git folder is named, never discovered: the `.git` file in there belongs to the
-    /// agent, who may have removed it or pointed it elsewhere.
+    /// In a worktree of everloop. Its git folder is named, never discovered: the `.git` file in the
+    /// worktree is writable by the agent, which may have removed or redirected it.
     pub fn ours(worktree: &Path, git_dir: &Path) -> Self {
         Self::at(worktree).with("GIT_DIR", git_dir).with("GIT_WORK_TREE", worktree)
     }
 
-    /// In a clone of our own that talks to the repository it came from, with the operator's keys and no questions asked.
+    /// In a clone of everloop that connects to its remote, with the person's keys and without
+    /// prompts.
     pub fn sharing(dir: &Path) -> Self {
         let git = Self::at(dir).with("GIT_SSH_COMMAND", "ssh -o BatchMode=yes").with("GIT_CEILING_DIRECTORIES", dir);
         ["SSH_AUTH_SOCK", "GIT_ASKPASS"].into_iter().fold(git, |git, name| match std::env::var_os(name) {
@@ -163,28 +148,28 @@ impl Git {
         Self { dir: dir.to_owned(), variables: Vec::new(), deadline: DEADLINE }
     }
 
-    /// With another deadline.
+    /// Sets another deadline.
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// With one more variable in its environment.
+    /// Adds a variable to the environment.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name, value.as_ref().to_owned()));
         self
     }
 
-    /// With all commits dated `seconds` after 1970, so that the same content gives the same commit.
+    /// Dates all commits `seconds` after 1970, so that the same content gives the same commit.
     #[must_use]
     pub fn dated(self, seconds: u64) -> Self {
         let date = format!("@{seconds} +0000");
         self.with("GIT_AUTHOR_DATE", &date).with("GIT_COMMITTER_DATE", &date)
     }
 
-    /// Runs `git args` and gives its answer, whatever the exit code.
+    /// Runs `git args` and returns its result, whatever the exit code.
     pub async fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Output, GitError> {
         let command = describe(args);
         let mut child = self
@@ -207,12 +192,12 @@ impl Git {
         Ok(Output { command, code: status.code().unwrap_or(-1), stdout: out.bytes, stderr: one_line(&err.bytes) })
     }
 
-    /// Runs `git args`, which must succeed, and gives its output.
+    /// Runs `git args`, which must succeed, and returns its output.
     pub async fn bytes<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, GitError> {
         self.run(args).await?.success()
     }
 
-    /// Like [`Git::bytes`], for answers of one line.
+    /// Like [`Git::bytes`], for output of one line.
     pub async fn line<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, GitError> {
         let mut out = self.bytes(args).await?;
         if out.last() == Some(&b'\n') {
@@ -221,13 +206,13 @@ impl Git {
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 
-    /// Like [`Git::line`], for answers that are a path.
+    /// Like [`Git::line`], for output that is a path.
     pub async fn path<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<PathBuf, GitError> {
         let out = self.bytes(args).await?;
         Ok(path_from(out.strip_suffix(b"\n").unwrap_or(&out)))
     }
 
-    /// Runs a question: exit code 0 is yes, 1 is no, all else an error.
+    /// Runs a query: exit code 0 is yes, 1 is no, all else an error.
     pub async fn asks<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<bool, GitError> {
         let output = self.run(args).await?;
         match output.code {
@@ -237,7 +222,7 @@ impl Git {
         }
     }
 
-    /// The commit that `name` stands for, if there is one.
+    /// The commit that `name` resolves to, if there is one.
     pub async fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
         let output = self.run(&["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]).await?;
         match output.code {
@@ -264,7 +249,8 @@ impl Git {
             command.arg("-c").arg(setting);
         }
         command.args(args).current_dir(&self.dir);
-        // Its own group: an interrupt at the terminal is for everloop, and must not cut a merge in half.
+        // Its own group: an interrupt at the terminal is for everloop and must not cut a merge in
+        // half.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
     }
@@ -275,7 +261,7 @@ struct Capped {
     flooded: bool,
 }
 
-/// Reads to the end, keeps the first `cap` bytes.
+/// Reads to the end and keeps the first `cap` bytes.
 async fn read_capped(pipe: Option<impl AsyncRead + Unpin>, cap: u64) -> io::Result<Capped> {
     let mut bytes = Vec::new();
     let Some(mut pipe) = pipe else { return Ok(Capped { bytes, flooded: false }) };
@@ -284,11 +270,11 @@ async fn read_capped(pipe: Option<impl AsyncRead + Unpin>, cap: u64) -> io::Resu
     Ok(Capped { bytes, flooded: beyond > 0 })
 }
 
-/// Ends git and the filters it started.
+/// Ends git and the filters that it started.
 async fn stop(child: &mut Child) {
     let Some(group) = child.id().map(|id| Pid::from_raw(id.cast_signed())) else { return };
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        // The group is gone already: then the wait returns at once.
+        // If the group is already gone, the wait returns at once.
         killpg(group, signal).ok();
         if timeout(TERM_GRACE, child.wait()).await.is_ok() {
             return;
@@ -301,19 +287,19 @@ pub fn path_from(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// The parts of an answer with `-z`.
+/// The parts of output with `-z`.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|b| *b == 0).filter(|part| !part.is_empty())
 }
 
-/// What was asked, short enough for a message.
+/// The arguments, shortened for a message.
 fn describe<A: AsRef<OsStr>>(args: &[A]) -> String {
     const SHOWN_CHARS: usize = 120;
     let words: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy()).collect();
     words.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect()
 }
 
-/// Several lines of a message as one, without control characters.
+/// Joins the lines of a message, without control characters.
 fn one_line(bytes: &[u8]) -> String {
     const SHOWN_CHARS: usize = 600;
     let text = String::from_utf8_lossy(bytes);

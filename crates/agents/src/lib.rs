@@ -1,16 +1,20 @@
 //! The part of everloop that acts: processes, checks, git workspaces.
 //!
-//! - [`agent`]: the agents that everloop knows: how each is started, what its output means
-//! - [`job`]: one mechanism to run an agent, a check or a setup command so that nothing leaks
-//! - [`api`]: an agent of our own, which talks to a model without any CLI
+//! - [`agent`]: the agent CLIs that everloop supports: how each is started, what its output means
+//! - [`job`]: one mechanism to run an agent, a check or a setup command without leaks
+//! - [`api`]: everloop's own agent, which calls a model's API without any CLI
 //! - [`environment`]: what such a command may see; [`redact`]: what its output must not show
 //! - [`tmux`]: interactive agents in panes
-//! - [`workspace`]: where turns work and how their work reaches the operator; [`git`]: how git is called
-//! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
+//! - [`workspace`]: where turns work and how their work lands; [`git`]: how git is called
+//! - [`check`]: the commands that decide whether the goal is reached; [`protect`]: what a turn may
+//!   not change for that
 //! - [`monitor`]: whether something that a loop watches has changed
-//! - [`notify`]: a message reaches a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a command
-//! - [`exchange`]: another program hears something, for a bounded time; [`post`]: a server does; `web`: what all who talk HTTP share
-//! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
+//! - [`notify`]: a message to a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a
+//!   command
+//! - [`exchange`]: passes an event to another program; [`post`]: to a server; `web`: shared parts of
+//!   the HTTP clients
+//! - [`process`]: identity of a process; [`memory`]: returning memory to the system; [`clock`]: the
+//!   clocks of this machine
 
 pub mod agent;
 pub mod api;

@@ -1,9 +1,10 @@
-//! Looks at what a loop watches. One look is bounded in time and in what it reads, changes nothing, and says what is different
-//! from the cursor that was known. What is read is data: nobody here takes it for an instruction.
+//! Probes what a loop watches. One probe is bounded in time and in what it reads, changes nothing,
+//! and reports what differs from the known cursor. What is read is data, never an instruction.
 //!
-//! - `file`: files that match a glob; `stream`: lines added to a file; `command`: what a command says; HTTP is `api::get`
+//! - `file`: files that match a glob; `stream`: lines added to a file; `command`: a command's
+//!   output; HTTP is `api::get`
 //!
-//! A box of messages is in the ledger, so the supervisor looks there itself.
+//! A mailbox is in the ledger, so the supervisor probes it itself.
 
 mod command;
 mod file;
@@ -19,10 +20,10 @@ use tokio::time::timeout;
 
 use crate::api;
 
-/// What is kept of the body of an answer or of a command's output.
+/// Characters kept of a response or of a command's output.
 const KEPT_CHARS: usize = 4_000;
 
-/// Looks once, in `dir`; `seen` is what was there the last time.
+/// Probes once, in `dir`; `seen` is the state of the last probe.
 pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
     let (dir, seen, within) = (dir.to_owned(), seen.cloned(), monitor.timeout);
     let of = monitor.target.of().to_owned();
@@ -33,7 +34,8 @@ pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&MonitorCursor
             let walk = spawn_blocking(move || file::look(&of, &dir, seen.as_ref(), within));
             walk.await.map_err(|e| e.to_string())?
         }
-        // A file on a server that is away, or a pipe, may hold up whoever opens it: nobody waits for that.
+        // A file on an unreachable server, or a pipe, may block its reader: the probe does not wait
+        // for that thread.
         Target::Stream(_) => {
             let read = spawn_blocking(move || stream::look(&dir.join(of), seen.as_ref()));
             timeout(within, read).await.map_err(|_| slow())?.map_err(|e| e.to_string())?
@@ -46,11 +48,11 @@ pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&MonitorCursor
             let text = format!("{of} answers with status {}:\n{body}", got.status, of = monitor.target.of());
             Ok(WatchedContent { cursor: format!("{}:{mark}", got.status), summary, text })
         }
-        Target::Mailbox(_) => Err("a box is looked into by the supervisor".to_owned()),
+        Target::Mailbox(_) => Err("a mailbox is probed by the supervisor".to_owned()),
     }
 }
 
-/// Short and the same for the same bytes.
+/// A short hash of the bytes.
 fn hash(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
@@ -75,7 +77,7 @@ fn tail(text: &str) -> String {
     format!("(there is more) …{kept}")
 }
 
-/// When a file was last written, in the time of the core.
+/// When a file was last written.
 fn written(meta: &std::fs::Metadata) -> Option<Time> {
     let since = meta.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(Time(i64::try_from(since.as_millis()).ok()?))

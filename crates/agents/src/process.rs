@@ -1,4 +1,5 @@
-//! Who a process is: number, start time and boot, so that a reused number is never mistaken for an old friend.
+//! Identity of a process: pid, start time and boot, so that a reused pid is never mistaken for an
+//! earlier process.
 //!
 //! Reads `/proc` and signals single processes. What to kill and when is decided in [`crate::job`].
 
@@ -12,53 +13,48 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-/// A process that can be recognised later, also over a restart of the machine.
+/// A process that can be recognised later, also across a reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its number.
     pub pid: i32,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The boot it belongs to.
+    /// The boot that it belongs to.
     pub boot: String,
 }
 
-/// Whether a signal found its process.
+/// Whether a signal reached its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalResult {
     /// It was sent.
     Signalled,
-    /// That process is no more.
+    /// That process no longer exists.
     NotThere,
 }
 
-/// One line of `/proc/<pid>/stat`, as far as we need it.
+/// The used fields of `/proc/<pid>/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its number.
     pub pid: i32,
-    /// `R`, `S`, `Z`…
+    /// `R`, `S`, `Z` and so on.
     pub state: char,
-    /// Its parent.
     pub parent: i32,
-    /// Its process group.
     pub group: i32,
-    /// CPU it used itself, in clock ticks.
+    /// CPU that it used itself, in clock ticks.
     pub own_ticks: u64,
-    /// CPU of children it has waited for, in clock ticks.
+    /// CPU of children that it has waited for, in clock ticks.
     pub waited_ticks: u64,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Identity {
-    /// The process that has this number now.
+    /// The process that has this pid now.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = stat(pid)?;
         Some(Self { pid, start_ticks: stat.start_ticks, boot: boot_id().to_owned() })
     }
 
-    /// Ourselves.
     pub fn current() -> io::Result<Self> {
         let pid = std::process::id() as i32;
         Self::of(pid).ok_or_else(|| io::Error::other("`/proc/self/stat` cannot be read"))
@@ -79,7 +75,7 @@ impl Identity {
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             Err(e) => return Err(e),
         };
-        // Looked at after opening: from here on the descriptor cannot come to mean another process.
+        // Checked after opening: from here on the descriptor cannot refer to another process.
         Ok(stat(self.pid).filter(|s| s.start_ticks == self.start_ticks).map(|_| fd))
     }
 
@@ -95,18 +91,18 @@ impl Identity {
 }
 
 impl Stat {
-    /// Not a zombie and not about to vanish.
+    /// Neither a zombie nor about to vanish.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// The process this was read from.
+    /// The identity of the process that this was read from.
     pub fn identity(&self) -> Identity {
         Identity { pid: self.pid, start_ticks: self.start_ticks, boot: boot_id().to_owned() }
     }
 }
 
-/// Text that changes at every boot.
+/// An id that changes at every boot.
 pub fn boot_id() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -114,12 +110,12 @@ pub fn boot_id() -> &'static str {
     })
 }
 
-/// What the kernel says about a process now.
+/// The kernel's current record of a process.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name of a program may contain blanks and brackets, so everything is counted from the last bracket.
+/// A program's name may contain blanks and brackets, so fields are counted from the last bracket.
 fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
     let close = line.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
@@ -136,7 +132,7 @@ fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Every process there is.
+/// The pids of all processes.
 pub fn all() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
@@ -205,7 +201,7 @@ fn descendants_by_scan(root: i32) -> Vec<Stat> {
 
 #[expect(unsafe_code, reason = "no safe wrapper in nix; the call takes two integers and returns a new descriptor")]
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers are passed; a non-negative result is a descriptor that nobody else owns.
+    // SAFETY: no pointers are passed; a non-negative result is a descriptor without another owner.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! What a turn that wants to count may not change: tests, CI, and the files that a check itself is made of. Owns the
-//! globs, and the pin that says whether a check is still the one that the operator wrote.
+//! What a turn must not change to count: tests, CI, and the files that a check itself consists of.
+//! Owns the globs, and the pin that detects a changed check.
 
 mod command;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::workspace::{ChangeKind, PathChange};
 
-/// A glob that is none.
+/// An invalid glob.
 #[derive(Debug, thiserror::Error)]
 #[error("`{glob}` is not a glob: {why}")]
 pub struct GlobError {
@@ -29,7 +29,8 @@ pub struct Globs {
 }
 
 impl Globs {
-    /// From what the operator wrote. The name of a folder stands for everything in it; `!glob` is an exception.
+    /// From the configured globs. The name of a folder stands for everything in it; `!glob` is an
+    /// exception.
     pub fn new(globs: &[String]) -> Result<Self, GlobError> {
         let (mut set, mut except) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
@@ -49,7 +50,7 @@ impl Globs {
         Ok(Self { set: built(set)?, except: built(except)?, below: PathBuf::new() })
     }
 
-    /// For a loop in a folder below the root of its repository: globs hold from both.
+    /// For a loop in a folder below the root of its repository: globs apply relative to both.
     #[must_use]
     pub fn below(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.below);
@@ -64,8 +65,8 @@ impl Globs {
     }
 }
 
-/// Globs for the files that check commands run. `root` is a clean checkout of the
-/// repository (or the folder without git), `below` the folder in it where the commands run.
+/// Globs for the files that check commands run. `root` is a clean checkout of the repository (or
+/// the folder without git), `below` the folder in it where the commands run.
 pub fn files_of_checks<'a>(runs: impl IntoIterator<Item = &'a str>, root: &Path, below: &Path) -> Vec<String> {
     let mut globs = Vec::new();
     for run in runs {
@@ -94,7 +95,8 @@ fn lexical(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// Protected files among `changes` that had `existed` and were modified, removed, renamed away or became something else.
+/// Protected files among `changes` that had `existed` and were modified, removed, renamed away or
+/// became something else.
 pub fn violations(changes: &[PathChange], existed: impl Fn(&Path) -> bool, globs: &Globs) -> Vec<String> {
     let broken = |change: &&PathChange| match change.kind {
         ChangeKind::Added => false,
@@ -105,8 +107,8 @@ pub fn violations(changes: &[PathChange], existed: impl Fn(&Path) -> bool, globs
     changes.iter().filter(broken).map(|c| c.path.to_string_lossy().into_owned()).collect()
 }
 
-/// Pins a check: a hash of the command and of the files that it runs and that are in `cwd` now. What the command only
-/// builds later is no part of it, so take the pin in a clean checkout.
+/// Pins a check: a hash of the command and of the files that it runs and that are in `cwd` now.
+/// Files that the command builds later are not part of it, so the pin is taken in a clean checkout.
 pub fn pin(run: &str, cwd: &Path) -> io::Result<String> {
     let candidates = command::candidates(run, cwd);
     let there: Vec<usize> =
@@ -116,7 +118,7 @@ pub fn pin(run: &str, cwd: &Path) -> io::Result<String> {
     Ok(format!("{}:{}", hash(run, cwd, &files)?, numbers.join(".")))
 }
 
-/// Whether a check is still the one that was pinned; if not, why. An empty pin holds always.
+/// Whether a check is still the pinned one; if not, why. An empty pin always holds.
 pub fn pin_holds(pin: &str, run: &str, cwd: &Path) -> Result<(), String> {
     if pin.is_empty() {
         return Ok(());

@@ -1,20 +1,22 @@
-//! Takes secrets out of a stream of bytes, also when a secret arrives in pieces. Does not decide what is a secret.
+//! Removes secrets from a stream of bytes, also when a secret is split over chunks. Does not decide
+//! what is a secret.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Shorter values are words that occur by chance (`true`, `1234`); hiding them would only make output unreadable.
+/// Shorter values are words that occur by chance (`true`, `1234`); hiding them would only make
+/// output unreadable.
 pub const SHORTEST_SECRET: usize = 6;
 
 /// A value that must not appear.
 #[derive(Clone, Debug)]
 pub struct Secret {
-    /// What stands in its place: `[redacted:NAME]`.
+    /// The name in its replacement, `[redacted:NAME]`.
     pub name: String,
-    /// The value.
     pub value: Vec<u8>,
 }
 
-/// Replaces secrets in a stream. Bytes that may be the beginning of one are kept back until the next piece.
+/// Replaces secrets in a stream. Bytes that may be the beginning of one are held until the next
+/// chunk.
 #[derive(Debug)]
 pub struct Redactor {
     search: Option<AhoCorasick>,
@@ -37,11 +39,12 @@ impl Redactor {
         let search = (!patterns.is_empty())
             .then(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok())
             .flatten();
-        // A set of patterns too big for the automaton cannot be searched for: then nothing may pass.
+        // A set of patterns too big for the automaton cannot be searched for: then nothing may
+        // pass.
         Self { search, patterns, labels, held: Vec::new() }
     }
 
-    /// Takes the next piece and hands on what is sure.
+    /// Takes the next chunk and returns what is certain.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8])) {
         let Some(search) = &self.search else {
             if self.patterns.is_empty() {
@@ -61,7 +64,7 @@ impl Redactor {
         self.held = text;
     }
 
-    /// The stream is over: hands on what was kept back.
+    /// The stream is over: returns what was held back.
     pub fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
         let text = std::mem::take(&mut self.held);
         if let Some(search) = &self.search {
@@ -71,7 +74,7 @@ impl Redactor {
     }
 }
 
-/// A whole text at once.
+/// Redacts a whole text at once.
 pub fn redact(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
     let mut redactor = Redactor::new(secrets);
     let mut out = Vec::with_capacity(text.len());
@@ -80,7 +83,7 @@ pub fn redact(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The value as it is, and as it looks inside a JSON string.
+/// The value as it is, and as it appears inside a JSON string.
 fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     let value = value.trim_ascii();
     if value.len() < SHORTEST_SECRET {
@@ -96,14 +99,14 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Where the longest ending of `text` begins that could grow into a secret.
+/// Start of the longest suffix of `text` that could grow into a secret.
 fn beginning(patterns: &[Vec<u8>], text: &[u8]) -> usize {
     let held =
         patterns.iter().filter_map(|p| (1..p.len().min(text.len() + 1)).rev().find(|&k| text.ends_with(&p[..k]))).max();
     text.len() - held.unwrap_or(0)
 }
 
-/// Hands on `text` up to `sure` without its secrets; returns where the rest begins.
+/// Passes on `text` up to `sure` without its secrets; returns where the rest begins.
 fn pass(search: &AhoCorasick, labels: &[Vec<u8>], part: (&[u8], usize), sink: &mut impl FnMut(&[u8])) -> usize {
     let (text, sure) = part;
     let mut done = 0;

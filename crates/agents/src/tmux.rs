@@ -1,12 +1,14 @@
-//! Interactive agents in tmux panes, on a private server: start, look, type, respawn, kill.
+//! Interactive agents in tmux panes, on a private server: start, capture, type, respawn, kill.
 //!
-//! Text for tmux is code: formats run shells, a trailing `;` ends a command, control characters press keys. So nothing
-//! that comes from outside reaches tmux's command line; see [`SafeText`] for what may be typed and `call` for how tmux is
-//! spoken to. What a turn amounts to is not decided here.
+//! Text for tmux is code: formats run shells, a trailing `;` ends a command, control characters
+//! press keys. So no external text reaches tmux's command line; see [`SafeText`] for what may be typed
+//! and `call` for how tmux is called. The result of a turn is not decided here.
 //!
-//! - `server`: the private server and its folder; `pane`: who a pane is and how that is remembered
-//! - `start`, `end`: panes of ours; `adopt`: panes that a person lends to us; `ready`: what a turn finds when it begins
-//! - `typing`: the only way in; `screen`, [`detect`]: what is seen and what it means; `turn`: one prompt and its end
+//! - `server`: the private server and its folder; `pane`: identity of a pane and its record on disk
+//! - `start`, `end`: panes of everloop; `adopt`: panes that a person lends; `ready`: a pane's state
+//!   before a turn
+//! - `typing`: the only way in; `screen`, [`detect`]: the screen and its meaning; `turn`: one
+//!   prompt and its end
 
 mod adopt;
 mod call;

@@ -1,17 +1,19 @@
-//! Where turns work and how their work reaches the operator. Lists the parts and gives them one face.
+//! Where turns work and how their work lands. Lists the parts and gives them one interface.
 //!
-//! With git, a loop has two private worktrees: the agent works in `turn`, the checks run in `verify`, whose path no agent
-//! is told. What an agent plants outside of git (ignored files, configuration) is therefore not there when it is judged.
-//! Work is only ever kept under `refs/everloop/<loop>/`; the operator's branch moves in one place, [`land`], forward
-//! only, and only when nothing of the operator's is in the way.
+//! With git, a loop has two private worktrees: the agent works in `turn`, the checks run in
+//! `verify`, whose path no agent receives. What an agent plants outside of git (ignored files,
+//! configuration) is therefore not there during the checks. Work is only ever kept under
+//! `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`], forward only, and
+//! only when no file of the person is in the way.
 //!
-//! - [`project_folder`]: what the operator's folder is; [`refs`]: names of our refs
-//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was touched; [`locks`]: stale and
-//!   shared locks
-//! - [`turn`]: where a turn starts and what it made; [`snapshot`]: the operator's uncommitted state
+//! - [`project_folder`]: the kind of the person's folder; [`refs`]: names of everloop's refs
+//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was touched;
+//!   [`locks`]: stale and shared locks
+//! - [`turn`]: where a turn starts and what it made; [`snapshot`]: uncommitted changes of the
+//!   person
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
-//! - [`remote`]: a repository that many machines share
-//! - [`in_place`]: without git; [`files`]: small deeds on files
+//! - [`remote`]: a repository that many nodes share
+//! - [`in_place`]: without git; [`files`]: small operations on files
 
 mod files;
 mod fingerprint;
@@ -46,71 +48,39 @@ use crate::protect::{self, Globs};
 use in_place::InPlace;
 use worktrees::Worktrees;
 
-/// What went wrong with a workspace.
+/// Failures of a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// git did not do what it was asked.
+    /// A git call failed.
     #[error(transparent)]
     Git(#[from] git::GitError),
     /// A file could not be read or written.
     #[error("could not {what} `{}`", .path.display())]
-    Files {
-        /// What was tried.
-        what: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Files { what: &'static str, path: PathBuf, source: io::Error },
     /// A repository without files.
     #[error("`{}` is a bare repository; give the folder of a worktree", .dir.display())]
-    Bare {
-        /// The folder.
-        dir: PathBuf,
-    },
+    Bare { dir: PathBuf },
     /// The inside of a git folder.
     #[error("`{}` is inside a git folder, not in the files it keeps", .dir.display())]
-    InsideGitFolder {
-        /// The folder.
-        dir: PathBuf,
-    },
-    /// A git workspace was asked for where there is no git, or git's answer where there is none.
+    InsideGitFolder { dir: PathBuf },
+    /// A git workspace was requested where there is no git repository.
     #[error("`{}` is not in a git repository", .dir.display())]
-    NotGit {
-        /// The folder.
-        dir: PathBuf,
-    },
+    NotGit { dir: PathBuf },
     /// A private worktree was damaged.
     #[error("the workspace `{}` is broken: {why}", .path.display())]
-    Broken {
-        /// Which.
-        path: PathBuf,
-        /// How.
-        why: String,
-    },
-    /// A lock is held by somebody who is alive.
+    Broken { path: PathBuf, why: String },
+    /// A lock is held by a living process.
     #[error("`{}` is locked by another process", .path.display())]
-    Locked {
-        /// The lock.
-        path: PathBuf,
-    },
-    /// Work was asked for that never began here.
+    Locked { path: PathBuf },
+    /// Results were requested of a turn that never began here.
     #[error("no workspace was prepared for turn `{turn}`")]
-    Unprepared {
-        /// Which turn.
-        turn: TurnId,
-    },
-    /// A glob of the operator's that is none.
+    Unprepared { turn: TurnId },
+    /// An invalid glob in the configuration.
     #[error(transparent)]
     Glob(#[from] protect::GlobError),
-    /// In place there is nothing to keep protected files in, because there are too many.
+    /// In place, the protected files are too big to copy.
     #[error("the protected files in `{}` are more than {limit_mb} MB; use git or protect less", .dir.display())]
-    TooMuchToProtect {
-        /// The folder.
-        dir: PathBuf,
-        /// The limit.
-        limit_mb: u64,
-    },
+    TooMuchToProtect { dir: PathBuf, limit_mb: u64 },
 }
 
 impl WorkspaceError {
@@ -121,14 +91,14 @@ impl WorkspaceError {
     }
 }
 
-/// What a workspace is made from.
+/// The configuration of a workspace.
 #[derive(Clone, Debug)]
 pub struct WorkspaceOptions {
-    /// Whose it is.
+    /// The loop that owns it.
     pub owner: LoopId,
-    /// A folder for this loop alone, outside of the repository (`work` in the state folder); made if missing.
+    /// A folder for this loop alone, outside of the repository (`work` in the state folder);
+    /// created if missing.
     pub root: PathBuf,
-    /// What the operator wants.
     pub spec: WorkspaceSpec,
 }
 
@@ -139,60 +109,60 @@ pub struct Base {
     pub commit: Option<String>,
     /// The target had moved and was merged into the work.
     pub merged: bool,
-    /// The target had moved and could not be merged: the turn starts from the target, the work stays under its ref.
+    /// The target had moved and could not be merged: the turn starts from the target, the work
+    /// stays under its ref.
     pub dropped: Option<Dropped>,
 }
 
-/// Work that did not fit the target any more.
+/// Work that conflicts with the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// Its commit.
     pub commit: String,
-    /// The files that conflict.
+    /// The conflicting files.
     pub paths: Vec<String>,
 }
 
-/// The work of one turn, as it is to be kept.
+/// Metadata for the commit of a turn's work.
 #[derive(Clone, Debug)]
 pub struct CommitMeta<'a> {
     /// The task, for the trailer.
     pub task: &'a TaskId,
-    /// The fence it was held under.
+    /// The fence of the lease on the task.
     pub fence: Fence,
-    /// First line of the commit message; data, made one line.
+    /// First line of the commit message; data, reduced to one line.
     pub subject: &'a str,
 }
 
 impl CommitMeta<'_> {
-    /// The turn that did it.
+    /// The turn that did the work.
     pub fn turn(&self) -> TurnId {
         TurnId::of(self.task, self.fence)
     }
 }
 
-/// What a turn made.
+/// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
-    /// The tree differs from where the turn began.
+    /// The tree differs from the start of the turn.
     pub changed: bool,
     /// The commit that holds the work; `None` without git or change.
     pub commit: Option<String>,
     /// The ref that keeps it for ever.
     pub pin: Option<String>,
-    /// Files, insertions, deletions in words.
+    /// Files, insertions and deletions as text.
     pub diffstat: String,
     /// Changed paths, relative to the root of the repository; empty without git.
     pub changes: Vec<PathChange>,
-    /// Protected files that the turn changed. Without git they have been put back.
+    /// Protected files that the turn changed. Without git they have been restored.
     pub violations: Vec<String>,
-    /// What a person should know about how it was collected.
+    /// Notes for a person about how it was collected.
     pub notes: Vec<String>,
 }
 
 /// One changed path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathChange {
-    /// How. A renamed file is removed in one place and added in another.
+    /// A renamed file is removed in one place and added in another.
     pub kind: ChangeKind,
     /// Relative to the root of the repository.
     pub path: PathBuf,
@@ -202,34 +172,26 @@ pub struct PathChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It is new.
     Added,
     /// Its content or mode differs.
     Modified,
-    /// It is gone.
     Removed,
     /// A file became a link, or the like.
     Retyped,
 }
 
-/// What would stand on the target if the work landed now.
+/// What the target would contain if the work landed now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
     /// The work itself: the target has not moved.
-    Ready {
-        /// The work.
-        commit: String,
-    },
+    Ready { commit: String },
     /// The work is already part of the target.
     Contained,
     /// A merge of the target and the work.
-    Joined {
-        /// The merge.
-        commit: String,
-    },
+    Joined { commit: String },
     /// They cannot be merged without a person or a further turn.
     Conflict {
-        /// The files that conflict.
+        /// The conflicting files.
         paths: Vec<String>,
     },
 }
@@ -254,7 +216,7 @@ enum Kind {
 }
 
 impl Workspace {
-    /// Opens a loop's workspace, after a crash too. Makes no worktree yet.
+    /// Opens a loop's workspace, after a crash too. Creates no worktree yet.
     pub async fn open(options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
         let globs = Globs::new(&options.spec.protect)?;
         files::make_private(&options.root).map_err(WorkspaceError::files("make", &options.root))?;
@@ -270,8 +232,8 @@ impl Workspace {
         }
     }
 
-    /// Gets everything ready for a turn that goes on from `work`, and says where it starts. Whatever a former turn left in
-    /// the worktree is cleared, so it must have been collected.
+    /// Prepares a turn that continues from `work`, and returns where it starts. Leftovers of an
+    /// earlier turn in the worktree are cleared, so it must have been collected.
     pub async fn prepare_turn(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.prepare(turn, work).await,
@@ -290,7 +252,8 @@ impl Workspace {
         }
     }
 
-    /// Keeps what the turn made. The agent's processes must be gone. May be called again after a crash.
+    /// Keeps the result of the turn. The agent's processes must be gone. May be called again after
+    /// a crash.
     pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.collect(commit_meta).await,
@@ -301,7 +264,7 @@ impl Workspace {
         }
     }
 
-    /// What would stand on the target if `commit` landed now; the checks are to be run on that.
+    /// What the target would contain if `commit` landed now; the checks must run on that.
     pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.merge_for_target(commit, commit_meta).await,
@@ -309,8 +272,8 @@ impl Workspace {
         }
     }
 
-    /// Puts the checks' worktree on `commit` and gives the folder in which to run them. Without a commit: where a loop
-    /// without work starts. Without git: the operator's folder.
+    /// Checks out `commit` in the checks' worktree and returns the folder in which to run them.
+    /// Without a commit: where a loop without work starts. Without git: the person's folder.
     pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.check_out_verify(commit).await,
@@ -326,8 +289,8 @@ impl Workspace {
         }
     }
 
-    /// Moves the target onto `commit`, once: forward only, and only if nothing of the operator's is in the way. May be
-    /// called again after a crash.
+    /// Moves the target onto `commit`, once: forward only, and only if no file of the person is in
+    /// the way. May be called again after a crash.
     pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.integrate(task, commit).await,
@@ -335,7 +298,7 @@ impl Workspace {
         }
     }
 
-    /// Remembers under a ref where the next turn starts, for the operator's eyes and against `git gc`.
+    /// Sets the ref from which the next turn starts, so that it is visible and survives `git gc`.
     pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.set_work(commit).await,
@@ -343,8 +306,9 @@ impl Workspace {
         }
     }
 
-    /// Whether `command` still has to be run in a worktree before anything else is. Only meaningful once the worktree is
-    /// there: after [`Workspace::prepare_turn`] or [`Workspace::check_out_verify`].
+    /// Whether `command` still has to run in a worktree before anything else does. Only meaningful
+    /// once the worktree exists: after [`Workspace::prepare_turn`] or
+    /// [`Workspace::check_out_verify`].
     pub fn needs_setup(&self, side: Side, command: &str) -> bool {
         match &self.0 {
             Kind::Git(trees) => trees.needs_setup(side, command),
@@ -352,7 +316,7 @@ impl Workspace {
         }
     }
 
-    /// The setup ran well.
+    /// Records that the setup succeeded.
     pub fn set_up(&self, side: Side, command: &str) -> Result<(), WorkspaceError> {
         match &self.0 {
             Kind::Git(trees) => trees.set_up(side, command),

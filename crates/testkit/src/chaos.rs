@@ -1,12 +1,15 @@
-//! A real mesh in bad weather: three nodes as processes, each in a network of its own, a real PostgreSQL that each of them
-//! reaches through a proxy of its own, a git remote, scripted agents. Struck by faults that a seed draws, then healed and held
-//! to what must be true: nothing lost, nothing counted twice, nothing left behind, and no long stall while somebody could work.
+//! A real mesh under faults: three nodes as processes, each in a network of its own, a real
+//! PostgreSQL that each of them reaches through a proxy of its own, a git remote, scripted agents.
+//! Faults are drawn from a seed; then everything is healed and the invariants are checked: nothing
+//! lost, nothing counted twice, nothing left behind, and no long stall while a node could work.
 //!
-//! - [`net`]: networks with cables that can be pulled; [`machine`]: a state folder and its processes
-//! - [`faults`]: what strikes when; [`watch`]: what moves; [`proof`]: what must be true in the end
+//! - [`net`]: networks with cables that can be pulled; [`machine`]: a state folder and its
+//!   processes
+//! - [`faults`]: which fault strikes when; [`watch`]: progress; [`proof`]: the invariants at the
+//!   end
 //! - [`outage`]: the same mesh without its hub for some minutes
 //!
-//! Has to run inside of a network namespace that is ours alone, see [`crate::offline`].
+//! Has to run inside of a private network namespace, see [`crate::offline`].
 
 pub mod faults;
 pub mod machine;
@@ -28,63 +31,64 @@ use machine::{Machine, Make};
 use proof::Proof;
 use watch::{ChaosWatch, HubSnapshot};
 
-/// Between two looks at the weather.
+/// Step of the fault injection.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two looks at the hub.
+/// Poll interval for the hub.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Machines in the mesh.
+/// Nodes in the mesh.
 const MACHINES: u8 = 3;
-/// A mesh that is well ends what it has within this, with the leases of real life: those of the dead run out first.
+/// A healthy mesh ends its work within this, with production leases: those of dead nodes expire
+/// first.
 const END_WITHIN: Duration = Duration::from_secs(900);
-/// The longest time without any movement while somebody could move.
+/// The longest time without progress while a node could work.
 pub const STALL: Duration = Duration::from_secs(30);
 
-/// What is to be done.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
 pub struct ChaosOptions {
-    /// The program.
     pub everloop: PathBuf,
-    /// Where folders are made.
+    /// Where folders are created.
     pub dir: PathBuf,
-    /// What the weather is drawn from.
+    /// Seed of the faults.
     pub seed: u64,
-    /// For how long it is bad.
+    /// How long faults are injected.
     pub length: Duration,
-    /// At least so many tasks are made.
+    /// The least number of tasks to create.
     pub tasks: u32,
     /// Checks of one loop.
     pub checks: u32,
-    /// So many times as fast as in real life pass the leases.
+    /// Factor by which leases run faster than in production.
     pub haste: u32,
-    /// Whom to tell what happens.
+    /// Receives progress messages.
     pub tell: fn(&str),
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct ChaosReport {
-    /// What was proved, and what was not.
+    /// The invariants and their violations.
     pub proof: Proof,
-    /// Starts of nodes that were killed.
+    /// Restarts of killed nodes.
     pub restarts: u32,
     /// Faults that struck, by kind.
     pub faults: Vec<(String, u32)>,
-    /// The longest time in which nothing moved though it could.
+    /// The longest time without progress although it was possible.
     pub stall: Duration,
     /// When that ended, from the beginning.
     pub stall_at: Duration,
-    /// For how long something could move.
+    /// How long progress was possible.
     pub able: Duration,
     /// How long it took in all.
     pub took: Duration,
 }
 
 impl ChaosReport {
-    /// What does not hold.
+    /// The violated invariants.
     pub fn violations(&self) -> Vec<String> {
         let mut all = self.proof.violations.clone();
         let faults: u32 = self.faults.iter().map(|(_, times)| times).sum();
-        // What an agent did counts, or lies on the shelf, or its machine was struck while it worked: on each works one.
+        // An agent's result counts, or is among the late results, or its node was struck during the
+        // work: each node runs one agent at a time.
         let (calls, kept) = (self.proof.calls, self.proof.landed + self.proof.late_result);
         if calls > kept + faults as usize {
             all.push(format!("{calls} calls of agents, {kept} results and {faults} faults"));
@@ -113,7 +117,7 @@ impl fmt::Display for ChaosReport {
     }
 }
 
-/// A mesh and its operator.
+/// A mesh and the person's machine.
 pub struct ChaosMesh {
     sender: Machine,
     machines: Vec<Machine>,
@@ -124,7 +128,7 @@ pub struct ChaosMesh {
 }
 
 impl ChaosMesh {
-    /// All of it, started; agents work for so many seconds at most.
+    /// Starts all of it; agents work for at most this many seconds.
     pub fn new(options: &ChaosOptions, seconds: u32) -> Self {
         net::lay_out();
         let hub = PostgresServer::start(ServerSetup { dir: options.dir.clone(), ..ServerSetup::default() });
@@ -144,20 +148,20 @@ impl ChaosMesh {
         Self { sender, machines, hub, url, loops: 0, checks: options.checks }
     }
 
-    /// A look into the hub past all proxies.
+    /// A connection to the hub past all proxies.
     fn open(&self) -> Option<Postgres> {
         let url = Url::parse(&self.url).expect("our own address");
         Postgres::open(HubOptions { url, clock: HubClock::Hub, hub: None }).ok()
     }
 
-    /// Hands one more loop to the mesh: a check for each of its files.
+    /// Adds one more loop to the mesh: a check for each of its files.
     fn add_loop(&mut self) {
         let command = format!("sh {}", self.sender.path("agent.sh").display());
         let checks: Vec<String> =
             (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
         let width = self.checks.to_string();
         let mut args = vec!["run", "write them all", "--mesh", "--detach", "--gap=0", "--width", &width];
-        // The same words as the loop before, and yet another one.
+        // The same goal as the loop before, but a new loop.
         args.extend(["--new", "--agent-cmd", &command]);
         for check in &checks {
             args.extend(["--check", check]);
@@ -166,25 +170,25 @@ impl ChaosMesh {
         self.loops += 1;
     }
 
-    /// Who supervises.
     fn supervisor(&self, hub: &Postgres) -> Option<usize> {
         let leader = hub.leader().ok()??;
         self.machines.iter().position(|machine| machine.name == leader.node)
     }
 
-    /// What all nodes said last.
+    /// The last log lines of all nodes.
     fn last_words(&self) -> String {
         let words = |machine: &Machine| format!("--- {}\n{}\n", machine.name, machine.last_words(60));
         self.machines.iter().map(words).collect()
     }
 }
 
-/// The file that a check of a loop wants.
+/// The file that a check of a loop expects.
 fn file(number: u32, check: u32) -> String {
     format!("done/{number}x{check}")
 }
 
-/// What an agent does: writes down that it was called, thinks, and writes the file that the check of its task wants.
+/// The agent's script: records its call, waits, and writes the file that the check of its task
+/// expects.
 fn agent(calls: &std::path::Path, seconds: u32) -> String {
     format!(
         r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
@@ -196,7 +200,7 @@ mkdir -p done && echo "$EVERLOOP_TURN" >"$file"
     )
 }
 
-/// Lets the weather rage over a mesh, heals it, waits for its end, and looks at what is true.
+/// Injects faults into a mesh, heals it, waits for its end, and checks the invariants.
 pub fn run(options: &ChaosOptions) -> ChaosReport {
     let began = Instant::now();
     let mut fleet = ChaosMesh::new(options, 3);
@@ -204,7 +208,7 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
     let mut faults = FaultSchedule::new(options.seed, options.haste);
     let mut eye = Eye { hub: None, watch: ChaosWatch::new(), look_at: began, supervisor: None };
     let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
-    // When fewer tasks wait, the next loop is made: there is something to do nearly all the time.
+    // When fewer tasks wait, the next loop is created: there is work nearly all the time.
     let backlog = options.checks as usize * 3 / 5;
     let end = Instant::now() + options.length;
     while Instant::now() < end {
@@ -215,7 +219,7 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
         std::thread::sleep(TICK);
     }
     faults.clear(&mut fleet.machines, &mut fleet.hub);
-    tell("the weather is over");
+    tell("the faults are over");
     let healed = Instant::now();
     while healed.elapsed() < END_WITHIN {
         if let Some(sight) = eye.look(&fleet, &faults) {
@@ -237,7 +241,7 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
     ChaosReport { proof, restarts, faults, stall, stall_at, able, took: began.elapsed() }
 }
 
-/// Looks at the hub now and then, past all proxies.
+/// Polls the hub now and then, past all proxies.
 struct Eye {
     hub: Option<Postgres>,
     watch: ChaosWatch,
@@ -246,7 +250,7 @@ struct Eye {
 }
 
 impl Eye {
-    /// What there is to see, when it is time to look.
+    /// A snapshot of the hub, when it is due.
     fn look(&mut self, fleet: &ChaosMesh, faults: &FaultSchedule) -> Option<HubSnapshot> {
         if Instant::now() < self.look_at {
             return None;

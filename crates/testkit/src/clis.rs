@@ -1,5 +1,5 @@
-//! The real agent programs, as `agent-clis.sh` installs them: how each is started against a model server on loopback,
-//! in an empty environment and a throw-away home, with keys that open nothing.
+//! The real agent programs, as `agent-clis.sh` installs them: how each is started against a model
+//! server on loopback, in an empty environment and a temporary home, with worthless keys.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Where the programs are, under their plain names.
+/// The variable that names the folder of the programs.
 pub const FOLDER: &str = "EVERLOOP_TEST_CLIS";
-/// Between two looks whether a program has ended.
+/// Poll interval for the end of a program.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An agent program.
@@ -23,25 +23,22 @@ pub enum CliProgram {
     Claude,
     /// Claude Code as a subscription: only then it has windows and their limits.
     ClaudeSubscription,
-    /// OpenAI's codex.
     Codex,
-    /// Google's gemini.
     Gemini,
-    /// opencode.
     Opencode,
 }
 
-/// What `agent-clis.sh` installed under this name. A missing one is an error, never a skipped test.
+/// The program that `agent-clis.sh` installed under this name. A missing one is an error, never a
+/// skipped test.
 pub fn installed(name: &str) -> PathBuf {
     let hint = "hint: export EVERLOOP_TEST_CLIS=<the folder that crates/testkit/agent-clis.sh prints last>";
     let folder = std::env::var_os(FOLDER).unwrap_or_else(|| panic!("`{FOLDER}` is not set\n{hint}"));
     let program = Path::new(&folder).join(name);
-    assert!(program.exists(), "`{}` is not there\n{hint}", program.display());
+    assert!(program.exists(), "`{}` does not exist\n{hint}", program.display());
     program
 }
 
 impl CliProgram {
-    /// The name of the program.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claude | Self::ClaudeSubscription => "claude",
@@ -51,12 +48,11 @@ impl CliProgram {
         }
     }
 
-    /// The program.
     pub fn program(self) -> PathBuf {
         installed(self.name())
     }
 
-    /// All that has to stand in the environment besides `PATH` and `HOME`.
+    /// The environment besides `PATH` and `HOME`.
     pub fn environment(self, base_url: &str) -> Vec<(&'static str, String)> {
         let own = |text: &str| text.to_owned();
         match self {
@@ -70,7 +66,7 @@ impl CliProgram {
                     key,
                     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", own("1")),
                     ("DISABLE_AUTOUPDATER", own("1")),
-                    // Or it refuses to skip permissions as root.
+                    // Otherwise it refuses to skip permissions as root.
                     ("IS_SANDBOX", own("1")),
                 ]
             }
@@ -78,7 +74,7 @@ impl CliProgram {
             Self::Gemini => vec![
                 ("GEMINI_API_KEY", own("dummy")),
                 ("GOOGLE_GEMINI_BASE_URL", own(base_url)),
-                // It starts itself once more otherwise, and the first process does not hear signals.
+                // Otherwise it starts itself again, and the first process does not forward signals.
                 ("GEMINI_CLI_NO_RELAUNCH", own("true")),
             ],
             Self::Opencode => vec![
@@ -89,13 +85,15 @@ impl CliProgram {
         }
     }
 
-    /// The arguments for one headless turn with machine-readable output; the prompt is the last one.
+    /// The arguments for one headless turn with machine-readable output; the prompt is the last
+    /// one.
     pub fn arguments(self, base_url: &str, prompt: &str) -> Vec<String> {
         let line: &[&str] = match self {
             Self::Claude | Self::ClaudeSubscription => {
                 &["--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "-p"]
             }
-            // Metrics and plugins want the network, and each run would end five seconds late.
+            // Metrics and plugins need the network, and would delay the end of each run by five
+            // seconds.
             Self::Codex => &[
                 "exec",
                 "--json",
@@ -120,7 +118,7 @@ impl CliProgram {
         line.iter().map(|word| (*word).to_owned()).chain(provider).chain([prompt.to_owned()]).collect()
     }
 
-    /// Writes into an empty home what the program wants to find there.
+    /// Writes the files that the program expects into an empty home.
     pub fn furnish(self, home: &Path) -> std::io::Result<()> {
         if self == Self::Gemini {
             std::fs::create_dir_all(home.join(".gemini"))?;
@@ -152,7 +150,7 @@ fn opencode_config(base_url: &str) -> String {
     config.to_string()
 }
 
-/// A program with a home and a folder to work in; both go with it.
+/// A program with a home and a folder to work in; both are removed with it.
 #[derive(Debug)]
 pub struct CliHome {
     cli: CliProgram,
@@ -166,9 +164,7 @@ pub struct CliHome {
 pub struct ProgramRun {
     /// Its exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// All that it said.
     pub stdout: String,
-    /// All that it complained about.
     pub stderr: String,
     /// From start to end.
     pub took: Duration,
@@ -192,24 +188,23 @@ impl CliHome {
         Ok(Self { cli, base_url: base_url.to_owned(), scratch, extra: Vec::new() })
     }
 
-    /// With one more variable.
+    /// Adds one more variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.extra.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Where the program works.
+    /// The working folder of the program.
     pub fn folder(&self) -> PathBuf {
         self.scratch.path().join("folder")
     }
 
-    /// Its home.
     pub fn home(&self) -> PathBuf {
         self.scratch.path().join("home")
     }
 
-    /// The command for one turn, with nothing in its environment that is not named here.
+    /// The command for one turn, with only the variables named here.
     pub fn command(&self, prompt: &str) -> Command {
         let mut command = Command::new(self.cli.program());
         command
@@ -222,12 +217,13 @@ impl CliHome {
             .env("TMPDIR", self.scratch.path().join("tmp"))
             .envs(self.cli.environment(&self.base_url))
             .envs(self.extra.iter().map(|(name, value)| (name, value)))
-            // Some read more of the prompt from an open stdin.
+            // Some programs read more of the prompt from an open stdin.
             .stdin(Stdio::null());
         command
     }
 
-    /// Runs one turn; a program that does not end within `patience` is killed with its group, and that is an error.
+    /// Runs one turn; a program that does not end within `patience` is killed with its group, and
+    /// that is an error.
     pub fn run(&self, prompt: &str, patience: Duration) -> std::io::Result<ProgramRun> {
         let (out, err) = (self.scratch.path().join("out"), self.scratch.path().join("err"));
         let began = Instant::now();
@@ -248,14 +244,15 @@ impl CliHome {
     }
 }
 
-/// Waits for the end of `child`; at the deadline its whole group is killed and the answer is `None`.
+/// Waits for the end of `child`; at the deadline its whole group is killed and the result is
+/// `None`.
 fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         if Instant::now() >= deadline {
-            // It may have ended since the last look.
+            // It may have ended since the last poll.
             killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL).ok();
             child.wait()?;
             return Ok(None);

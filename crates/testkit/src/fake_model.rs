@@ -1,9 +1,12 @@
-//! A model server on loopback that plays a script, well enough for the real agent programs to work against it.
+//! A model server on loopback that plays a script, well enough for the real agent programs to work
+//! against it.
 //!
-//! Owns the server and its threads. [`script`] is the language, [`request`] what is asked, [`message`] what is said,
-//! [`dialect`] the words of each vendor, [`reply`] the answer, [`http`] the wire, [`log`] what happened.
+//! Owns the server and its threads. [`script`] is the language, [`request`] the parsed request,
+//! [`message`] the content of an answer, [`dialect`] the format of each vendor, [`reply`] the
+//! response, [`http`] the wire, [`log`] the records.
 //!
-//! Only main requests, those that offer tools, play the script; titles, topics and token counts get a plain answer.
+//! Only main requests, those that offer tools, play the script; titles, topics and token counts get
+//! a plain answer.
 
 pub mod dialect;
 pub mod http;
@@ -33,19 +36,19 @@ use reply::{PlayedReply, ReplyEnd};
 use request::Ask;
 use script::Script;
 
-/// More connections at once than a few agents make: what comes on top is closed at once.
+/// More connections than a few agents make: further ones are closed at once.
 const MAX_CONNECTIONS: usize = 256;
-/// A client that does not take its answer or send its request for so long is gone; hanging on purpose is not reading.
+/// A client that does not read its response or send its request for this long is gone; hanging on
+/// purpose is not reading.
 const IO_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How a server is started.
+/// Configuration of a server.
 #[derive(Debug)]
 pub struct FakeModelOptions {
-    /// What it plays.
     pub script: Script,
-    /// Where it listens on loopback; 0 takes a free one.
+    /// Its port on loopback; 0 takes a free one.
     pub port: u16,
-    /// Where it writes what it was asked, besides keeping it.
+    /// The file to which records are also written.
     pub log: Option<PathBuf>,
 }
 
@@ -64,7 +67,7 @@ struct Shared {
     answers: AtomicU64,
     stopping: AtomicBool,
     connections: Mutex<Connections>,
-    /// Rung when the server stops, for those who wait between two pieces.
+    /// Notified when the server stops, for threads that wait between two pieces.
     stopped: Condvar,
 }
 
@@ -84,7 +87,7 @@ impl FakeModel {
 
     /// Starts a server.
     pub fn with(options: FakeModelOptions) -> io::Result<Self> {
-        // Prompts may stand in it, so it is for the owner only.
+        // It may contain prompts, so it is readable for the owner only.
         let open = |path| OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let file = options.log.map(open).transpose()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))?;
@@ -103,17 +106,16 @@ impl FakeModel {
         Ok(Self { shared, address, listener: Some(thread) })
     }
 
-    /// `http://127.0.0.1:PORT`, without a path.
+    /// Its address as `http://127.0.0.1:PORT`, without a path.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Everything it was asked so far.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.shared.log.records()
     }
@@ -139,10 +141,11 @@ impl FakeModel {
 impl Drop for FakeModel {
     fn drop(&mut self) {
         let threads = self.shared.stop();
-        // The listener is woken by a connection; when that fails, its socket is gone and so is the wait on it.
+        // A connection wakes the listener; when that fails, its socket is gone and so is the wait
+        // on it.
         drop(TcpStream::connect(self.address));
         for thread in self.listener.take().into_iter().chain(threads) {
-            // A thread that panicked has told why on stderr.
+            // A panicked thread has printed the reason on stderr.
             drop(thread.join());
         }
     }
@@ -157,9 +160,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Some(id) = shared.enter(&stream) else { continue };
         let serving = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("fake-model-answer".to_owned()).spawn(move || {
-            // A client that leaves in the middle is what half of the scripts are about.
+            // Half of the scripts make clients disconnect in the middle.
             drop(serving.serve(&stream));
-            // Closed by dropping both handles, not by a shutdown: that would turn a reset into an ordinary end.
+            // Closed by dropping both handles, not by a shutdown: that would turn a reset into an
+            // ordinary end.
             serving.leave(id);
         });
         if let Ok(thread) = thread {
@@ -173,7 +177,8 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a connection, so that stopping can end it; `None` when there are too many or the server stops.
+    /// Registers a connection, so that stopping can end it; `None` when there are too many or the
+    /// server stops.
     fn enter(&self, stream: &TcpStream) -> Option<u64> {
         let ready = stream.set_read_timeout(Some(IO_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(IO_TIMEOUT)));
         let copy = ready.and_then(|()| stream.set_nodelay(true)).and_then(|()| stream.try_clone()).ok()?;
@@ -196,7 +201,7 @@ impl Shared {
         self.stopping.store(true, Ordering::SeqCst);
         let mut connections = self.connections();
         for stream in connections.streams.values() {
-            // Whoever is closed already needs no shutdown.
+            // A closed connection needs no shutdown.
             drop(stream.shutdown(Shutdown::Both));
         }
         self.stopped.notify_all();
@@ -262,7 +267,7 @@ impl Shared {
     }
 }
 
-/// Keeps a connection open until the client or the server gives it up.
+/// Keeps a connection open until the client or the server closes it.
 fn until_closed(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(None)?;
     let mut scrap = [0; 1024];
@@ -276,7 +281,7 @@ fn reset(stream: &TcpStream) -> io::Result<()> {
     nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &at_once).map_err(io::Error::from)
 }
 
-/// Requests that ask no model: counts and lists that clients want before they begin.
+/// Requests without a model: counts and lists that clients fetch before they begin.
 fn beside(request: &http::HttpRequest) -> (RequestKind, ResponseHead, Value) {
     let path = request.target.split('?').next().unwrap_or_default();
     let head = |status| ResponseHead::new(status).with("content-type", "application/json");

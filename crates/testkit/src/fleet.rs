@@ -1,8 +1,8 @@
-//! A fleet in memory around `core::immune`: machines with panes, accounts, agents and kinds of tasks, of which one is bad, or
-//! none, or all. Same seed, same story.
+//! A fleet in memory around `core::immune`: nodes with panes, accounts, agents and kinds of tasks,
+//! of which one is bad, or none, or all. The same seed gives the same run.
 //!
-//! It keeps score by itself: whom the core takes out is compared with who really is bad, and the caps are counted here, not
-//! asked for.
+//! It keeps its own score: the subjects that the core quarantines are compared with the bad ones,
+//! and the caps are counted here, not read from the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,76 +15,66 @@ use everloop_core::time::Time;
 
 use crate::sim::random::Random;
 
-/// The longest that anybody may be out, in beats.
+/// The longest quarantine, in beats.
 const OUT_MOST: u32 = 160;
-/// A turn of a machine takes about this long.
+/// The duration of a node's turn, roughly.
 const TURN: Duration = Duration::from_secs(180);
-/// Somebody who can be used is found within so many draws, or nobody can.
+/// An available subject is found within this many draws, or there is none.
 const DRAWS: u32 = 400;
 
-/// How large a fleet is.
+/// The size of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Machines.
     pub nodes: u64,
     /// Panes on each; 0 for none.
     pub panes: u64,
-    /// Accounts.
     pub accounts: u64,
-    /// Agents.
     pub agents: u64,
-    /// Kinds of tasks.
     pub kinds: u64,
 }
 
-/// Who is bad.
+/// The bad subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// Nobody.
     Nobody,
-    /// These.
     These(Vec<Subject>),
-    /// Everybody: the network is gone.
+    /// All of them: the network is gone.
     All,
 }
 
-/// A fleet and its story.
+/// A fleet and its faults.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// How large it is.
     pub size: Size,
-    /// Who is bad.
     pub bad: Bad,
     /// How often turns fail for no reason, in thousandths.
     pub base: u64,
-    /// How often they fail with who is bad.
+    /// How often they fail with a bad subject, in thousandths.
     pub failing: u64,
-    /// Outcomes.
     pub outcomes: u64,
-    /// From which outcome on, and until which.
+    /// The outcomes during which the bad subjects are bad.
     pub ill: Range<u64>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Story {
-    /// Charges.
     pub charged: BTreeMap<Subject, u32>,
-    /// The first who got less work or none.
+    /// The first subject that got less work or none.
     pub first: Option<Subject>,
-    /// Who was taken out, and at which outcome first.
+    /// The quarantined subjects, and the outcome at which each was first.
     pub out: BTreeMap<Subject, u64>,
-    /// Who got less work.
+    /// The subjects that got less work.
     pub soft: BTreeSet<Subject>,
-    /// Thresholds were moved so often.
+    /// How often thresholds were moved.
     pub moved: u32,
     /// The observer was suspected.
     pub suspected: bool,
-    /// A promise that was broken.
+    /// The first violated invariant.
     pub broken: Option<String>,
-    /// Who is out in the end.
+    /// The subjects in quarantine at the end.
     pub still_out: BTreeSet<Subject>,
-    /// Where a hash of everything stands.
+    /// A hash of all steps.
     pub trace: u64,
 }
 
@@ -99,7 +89,7 @@ impl Fleet {
         matches!(&self.bad, Bad::These(bad) if bad.contains(subject))
     }
 
-    /// Runs the story of a seed.
+    /// Runs the fleet with a seed.
     pub fn run(&self, seed: u64) -> Story {
         let mut random = Random::new(seed);
         let (mut immune, mut story) = (Immune::default(), Story::default());
@@ -108,7 +98,7 @@ impl Fleet {
             now = now + TURN / u32::try_from(self.size.nodes).unwrap_or(1);
             let turn = TurnId::new(format!("t{n}"));
             let Some(subjects) = self.choose(&immune, &mut random, now) else {
-                story.broken.get_or_insert("nobody can be used".to_owned());
+                story.broken.get_or_insert("no subject can be used".to_owned());
                 return story;
             };
             for did in immune.trials(&subjects, &turn, now) {
@@ -127,7 +117,7 @@ impl Fleet {
         story
     }
 
-    /// Somebody for the next turn; whoever gets less work is passed over every other time.
+    /// Subjects for the next turn; one with less work is skipped every other time.
     fn choose(&self, immune: &Immune, random: &mut Random, now: Time) -> Option<Vec<Subject>> {
         for _ in 0..DRAWS {
             let Size { nodes, panes, accounts, agents, kinds } = self.size;
@@ -169,14 +159,14 @@ impl Fleet {
         ObservedOutcome { subjects, class, reset_at: None }
     }
 
-    /// I8, counted from what the document says about everybody.
+    /// I8, counted from the document's entries.
     fn check(&self, immune: &Immune, now: Time) -> Option<String> {
         let Size { nodes, panes, accounts, agents, kinds } = self.size;
         let out = |s: Subject| matches!(immune.standings.get(&s).map(|s| &s.tier), Some(Tier::Out { .. }));
         let left = |dimension, all: u64| (0..all).filter(|n| !out(subject(dimension, *n))).count() as u64;
         let working = left(Dimension::Node, nodes);
         if (nodes - working) * 3 > nodes {
-            return Some(format!("{} of {nodes} machines are out", nodes - working));
+            return Some(format!("{} of {nodes} nodes are quarantined", nodes - working));
         }
         let on = |node: &u64| !out(subject(Dimension::Node, *node));
         let pane = |node: u64| (0..panes).filter(|n| !out(subject(Dimension::Pane, node * panes + n))).count() as u64;

@@ -1,14 +1,15 @@
-//! What the tests are made of; never part of a release.
+//! The parts of the tests; never part of a release.
 //!
-//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
-//!   crashed at every step and held to its invariants
-//! - [`chaos`]: three real nodes in networks of their own, a real hub, and bad weather
+//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the
+//!   real core is run, crashed at every step and checked against its invariants
+//! - [`chaos`]: three real nodes in networks of their own, a real hub, and faults
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
-//! - [`fleet`]: many machines, accounts and kinds of tasks of which one is bad: who is blamed
+//! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
 //! - [`post_office`]: servers that take messages for people, like Telegram's
-//! - [`postgres`]: a PostgreSQL server of one's own, and a pooler in front of it; [`proxy`]: stands before it and cuts
+//! - [`postgres`]: a private PostgreSQL server, and a pooler in front of it; [`proxy`]: stands
+//!   before it and cuts
 //! - [`processes`]: which processes belong to a state folder
 
 pub mod chaos;

@@ -1,8 +1,8 @@
-//! A test in a network namespace of its own, with nothing but loopback: what a real agent program wants from outside it
-//! cannot get, whatever it tries. Owns the namespace and what is still alive in it at the end.
+//! A test in a private network namespace, with nothing but loopback: a real agent program cannot
+//! reach any external host. Owns the namespace and the processes left in it at the end.
 //!
-//! The test starts itself once more inside of the namespace, so everything in its body (the model server, the programs,
-//! `everloop` itself) is in there, and needs nothing special.
+//! The test starts itself once more inside of the namespace, so everything in its body (the model
+//! server, the programs, `everloop` itself) is in there, and needs nothing special.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,16 +13,18 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Says that we are inside.
+/// Set inside of the namespace.
 const INSIDE: &str = "EVERLOOP_TEST_OFFLINE";
-/// Programs that were told to end need a moment, on a busy machine a longer one.
+/// Stopped programs need a moment, on a busy machine a longer one.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Between two looks at who is still there.
+/// Poll interval for leftover processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the rest of a test without a network. It has to be all of the test: outside, `body` is not run at all.
+/// Runs the rest of a test without a network. It has to be all of the test: outside, `body` is not
+/// run at all.
 ///
-/// Fails when a process is still alive in the namespace ten seconds after `body`; it is killed in any case.
+/// Fails when a process is still alive in the namespace ten seconds after `body`; it is killed in
+/// any case.
 pub fn offline<F: FnOnce()>(body: F) {
     if !is_inside() {
         return enter(&test_name::<F>());
@@ -39,12 +41,12 @@ pub fn offline<F: FnOnce()>(body: F) {
     assert!(left.is_empty(), "left behind: {left:#?}");
 }
 
-/// Whether we are in a network namespace of our own.
+/// Whether this process is in a private network namespace.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Runs this program once more, with the same words, in a network namespace of its own.
+/// Runs this program once more, with the same arguments, in a private network namespace.
 pub fn again() -> ExitCode {
     let program = std::env::current_exe().expect("a program knows itself");
     let mut command = unshared();
@@ -53,20 +55,20 @@ pub fn again() -> ExitCode {
     ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// A closure is named after the function that it stands in, and a test by its path without the crate.
+/// A closure is named after its function, and a test by its path without the crate.
 fn test_name<F>() -> String {
     let full = std::any::type_name::<F>();
     let function = full.split("::{{closure}}").next().unwrap_or(full);
     function.split_once("::").map_or(function, |(_, path)| path).to_owned()
 }
 
-/// Runs the words that are added in a network namespace of their own.
+/// Runs the added words in a private network namespace.
 fn unshared() -> Command {
     let mut command = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
         command.arg("--map-root-user");
     }
-    // `ip` lies where the PATH of a user often does not lead.
+    // `ip` is often not in the PATH of a user.
     let up = "PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec \"$@\"";
     command.args(["--net", "--", "sh", "-c", up, "sh"]);
     command
@@ -83,18 +85,18 @@ fn enter(test: &str) {
     pass_on(&said);
 }
 
-/// Figures that a test showed inside are for whoever looks on outside.
+/// Prints the inner test's output, which may contain figures.
 fn pass_on(said: &str) {
-    // A closed output is nobody's loss.
+    // A closed output loses nothing important.
     std::io::stdout().write_all(said.as_bytes()).ok();
 }
 
 fn interfaces() -> BTreeSet<String> {
-    let table = std::fs::read_to_string("/proc/self/net/dev").expect("Linux tells a process its interfaces");
+    let table = std::fs::read_to_string("/proc/self/net/dev").expect("Linux lists the interfaces of a process");
     table.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
 }
 
-/// The processes in our namespace besides ourselves; what has ended has no namespace.
+/// The other processes in this namespace; an ended one has no namespace.
 pub fn neighbours() -> Vec<Pid> {
     let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let ours = space("self");
@@ -109,7 +111,7 @@ fn command_line(pid: Pid) -> String {
     format!("{pid} {}", String::from_utf8_lossy(&bytes).replace('\0', " "))
 }
 
-/// Kills what is left, also when the test fails: the namespace is ours alone, so nobody else is met.
+/// Kills leftovers, also when the test fails: the namespace is private, so no other process is hit.
 struct Leftovers;
 
 impl Drop for Leftovers {

@@ -1,6 +1,6 @@
-//! Servers that take messages for people, on loopback: Telegram's bot API as far as everloop uses it, and anything else that takes a
-//! POST (Slack, ntfy, gateways, webhooks). It behaves like the real ones where that matters: limits, long polling, numbers of
-//! updates, and what is too long.
+//! Servers that take messages for people, on loopback: Telegram's bot API as far as everloop uses
+//! it, and anything else that takes a POST (Slack, ntfy, gateways, webhooks). It behaves like the
+//! real ones where that matters: limits, long polling, numbers of updates, and oversized texts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,42 +11,40 @@ use serde_json::{Value, json};
 
 use crate::fake_model::http::{HttpRequest, ResponseHead, answer};
 
-/// Telegram takes no longer text.
+/// Telegram's limit of a text.
 const TEXT_MOST: usize = 4096;
-/// Nor more behind a button.
+/// Telegram's limit of a button's data.
 const DATA_MOST: usize = 64;
 
-/// How the next message is met.
+/// The response to the next message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Too many messages: come back in so many seconds.
+    /// Too many messages: retry after this many seconds.
     TooMany(u64),
     /// This status and nothing more.
     Status(u16),
-    /// It is heard, and never answered.
+    /// It is received, and never answered.
     Hang,
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, Debug)]
 pub struct ReceivedMail {
     /// The path it was sent to.
     pub path: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// What it says.
     pub body: String,
-    /// When.
     pub at: Instant,
 }
 
 impl ReceivedMail {
-    /// The first header of this name, or an empty text.
+    /// The first header with this name, or an empty text.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str())
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON; null when it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
@@ -56,7 +54,7 @@ impl ReceivedMail {
 struct State {
     letters: Vec<ReceivedMail>,
     acts: VecDeque<Act>,
-    /// What people said, with its numbers.
+    /// Messages of people, with their numbers.
     updates: Vec<Value>,
     number: i64,
     /// Updates are delivered again although they were confirmed.
@@ -66,7 +64,7 @@ struct State {
     closed: bool,
 }
 
-/// A post office; it closes with the test.
+/// A message server; it closes with the test.
 pub struct PostOffice {
     address: SocketAddr,
     token: String,
@@ -81,7 +79,7 @@ impl Drop for PostOffice {
 }
 
 impl PostOffice {
-    /// Opens one on a free port whose bot has this token.
+    /// Opens one on a free port with a bot of this token.
     pub fn open(token: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -93,7 +91,7 @@ impl PostOffice {
                     return;
                 }
                 let (shared, bot) = (Arc::clone(&theirs), bot.clone());
-                // A client that goes away in the middle is a client's right.
+                // A client may disconnect in the middle.
                 std::thread::spawn(move || serve(&stream, &shared, &bot).ok());
             }
         });
@@ -104,17 +102,17 @@ impl PostOffice {
         lock(&self.shared)
     }
 
-    /// Where it is.
+    /// Its address with this path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The next messages are met so, in this order; then all are taken.
+    /// Sets the next responses, in this order; then all messages are accepted.
     pub fn meet(&self, acts: &[Act]) {
         self.state().acts.extend(acts.iter().cloned());
     }
 
-    /// Every message that was heard, also those that were not taken.
+    /// Every message received, also those that were not accepted.
     pub fn letters(&self) -> Vec<ReceivedMail> {
         self.state().letters.clone()
     }
@@ -131,14 +129,14 @@ impl PostOffice {
         letters.iter().map(|l| l.header("idempotency-key").to_owned()).collect::<BTreeSet<_>>().len()
     }
 
-    /// Somebody in this chat presses a button.
+    /// A person in this chat presses a button.
     pub fn press(&self, chat: i64, data: &str) {
         let query = json!({ "id": format!("press {data}"), "data": data, "from": { "username": "ann" },
             "message": { "message_id": 1, "chat": { "id": chat } } });
         self.update("callback_query", query);
     }
 
-    /// Somebody in this chat answers a message.
+    /// A person in this chat replies to a message.
     pub fn reply(&self, chat: i64, text: &str, to: &str) {
         let message = json!({ "message_id": 2, "chat": { "id": chat }, "text": text, "from": { "username": "ann" },
             "reply_to_message": { "message_id": 1, "text": to } });
@@ -155,18 +153,18 @@ impl PostOffice {
         self.shared.1.notify_all();
     }
 
-    /// From now on everything that was ever said is said again to whoever asks.
+    /// From now on all earlier updates are delivered again to every poll.
     pub fn forget(&self) {
         self.state().forgetful = true;
         self.shared.1.notify_all();
     }
 
-    /// What people were told who pressed a button.
+    /// The confirmations that people got for a pressed button.
     pub fn confirmed(&self) -> Vec<String> {
         self.state().confirmed.clone()
     }
 
-    /// How often it was asked for answers.
+    /// How often it was polled for updates.
     pub fn polls(&self) -> usize {
         self.state().polls
     }
@@ -223,7 +221,7 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar), bot: &str) -> std
     }
 }
 
-/// What Telegram says to a message.
+/// Telegram's response to a message.
 fn sent(body: &Value) -> Value {
     let text = body["text"].as_str().unwrap_or_default();
     let rows = body["reply_markup"]["inline_keyboard"].as_array().cloned().unwrap_or_default();
@@ -235,7 +233,7 @@ fn sent(body: &Value) -> Value {
     json!({ "ok": true, "result": { "message_id": 1, "text": text } })
 }
 
-/// Waits until there is something from `offset` on; what lies before is confirmed and gone.
+/// Waits until there is an update from `offset` on; earlier ones are confirmed and removed.
 fn updates(shared: &(Mutex<State>, Condvar), body: &Value) -> Vec<Value> {
     let offset = body["offset"].as_i64().unwrap_or(0);
     let patience = Duration::from_secs(body["timeout"].as_u64().unwrap_or(0));

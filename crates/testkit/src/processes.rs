@@ -1,10 +1,12 @@
-//! Which processes belong to a state folder, as /proc tells it. For tests that pull plugs, and for proving that nothing is left.
+//! Which processes belong to a state folder, according to /proc. For tests that kill nodes, and for
+//! proving that nothing is left.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Processes whose environment names this state folder, as state or as place of their job. Never ourselves.
+/// Processes whose environment names this state folder, as state or as place of their job. Never
+/// this process.
 pub fn processes_of(state: &Path) -> Vec<i32> {
     let marks =
         ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());

@@ -1,5 +1,5 @@
-//! Stands between a ledger and its hub: passes everything on until it is told to cut, and where. Knows just enough of the
-//! protocol of PostgreSQL to see a commit go by.
+//! Stands between a ledger and its hub: forwards everything until a cut is requested. Knows just
+//! enough of the protocol of PostgreSQL to see a commit pass.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,24 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What to do with the connections.
+/// How connections are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyMode {
-    /// Pass everything on.
     Pass,
-    /// Cut when a commit comes along, before the hub hears of it.
+    /// Cut at a commit, before it reaches the hub.
     CutBeforeCommit,
-    /// Cut when the hub has answered to a commit, before the node hears of it.
+    /// Cut at the response to a commit, before it reaches the node.
     CutAfterCommit,
-    /// Swallow everything that nodes say: the connection is there and silent.
+    /// Drop everything that nodes send: the connection stays open and silent.
     Silent,
-    /// Take connections and close them at once.
+    /// Accept connections and close them at once.
     Refuse,
-    /// Pass everything on, so much later.
+    /// Forward everything, with this delay.
     Slow(Duration),
 }
 
-/// The proxy; it stands until the process ends.
+/// The proxy; it runs until the process ends.
 pub struct Proxy {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -36,12 +35,12 @@ struct State {
 }
 
 impl Proxy {
-    /// In front of a port of this machine, on loopback.
+    /// In front of a local port, on loopback.
     pub fn new(target: u16) -> Self {
         Self::at(Ipv4Addr::LOCALHOST, target)
     }
 
-    /// In front of a port of this machine, at another of its addresses.
+    /// In front of a local port, at another local address.
     pub fn at(address: Ipv4Addr, target: u16) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("an own address has a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -49,9 +48,9 @@ impl Proxy {
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for node in listener.incoming().flatten() {
-                // A hub that is away lets nobody in: the connection is closed, as its machine would do.
+                // Without a hub the connection is closed, as its machine would do.
                 let Ok(hub) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { continue };
-                // Whoever hangs up before it began needs nobody to pass anything on.
+                // The node may have disconnected already.
                 pass(node, hub, &shared).ok();
             }
         });
@@ -63,23 +62,22 @@ impl Proxy {
         url.replace(&format!(":{port}/"), &format!(":{}/", self.port))
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What becomes of the connections from now on, also of those that are open.
+    /// Sets how connections are treated from now on, also open ones.
     pub fn set(&self, mode: ProxyMode) {
         lock(&self.state).mode = mode;
     }
 
-    /// Cuts everything that is open.
+    /// Cuts all open connections.
     pub fn cut(&self) {
         cut(&mut lock(&self.state));
     }
 }
 
-/// A thread that panicked has left nothing half done in here.
+/// A panicked thread leaves no inconsistent state in here.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -93,7 +91,7 @@ fn pass(node: TcpStream, hub: TcpStream, shared: &Arc<Mutex<State>>) -> std::io:
         stream.set_nodelay(true)?;
         state.open.push(stream.try_clone()?);
     }
-    // Those that are over need no cutting.
+    // Closed connections are dropped.
     state.open.retain(|stream| stream.peer_addr().is_ok());
     let (up, down) = (Arc::clone(shared), Arc::clone(shared));
     let (node2, hub2) = (node.try_clone()?, hub.try_clone()?);
@@ -104,16 +102,16 @@ fn pass(node: TcpStream, hub: TcpStream, shared: &Arc<Mutex<State>>) -> std::io:
 
 fn cut(state: &mut State) {
     for stream in state.open.drain(..) {
-        // It may be cut already.
+        // It may already be cut.
         stream.shutdown(Shutdown::Both).ok();
     }
 }
 
 /// Statements that are a transaction by themselves.
 const ALONE_ASKED: [&[u8]; 3] = [b"everloop.claim", b"everloop.finish", b"ON CONFLICT (id) DO"];
-/// How the hub says that something was done. What only reads says the same; nobody is worse off for that.
+/// The hub's confirmations. Plain reads give the same ones; cutting those too does no harm.
 const DONE: [&[u8]; 3] = [b"COMMIT\0", b"SELECT ", b"INSERT "];
-/// What the hub says when it waits for the next one.
+/// The hub's message when it waits for the next statement.
 const NO_TRANSACTION: &[u8] = b"Z\0\0\0\x05I";
 
 fn has(bytes: &[u8], needle: &[u8]) -> bool {

@@ -11,25 +11,25 @@ use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields, microusd, whole};
 use super::{Invocation, Order, RETRIES, Receiver, TELEMETRY_SECRET, has_telemetry, reset};
 
-/// Denied calls that are remembered so that none is counted twice.
+/// Denied calls that are remembered, so that none is counted twice.
 const DENIALS_KEPT: usize = 1_000;
 
-/// How a record begins that an old version wrote into the middle of another line (2.1.74). In an agent's words the
-/// quotes would have backslashes before them.
+/// The beginning of a record that an old version (2.1.74) writes into the middle of another line.
+/// In the model's text the quotes would be escaped with backslashes.
 const STRAY: &str = r#"{"type":"rate_limit_event""#;
 
-/// Tools that wait for an answer of a person.
+/// Tools that wait for a person's answer.
 const QUESTIONS: &[&str] = &["AskUserQuestion", "ExitPlanMode"];
 
-/// Tools that are another agent at work; `Task` became `Agent`.
+/// Tools that start another agent; `Task` was renamed `Agent`.
 const SUBAGENTS: &[&str] = &["Task", "Agent"];
 
-/// The switch without which nothing is sent.
+/// The variable that enables telemetry.
 pub(super) const TELEMETRY: &str = "CLAUDE_CODE_ENABLE_TELEMETRY";
 
-/// Events are sent this often while there are any: what a killed turn used is lost for at most this long.
+/// Export interval of events: at most this much usage of a killed turn is lost.
 const EVENTS_EVERY_MS: u32 = 1_000;
-/// Counters say the same as the events, so they need not come as often.
+/// Counters repeat what the events report, so they are exported less often.
 const COUNTERS_EVERY_MS: u32 = 10_000;
 
 /// The command line.
@@ -56,13 +56,14 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         }
         Permission::Full => {
             call.arg("--dangerously-skip-permissions");
-            // Root is refused without it; whoever runs everloop as root and grants everything means it.
+            // Claude Code refuses root without it. Running everloop as root with full permission is
+            // a deliberate choice.
             if nix::unistd::geteuid().is_root() {
                 call.set("IS_SANDBOX", "1");
             }
         }
     }
-    // stream-json needs it. It also ends the list of allowed tools.
+    // Required by stream-json. It also ends the list of allowed tools.
     call.arg("--verbose");
     call.extra(order);
     call.set("CLAUDE_CODE_MAX_RETRIES", RETRIES.to_string());
@@ -77,7 +78,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     call
 }
 
-/// Figures only. Contents (`OTEL_LOG_USER_PROMPTS` and its like) are never asked for.
+/// Figures only. Contents (`OTEL_LOG_USER_PROMPTS` and the like) are never enabled.
 fn report_to(receiver: Receiver<'_>, call: &mut Invocation) {
     call.set(TELEMETRY, "1");
     call.set("OTEL_METRICS_EXPORTER", "otlp");
@@ -89,18 +90,19 @@ fn report_to(receiver: Receiver<'_>, call: &mut Invocation) {
     call.set("OTEL_METRIC_EXPORT_INTERVAL", COUNTERS_EVERY_MS.to_string());
 }
 
-/// Reads the stream.
+/// Parses the stream.
 pub(super) struct ClaudeParser {
     resumed: bool,
     session: Option<String>,
-    /// A hook would not let the turn end, and the CLI ended it all the same.
+    /// A hook refused the end of the turn, and the CLI ended it nevertheless.
     blocked_out: bool,
     denied: BTreeSet<String>,
-    /// Of the last answer in the main conversation: its model and what was in the conversation then.
+    /// From the last answer in the main thread: its model and the tokens in the context at that
+    /// time.
     context: Option<(String, u64)>,
-    /// What the last result counted from the beginning of this process.
+    /// Totals of the last result, counted from the start of this process.
     counted: Usage,
-    /// What answers after the last result used: all that is known if no other result comes.
+    /// Usage of answers after the last result: all that is known if no other result follows.
     uncounted: Usage,
     last_message: String,
 }
@@ -151,7 +153,7 @@ impl ClaudeParser {
         }
     }
 
-    /// Both the event and the result name a denied call.
+    /// The event and the result both name a denied call; it is counted once.
     fn denied(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         let id = record::name(record.text("tool_use_id").unwrap_or_default());
         let new = id.is_empty() || (self.denied.len() < DENIALS_KEPT && self.denied.insert(id));
@@ -177,7 +179,7 @@ impl ClaudeParser {
         }
     }
 
-    /// An answer comes as one record per part, each with the same usage.
+    /// An answer arrives as one record per part, each with the same usage.
     fn count(&mut self, record: &Value, message: &Value) {
         let usage = usage_of(message.at("usage"));
         let id = message.text("id").unwrap_or_default();
@@ -205,7 +207,8 @@ impl ClaudeParser {
                 sink.say(AgentEvent::SessionLost);
             }
             let codes = codes(record, &["api_error", "api_error_type", "terminal_reason"]);
-            // A cap that everloop or the operator set for this turn is not the vendor's refusal.
+            // A cap that everloop or the configuration set for this turn is not the vendor's
+            // refusal.
             if record.text("subtype") == Some("success") || record.text("api_error").is_some() {
                 sink.refused(&refusal(record, VendorRecord::Result, &codes, &text));
             }
@@ -214,12 +217,14 @@ impl ClaudeParser {
             reason.starts_with("aborted")
                 || matches!(reason, "api_error" | "prompt_too_long" | "max_turns" | "budget_exhausted")
         });
-        // A prompt that a hook refused has no turns. One that a hook kept from ending has an empty result.
+        // A prompt that a hook refused has no turns; one that a hook kept from ending has an empty
+        // result.
         let nothing = record.at("num_turns") == 0 || text.is_empty() || std::mem::take(&mut self.blocked_out);
         sink.result(!failed && !ended_early && !nothing, &text);
     }
 
-    /// `total_cost_usd` and `modelUsage` count from the first turn of the conversation, also over `--resume`.
+    /// `total_cost_usd` and `modelUsage` count from the first turn of the session, also across
+    /// `--resume`.
     fn used(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         self.uncounted = Usage::default();
         if let Some(models) = record.object("model_usage_since_last_result") {
@@ -241,7 +246,7 @@ impl ClaudeParser {
 
     fn fill(&self, record: &Value, sink: &mut EventSink<'_>) {
         let Some((model, used)) = &self.context else { return };
-        // Some versions add a suffix for the size of the window.
+        // Some versions append a suffix for the size of the context window.
         let named =
             |m: &Map<String, Value>| m.iter().find(|(k, _)| k.starts_with(model.as_str())).map(|(_, v)| v.clone());
         let window = record.object("modelUsage").and_then(named).and_then(|m| m.number("contextWindow"));
@@ -250,7 +255,7 @@ impl ClaudeParser {
         }
     }
 
-    /// An event that was written into the middle of a record: both are looked at.
+    /// An event was written into the middle of a record: both are read.
     fn torn(&mut self, line: &str, sink: &mut EventSink<'_>) {
         let Some(start) = line.find(STRAY).filter(|_| line.starts_with('{')) else {
             sink.unknown();
@@ -287,7 +292,7 @@ impl Parse for ClaudeParser {
     }
 
     fn end(&mut self, _end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
-        // Killed before its result: what the answers said is less than what was used, and more than nothing.
+        // The process was killed before its result: the sum of the answers is a lower bound.
         say_used(std::mem::take(&mut self.uncounted), sink);
     }
 }
@@ -353,7 +358,7 @@ fn retry(record: &Value, sink: &mut EventSink<'_>) {
         status: record.number("error_status"),
         ..refusal(record, VendorRecord::Retry, &codes, "")
     });
-    // Without a status there was no answer.
+    // Without a status the server did not respond.
     let lost = record.at("error_status").is_null().then_some(everloop_core::stream::LimitClass::Network);
     sink.say(AgentEvent::Retrying {
         attempt: record.number("attempt").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
@@ -362,7 +367,7 @@ fn retry(record: &Value, sink: &mut EventSink<'_>) {
     });
 }
 
-/// Words that the CLI put into the assistant's mouth: an error, or a filler after an interrupted turn.
+/// Text that the CLI put in the assistant's place: an error, or a filler after an interrupted turn.
 fn synthetic(record: &Value, sink: &mut EventSink<'_>) {
     let text = record::flat(record.at("message").at("content"));
     if record.at("is_api_error_message") == true || record.text("error").is_some() {
@@ -389,7 +394,7 @@ fn refusal<'a>(record: &'a Value, place: VendorRecord, codes: &'a [&'a str], tex
     }
 }
 
-/// How much of the plan is used, and whether that was too much.
+/// How much of the plan is used, and whether the allowance is exhausted.
 fn allowance(info: &Value, sink: &mut EventSink<'_>) {
     let kind = info.text("rateLimitType").unwrap_or("unknown");
     let reset_at = info.number("resetsAt").and_then(|n| reset::term(n, sink.now));

@@ -10,26 +10,26 @@ use super::record::{self, Fields};
 use super::rollout::{self, Rollout};
 use super::{Invocation, Order, RETRIES, provider};
 
-/// What a provider is called whose retries are ours to set.
+/// Name of the provider entry through which everloop sets codex's retries.
 const PROVIDER: &str = "everloop";
 
-/// Where codex finds the key of such a provider.
+/// The variable from which codex reads the key of that provider.
 const PROVIDER_KEY: &str = "OPENAI_API_KEY";
 
-/// Of an error message; vendors' whole answers stand in some.
+/// Characters kept of an error message; some contain the vendor's whole response.
 const MESSAGE_KEPT: usize = 2_000;
 
-/// Windows from this length on are days and weeks, not hours.
+/// Windows of at least this length are counted in days and weeks, not hours.
 const LONG_WINDOW_MS: u64 = 24 * 3_600_000;
 
 /// The command line. The options stand before `resume`, which does not know all of them.
 pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     let agent = order.agent;
     let mut call = Invocation::of(order, "codex");
-    // Each of the two would hold back the end of a turn by seconds when its server is out of reach.
+    // Either of the two would delay the end of a turn by seconds when its server is unreachable.
     call.args(["exec", "--json", "--skip-git-repo-check", "-c", "otel.metrics_exporter=none", "--disable", "plugins"]);
     match agent.permission {
-        // Nobody is there to be asked: what the sandbox refuses is refused.
+        // No approval can be given in a headless turn: what the sandbox refuses stays refused.
         Permission::Edits => call.args(["--sandbox", "workspace-write", "-c", "approval_policy=never"]),
         Permission::Full => call.arg("--dangerously-bypass-approvals-and-sandbox"),
     }
@@ -40,7 +40,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     };
     if let Some(whom) = whom {
         call.args(["-c", &format!("model_provider={PROVIDER}"), "-c"]);
-        // Requests are tried again inside of streams that are tried again: with both it would be their product.
+        // Codex retries requests inside of retried streams: with both, the counts would multiply.
         call.arg(format!(
             "model_providers.{PROVIDER}={{{whom},wire_api=\"responses\",request_max_retries=0,\
              stream_max_retries={RETRIES}}}"
@@ -57,26 +57,27 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     call
 }
 
-/// As TOML writes a string; JSON's escapes are among TOML's.
+/// A TOML string; JSON's escapes are a subset of TOML's.
 fn toml_string(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// Reads the stream.
+/// Parses the stream.
 #[derive(Default)]
 pub(super) struct CodexParser {
     thread: Option<String>,
     last_text: String,
-    /// The tool call that began last and has not ended; codex runs one at a time, but not always.
+    /// Tool calls that began and have not ended, newest last; codex mostly runs one at a time.
     open: Vec<String>,
-    /// The words of the last failure; what codex notes about it is looked for when the process has ended.
+    /// The message of the last failure; codex's session file is searched for details after the
+    /// exit.
     failed: Option<String>,
     counted: bool,
-    /// An answer or a tool call was there.
+    /// Whether there was an answer or a tool call.
     worked: bool,
 }
 
-/// Calls that may be open at once; more are not told apart from new ones.
+/// Bound of open calls; further ones are not tracked.
 const OPEN_KEPT: usize = 256;
 
 impl CodexParser {
@@ -132,7 +133,7 @@ impl CodexParser {
                 self.worked |= !self.last_text.is_empty();
                 sink.text(text);
             }
-            // A remark: an unknown model, a switched-off guard. Failures are records of their own.
+            // A notice: an unknown model, a disabled guard. Failures have records of their own.
             Some("reasoning" | "todo_list" | "error") => {}
             Some(_) => {
                 let id = record::name(item.text("id").unwrap_or_default());
@@ -146,7 +147,7 @@ impl CodexParser {
         }
     }
 
-    /// `Reconnecting... 1/5 (why)` is no failure yet.
+    /// `Reconnecting... 1/5 (why)` is not a failure yet.
     fn error(&mut self, message: &str, sink: &mut EventSink<'_>) {
         let Some(rest) = message.strip_prefix("Reconnecting... ") else {
             self.failed(message, VendorRecord::Error, sink);
@@ -157,7 +158,8 @@ impl CodexParser {
         sink.say(AgentEvent::Retrying { attempt, delay_ms: None, class: limits::class(&why) });
     }
 
-    /// The time that the words name is coarse, and codex notes it exactly: it is added at the end.
+    /// The message gives the reset time only roughly; the session file has the exact one, which is
+    /// added at the end.
     fn failed(&mut self, message: &str, place: VendorRecord, sink: &mut EventSink<'_>) {
         self.failed = Some(message.chars().take(MESSAGE_KEPT).collect());
         if let Some(limit) = limits::limit(&refusal(message, place), sink.now, sink.zone.as_ref()) {
@@ -213,7 +215,7 @@ impl Parse for CodexParser {
         if let Some((used, window)) = notes.context {
             sink.say(AgentEvent::Context { used, window });
         }
-        // A turn that failed or was killed has no record of its own about what it used.
+        // A failed or killed turn writes no usage record of its own.
         if let Some(in_all) = notes.in_all.filter(|_| !self.counted) {
             sink.say(AgentEvent::UsedInAll(in_all));
         }
@@ -221,13 +223,13 @@ impl Parse for CodexParser {
     }
 }
 
-/// Input includes what came from a cache.
+/// The vendor's input count includes tokens read from a cache.
 pub(super) fn usage(usage: &Value) -> Usage {
     let count = |name| usage.number(name).unwrap_or(0);
     let (cache_read, cache_write) = (count("cached_input_tokens"), count("cache_write_input_tokens"));
     Usage {
         input: count("input_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
-        // Reasoning is part of the output.
+        // The output count includes reasoning.
         output: count("output_tokens"),
         cache_read,
         cache_write,
@@ -273,7 +275,8 @@ fn refusal(message: &str, place: VendorRecord) -> VendorRefusal<'_> {
     }
 }
 
-/// `unexpected status 401 Unauthorized: …`, `last status: 429 Too Many Requests`.
+/// The HTTP status in messages such as `unexpected status 401 Unauthorized: …` or
+/// `last status: 429 Too Many Requests`.
 fn status_in(message: &str) -> Option<u64> {
     let (_, rest) = message.split_once("status: ").or_else(|| message.split_once("unexpected status "))?;
     rest.get(..3)?.parse().ok().filter(|s| (100..600).contains(s))

@@ -1,4 +1,5 @@
-//! Any command. Its words mean nothing to us, unless it speaks our own format from its first line on.
+//! Any command. Its output has no meaning to everloop, unless it is in the native format from its
+//! first line on.
 
 use everloop_core::stream::AgentEvent;
 
@@ -18,16 +19,16 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     }
 }
 
-/// Believes a stream that begins with a record of ours. A command whose output merely contains one somewhere, because
-/// an agent printed it, is not believed.
+/// Accepts the native format only when the stream begins with such a record. A record further down
+/// may have been printed by the agent itself and is ignored.
 #[derive(Default)]
 pub(super) enum CommandParser {
-    /// Nothing was said yet.
+    /// No line was read yet.
     #[default]
     Silent,
-    /// It speaks our format.
+    /// The first line was a native record.
     Native,
-    /// It does not.
+    /// The first line was anything else.
     Plain,
 }
 

@@ -9,20 +9,20 @@ use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::{Invocation, Order};
 
-/// Words of one answer that are kept while its pieces come in.
+/// Bytes of one answer that are kept while its parts arrive.
 const PIECES_CAP: usize = 32_000;
 
-/// Exit code: the conversation that was to be resumed is not there.
+/// Exit code: the session to resume does not exist.
 const EXIT_NO_SESSION: i32 = 42;
 
-/// Exit code: nobody is logged in.
+/// Exit code: not logged in.
 const EXIT_NO_AUTH: i32 = 41;
 
-/// What it says to a key that comes with an address of its own, when its settings do not name the key: a key alone it takes.
+/// The error for a key with a custom address when the settings do not select key login; without a
+/// custom address the key is accepted.
 const KEY_NOT_CHOSEN: &str = "Invalid auth method selected";
 
-/// What helps.
-const CHOOSE_KEY: &str = "with `api_base` it takes a key only if its settings say so; hint: put \
+const CHOOSE_KEY: &str = "with `api_base` it takes a key only if its settings select it; hint: put \
     {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}} into ~/.gemini/settings.json";
 
 /// Statuses that the exit code can stand for: it is the status modulo 256.
@@ -49,7 +49,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         call.option("--resume", id);
     }
     call.extra(order);
-    // Otherwise it starts itself a second time, and the first process does not pass on signals.
+    // Otherwise it starts itself a second time, and the first process does not forward signals.
     call.set("GEMINI_CLI_NO_RELAUNCH", "true");
     if let Some(base) = &agent.api_base {
         call.set("GOOGLE_GEMINI_BASE_URL", base);
@@ -57,21 +57,21 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     call
 }
 
-/// Reads the stream.
+/// Parses the stream.
 #[derive(Default)]
 pub(super) struct GeminiParser {
-    /// The answer whose pieces are coming in.
+    /// The parts of the current answer so far.
     pieces: String,
     answer: String,
     /// The call that began last: results do not name their tool.
     last_tool: String,
-    /// It said itself that it stopped early, and then calls it a success.
+    /// The reason of an early stop, which the CLI reports before it claims success.
     stopped: Option<String>,
-    /// The error of a result that no rule knew; its status is the exit code.
+    /// A result's error that no rule matched; its status is the exit code.
     unexplained: Option<String>,
-    /// It would not take the key.
+    /// The CLI did not accept the key because its settings do not select key login.
     key_not_chosen: bool,
-    /// `Attempt 3 failed: …`, whose delay stands in the next line.
+    /// The number in `Attempt 3 failed: …`, whose delay stands in the next line.
     attempt: Option<u32>,
 }
 
@@ -147,7 +147,7 @@ impl GeminiParser {
     }
 }
 
-/// `[API Error: {"error":{"code":401,"message":"…","status":"UNAUTHENTICATED"}}]`, or prose.
+/// Reads `[API Error: {"error":{"code":401,"message":"…","status":"UNAUTHENTICATED"}}]`, or prose.
 fn refused(message: &str, kind: Option<&str>, sink: &mut EventSink<'_>) -> Option<VendorLimit> {
     let body = body_in(message);
     let error = body.at("error");
@@ -167,8 +167,9 @@ impl Parse for GeminiParser {
         }
     }
 
-    /// `Attempt 1 failed with status 429. Retrying with backoff... …`, or over two lines
-    /// `Attempt 1 failed: You exceeded …` and `Suggested retry after 4s.. Retrying after 5652ms...`.
+    /// Reads `Attempt 1 failed with status 429. Retrying with backoff... …`, or the pair of lines
+    /// `Attempt 1 failed: You exceeded …` and
+    /// `Suggested retry after 4s.. Retrying after 5652ms...`.
     fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
         if line.starts_with("Error resuming session") {
             sink.say(AgentEvent::SessionLost);

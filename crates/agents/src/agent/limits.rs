@@ -1,8 +1,8 @@
-//! Tells limits apart: a catalogue of rules, as data with ids, and how they are matched.
+//! Classifies limits: a catalogue of rules, as data with ids, and how they are matched.
 //!
-//! A [`VendorRefusal`] is made by a parser from a record that the vendor's program wrote about itself. There is no way to make
-//! one from an agent's words, a tool's input or its output, and that is the whole protection against agents that write
-//! about limits.
+//! A [`VendorRefusal`] is built by a parser from a record that the vendor's program wrote about itself.
+//! It cannot be built from the model's text, a tool's input or its output; this is the whole
+//! protection against agents that write about limits.
 
 mod catalogue;
 
@@ -15,78 +15,74 @@ pub use catalogue::CATALOGUE;
 
 use super::{record, reset};
 
-/// In which record of a CLI a refusal stands.
+/// The record of a CLI that contains a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VendorRecord {
     /// A record about an allowance: claude's `rate_limit_event`.
     Allowance,
-    /// A message that the CLI made up itself in the place of an answer: claude's `<synthetic>` ones.
+    /// A message that the CLI generated in place of an answer: claude's `<synthetic>` ones.
     Synthetic,
-    /// The last record of a turn that failed: claude's and gemini's `result`, codex's `turn.failed`.
+    /// The last record of a failed turn: claude's and gemini's `result`, codex's `turn.failed`.
     Result,
     /// An error record: codex's and opencode's `error`.
     Error,
     /// The exit code, where it has a meaning of its own: gemini.
     Exit,
-    /// A notice that the CLI tries again by itself; gives a class, never a limit.
+    /// A notice that the CLI retries by itself; gives a class, never a limit.
     Retry,
 }
 
-/// What a vendor's program said when it was not served.
+/// A refused request, as the vendor's program reported it.
 #[derive(Clone, Debug)]
 pub struct VendorRefusal<'a> {
-    /// Which program.
     pub agent: AgentKind,
-    /// In which record.
     pub record: VendorRecord,
     /// The HTTP status, where it is known.
     pub status: Option<u64>,
-    /// Words for machines: `usage_limit_reached`, `five_hour`, `insufficient_quota`.
+    /// Codes for programs: `usage_limit_reached`, `five_hour`, `insufficient_quota`.
     pub codes: &'a [&'a str],
-    /// Words for people.
+    /// The message for people.
     pub text: &'a str,
-    /// The end of it, from a field of the record.
+    /// The end of the limit, from a field of the record.
     pub reset_at: Option<Time>,
 }
 
-/// By what a refusal is recognised.
+/// The part of a refusal that a rule matches.
 #[derive(Clone, Copy, Debug)]
 pub enum RefusalSign {
-    /// One of its codes is this.
+    /// One of its codes equals this.
     Code(&'static str),
-    /// One of its codes begins so.
+    /// One of its codes begins with this.
     CodeBegins(&'static str),
     /// Its status is in this range, ends included.
     Status(u64, u64),
-    /// Its text has this in it; lower case, with plain apostrophes.
+    /// Its text contains this; lower case, with plain apostrophes.
     Says(&'static str),
-    /// Its text has both in it, in this order.
+    /// Its text contains both, in this order.
     SaysBoth(&'static str, &'static str),
 }
 
-/// Where its end is looked for.
+/// Where the end of a limit is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// In a field of the record, then in its text.
     Told,
-    /// Nowhere: nobody knows, and numbers in the text mean something else.
+    /// Nowhere: the end is unknown, and numbers in the text mean something else.
     Untold,
 }
 
-/// One rule.
+/// Recognises one limit: where its signs count, and which class it is then.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitRule {
-    /// Stable; stands in journals.
+    /// Stable, because it is written to journals.
     pub id: &'static str,
-    /// Whose words these are; empty stands for everybody's.
+    /// The CLIs that it applies to; empty means all.
     pub agents: &'static [AgentKind],
-    /// In which records they count; empty stands for all.
+    /// The records that it applies to; empty means all.
     pub records: &'static [VendorRecord],
-    /// Any of these is enough.
+    /// One match is enough.
     pub signs: &'static [RefusalSign],
-    /// What it is then.
     pub class: LimitClass,
-    /// Where its end is looked for.
     pub ends: Ends,
 }
 
@@ -110,14 +106,13 @@ impl RefusalSign {
     }
 }
 
-/// The first rule of the catalogue that fits.
 fn find(refusal: &VendorRefusal<'_>) -> Option<&'static LimitRule> {
-    // Vendors write both apostrophes, and change their minds about it.
+    // Vendors use both apostrophes, and change between releases.
     let text = refusal.text.to_lowercase().replace('\u{2019}', "'");
     CATALOGUE.iter().find(|rule| rule.fits(refusal, &text))
 }
 
-/// Which limit it is; `None` when it is none that we know, which an error of another kind is.
+/// The limit that a refusal stands for; `None` when no rule matches, as for other errors.
 pub fn limit(refusal: &VendorRefusal<'_>, now: Time, zone: Option<&TimeZone>) -> Option<VendorLimit> {
     let rule = find(refusal)?;
     let reset_at = match rule.ends {
@@ -129,7 +124,7 @@ pub fn limit(refusal: &VendorRefusal<'_>, now: Time, zone: Option<&TimeZone>) ->
     Some(VendorLimit { rule: rule.id.to_owned(), class: rule.class, reset_at, text: record::saying(refusal.text) })
 }
 
-/// Only its class.
+/// The class alone, without an end.
 pub fn class(refusal: &VendorRefusal<'_>) -> Option<LimitClass> {
     find(refusal).map(|rule| rule.class)
 }

@@ -1,31 +1,32 @@
-//! Cuts a stream of bytes into lines, whatever the sizes of the pieces. Holds at most one line, and that one is capped.
+//! Splits a stream of bytes into lines, for any size of chunks. Holds at most one line, which is
+//! capped.
 
-/// The longest line that is looked at. The longest records carry a whole file in a tool's input or output; beyond this
-/// there is nothing that a report needs.
+/// The longest line that is parsed. The longest records carry a whole file in a tool's input or
+/// output; nothing beyond this is needed for a report.
 pub const LINE_CAP: usize = 1 << 20;
 
 /// One line without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OutputLine<'a> {
-    /// All of it.
+    /// The complete line.
     Whole(&'a [u8]),
-    /// It was longer than [`LINE_CAP`] and is gone.
+    /// It was longer than [`LINE_CAP`] and was dropped.
     TooLong,
 }
 
-/// What is known of the line that is being read.
+/// State of the line that is being read.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum State {
-    /// It is in the buffer so far.
+    /// The buffer holds it so far.
     #[default]
     Kept,
     /// It is too long; the rest of it is dropped.
     Skipped,
-    /// Its beginning is missing; the rest of it is dropped and it is not counted.
+    /// Its beginning is missing; the rest is dropped and it is not counted.
     Headless,
 }
 
-/// A line cutter.
+/// Splits chunks into lines.
 #[derive(Debug, Default)]
 pub struct Lines {
     partial: Vec<u8>,
@@ -33,7 +34,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes a piece and hands over the lines that it completes.
+    /// Takes a chunk and passes on the lines that it completes.
     pub fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(OutputLine<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (piece, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -48,7 +49,7 @@ impl Lines {
         self.keep(bytes);
     }
 
-    /// The stream is over: a last line needs no end.
+    /// The stream is over: the last line needs no newline.
     pub fn finish(&mut self, mut line: impl FnMut(OutputLine<'_>)) {
         if !self.partial.is_empty() || self.state == State::Skipped {
             self.close(&mut line);
@@ -56,13 +57,13 @@ impl Lines {
         self.state = State::Kept;
     }
 
-    /// Bytes are missing between the last piece and the next, which so begins in the middle of a line.
+    /// Bytes are missing before the next chunk, which so begins in the middle of a line.
     pub fn gap(&mut self) {
         self.partial = Vec::new();
         self.state = State::Headless;
     }
 
-    /// Bytes held now.
+    /// Bytes allocated for the incomplete line.
     pub fn held(&self) -> usize {
         self.partial.capacity()
     }
@@ -91,7 +92,7 @@ impl Lines {
             State::Skipped => line(OutputLine::TooLong),
             State::Headless => {}
         }
-        // A long line was an exception: its room is given back.
+        // A long line is an exception: its memory is freed.
         if self.partial.capacity() > LINE_CAP / 16 { self.partial = Vec::new() } else { self.partial.clear() }
     }
 }

@@ -1,4 +1,5 @@
-//! everloop's own format: one [`AgentEvent`] per line, as JSON. Our API agent and pane turns write it; any command may.
+//! everloop's own format: one [`AgentEvent`] per line, as JSON. The API agent and pane turns write it;
+//! any command may.
 
 use std::borrow::Cow;
 
@@ -11,14 +12,14 @@ use crate::api::API_ARG;
 use super::reader::{EventSink, Parse, ProcessEnd};
 use super::{Invocation, Order, command, record, reset};
 
-/// The part of everloop's program that has an interactive agent take one turn.
+/// The subcommand that runs one turn of an interactive agent.
 const PANE_ARGS: [&str; 2] = ["pane", "__turn"];
 
-/// Exit codes of that part, besides 0 for a turn that is done.
+/// Exit codes of that subcommand, besides 0 for a finished turn.
 const PANE_ASKS: i32 = 4;
 const PANE_LIMITED: i32 = 5;
 
-/// everloop's own agent.
+/// The invocation of everloop's own API agent.
 pub(super) fn api(order: &Order<'_>) -> Invocation {
     let mut call = ours(order, API_ARG);
     if let Some(base) = &order.agent.api_base {
@@ -39,7 +40,7 @@ pub(super) fn api(order: &Order<'_>) -> Invocation {
     call
 }
 
-/// An interactive agent, in the pane that the operator names.
+/// The invocation for an interactive agent in the configured pane.
 pub(super) fn pane(order: &Order<'_>) -> Invocation {
     let mut call = Invocation { argv: vec![order.ours.display().to_string()], ..Invocation::default() };
     call.args(PANE_ARGS);
@@ -49,12 +50,12 @@ pub(super) fn pane(order: &Order<'_>) -> Invocation {
     call
 }
 
-/// The pane that the operator named.
+/// The configured pane.
 fn pane_name(agent: &AgentSpec) -> &str {
     agent.argv.get(1).or(agent.argv.first()).map_or("", String::as_str)
 }
 
-/// The pane in which such an agent lives.
+/// The pane of an interactive agent.
 pub fn pane_of(agent: &AgentSpec) -> Option<&str> {
     (agent.kind == AgentKind::Pane).then(|| pane_name(agent))
 }
@@ -75,10 +76,10 @@ fn ours(order: &Order<'_>, part: &str) -> Invocation {
     call
 }
 
-/// How the record begins that most streams consist of.
+/// The beginning of the most frequent record.
 const WORDS: &str = r#"{"said":"text","#;
 
-/// That record, read in place: a tagged enum would copy all of it before it knows what it is.
+/// That record, borrowed: a tagged enum would copy all of it before it knows the variant.
 #[derive(Deserialize)]
 struct Words<'a> {
     #[serde(rename = "said")]
@@ -87,13 +88,13 @@ struct Words<'a> {
     text: Cow<'a, str>,
 }
 
-/// The agent's words, if that is what the line holds; whatever is unusual about it is left to the full reading.
+/// The text of the record, if the line is one; anything unusual is left to the full parser.
 fn words(line: &str) -> Option<Cow<'_, str>> {
     let Words { text, .. } = line.starts_with(WORDS).then(|| serde_json::from_str(line).ok()).flatten()?;
     Some(text)
 }
 
-/// Reads our own records. They are held to the same caps as everybody's.
+/// Parses native records, with the same caps as for other agents.
 pub(super) struct NativeParser;
 
 impl Parse for NativeParser {
@@ -112,12 +113,13 @@ impl Parse for NativeParser {
     }
 }
 
-/// Reads a pane's turn: the screen as plain text, and an exit code. Also our own format, if it is written from the start.
+/// Parses a pane's turn: the screen as plain text, and an exit code. Also the native format, if it
+/// is written from the start.
 #[derive(Default)]
 pub(super) struct PaneParser {
     records: command::CommandParser,
     last_line: String,
-    /// What the turn itself says went wrong; the screen of a program that is gone says nothing.
+    /// The error of the turn itself; the screen of an ended program is empty.
     error: Option<String>,
 }
 
@@ -188,7 +190,7 @@ fn capped(said: AgentEvent, sink: &EventSink<'_>) -> AgentEvent {
 mod tests {
     use super::*;
 
-    /// The short way and the long way agree on every line that the short way takes.
+    /// The fast path and the full parser agree on every line that the fast path accepts.
     #[test]
     fn words_are_the_same_either_way() {
         let lines = [

@@ -10,17 +10,17 @@ use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::{Invocation, Order, reset};
 
-/// Providers that opencode knows by itself, so that an address is all they need.
+/// Providers that opencode knows, so that an address is all they need.
 const KNOWN: &[&str] =
     &["anthropic", "openai", "google", "openrouter", "groq", "mistral", "deepseek", "xai", "azure", "opencode"];
 
-/// What an agent may use that may edit files. Everything else is refused, not asked for: a question that nobody answers
-/// ends the turn.
+/// Tools of an agent that may edit files. Everything else is refused instead of prompted for: a
+/// prompt without an answer ends the turn.
 const EDITING: &[&str] =
     &["read", "edit", "glob", "grep", "list", "lsp", "todoread", "todowrite", "task", "skill", "doom_loop"];
 
-/// A conversation that was made shorter this often, without a word or a tool call of the model after it, never fits. The CLI
-/// itself would go on for ever.
+/// A session that was compacted this often without text or a tool call in between never fits. The
+/// CLI itself would go on for ever.
 const COMPACTIONS: u32 = 3;
 
 /// The command line.
@@ -37,7 +37,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     call.set("OPENCODE_CONFIG_CONTENT", settings(order.agent).to_string());
     call.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
     if order.agent.api_base.is_some() {
-        // The list of models is fetched from a server of its own, which a private address replaces.
+        // The list of models comes from a separate server, which a private address replaces.
         call.set("OPENCODE_DISABLE_MODELS_FETCH", "1");
     }
     call
@@ -51,7 +51,7 @@ fn settings(agent: &AgentSpec) -> Value {
         let mut entry = json!({"options": {"baseURL": base}});
         if !KNOWN.contains(&provider) {
             entry["npm"] = json!("@ai-sdk/openai-compatible");
-            // opencode itself puts the value in: no secret is written here.
+            // opencode itself substitutes the value: no secret is written here.
             entry["options"]["apiKey"] = json!("{env:OPENAI_API_KEY}");
             entry["models"] = json!({name: {}});
         }
@@ -63,7 +63,7 @@ fn settings(agent: &AgentSpec) -> Value {
     all
 }
 
-/// The last rule that fits counts, and `*` sorts before every name.
+/// The last matching rule wins, and `*` sorts before every name.
 fn permission(agent: &AgentSpec) -> Value {
     match agent.permission {
         Permission::Full => json!({"*": "allow"}),
@@ -83,7 +83,7 @@ fn permission(agent: &AgentSpec) -> Value {
     }
 }
 
-/// Reads the stream. There is no first and no last record: the end is the end of the process.
+/// Parses the stream. There is no first and no last record: the turn ends with the process.
 #[derive(Default)]
 pub(super) struct OpencodeParser {
     session: Option<String>,
@@ -91,19 +91,19 @@ pub(super) struct OpencodeParser {
     /// The reason of the last finished step, unless an error came after it.
     finished: Option<String>,
     error: Option<String>,
-    /// An answer or a tool call was there.
+    /// Whether there was an answer or a tool call.
     worked: bool,
     compaction: Compaction,
-    /// What was used after the last word.
+    /// Usage after the session was given up; reported at the end of the process.
     unsaid: Usage,
 }
 
-/// How the CLI fares with a conversation that is too long: it has the model sum it up, and asks it to go on from there.
+/// How the CLI handles a session that is too long: the model summarises it and then continues.
 #[derive(Default)]
 struct Compaction {
-    /// The model is summing up: what it writes is no step forward.
+    /// A summary is being written: its text is not progress.
     under_way: bool,
-    /// How often it did not fit, one after the other.
+    /// Consecutive compactions without progress.
     in_a_row: u32,
 }
 
@@ -133,14 +133,15 @@ impl OpencodeParser {
         }
         let part = record.at("part");
         match record.text("type") {
-            // Its last word was said for it, and whoever goes on talking would never be found to linger.
+            // The result was already reported, and a CLI that keeps writing would never count as
+            // lingering.
             Some("step_finish") if self.compaction.is_hopeless() => self.unsaid = self.unsaid.plus(usage(part)),
             Some(_) if self.compaction.is_hopeless() => {}
             Some("step_start") => {
                 self.finished = None;
                 self.error = None;
             }
-            // A request that the CLI made up for the model is not the model's answer.
+            // A request that the CLI generated for the model is not the model's answer.
             Some("text") if part.at("synthetic") == true => {
                 self.compaction.under_way &= part.at("metadata").at("compaction_continue") != true;
             }
@@ -174,7 +175,7 @@ impl OpencodeParser {
             self.compaction.overflowed();
         }
         if self.compaction.is_hopeless() {
-            // Without words: the last summary is the best that can be handed on.
+            // No text: the last summary is the best that can be passed on.
             sink.result(false, "");
         }
     }
@@ -219,7 +220,7 @@ impl Parse for OpencodeParser {
     }
 }
 
-/// One record when it is over; there is none when it begins.
+/// There is one record when a call is over, and none when it begins.
 fn tool(part: &Value, sink: &mut EventSink<'_>) {
     let tool = part.text("tool").unwrap_or_default();
     let (id, state) = (record::name(part.text("callID").unwrap_or_default()), part.at("state"));
@@ -253,12 +254,12 @@ fn usage(part: &Value) -> Usage {
         output: count("output").saturating_add(count("reasoning")),
         cache_read: cache("read"),
         cache_write: cache("write"),
-        // It writes 0 when it does not know the price.
+        // It writes 0 when the price is unknown.
         microusd: record::microusd(part.at("cost")).filter(|m| *m > 0),
     }
 }
 
-/// The vendor's answer is in the record: status, headers and body.
+/// The record contains the vendor's response: status, headers and body.
 fn failure(error: &Value, sink: &mut EventSink<'_>) -> String {
     let data = error.at("data");
     let name = error.text("name").unwrap_or_default();
@@ -277,7 +278,7 @@ fn failure(error: &Value, sink: &mut EventSink<'_>) -> String {
     message
 }
 
-/// `retry-after` in seconds, `retry-after-ms`, or a field of the body.
+/// Reads `retry-after` in seconds, `retry-after-ms`, or a field of the body.
 fn reset_in(data: &Value, error: &Value, now: Time) -> Option<Time> {
     let headers = data.at("responseHeaders");
     let header = |name: &str, unit: f64| {

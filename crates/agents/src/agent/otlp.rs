@@ -1,6 +1,7 @@
 //! The telemetry of agent CLIs, as OTLP in JSON. Measured with Claude Code 2.1.325.
 //!
-//! Names and figures are looked at, never contents: everloop does not ask for any, and what comes all the same is not kept.
+//! Only names and figures are read, never contents: everloop does not enable any, and what arrives
+//! nevertheless is not kept.
 
 use everloop_core::stream::Usage;
 use everloop_core::telemetry::{Counter, Point, TelemetrySum, Temporality};
@@ -11,9 +12,8 @@ use super::record::fingerprint;
 
 /// Tokens by type; each is a counter of its own.
 const TOKENS: &str = "claude_code.token.usage";
-/// Dollars.
 const COST: &str = "claude_code.cost.usage";
-/// What events are called in full, and before their own names.
+/// The prefix of every event's full name.
 const PREFIX: &str = "claude_code.";
 
 #[derive(Default, Deserialize)]
@@ -91,7 +91,7 @@ struct Attribute {
     value: Any,
 }
 
-/// The kinds of values that a figure or a name comes as; others are as if they were not there.
+/// The value types of a figure or a name; others are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Any {
@@ -114,7 +114,8 @@ impl Any {
     }
 }
 
-/// Counters of a program. An error is a body that is not OTLP in JSON; what is not known in it is counted.
+/// Counters of a program. Returns an error if the body is not OTLP in JSON; unknown metrics are
+/// counted.
 pub fn metrics(body: &[u8], heard: &mut TelemetrySum) -> Result<(), serde_json::Error> {
     let sent: Metrics = serde_json::from_slice(body)?;
     let scopes = sent.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
@@ -123,7 +124,7 @@ pub fn metrics(body: &[u8], heard: &mut TelemetrySum) -> Result<(), serde_json::
             heard.unknown();
             continue;
         };
-        // 1 and 2, or by their names.
+        // The numbers 1 and 2, or their names.
         let temporality = match &sum.aggregation_temporality {
             Value::String(name) if name.ends_with("CUMULATIVE") => Temporality::Cumulative,
             Value::Number(n) if n.as_u64() == Some(2) => Temporality::Cumulative,
@@ -165,7 +166,7 @@ fn point(metric: &str, temporality: Temporality, data: &DataPoint) -> Option<Poi
     })
 }
 
-/// Events of a program, as [`metrics`] its counters.
+/// Events of a program, as [`metrics`] for counters.
 pub fn logs(body: &[u8], heard: &mut TelemetrySum) -> Result<(), serde_json::Error> {
     let sent: Logs = serde_json::from_slice(body)?;
     let scopes = sent.resource_logs.into_iter().flat_map(|resource| resource.scope_logs);
@@ -192,7 +193,7 @@ fn used(attributes: &[Attribute]) -> Usage {
     }
 }
 
-/// The same event sent twice is the same.
+/// The same event sent twice has the same id.
 fn identity(record: &LogRecord) -> u64 {
     let words: Vec<String> = ["session.id", "event.sequence", "request_id"]
         .iter()
@@ -207,7 +208,7 @@ fn attribute<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Any> {
     attributes.iter().find(|a| a.key == name).map(|a| &a.value)
 }
 
-/// A number, also one in quotes, as JSON has large ones.
+/// A number, also one in quotes, as JSON carries large ones.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(n) => n.as_f64(),
@@ -223,7 +224,7 @@ fn nanos(value: &Value) -> u64 {
     }
 }
 
-/// Less than nothing, and what is no number, is nothing.
+/// Negative values and NaN become zero.
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }

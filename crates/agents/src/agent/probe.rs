@@ -1,6 +1,6 @@
-//! What is installed on this machine, and whether it seems to be logged in.
+//! Which agent CLIs are installed on this machine, and whether they appear to be logged in.
 //!
-//! Looks only whether variables are set and files exist. No credential is ever read.
+//! Only checks whether variables are set and files exist. No credential is ever read.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,59 +14,56 @@ use everloop_core::spec::AgentKind;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// A program that needs longer to say its version is broken; the slowest takes four seconds on a busy machine.
+/// A program that needs longer to print its version is broken; the slowest takes four seconds on a
+/// busy machine.
 const VERSION_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How often a started program is looked at.
+/// Poll interval for the end of the started program.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Longer than every version line.
+/// Longer than every known version line.
 const VERSION_BYTES: u64 = 4096;
 
-/// What was found.
+/// The state of one CLI on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// Where the program is; `None` when it is not there.
+    /// Path of the program; `None` when it is not installed.
     pub path: Option<PathBuf>,
-    /// As it says itself.
+    /// As the program prints it.
     pub version: Option<String>,
-    /// Whether it seems to be logged in.
     pub login: LoginState,
-    /// What its use is paid with.
     pub billing: Billing,
-    /// What to do next, if anything is missing.
+    /// The next step, if anything is missing.
     pub hint: Option<&'static str>,
 }
 
-/// Whether a CLI seems to be logged in.
+/// Whether a CLI appears to be logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginState {
-    /// Something that it logs in with is there; whether it is still good is not known.
+    /// A credential exists; whether it is still valid is not known.
     LoggedIn,
-    /// Nothing is there.
+    /// No credential was found.
     NotLoggedIn,
-    /// Not known for such an agent.
+    /// Cannot be determined for this kind of agent.
     Unknown,
 }
 
-/// What the use of a CLI is paid with.
+/// How the use of a CLI is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Billing {
     /// A plan with allowances.
     Subscription,
-    /// By use.
     Key,
-    /// Not known.
     Unknown,
 }
 
 /// The value of an environment variable, as the agent would see it.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Something that a CLI logs in with.
+/// A credential of a CLI.
 enum Proof {
     Variable(&'static str),
-    /// A folder that a variable names, else one in the home folder, and a file in it.
+    /// A folder named by a variable, else one in the home folder, and a file in it.
     File(&'static str, &'static str, &'static str),
 }
 
@@ -102,7 +99,7 @@ const OPENCODE: Proofs = &[
 ];
 const API: Proofs = &[(Variable("ANTHROPIC_API_KEY"), Key), (Variable("OPENAI_API_KEY"), Key)];
 
-/// Looks for a program and for what it would log in with.
+/// Searches for a program and its credentials.
 pub fn look(kind: AgentKind, program: &str, env: Lookup<'_>) -> Installed {
     let path = if kind == AgentKind::Api { None } else { find(program, env) };
     let version = match (&path, kind) {
@@ -164,7 +161,7 @@ fn login_hint(kind: AgentKind) -> Option<&'static str> {
     }
 }
 
-/// As a shell would find it.
+/// Resolves the name as a shell would.
 fn find(program: &str, env: Lookup<'_>) -> Option<PathBuf> {
     let runs = |path: &Path| fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
@@ -174,14 +171,14 @@ fn find(program: &str, env: Lookup<'_>) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| runs(p))
 }
 
-/// Asks the program, in a throw-away home and without any variable but the path: it has nothing to log in with and
-/// nothing of the operator's to change.
+/// Runs the program with an empty temporary home and no variable but the path, so that it has no
+/// credentials and no files of the user to change.
 fn version(program: &Path, env: Lookup<'_>) -> Option<String> {
     let home =
         std::env::temp_dir().join(format!("everloop-look-{}-{:?}", std::process::id(), std::thread::current().id()));
     fs::DirBuilder::new().mode(0o700).create(&home).ok()?;
     let said = ask(program, &home, env);
-    // What stays behind is an empty home in the folder for temporary files, which the system clears.
+    // What may remain is an empty folder in the temporary folder, which the system clears.
     fs::remove_dir_all(&home).ok();
     let said = said.ok()?;
     let numbered = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
@@ -202,7 +199,7 @@ fn ask(program: &Path, home: &Path, env: Lookup<'_>) -> io::Result<String> {
         .spawn()?;
     let ended = wait(&mut child);
     if !ended {
-        // The program and whatever it started.
+        // The whole process group.
         let group = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
         killpg(group, Signal::SIGKILL)?;
         child.wait()?;
@@ -210,7 +207,8 @@ fn ask(program: &Path, home: &Path, env: Lookup<'_>) -> io::Result<String> {
     }
     let mut said = Vec::new();
     if let Some(out) = child.stdout.take() {
-        // It has ended and what it wrote fits into a pipe, so this does not wait unless a child of it still writes.
+        // The process has ended and its output fits into a pipe, so this blocks only if a child of
+        // it still writes.
         out.take(VERSION_BYTES).read_to_end(&mut said)?;
     }
     Ok(crate::job::plain(&said))

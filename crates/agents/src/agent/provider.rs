@@ -1,5 +1,6 @@
-//! Whether codex would talk to its own vendor, as it does when nobody told it otherwise. Its retries cannot be set for the
-//! provider that is built in, only for one with another name; and such a one must not take the place of the operator's choice.
+//! Whether codex would use its built-in provider, as it does by default. The retries of the
+//! built-in provider cannot be set, only those of one with another name, and such an entry must not
+//! replace a configured choice.
 
 use std::fs;
 use std::io;
@@ -10,13 +11,13 @@ use super::Order;
 /// Settings that choose a provider, or an address of the one that is built in.
 const CHOICES: [&str; 5] = ["model_provider", "profile", "openai_base_url", "chatgpt_base_url", "oss_provider"];
 
-/// Arguments that do.
+/// Command line arguments that do the same.
 const FLAGS: [&str; 4] = ["--profile", "-p", "--oss", "--local-provider"];
 
-/// Settings that hold for everybody on this machine.
+/// Settings for all users of this machine.
 const SYSTEM: [&str; 2] = ["/etc/codex/config.toml", "/etc/codex/managed_config.toml"];
 
-/// Nobody chose a provider: neither in a file, nor in a variable, nor on the command line. In doubt somebody did.
+/// Whether no provider is chosen in a file, a variable or on the command line. In doubt, false.
 pub(super) fn is_usual(order: &Order<'_>) -> bool {
     let var = |name: &str| order.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| Path::new(v));
     let Some(home) = var("CODEX_HOME").map(Path::to_owned).or_else(|| Some(var("HOME")?.join(".codex"))) else {
@@ -34,7 +35,7 @@ fn chooses(argument: &str) -> bool {
     FLAGS.contains(&name) || CHOICES.iter().any(|choice| argument.contains(choice))
 }
 
-/// Read line by line and not as TOML: what looks like a choice is taken for one.
+/// Reads line by line and not as TOML: a line that resembles a choice counts as one.
 fn is_silent(path: &Path) -> bool {
     match fs::read_to_string(path) {
         Ok(text) => !text.lines().any(|line| {
@@ -87,7 +88,7 @@ mod tests {
             assert!(!usual(None, &argv, &[]), "{argv:?}");
         }
         assert!(!usual(None, &["codex"], &[("OPENAI_BASE_URL", "http://x")]));
-        // Settings that cannot be read may say anything.
+        // Unreadable settings may contain a choice.
         assert!(!usual(None, &["codex"], &[("CODEX_HOME", "/dev/null")]));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads an agent's output as it comes: bytes in pieces of any size go in, [`AgentEvent`] comes out.
+//! Parses an agent's output as it arrives: chunks of bytes of any size go in, [`AgentEvent`] comes out.
 
 use std::time::Duration;
 
@@ -15,18 +15,15 @@ use super::{claude, codex, command, gemini, native, opencode, record};
 /// How an agent's process ended.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessEnd<'a> {
-    /// Its exit code.
     pub code: Option<i32>,
-    /// The signal that ended it.
     pub signal: Option<i32>,
-    /// When.
     pub now: Time,
-    /// Its environment, of which `HOME`, `CODEX_HOME` and `TZ` are looked at.
+    /// Its environment, of which `HOME`, `CODEX_HOME` and `TZ` are read.
     pub env: &'a [(String, String)],
 }
 
 impl<'a> ProcessEnd<'a> {
-    /// It ended by itself and says that all went well.
+    /// It exited by itself and reported success.
     pub(super) fn is_zero(&self) -> bool {
         self.code == Some(0) && self.signal.is_none()
     }
@@ -35,7 +32,7 @@ impl<'a> ProcessEnd<'a> {
         self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str())
     }
 
-    /// In which its program wrote times; `None` when nobody here knows it.
+    /// The time zone in which its program writes times; `None` when unknown.
     fn zone(&self) -> Option<TimeZone> {
         match self.var("TZ") {
             Some(name) => TimeZone::get(name.trim_start_matches(':')).or_else(|_| TimeZone::posix(name)).ok(),
@@ -43,7 +40,6 @@ impl<'a> ProcessEnd<'a> {
         }
     }
 
-    /// In words.
     pub(super) fn describe(&self) -> String {
         match (self.code, self.signal) {
             (_, Some(signal)) => format!("ended by signal {signal}"),
@@ -53,7 +49,7 @@ impl<'a> ProcessEnd<'a> {
     }
 }
 
-/// Understands the output of one program. Must not panic on any input and must not grow with it.
+/// Interprets the output of one program. Must not panic on any input and must not grow with it.
 pub(super) trait Parse: Send {
     /// A line of standard output.
     fn out(&mut self, line: &str, sink: &mut EventSink<'_>);
@@ -65,20 +61,20 @@ pub(super) trait Parse: Send {
     fn end(&mut self, _end: &ProcessEnd<'_>, _sink: &mut EventSink<'_>) {}
 }
 
-/// Where parsers put what they understood.
+/// Where parsers put their records.
 pub(super) struct EventSink<'a> {
     /// When the line was read.
     pub now: Time,
-    /// In which the program writes times.
+    /// The time zone in which the program writes times.
     pub zone: Option<TimeZone>,
     memory: &'a mut Memory,
     take: &'a mut dyn FnMut(AgentEvent),
 }
 
-/// What the reader knows of all that was said.
+/// What the reader remembers of earlier records.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The limit that holds now.
+    /// The limit in force.
     last_limit: Option<VendorLimit>,
     result: Option<bool>,
     session_lost: bool,
@@ -95,21 +91,21 @@ impl EventSink<'_> {
                 }
                 self.memory.last_limit = Some(limit.clone());
             }
-            // Whoever works again was let in again; a later refusal is another one.
+            // New output means that the vendor serves again; a later refusal is a new one.
             AgentEvent::Text { .. } | AgentEvent::ToolStarted { .. } => self.memory.last_limit = None,
             _ => {}
         }
         (self.take)(said);
     }
 
-    /// Puts down the limit that a refusal is, if it is one.
+    /// Reports the limit that a refusal stands for, if any.
     pub(super) fn refused(&mut self, refusal: &VendorRefusal<'_>) -> Option<VendorLimit> {
         let limit = limits::limit(refusal, self.now, self.zone.as_ref())?;
         self.say(AgentEvent::Limit(limit.clone()));
         Some(limit)
     }
 
-    /// Puts down words of the agent.
+    /// Reports text of the model.
     pub(super) fn text(&mut self, text: &str) {
         let text = record::words(text);
         if !text.is_empty() {
@@ -125,13 +121,13 @@ impl EventSink<'_> {
         self.say(AgentEvent::Unknown);
     }
 
-    /// What the last result said.
+    /// Whether the last result was a success.
     pub(super) fn last_result(&self) -> Option<bool> {
         self.memory.result
     }
 }
 
-/// CLIs write one refusal into several records, the later ones with times that are cut to the minute.
+/// CLIs write one refusal into several records, the later ones with times cut to the minute.
 fn tells_nothing_new(known: &VendorLimit, limit: &VendorLimit) -> bool {
     let same_time = match (known.reset_at, limit.reset_at) {
         (_, None) => true,
@@ -150,7 +146,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// For the output of such an agent. Some programs count differently when a conversation was resumed.
+    /// A reader for this kind of agent. Some programs count differently when a session was resumed.
     pub fn new(kind: AgentKind, resumed: bool) -> Self {
         let parser: Box<dyn Parse> = match kind {
             AgentKind::Command => Box::new(command::CommandParser::default()),
@@ -164,31 +160,31 @@ impl Reader {
         Self { parser, out: Lines::default(), err: Lines::default(), memory: Memory::default() }
     }
 
-    /// Takes a piece of standard output.
+    /// Takes a chunk of standard output.
     pub fn out(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, out, memory, .. } = self;
         let mut sink = EventSink { now, zone: Some(TimeZone::system()), memory, take };
         out.feed(bytes, |line| read_out(parser.as_mut(), &line, &mut sink));
     }
 
-    /// Takes a piece of standard error.
+    /// Takes a chunk of standard error.
     pub fn err(&mut self, bytes: &[u8], now: Time, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, err, memory, .. } = self;
         let mut sink = EventSink { now, zone: Some(TimeZone::system()), memory, take };
         err.feed(bytes, |line| read_err(parser.as_mut(), &line, &mut sink));
     }
 
-    /// Bytes of standard output were dropped before the next piece.
+    /// Bytes of standard output were dropped before the next chunk.
     pub fn gap(&mut self) {
         self.out.gap();
     }
 
-    /// Bytes of standard error were dropped before the next piece.
+    /// Bytes of standard error were dropped before the next chunk.
     pub fn gap_err(&mut self) {
         self.err.gap();
     }
 
-    /// The process has ended and everything was fed. A success counts only if it ended well, too.
+    /// The process has ended and all output was fed. A success counts only with a clean exit.
     pub fn end(&mut self, end: &ProcessEnd<'_>, take: &mut dyn FnMut(AgentEvent)) {
         let Self { parser, out, err, memory } = self;
         let mut sink = EventSink { now: end.now, zone: end.zone(), memory, take };
@@ -214,7 +210,7 @@ fn read_out(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<
     }
 }
 
-/// Lines on standard error are talk: those that mean nothing are not counted.
+/// Standard error is free text: lines without a meaning are not counted.
 fn read_err(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<'_>) {
     if let OutputLine::Whole(bytes) = line
         && !bytes.is_empty()
@@ -223,7 +219,7 @@ fn read_err(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<
     }
 }
 
-/// The line as a record: an object.
+/// Parses a line that is a JSON object.
 pub(super) fn object(line: &str) -> Option<Value> {
     // Cheaper than an error from the parser, for programs that print plain lines.
     if !line.starts_with('{') {

@@ -1,13 +1,13 @@
-//! What all parsers need of JSON: fields that may be missing, text that is safe to keep, fingerprints that stay the same
-//! from one release to the next. Knows no CLI.
+//! JSON helpers shared by all parsers: fields that may be missing, text that is safe to keep,
+//! fingerprints that stay the same between releases. Knows no CLI.
 
 use everloop_core::stream::Usage;
 use serde_json::{Map, Value};
 
-/// Words of an agent that are kept of one record.
+/// Bytes kept of one record's text.
 const TEXT_CAP: usize = 8_000;
 
-/// What a limit or an error may say: one or two sentences.
+/// Bytes kept of an error message: one or two sentences.
 const SAYING_CAP: usize = 400;
 
 /// Ids and names; every known one is shorter than half of it.
@@ -15,7 +15,7 @@ const NAME_CAP: usize = 200;
 
 static NULL: Value = Value::Null;
 
-/// Fields that may be missing or of another type than expected.
+/// Access to fields that may be missing or of an unexpected type.
 pub trait Fields {
     /// The field, or null.
     fn at(&self, name: &str) -> &Value;
@@ -25,12 +25,12 @@ pub trait Fields {
         self.at(name).as_str()
     }
 
-    /// The field as a whole number; one that was written with a point counts as well.
+    /// The field as a whole number; one written with a decimal point counts as well.
     fn number(&self, name: &str) -> Option<u64> {
         whole(self.at(name))
     }
 
-    /// The field as a list; nothing is an empty one.
+    /// The field as a list; a missing one is empty.
     fn list(&self, name: &str) -> &[Value] {
         self.at(name).as_array().map_or(&[], Vec::as_slice)
     }
@@ -47,29 +47,29 @@ impl Fields for Value {
     }
 }
 
-/// A number that is not negative, without what comes after its point.
+/// A non-negative number, truncated.
 pub fn whole(value: &Value) -> Option<u64> {
     let float = || value.as_f64().filter(|f| f.is_finite() && *f >= 0.0).map(|f| f as u64);
     value.as_u64().or_else(float)
 }
 
-/// Dollars as millionths of a dollar.
+/// Converts dollars to millionths of a dollar.
 pub fn microusd(value: &Value) -> Option<u64> {
     let dollars = value.as_f64().filter(|d| d.is_finite() && *d >= 0.0)?;
     Some((dollars * 1e6).round() as u64)
 }
 
-/// Both counts, where both begin at the same time, and the second may be missing.
+/// Whether neither tokens nor money were used.
 pub fn is_nothing(usage: &Usage) -> bool {
     usage.tokens() == 0 && usage.microusd.unwrap_or(0) == 0
 }
 
-/// Words of an agent, capped and safe to show.
+/// Text of the model, capped and safe to show.
 pub fn words(text: &str) -> String {
     clean(text, TEXT_CAP)
 }
 
-/// What a CLI says about an error, in short.
+/// The error text of a CLI, shortened.
 pub fn saying(text: &str) -> String {
     clean(text, SAYING_CAP)
 }
@@ -79,7 +79,7 @@ pub fn name(text: &str) -> String {
     clean(text, NAME_CAP)
 }
 
-/// So many characters. A text that has no more bytes has no more characters either.
+/// The first `cap` characters. A text of at most `cap` bytes has no more characters than that.
 fn head(text: &str, cap: usize) -> &str {
     if text.len() <= cap {
         return text;
@@ -91,7 +91,7 @@ fn clean(text: &str, cap: usize) -> String {
     crate::job::plain(head(text, cap).trim().as_bytes())
 }
 
-/// FNV-1a: short, stable, and nobody here defends against made-up collisions.
+/// FNV-1a: short and stable; crafted collisions are not a concern here.
 struct Fnv(u64);
 
 impl Fnv {
@@ -105,7 +105,8 @@ impl Fnv {
         }
     }
 
-    /// With a mark for its kind in front, so that `["a"]` and `"a"` differ. Keys are sorted: their order is no difference.
+    /// A tag per type precedes the value, so that `["a"]` and `"a"` differ. Keys are sorted,
+    /// because their order has no meaning.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.add(b"n"),
@@ -141,7 +142,7 @@ impl Fnv {
     }
 }
 
-/// Of a tool call: the same name and arguments give the same one.
+/// Fingerprint of a tool call: equal names and arguments give equal values.
 pub fn fingerprint(name: &str, arguments: &Value) -> u64 {
     let mut fnv = Fnv::new();
     fnv.add(name.as_bytes());
@@ -150,7 +151,8 @@ pub fn fingerprint(name: &str, arguments: &Value) -> u64 {
     fnv.0
 }
 
-/// Of an error message. Numbers do not count: times, ports and line counters change while the error stays.
+/// Fingerprint of an error message. Numbers are skipped: times, ports and line counters change
+/// while the error stays.
 pub fn error_fingerprint(message: &str) -> u64 {
     let mut fnv = Fnv::new();
     let mut in_number = false;
@@ -167,7 +169,7 @@ pub fn error_fingerprint(message: &str) -> u64 {
     fnv.0
 }
 
-/// Text of a value: itself, or of the parts of a list (`[{"type":"text","text":…}]`), or as JSON.
+/// Text of a value: itself, the parts of a list (`[{"type":"text","text":…}]`), or JSON.
 pub fn flat(value: &Value) -> String {
     match value {
         Value::String(s) => s.clone(),
@@ -189,7 +191,7 @@ mod tests {
         assert_ne!(a, fingerprint("Bash", &json!({"timeout": 6, "command": "ls"})));
         assert_ne!(a, fingerprint("Read", &json!({"timeout": 5, "command": "ls"})));
         assert_ne!(fingerprint("x", &json!(["a"])), fingerprint("x", &json!("a")));
-        // Stored in journals: it must stay the same.
+        // The value is stored in journals and must stay the same.
         assert_eq!(fingerprint("Bash", &json!({"command": "ls"})), 0xc270_b28d_49f5_79a3);
     }
 

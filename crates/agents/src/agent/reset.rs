@@ -1,6 +1,7 @@
-//! When a limit ends, as vendors write it in text: the last resort, where no field of a record says it.
+//! The end of a limit as vendors write it in text: the last resort, where no field of a record has
+//! it.
 //!
-//! A time that cannot be understood is no time. A wrong one would let a loop sleep for nothing.
+//! A time that cannot be parsed is `None`. A wrong one would put a loop to sleep for nothing.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use everloop_core::time::Time;
 use jiff::civil::{self, DateTime};
 use jiff::tz::TimeZone;
 
-/// The longest window that any vendor has is a month; a later time is a mistake.
+/// The longest window of any vendor is a month; a later time is an error.
 const FARTHEST: Duration = Duration::from_secs(31 * 86_400);
 
 /// Written times are cut to the minute, so only the end of that minute is safe.
@@ -17,33 +18,33 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Longer than every written time, shorter than the sentence after it.
 const LOOK_AT: usize = 80;
 
-/// Before a point in time.
+/// Prefixes of a point in time.
 const AT: &[&str] = &["resets at ", "resets ", "try again at ", "reset at "];
 
-/// Before a length of time.
+/// Prefixes of a duration.
 const IN: &[&str] = &["try again in ", "retry after ", "reset after ", "resets in ", "retry in ", "available in "];
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time itself, if it is one that a limit can end at.
+/// The time itself, if a limit can end then.
 pub fn sane(at: Time, now: Time) -> Option<Time> {
     (at > now && at <= now + FARTHEST).then_some(at)
 }
 
-/// A number of seconds (or milliseconds, which vendors use as well) since 1970.
+/// Seconds (or milliseconds, which some vendors use) since 1970.
 pub fn term(number: u64, now: Time) -> Option<Time> {
     // Ten digits are seconds until the year 2286, thirteen are milliseconds.
     let millis = if number < 100_000_000_000 { number.checked_mul(1000)? } else { number };
     sane(Time(i64::try_from(millis).ok()?), now)
 }
 
-/// After a length of time in seconds.
+/// A duration in seconds, from now on.
 pub fn after(seconds: f64, now: Time) -> Option<Time> {
     let wait = Duration::try_from_secs_f64(seconds).ok()?;
     sane(now + wait, now)
 }
 
-/// What a text says. CLIs write times without a zone in the one that they run in; `None` when that is not known.
+/// The time in a text. CLIs write times without a zone in their own; `None` when that is not known.
 pub fn told(text: &str, now: Time, zone: Option<&TimeZone>) -> Option<Time> {
     let text = text.to_ascii_lowercase();
     let rest_after = |marks: &[&str]| {
@@ -59,7 +60,7 @@ pub fn told(text: &str, now: Time, zone: Option<&TimeZone>) -> Option<Time> {
 /// `8:52 pm`, `10am (asia/seoul)`, `nov 20th, 2026 10:19 am`, `oct 9 at 5pm`.
 fn moment(text: &str, now: Time, local: Option<&TimeZone>) -> Option<Time> {
     let (text, zone) = match text.split_once('(') {
-        // Brackets that follow later belong to another sentence.
+        // A bracket further on belongs to another sentence.
         Some((before, rest)) if before.len() < 30 => (before, named_zone(rest.split_once(')')?.0)?),
         _ => (text, local?.clone()),
     };
@@ -84,7 +85,7 @@ fn moment(text: &str, now: Time, local: Option<&TimeZone>) -> Option<Time> {
         Some((Some(year), month, day)) => at(civil::Date::new(year, month, day).ok()?.to_datetime(clock))?,
         Some((None, month, day)) => {
             let of_year = |year: i16| at(civil::Date::new(year, month, day).ok()?.to_datetime(clock));
-            // Only around new year does a date without a year mean the next one.
+            // A date without a year means the next year only around new year.
             of_year(today.year()).filter(|t| *t > now).or_else(|| of_year(today.year() + 1))?
         }
         None => {
@@ -104,7 +105,7 @@ fn month(word: &str) -> Option<i8> {
     i8::try_from(index + 1).ok()
 }
 
-/// `8:52` `pm.` or `8:51pm` or `20:52`; `5` alone is none.
+/// Reads `8:52` `pm.` or `8:51pm` or `20:52`; `5` alone is not a time.
 fn clock(word: &str, next: &str) -> Option<civil::Time> {
     let word = word.trim_end_matches('.');
     let half_in = |w: &str| match w.trim_end_matches(['.', ';']) {
@@ -127,7 +128,7 @@ fn clock(word: &str, next: &str) -> Option<civil::Time> {
     civil::Time::new(hour, minute, 0, 0).ok()
 }
 
-/// Names as in the zone database of this machine, in lower case; others are not guessed.
+/// Names of this machine's zone database, in lower case; others are not guessed.
 fn named_zone(name: &str) -> Option<TimeZone> {
     match name.trim() {
         "utc" | "gmt" | "etc/utc" => Some(TimeZone::UTC),
@@ -164,7 +165,7 @@ fn span(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// 2026-11-15 18:50:00 UTC.
+    /// NOW is 2026-11-15 18:50:00 UTC.
     const NOW: Time = Time(1_794_768_600_000);
 
     fn utc(text: &str) -> Option<String> {

@@ -1,7 +1,7 @@
-//! What codex notes about a conversation in its own file, and prints nowhere: allowances with exact times, the fill of the
-//! conversation, and what was used when a turn failed.
+//! What codex writes about a session to its own file and prints nowhere: allowances with exact
+//! times, the fill of the context, and the usage of a failed turn.
 //!
-//! `$CODEX_HOME/sessions/2026/11/15/rollout-<time>-<thread>.jsonl`, appended to also when it is resumed.
+//! `$CODEX_HOME/sessions/2026/11/15/rollout-<time>-<thread>.jsonl`, appended to on resume.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,33 +15,34 @@ use super::reader::ProcessEnd;
 use super::record::{self, Fields};
 use super::{codex, reset};
 
-/// The last note about tokens stands within the last records; tools write long ones in between.
+/// The last record about tokens stands within this distance of the end; tools write long records in
+/// between.
 const TAIL_BYTES: u64 = 512 << 10;
 
-/// Folders are looked through from the newest on; older conversations than these many days are not resumed.
+/// Folders are searched from the newest on; sessions older than this many days are not resumed.
 const DAYS: usize = 62;
 
-/// Files of one day that are looked at.
+/// Bound of the files searched per day.
 const FILES: usize = 10_000;
 
-/// The last word in the file.
+/// The state at the end of the file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Rollout {
-    /// `primary` and `secondary`.
+    /// The windows `primary` and `secondary`.
     pub quotas: Vec<Quota>,
-    /// Tokens in the conversation, and how many fit.
+    /// Tokens in the context, and its size.
     pub context: Option<(u64, u64)>,
-    /// What the whole thread used.
+    /// Usage of the whole thread.
     pub in_all: Option<Usage>,
-    /// A cap that somebody set for the account is reached.
+    /// A spending cap of the account is reached.
     pub spend_reached: bool,
-    /// Why the last turn failed: a word, and the HTTP status where there was one.
+    /// Why the last turn failed: a code, and the HTTP status where there was one.
     pub error: Option<(String, Option<u64>)>,
 }
 
-/// Looks for the thread's file and reads its end. Everything that is missing is `None`: it is a bonus.
+/// Finds the thread's file and reads its end. Everything is optional: what is missing is `None`.
 pub fn find(thread: &str, end: &ProcessEnd<'_>) -> Option<Rollout> {
-    // It becomes part of a comparison of names only, but an empty one would fit every file.
+    // The id is only compared with file names, but an empty one would match every file.
     if thread.len() < 8 {
         return None;
     }
@@ -89,7 +90,7 @@ fn tail(path: &Path) -> Option<String> {
 fn last_notes(text: &str, now: Time) -> Rollout {
     let last = |kind: &str| {
         let mark = format!("\"{kind}\"");
-        // Most lines are neither: not worth parsing.
+        // Most lines are neither, so they are not parsed.
         text.lines().rev().filter(|line| line.contains(&mark)).find_map(|line| {
             let record: Value = serde_json::from_str(line).ok()?;
             let ours = record.text("type") == Some("event_msg") && record.at("payload").text("type") == Some(kind);
@@ -101,7 +102,7 @@ fn last_notes(text: &str, now: Time) -> Rollout {
     Rollout { error, ..tokens }
 }
 
-/// `"usage_limit_exceeded"` or `{"http_connection_failed":{"http_status_code":402}}`.
+/// Reads `"usage_limit_exceeded"` or `{"http_connection_failed":{"http_status_code":402}}`.
 fn error(info: &Value) -> Option<(String, Option<u64>)> {
     match info {
         Value::String(word) => Some((record::name(word), None)),

@@ -1,4 +1,5 @@
-//! One turn: ask, do what the model wants, ask again, until it is done or something says no. Owns the bounds of that.
+//! One turn: send a request, perform the calls of the reply, repeat until the model is done or a
+//! bound is reached. Owns those bounds.
 
 use everloop_core::stream::{AgentEvent, LimitClass, Usage};
 use serde_json::Value;
@@ -13,16 +14,16 @@ use super::tools::{self, Done, Toolbox};
 use super::{limit, messages, responses};
 use crate::clock;
 
-/// Calls of one reply that are performed; more at once is no plan.
+/// Calls of one reply that are performed; the rest is refused.
 const MOST_CALLS: usize = 32;
-/// Events that nobody knows, told one by one; after that it is noise.
+/// Unknown events that are reported one by one; further ones are noise.
 const MOST_UNKNOWN: u32 = 100;
-/// The last words that are reported.
+/// Characters of the final text that are reported.
 const LAST_WORDS: usize = 4_000;
-/// Letters in a token, roughly, for a request that was never accounted for.
+/// Characters per token, roughly, to estimate a request that was never accounted for.
 const LETTERS_IN_TOKEN: u64 = 4;
 
-/// A turn.
+/// The exchange with the model within one turn.
 pub(super) struct Conversation<'a, 'o> {
     options: &'a ApiTurnOptions,
     client: Client,
@@ -41,7 +42,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         Self { options, client, session, output, spent_microusd: 0 }
     }
 
-    /// Holds it to the end; the last words.
+    /// Runs to the end and returns the final text.
     pub(super) fn hold(mut self, prompt: &str) -> Result<String, ApiRefusal> {
         let toolbox = Toolbox::new(self.options).map_err(ApiRefusal::plain)?;
         self.close_open_calls()?;
@@ -65,12 +66,12 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 }
             }
         }
-        Err(ApiRefusal::plain(format!("stopped after {} requests, as agreed", self.options.max_requests)))
+        Err(ApiRefusal::plain(format!("stopped after {} requests, the limit of a turn", self.options.max_requests)))
     }
 
     fn may_go_on(&self) -> Result<(), ApiRefusal> {
         if !self.output.is_heard() {
-            return Err(ApiRefusal::plain("nobody listens any more"));
+            return Err(ApiRefusal::plain("the output is closed"));
         }
         match (self.options.left_microusd, self.options.prices) {
             (Some(left), Some(_)) if self.spent_microusd >= left => {
@@ -87,7 +88,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         }
     }
 
-    /// A turn that was killed can leave calls without an answer, and both vendors refuse to go on over those.
+    /// A killed turn can leave calls without a result, and both vendors refuse to continue after
+    /// those.
     fn close_open_calls(&mut self) -> Result<(), ApiRefusal> {
         let items = self.session.items();
         let open = match self.options.wire {
@@ -131,7 +133,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
                     }
                 }
             } else {
-                ToolOutcome { text: "error: too many calls at once; ask again for this one".to_owned(), ok: false }
+                ToolOutcome { text: "error: too many calls at once; repeat this one".to_owned(), ok: false }
             };
             let error = (!outcome.ok).then(|| fingerprint(&[&outcome.text]));
             self.output.say(&AgentEvent::ToolEnded { id: call.id.clone(), error });
@@ -140,14 +142,16 @@ impl<'a, 'o> Conversation<'a, 'o> {
         self.answer(&done)
     }
 
-    /// One request, with one quick second try if the connection broke before anything was heard: a kept connection that
-    /// the other side has closed looks like that. Everything else is the supervisor's to wait for.
+    /// One request, with one immediate retry if the connection broke before the first byte of the
+    /// response: a kept-alive connection that the server has closed looks like that. All other
+    /// waiting is the supervisor's.
     fn ask(&mut self) -> Result<ModelReply, ApiRefusal> {
         let body = match self.options.wire {
             ApiFormat::Messages => messages::request(self.options, self.session.items()),
             ApiFormat::Responses => responses::request(self.options, self.session.items()),
         };
-        let body = serde_json::to_vec(&body).map_err(|e| ApiRefusal::plain(format!("the request has no form: {e}")))?;
+        let body =
+            serde_json::to_vec(&body).map_err(|e| ApiRefusal::plain(format!("cannot encode the request: {e}")))?;
         let answer = match self.client.post(&body) {
             Err(Failed::Reset(_)) => {
                 let class = Some(LimitClass::Network);
@@ -184,7 +188,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         self.output.flush();
         let mut used = answer.used();
         if used == Usage::default() {
-            // Broken off before it was counted. It was read and will be paid for.
+            // The response broke off before the vendor counted. The input was read and will be
+            // charged.
             used.input = estimate;
         }
         self.account(used);
@@ -227,7 +232,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
     }
 }
 
-/// The same words give the same number, today and tomorrow (FNV-1a).
+/// A stable fingerprint (FNV-1a).
 fn fingerprint(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain(std::iter::once(0)));
     bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,5 +1,5 @@
-//! Which refusal of a vendor is which limit, and when it ends. Looks at the status, the headers and the error record only:
-//! nothing that the model wrote gets here.
+//! Which refusal of a vendor is which limit, and when it ends. Reads the status, the headers and
+//! the error record only: nothing that the model wrote gets here.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use ureq::http::HeaderMap;
 
 use super::reply::ApiRefusal;
 
-/// What is kept of a vendor's words.
+/// Characters kept of a vendor's message.
 const TEXT_KEPT: usize = 400;
-/// No window of any vendor is longer than a month; a later end is a mistake.
+/// No vendor's window is longer than a month; a later end is an error.
 const FARTHEST: Duration = Duration::from_secs(32 * 86_400);
 
-/// A refusal as the vendor wrote it.
+/// A refusal as the vendor sent it.
 pub(super) struct RefusalText<'a> {
     /// The status, or the one that this error would have had before the stream began.
     pub(super) status: u16,
-    /// Without any inside of a stream.
+    /// Empty for an error inside of a stream.
     pub(super) headers: &'a HeaderMap,
     /// The error record: `type`, `code`, `message`, sometimes `resets_at`.
     pub(super) error: &'a Value,
-    /// When it was said.
+    /// The time of the response.
     pub(super) now: Time,
 }
 
-/// From the answer to a request.
+/// From the response to a request.
 pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &str, now: Time) -> ApiRefusal {
     let record: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let error = record.get("error").filter(|e| !e.is_null()).unwrap_or(&record);
@@ -54,7 +54,7 @@ pub(super) fn in_stream(error: &Value, now: Time) -> ApiRefusal {
     } else if any(&["invalid_request_error", "context_length_exceeded", "invalid_prompt", "not_found_error"]) {
         400
     } else {
-        // Whatever else breaks a stream that began well is the vendor's own trouble.
+        // Anything else that breaks a running stream counts as a fault of the vendor.
         500
     };
     of(&RefusalText { status, headers: &HeaderMap::new(), error, now })
@@ -67,7 +67,7 @@ fn of(said: &RefusalText<'_>) -> ApiRefusal {
     ApiRefusal { limit: Some(VendorLimit { rule, class, reset_at, text: text.clone() }), text }
 }
 
-/// The first that fits.
+/// The first rule that matches.
 fn rule(said: &RefusalText<'_>) -> Option<(String, LimitClass)> {
     let message = message(said.error).to_ascii_lowercase();
     let named = |names: &[&str]| names.iter().any(|n| [word(said.error, "type"), word(said.error, "code")].contains(n));
@@ -93,7 +93,7 @@ fn rule(said: &RefusalText<'_>) -> Option<(String, LimitClass)> {
     }
 }
 
-/// Which allowance a 429 is about.
+/// The allowance that a 429 is about.
 fn window(said: &RefusalText<'_>) -> LimitClass {
     match header(said.headers, "anthropic-ratelimit-unified-representative-claim") {
         Some("five_hour") => LimitClass::Window,
@@ -103,7 +103,8 @@ fn window(said: &RefusalText<'_>) -> LimitClass {
     }
 }
 
-/// When it ends: what names this refusal first, then what describes allowances in general.
+/// The end of the limit: fields of this refusal first, then those that describe allowances in
+/// general.
 fn reset(said: &RefusalText<'_>) -> Option<Time> {
     let in_head = |name: &str| header(said.headers, name);
     let of_window = || in_head("anthropic-ratelimit-unified-reset").and_then(moment);
@@ -122,7 +123,7 @@ fn reset(said: &RefusalText<'_>) -> Option<Time> {
     found.filter(|at| *at >= said.now && *at <= said.now + FARTHEST)
 }
 
-/// The latest end among the allowances of which nothing remains.
+/// The latest end among the exhausted allowances.
 fn used_up(said: &RefusalText<'_>) -> Option<Time> {
     let in_head = |name: &str| header(said.headers, name);
     let none_left = |name: &str| in_head(name).is_none_or(|left| left.trim() == "0");
@@ -149,7 +150,7 @@ fn plain(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned).or_else(|| value.is_number().then(|| value.to_string()))
 }
 
-/// What the record says to people; of a page that is no record, its beginning.
+/// The message for people; of a page that is not a record, its beginning.
 fn message(error: &Value) -> String {
     let text = error.as_str().or_else(|| ["message", "detail"].iter().find_map(|name| error.get(name)?.as_str()));
     text.unwrap_or_default().to_owned()
@@ -165,7 +166,7 @@ fn words(said: &RefusalText<'_>) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_KEPT).collect()
 }
 
-/// Seconds or milliseconds since 1970, or a date as RFC 3339 has it.
+/// Seconds or milliseconds since 1970, or a date in RFC 3339.
 fn moment(value: &str) -> Option<Time> {
     if let Ok(number) = value.parse::<f64>() {
         // Ten digits are seconds until the year 2286, thirteen are milliseconds.
@@ -184,7 +185,7 @@ fn seconds(value: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(value.trim().parse().ok()?).ok()
 }
 
-/// `20ms`, `1.5s`, `6m0s`, `1h2m3s`, and bare seconds.
+/// Reads `20ms`, `1.5s`, `6m0s`, `1h2m3s`, and bare seconds.
 fn span(value: &str) -> Option<Duration> {
     let mut rest = value.trim();
     if let Some(bare) = seconds(rest) {
@@ -209,7 +210,7 @@ fn span(value: &str) -> Option<Duration> {
     Some(sum)
 }
 
-/// `You will regain access on 2026-01-01 at 00:00 UTC.`
+/// Reads the date out of `You will regain access on 2026-01-01 at 00:00 UTC.`
 fn regained(message: &str) -> Option<Time> {
     let rest = message.split_once("regain access on ")?.1;
     let (day, rest) = rest.split_once(" at ")?;

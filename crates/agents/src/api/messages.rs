@@ -1,4 +1,4 @@
-//! Anthropic's Messages API: a request out of the conversation, a reply out of its events.
+//! Anthropic's Messages API: builds a request from the session, and a reply from its events.
 
 use everloop_core::stream::Usage;
 use serde_json::{Map, Value, json};
@@ -9,13 +9,13 @@ use super::reply::{ApiRefusal, ModelReply, Reading, ReplyStep, StopReason, ToolC
 use super::tools;
 use crate::clock;
 
-/// More parts than this has no answer.
+/// Bound of the blocks in one answer.
 const MOST_BLOCKS: usize = 1_000;
 
-/// The whole request.
 pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
     let mut messages = items.to_vec();
-    // Everything up to here comes again in the next request: the vendor reads it from a cache for a tenth.
+    // Everything up to here is sent again in the next request: the vendor then reads it from a
+    // cache for a tenth of the price.
     let last = messages.last_mut().and_then(|m| m.pointer_mut("/content")?.as_array_mut()?.last_mut());
     if let Some(Value::Object(block)) = last {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
@@ -35,18 +35,18 @@ pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
     })
 }
 
-/// Words of the user.
+/// A message of the user.
 pub(super) fn prompt(text: &str) -> Value {
     json!({"role": "user", "content": [{"type": "text", "text": text}]})
 }
 
-/// What came of all calls of one reply: they belong into one message.
+/// The results of all calls of one reply: they belong into one message.
 pub(super) fn outcomes(done: &[(ToolCall, ToolOutcome)]) -> Vec<Value> {
     let block = |(call, outcome): &(ToolCall, ToolOutcome)| json!({"type": "tool_result", "tool_use_id": call.id, "content": outcome.text, "is_error": !outcome.ok});
     vec![json!({"role": "user", "content": done.iter().map(block).collect::<Vec<_>>()})]
 }
 
-/// Calls in the last item that nobody answered.
+/// Calls in the last item without a result.
 pub(super) fn open_calls(items: &[Value]) -> Vec<ToolCall> {
     let Some(last) = items.last().filter(|m| m["role"] == "assistant") else { return Vec::new() };
     let blocks = last["content"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -70,7 +70,7 @@ pub(super) struct MessagesReply {
 struct Block {
     index: u64,
     value: Map<String, Value>,
-    /// The arguments of a call, which come in crumbs of JSON.
+    /// The arguments of a call, which arrive as fragments of JSON.
     json: String,
 }
 
@@ -115,7 +115,7 @@ impl Reading for MessagesReply {
 }
 
 impl MessagesReply {
-    /// The numbers of a later record count from the same beginning.
+    /// Counts of a later record include the earlier ones.
     fn count(&mut self, usage: &Value) {
         let latest = |known: u64, name: &str| known.max(count(usage, name));
         self.used = Usage {
@@ -172,13 +172,14 @@ impl Block {
         }
     }
 
-    /// The block as it goes back, with its words and its call noted; `None` when it would be refused there.
+    /// The block as it is sent back, with its text and its call added to the reply; `None` when the
+    /// vendor would refuse it.
     fn finish(mut self, reply: &mut ModelReply) -> Option<Value> {
         match self.value.get("type").and_then(Value::as_str)? {
             "text" => {
                 let text = self.value.get("text").and_then(Value::as_str).filter(|t| !t.trim().is_empty())?;
                 reply.text.push_str(text);
-                // Nothing else of it may go back.
+                // No other field of the block may be sent back.
                 Some(json!({"type": "text", "text": text}))
             }
             "tool_use" => {
@@ -192,7 +193,8 @@ impl Block {
                 reply.calls.push(ToolCall { input, ..call(&value) });
                 Some(value)
             }
-            // Thinking goes back as it came, or the vendor refuses the call that followed from it.
+            // Thinking is sent back unchanged, or the vendor refuses the call that followed from
+            // it.
             "thinking" | "redacted_thinking" => Some(Value::Object(self.value)),
             _ => None,
         }

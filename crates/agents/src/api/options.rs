@@ -1,4 +1,5 @@
-//! What the API agent is told. Owns the defaults and the reasons for them; the command line is read elsewhere.
+//! Configuration of the API agent. Owns the defaults and the reasons for them; the command line is
+//! parsed elsewhere.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact::Secret;
 
-/// Which language the other side speaks.
+/// The API format of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiFormat {
@@ -21,7 +22,7 @@ pub enum ApiFormat {
 }
 
 impl ApiFormat {
-    /// Where its vendor is.
+    /// The vendor's address.
     pub fn default_base(self) -> &'static str {
         match self {
             ApiFormat::Messages => "https://api.anthropic.com",
@@ -29,7 +30,7 @@ impl ApiFormat {
         }
     }
 
-    /// The variable that its vendor's own tools take the key from.
+    /// The variable from which the vendor's own tools read the key.
     pub fn default_key_env(self) -> &'static str {
         match self {
             ApiFormat::Messages => "ANTHROPIC_API_KEY",
@@ -46,12 +47,10 @@ impl ApiFormat {
     }
 }
 
-/// Millionths of a dollar for a million tokens.
+/// Prices in millionths of a dollar per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
-    /// Tokens read.
     pub input: u64,
-    /// Tokens written.
     pub output: u64,
     /// Tokens read from a cache.
     pub cache_read: u64,
@@ -60,18 +59,20 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// From the two prices that everybody knows; the others as the vendor of this wire derives them, rounded up.
+    /// From the two published prices; the others as the vendor of this format derives them, rounded
+    /// up.
     pub fn new(wire: ApiFormat, input: u64, output: u64) -> Self {
         let (read_percent, write_percent) = match wire {
             ApiFormat::Messages => (10, 125),
-            // Between 10 and 50, by model: the dearest, so that a budget is never overdrawn.
+            // Between 10 and 50 percent, by model: the highest, so that a budget is never
+            // overdrawn.
             ApiFormat::Responses => (50, 100),
         };
         let part = |percent: u64| input.saturating_mul(percent).div_ceil(100);
         Self { input, output, cache_read: part(read_percent), cache_write: part(write_percent) }
     }
 
-    /// What this much costs, in millionths of a dollar.
+    /// The cost of this usage, in millionths of a dollar.
     pub fn cost(&self, used: &Usage) -> u64 {
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let sum = part(used.input, self.input)
@@ -85,13 +86,13 @@ impl Prices {
 /// How long each part of a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// From the name to a connection that is encrypted.
+    /// From the DNS lookup to the end of the TLS handshake.
     #[serde(with = "millis")]
     pub connect: Duration,
-    /// From the request to the head of the answer.
+    /// From the request to the head of the response.
     #[serde(with = "millis")]
     pub first_byte: Duration,
-    /// Between two pieces of the answer.
+    /// Between two chunks of the response.
     #[serde(with = "millis")]
     pub idle: Duration,
 }
@@ -100,9 +101,9 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            // Both vendors answer a streamed request at once, unless they are in trouble.
+            // Both vendors respond to a streamed request at once, unless they are in trouble.
             first_byte: Duration::from_secs(120),
-            // One of them is silent while its models think; its own tool waits for as long.
+            // One vendor sends nothing while its models think; its own tool waits for as long.
             idle: Duration::from_secs(300),
         }
     }
@@ -111,50 +112,46 @@ impl Default for Timeouts {
 /// One turn of the API agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiTurnOptions {
-    /// The language.
     pub wire: ApiFormat,
-    /// Where the vendor, or whoever speaks like it, is.
+    /// Base URL of the vendor or of a compatible server.
     pub base: String,
-    /// Which model.
     pub model: String,
-    /// The variable that the key came from; `None` for servers that want none.
+    /// The variable that holds the key; `None` for servers without one.
     pub key_env: Option<String>,
-    /// Certificates that are trusted besides those of this machine: a company's own root, for example.
+    /// Certificates trusted in addition to those of this machine: a company's own root, for
+    /// example.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// The folder that the tools work in.
     pub workspace: PathBuf,
-    /// Where conversations are kept.
+    /// Where sessions are kept.
     pub state_dir: PathBuf,
-    /// The conversation to go on with.
+    /// The session to resume.
     pub resume: Option<String>,
     /// Requests after which a turn is ended.
     pub max_requests: u32,
-    /// The longest single answer.
+    /// Bound of a single answer.
     pub max_output_tokens: u32,
-    /// How much fits into the model.
+    /// Tokens that fit into the model's context.
     pub context_window: u64,
-    /// What the turn may cost, in millionths of a dollar; of use only with prices.
+    /// What the turn may cost, in millionths of a dollar; has an effect only with prices.
     pub left_microusd: Option<u64>,
-    /// What tokens cost.
     pub prices: Option<Prices>,
-    /// What the model may do.
     pub permission: Permission,
-    /// Beginnings of commands that it may run under [`Permission::Edits`].
+    /// Prefixes of commands that the model may run under [`Permission::Edits`].
     pub allow: Vec<String>,
-    /// How long to wait.
     pub timeouts: Timeouts,
 }
 
 impl ApiTurnOptions {
-    /// Enough for a long turn of work, few enough that a model that runs in circles is noticed the same day.
+    /// Enough for a long turn of work, few enough that a model in a loop is noticed the same day.
     pub const MAX_REQUESTS: u32 = 50;
-    /// What every current model can write at once; a whole file fits.
+    /// Every current model can write this much at once; a whole file fits.
     pub const MAX_OUTPUT_TOKENS: u32 = 16_000;
     /// The smallest window among current models of both vendors.
     pub const CONTEXT_WINDOW: u64 = 200_000;
 
-    /// With every default.
+    /// Options with every default.
     pub fn new(wire: ApiFormat, model: impl Into<String>, workspace: PathBuf, state_dir: PathBuf) -> Self {
         Self {
             wire,
@@ -176,10 +173,10 @@ impl ApiTurnOptions {
         }
     }
 
-    /// What must not be shown.
+    /// Secrets to remove from the output.
     pub(super) fn secret(&self, key: Option<&str>) -> Vec<Secret> {
         let name = self.key_env.as_deref().unwrap_or("key");
-        // The name stands inside of JSON strings.
+        // The name appears inside of JSON strings.
         let name = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect();
         key.map(|key| Secret { name, value: key.trim().as_bytes().to_vec() }).into_iter().collect()
     }

@@ -1,4 +1,5 @@
-//! What the API agent says: one record a line, without secrets. Words come in crumbs and leave in lines.
+//! The output of the API agent: one record per line, without secrets. Text arrives in fragments and
+//! leaves in lines.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -7,11 +8,12 @@ use everloop_core::stream::AgentEvent;
 
 use crate::redact::{Redactor, Secret};
 
-/// Words wait this long for the rest of their line, so that a watcher sees progress and a log stays readable.
+/// Text waits this long for the rest of its line, so that progress is visible and a log stays
+/// readable.
 const SPEAK_EVERY: Duration = Duration::from_secs(1);
-/// Words in one record.
+/// Bytes of text in one record.
 const MOST_TEXT: usize = 8 << 10;
-/// While the model thinks or writes a call, this often the stream shows that bytes still come.
+/// While the model thinks or writes a call, the output shows this often that bytes still arrive.
 const BEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// The stream of one turn.
@@ -29,18 +31,18 @@ impl<'a> OutputStream<'a> {
         Self { out, redactor, pending: String::new(), spoke: Instant::now(), heard: true }
     }
 
-    /// Whether anybody still listens. If not, going on would be work that nobody learns of.
+    /// Whether the output is still open. If not, further work would be lost.
     pub(super) fn is_heard(&self) -> bool {
         self.heard
     }
 
-    /// Says one thing, after all words that came before it.
+    /// Writes one record, after all text that came before it.
     pub(super) fn say(&mut self, said: &AgentEvent) {
         self.flush();
         self.write(said);
     }
 
-    /// Takes a crumb of the model's words.
+    /// Takes a fragment of the model's text.
     pub(super) fn words(&mut self, crumb: &str) {
         self.pending.push_str(crumb);
         while self.pending.len() >= MOST_TEXT
@@ -55,19 +57,19 @@ impl<'a> OutputStream<'a> {
         }
     }
 
-    /// The words are over, or something else is to be said.
+    /// Writes pending text, before another record or at the end.
     pub(super) fn flush(&mut self) {
         self.speak(self.pending.len());
     }
 
-    /// Bytes came that say nothing: shows now and then that they do, by repeating what is known.
+    /// Bytes without content arrived: repeats the known record now and then, as a sign of liveness.
     pub(super) fn beat(&mut self, known: &AgentEvent) {
         if self.spoke.elapsed() >= BEAT_EVERY {
             self.write(known);
         }
     }
 
-    /// Behind the last blank that fits: a secret has none, so none is cut in two.
+    /// The position after the last blank that fits: a secret has none, so none is split.
     fn last_blank(&self) -> Option<usize> {
         let head = self.pending.char_indices().take_while(|(at, _)| *at < MOST_TEXT);
         head.filter(|(_, c)| c.is_whitespace()).last().map(|(at, c)| at + c.len_utf8())

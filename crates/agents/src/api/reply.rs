@@ -1,4 +1,4 @@
-//! What an answer of a model amounts to, whichever wire it came over, and why there is none.
+//! The result of a request, in either API format: an answer, or the reason why there is none.
 
 use everloop_core::stream::{LimitClass, Usage, VendorLimit};
 use serde_json::Value;
@@ -6,15 +6,13 @@ use serde_json::Value;
 /// A finished answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ModelReply {
-    /// As the wire wants to have it back in the next request.
+    /// In the format in which the next request sends it back.
     pub(super) items: Vec<Value>,
-    /// Its words.
     pub(super) text: String,
-    /// What the model wants done.
+    /// The tool calls that the model requests.
     pub(super) calls: Vec<ToolCall>,
-    /// Why it ended.
     pub(super) stop: StopReason,
-    /// What it used, as far as the vendor said so.
+    /// Usage, as far as the vendor reported it.
     pub(super) used: Usage,
 }
 
@@ -23,11 +21,12 @@ pub(super) struct ModelReply {
 pub(super) struct ToolCall {
     pub(super) id: String,
     pub(super) name: String,
-    /// The arguments; `None` when they are no JSON object, for example because the answer was cut at its limit.
+    /// The arguments; `None` when they are not a JSON object, for example because the answer was
+    /// cut at its limit.
     pub(super) input: Option<Value>,
 }
 
-/// What came of a tool call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ToolOutcome {
     pub(super) text: String,
@@ -37,59 +36,57 @@ pub(super) struct ToolOutcome {
 /// Why an answer ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum StopReason {
-    /// The model said all that it wanted.
+    /// The answer is complete.
     #[default]
     Done,
-    /// It reached the longest answer allowed.
+    /// The answer reached its maximum length.
     Length,
-    /// It will not.
+    /// The model or the vendor refused to answer.
     Declined(String),
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiRefusal {
-    /// The limit behind it, if it is one.
+    /// The limit that caused it, if any.
     pub(super) limit: Option<VendorLimit>,
-    /// In words.
     pub(super) text: String,
 }
 
 impl ApiRefusal {
-    /// One that is no limit: waiting would not help.
+    /// A failure that is not a limit: waiting would not help.
     pub(super) fn plain(text: impl Into<String>) -> Self {
         Self { limit: None, text: text.into() }
     }
 
-    /// One that this side noticed.
+    /// A limit that this side detected.
     pub(super) fn seen(rule: &str, class: LimitClass, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { limit: Some(VendorLimit { rule: rule.to_owned(), class, reset_at: None, text: text.clone() }), text }
     }
 }
 
-/// Reads one event after the other into a reply; one implementation for each wire.
+/// Reads events into a reply; one implementation per API format.
 pub(super) trait Reading {
-    /// Takes an event; words go to `words` as they come.
+    /// Takes an event; text goes to `words` as it arrives.
     fn take(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> Result<ReplyStep, ApiRefusal>;
-    /// What was used so far, also when the rest never comes.
+    /// Usage so far, also when the rest never arrives.
     fn used(&self) -> Usage;
-    /// The whole answer.
     fn finish(self) -> ModelReply;
 }
 
-/// Where in the answer an event left us.
+/// The state of the answer after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyStep {
-    /// More is to come.
+    /// More events follow.
     More,
-    /// Nobody here knows this event.
+    /// The event is of an unknown type.
     Unknown,
-    /// That was all.
+    /// The answer is complete.
     Over,
 }
 
-/// A number of a usage record.
+/// A number in a usage record.
 pub(super) fn count(record: &Value, path: &str) -> u64 {
     record.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
-//! OpenAI's Responses API: a request out of the conversation, a reply out of its events.
+//! OpenAI's Responses API: builds a request from the session, and a reply from its events.
 //!
-//! Nothing is stored at the vendor: the whole conversation goes with every request, as on the other wire.
+//! Nothing is stored at the vendor: the whole session goes with every request, as in the other
+//! format.
 
 use everloop_core::stream::Usage;
 use serde_json::{Value, json};
@@ -11,10 +12,9 @@ use super::reply::{ApiRefusal, ModelReply, Reading, ReplyStep, StopReason, ToolC
 use super::tools;
 use crate::clock;
 
-/// More parts than this has no answer.
+/// Bound of the items in one answer.
 const MOST_ITEMS: usize = 1_000;
 
-/// The whole request.
 pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
     let tools: Vec<Value> = tools::described()
         .into_iter()
@@ -30,32 +30,32 @@ pub(super) fn request(options: &ApiTurnOptions, items: &[Value]) -> Value {
         "input": items,
     });
     if reasons(&options.model) {
-        // What the model thought comes back sealed, so that it can go on thinking after a tool call.
+        // The model's reasoning is returned encrypted, so that it can continue after a tool call.
         request["include"] = json!(["reasoning.encrypted_content"]);
     }
     request
 }
 
-/// Whether the vendor has sealed reasoning for this model; for others it refuses to be asked.
+/// Whether the vendor has encrypted reasoning for this model; for others it refuses the option.
 fn reasons(model: &str) -> bool {
     let number = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>().ok();
     let series_o = model.strip_prefix('o').and_then(number).is_some();
     series_o || model.contains("codex") || model.strip_prefix("gpt-").and_then(number).is_some_and(|n| n >= 5)
 }
 
-/// Words of the user.
+/// A message of the user.
 pub(super) fn prompt(text: &str) -> Value {
     json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
 }
 
-/// What came of all calls of one reply.
+/// The results of all calls of one reply.
 pub(super) fn outcomes(done: &[(ToolCall, ToolOutcome)]) -> Vec<Value> {
-    // This wire has no field for a failure: the text says it.
+    // This format has no field for a failure: the text contains it.
     let item = |(call, outcome): &(ToolCall, ToolOutcome)| json!({"type": "function_call_output", "call_id": call.id, "output": outcome.text});
     done.iter().map(item).collect()
 }
 
-/// Calls that nobody answered.
+/// Calls without a result.
 pub(super) fn open_calls(items: &[Value]) -> Vec<ToolCall> {
     let answered = |id: &str| items.iter().any(|i| i["type"] == "function_call_output" && i["call_id"] == id);
     items.iter().filter(|i| i["type"] == "function_call").map(call).filter(|c| !answered(&c.id)).collect()
@@ -74,7 +74,8 @@ fn call(item: &Value) -> ToolCall {
 #[derive(Debug, Default)]
 pub(super) struct ResponsesReply {
     items: Vec<Value>,
-    /// Words came in crumbs; a server that sends none says them only in the finished item.
+    /// Whether text arrived in fragments; a server that sends none has it only in the finished
+    /// item.
     spoke: bool,
     stop: StopReason,
     used: Usage,
@@ -140,7 +141,7 @@ impl Reading for ResponsesReply {
                     }));
                     reply.calls.push(call);
                 }
-                // Unsealed it is only a name for something that the vendor did not store.
+                // Unencrypted, it is only an id of something that the vendor did not store.
                 "reasoning" if item["encrypted_content"].is_string() => {
                     let sealed = &item["encrypted_content"];
                     reply.items.push(json!({"type": "reasoning", "summary": [], "encrypted_content": sealed}));
@@ -148,7 +149,7 @@ impl Reading for ResponsesReply {
                 _ => {}
             }
         }
-        // Reasoning must be followed by what came of it.
+        // Reasoning must be followed by the item that it led to.
         while reply.items.last().is_some_and(|i| i["type"] == "reasoning") {
             reply.items.pop();
         }
@@ -160,7 +161,7 @@ impl ResponsesReply {
     fn count(&mut self, usage: &Value) {
         let cached = count(usage, "/input_tokens_details/cached_tokens");
         self.used = Usage {
-            // On this wire what came from the cache is counted in.
+            // In this format the input count includes what came from the cache.
             input: count(usage, "/input_tokens").saturating_sub(cached),
             output: count(usage, "/output_tokens"),
             cache_read: cached,
@@ -172,7 +173,7 @@ impl ResponsesReply {
     fn end(&mut self, event: &Value, words: &mut dyn FnMut(&str)) -> ReplyStep {
         let response = &event["response"];
         self.count(&response["usage"]);
-        // Some servers send no item on its own.
+        // Some servers send no separate items.
         if self.items.is_empty()
             && let Some(output) = response["output"].as_array()
         {
@@ -190,7 +191,7 @@ impl ResponsesReply {
     }
 }
 
-/// The words of a message.
+/// The text of a message.
 fn said(item: &Value) -> String {
     let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |part: &Value| part["text"].as_str().or_else(|| part["refusal"].as_str()).map(str::to_owned);

@@ -1,7 +1,8 @@
-//! A conversation on disk: a line that says what it is, then one line for each item, only ever added to.
+//! A session on disk: a header line, then one line per item, append-only.
 //!
-//! The file is locked while a turn uses it. A crash can leave half a line at the end, which is taken off at the next turn,
-//! and calls without an answer, which are answered then. What is sent is what is stored: both without secrets.
+//! The file is locked while a turn uses it. A crash can leave half a line at the end, which the
+//! next turn cuts off, and calls without a result, which it closes. What is sent equals what is
+//! stored: both without secrets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,22 +19,22 @@ use super::reply::ApiRefusal;
 use crate::clock;
 use crate::redact::{Redactor, Secret};
 
-/// Of the file's format.
+/// Version of the file format.
 const VERSION: u32 = 1;
-/// More does not fit into any model, so nobody could go on with it.
+/// More fits into no model, so the session could not be resumed.
 const LONGEST: u64 = 64 << 20;
-/// Ours have 25 letters.
+/// Generated ids have 25 characters.
 const LONGEST_ID: usize = 64;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     everloop_session: u32,
-    /// Items of one wire mean nothing on the other.
+    /// Items of one API format are invalid in the other.
     wire: ApiFormat,
 }
 
-/// An open conversation.
+/// An open session.
 #[derive(Debug)]
 pub(super) struct ApiSession {
     id: String,
@@ -44,7 +45,7 @@ pub(super) struct ApiSession {
 }
 
 impl ApiSession {
-    /// A new one.
+    /// Starts a new session.
     pub(super) fn begin(options: &ApiTurnOptions, secrets: &[Secret]) -> Result<Self, ApiRefusal> {
         let dir = options.state_dir.join("sessions");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| failed("make", &dir, &e))?;
@@ -59,7 +60,7 @@ impl ApiSession {
         Ok(session)
     }
 
-    /// The one with this id; `None` when there is none that this wire can go on with.
+    /// The session with this id; `None` when this API format cannot resume it.
     pub(super) fn resume(options: &ApiTurnOptions, id: &str, secrets: &[Secret]) -> Result<Option<Self>, ApiRefusal> {
         if id.is_empty() || id.len() > LONGEST_ID || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Ok(None);
@@ -76,7 +77,7 @@ impl ApiSession {
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let Some(items) = items(&bytes[..whole], options.wire) else { return Ok(None) };
         if whole < bytes.len() {
-            // The rest of a line that was being written when everything stopped.
+            // The rest of a line that was being written during a crash.
             file.set_len(whole as u64).map_err(|e| failed("repair", &path, &e))?;
         }
         Ok(Some(Self { id: id.to_owned(), path, file, items, redactor: Redactor::new(secrets) }))
@@ -86,7 +87,7 @@ impl ApiSession {
         &self.id
     }
 
-    /// Everything that was said so far.
+    /// All items so far.
     pub(super) fn items(&self) -> &[Value] {
         &self.items
     }
@@ -97,14 +98,15 @@ impl ApiSession {
         let mut safe = Vec::with_capacity(line.len());
         self.redactor.push(&line, &mut |bytes| safe.extend_from_slice(bytes));
         self.redactor.finish(&mut |bytes| safe.extend_from_slice(bytes));
-        // A label has only plain letters, so this is still what it was; if it were not, nothing would be stored.
+        // A redaction label has only plain letters, so this stays valid JSON; otherwise nothing
+        // would be stored.
         let item = serde_json::from_slice(&safe).map_err(|e| failed("write to", &self.path, &e.into()))?;
         self.append(&safe)?;
         self.items.push(item);
         Ok(())
     }
 
-    /// One line in one write, so that a crash leaves a whole one or the beginning of one.
+    /// One line in one write, so that a crash leaves a whole line or the beginning of one.
     fn append(&mut self, line: &[u8]) -> Result<(), ApiRefusal> {
         let line = [line, b"\n"].concat();
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
@@ -130,22 +132,22 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 
 fn lock(file: File, path: &Path) -> Result<Flock<File>, ApiRefusal> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, e)| ApiRefusal::plain(format!("the conversation `{}` is in use: {e}", path.display())))
+        .map_err(|(_, e)| ApiRefusal::plain(format!("session `{}` is in use: {e}", path.display())))
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> ApiRefusal {
-    let text = format!("could not {what} `{}`: {error}", path.display());
+    let text = format!("cannot {what} `{}`: {error}", path.display());
     match error.kind() {
-        // It may heal, and trying again costs nothing: nothing was asked yet.
+        // The disk may be freed, and a retry costs nothing: no request was sent yet.
         io::ErrorKind::StorageFull => ApiRefusal::seen("api.disk", LimitClass::Overload, text),
         _ => ApiRefusal::plain(text),
     }
 }
 
-/// Sorted by time, and not to be guessed.
+/// An id that sorts by time and cannot be guessed.
 fn fresh_id() -> String {
     let mut random = [0_u8; 6];
-    // Without it the time and our number have to do: `create_new` notices a clash.
+    // Without it, time and process id have to suffice: `create_new` detects a clash.
     if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut random)).is_err() {
         random[..4].copy_from_slice(&std::process::id().to_ne_bytes());
     }

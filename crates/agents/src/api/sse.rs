@@ -1,4 +1,4 @@
-//! Server-sent events out of bytes: lines, then events. Every size has an end.
+//! Parses server-sent events: bytes into lines, lines into events. Every size is bounded.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -12,7 +12,7 @@ const LONGEST_LINE: usize = 8 << 20;
 /// All events of an answer together; the longest answer of any model is a fraction of it.
 const LONGEST_STREAM: u64 = 32 << 20;
 
-/// Events, one after the other.
+/// Iterates over the events of a stream.
 pub(super) struct Events<R> {
     lines: BufReader<R>,
     left: u64,
@@ -23,7 +23,8 @@ impl<R: Read> Events<R> {
         Self { lines: BufReader::with_capacity(16 << 10, source), left: LONGEST_STREAM }
     }
 
-    /// The data of the next event; `None` at the end. An event that the end cut in two is none.
+    /// The data of the next event; `None` at the end. An event that is cut off by the end is
+    /// dropped.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, ApiRefusal> {
         let mut data: Option<Vec<u8>> = None;
         loop {
@@ -34,7 +35,8 @@ impl<R: Read> Events<R> {
                         return Ok(data);
                     }
                 }
-                // The name of an event is repeated in its data by both vendors; comments only keep the line alive.
+                // Both vendors repeat an event's name in its data; comments only keep the
+                // connection alive.
                 line => {
                     let Some(rest) = line.strip_prefix(b"data:") else { continue };
                     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
@@ -51,7 +53,7 @@ impl<R: Read> Events<R> {
         }
     }
 
-    /// A whole line without its end.
+    /// A whole line without its newline.
     fn line(&mut self) -> Result<Option<Vec<u8>>, ApiRefusal> {
         let mut line = Vec::new();
         loop {
@@ -77,7 +79,7 @@ impl<R: Read> Events<R> {
 }
 
 fn too_big() -> ApiRefusal {
-    ApiRefusal::seen("api.too-big", LimitClass::Overload, "the answer is bigger than any model's; it was not read on")
+    ApiRefusal::seen("api.too-big", LimitClass::Overload, "the answer exceeds the size limit; the rest was not read")
 }
 
 #[cfg(test)]

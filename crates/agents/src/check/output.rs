@@ -1,11 +1,12 @@
-//! What a check wrote, cut for people and reduced to what stays the same when the same error comes again.
+//! The output of a check, cut for people and reduced to what stays the same when the same error
+//! occurs again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// Shown to people and to the next turn; more buries the goal.
+/// Shown to people and to the next turn; more would bury the goal.
 const SHOWN_BYTES: usize = 4 << 10;
 
 /// The end of the output in whole lines, as far as they fit.
@@ -21,12 +22,13 @@ pub(super) fn tail(text: &str) -> String {
     if whole.is_empty() { cut.to_owned() } else { whole.to_owned() }
 }
 
-/// The last line with something in it.
+/// The last line that is not blank.
 pub(super) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
-/// A number for an error: the same when only numbers, addresses, times, the folder or the order of lines differ.
+/// A fingerprint of an error: equal when only numbers, addresses, times, the folder or the order of
+/// lines differ.
 pub(super) fn fingerprint(text: &str, cwd: &Path) -> u64 {
     let cwd = cwd.to_string_lossy();
     let text = if cwd.len() > 1 { text.replace(&*cwd, ".") } else { text.to_owned() };
@@ -40,7 +42,7 @@ pub(super) fn fingerprint(text: &str, cwd: &Path) -> u64 {
     digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A line without what differs between two runs.
+/// Removes from a line what differs between two runs.
 fn normal(line: &str) -> String {
     let mut out = String::new();
     for word in line.split_whitespace() {
@@ -51,8 +53,8 @@ fn normal(line: &str) -> String {
     out
 }
 
-/// A word with its numbers, and hexadecimal numbers, as `#`. A unit of time that follows one goes with it: `980ms` and
-/// `1.2s` are the same.
+/// Replaces numbers, also hexadecimal ones, with `#`, together with a following unit of time:
+/// `980ms` and `1.2s` are the same.
 fn normal_word(word: &str) -> String {
     const UNITS: &[&str] = &["ns", "us", "µs", "ms", "s", "m", "h", "sec", "secs", "seconds", "min"];
     let mut out = String::new();
@@ -81,7 +83,7 @@ fn normal_word(word: &str) -> String {
     out
 }
 
-/// Addresses, hashes, ids.
+/// Matches addresses, hashes and ids.
 fn is_hex(run: &str) -> bool {
     const SHORTEST: usize = 7;
     let digits = run.strip_prefix("0x").unwrap_or(run);

@@ -1,8 +1,9 @@
-//! Keeps the beginning and the end of a stream on disk, with flat memory. Reading them back is `super::output`'s.
+//! Keeps the beginning and the end of a stream on disk, in constant memory. Reading them back is
+//! the business of `super::output`.
 //!
-//! The beginning is `<stream>.head`. The end is a row of segments `<stream>.tail.<n>` of half the tail's size each;
-//! when one is full the next begins and the one before the last is removed. The numbers tell the order and how
-//! much was dropped, so there is no index that could be lost.
+//! The beginning is `<stream>.head`. The end is a row of segments `<stream>.tail.<n>` of half the
+//! tail's size each; when one is full the next begins and the one before the last is removed. The
+//! numbers give the order and how much was dropped, so there is no index that could be lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,17 +12,15 @@ use std::path::{Path, PathBuf};
 
 use super::spec::OutputCaps;
 
-/// Which of a command's two outputs.
+/// One of a command's two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
 }
 
 impl Stream {
-    /// How its files are called.
+    /// The prefix of its files.
     fn name(self) -> &'static str {
         match self {
             Stream::Out => "out",
@@ -29,49 +28,49 @@ impl Stream {
         }
     }
 
-    /// Where its beginning is.
+    /// Path of its beginning.
     pub(super) fn head_path(self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.head", self.name()))
     }
 
-    /// Where the `n`-th segment of its end is.
+    /// Path of the `n`-th segment of its end.
     pub(super) fn segment_path(self, dir: &Path, n: u64) -> PathBuf {
         dir.join(format!("{}.tail.{n}", self.name()))
     }
 
-    /// The number of the segment that a file holds, if it is one of this stream.
+    /// The number of the segment in a file name, if it belongs to this stream.
     pub(super) fn segment_number(self, file_name: &str) -> Option<u64> {
         file_name.strip_prefix(self.name())?.strip_prefix(".tail.")?.parse().ok()
     }
 }
 
-/// One stream's files.
+/// The files of one stream.
 #[derive(Debug)]
 pub(super) struct StreamCapture {
     dir: PathBuf,
     stream: Stream,
     segment_bytes: u64,
     head: Option<File>,
-    /// The segment being written and how much it holds.
+    /// The segment being written and its size.
     segment: Option<(File, u64)>,
     next_segment: u64,
-    /// Once writing failed nothing more is kept; the command goes on.
+    /// After a failed write nothing more is kept; the command goes on.
     pub(super) failed: Option<io::Error>,
 }
 
-/// How big a segment of a tail is.
+/// The size of a segment of the tail.
 pub(super) fn segment_bytes(caps: OutputCaps) -> u64 {
     (caps.tail_bytes / 2).max(1)
 }
 
 impl StreamCapture {
-    /// Makes no file before there is something to keep.
+    /// Creates no file before there is something to keep.
     pub(super) fn new(dir: &Path, stream: Stream, caps: OutputCaps) -> Self {
         let segment_bytes = segment_bytes(caps);
         Self { dir: dir.to_owned(), stream, segment_bytes, head: None, segment: None, next_segment: 0, failed: None }
     }
 
-    /// Keeps what fits. `head_left` is what the head may still take, of both streams.
+    /// Keeps what fits. `head_left` is what the head may still take, for both streams.
     pub(super) fn push(&mut self, bytes: &[u8], head_left: &mut u64) {
         if self.failed.is_none()
             && let Err(e) = self.write(bytes, head_left)
@@ -116,11 +115,11 @@ impl StreamCapture {
         create(&self.stream.segment_path(&self.dir, n))
     }
 
-    /// Removes the tail: the last resort when there is no room for the record of the exit.
+    /// Removes the tail: the last resort when there is no space for the exit record.
     pub(super) fn drop_tail(&mut self) {
         self.segment = None;
         for n in self.next_segment.saturating_sub(2)..self.next_segment {
-            // Best effort: what cannot be removed frees no room, and the caller finds out by itself.
+            // Best effort: what cannot be removed frees no space, which the caller detects.
             fs::remove_file(self.stream.segment_path(&self.dir, n)).ok();
         }
     }

@@ -1,6 +1,7 @@
-//! A control group around a command, where the system permits one: kills a whole tree at once, counts its CPU.
+//! A control group around a command, where the system permits one: kills a whole tree at once and
+//! counts its CPU.
 //!
-//! Everything here may fail (no cgroup v2, no permission) and then the tree of processes is walked instead.
+//! Everything here may fail (no cgroup v2, no permission); then the process tree is walked instead.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,36 +12,35 @@ use nix::sys::signal::Signal;
 
 use crate::process;
 
-/// Only groups with this beginning are ours to kill and to remove.
+/// Only groups with this prefix may be killed and removed.
 const NAME_PREFIX: &str = "everloop-";
 
-/// A group that we made.
+/// A group that everloop created.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes a group below our own; `None` where that is not possible.
+    /// Creates a group below the current one; `None` where that is not possible.
     pub(super) fn create(unique: &str) -> Option<Self> {
         let path = own_group()?.join(format!("{NAME_PREFIX}{unique}"));
         fs::create_dir(&path).ok()?;
         Some(Self { path })
     }
 
-    /// A group that a shim recorded; `None` when it is gone or not one of ours.
+    /// A group that a shim recorded; `None` when it is gone or lacks the prefix.
     pub(super) fn recorded(path: &Path) -> Option<Self> {
         let ours = path.file_name()?.to_str()?.starts_with(NAME_PREFIX);
         (ours && path.join("cgroup.procs").exists()).then(|| Self { path: path.to_owned() })
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its folder; a process can be made right inside the group with it. (Moving one there afterwards makes the kernel
-    /// wait for all processors, some 10 ms.)
+    /// Its folder; a process can be created directly inside the group with it. (Moving one there
+    /// afterwards makes the kernel wait for all processors, some 10 ms.)
     pub(super) fn door(&self) -> io::Result<File> {
         File::open(&self.path)
     }
@@ -51,18 +51,18 @@ impl Cgroup {
         text.lines().filter_map(|l| l.parse().ok()).collect()
     }
 
-    /// No process is in it or below it.
+    /// Whether no process is in it or below it.
     pub(super) fn is_empty(&self) -> bool {
         fs::read_to_string(self.path.join("cgroup.events")).map_or(true, |e| !e.contains("populated 1"))
     }
 
-    /// Kills everything in it at once, also what is being forked meanwhile (Linux 5.14); else one by one.
+    /// Kills everything in it at once, including concurrent forks (Linux 5.14); else one by one.
     pub(super) fn kill(&self) {
         if fs::write(self.path.join("cgroup.kill"), "1").is_ok() {
             return;
         }
         for stat in self.pids().into_iter().filter_map(process::stat) {
-            // Best effort: whoever waits for the group to be empty comes back here.
+            // Best effort: the caller repeats this until the group is empty.
             stat.identity().signal(Signal::SIGKILL).ok();
         }
     }
@@ -86,11 +86,11 @@ fn remove_groups(path: &Path) {
             remove_groups(&below.path());
         }
     }
-    // Best effort: an empty group that stays costs a directory entry and nothing else.
+    // Best effort: a remaining empty group costs one directory entry.
     fs::remove_dir(path).ok();
 }
 
-/// The directory of the group we are in.
+/// The directory of this process's group.
 fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -98,11 +98,11 @@ fn own_group() -> Option<PathBuf> {
     dir.join("cgroup.procs").exists().then_some(dir)
 }
 
-/// Joins the mount of cgroup v2 (also beside v1, in a hybrid system) with our path in it.
+/// Joins the mount of cgroup v2 (also beside v1, in a hybrid system) with the group's path in it.
 fn locate(mounts: &str, groups: &str) -> Option<PathBuf> {
     let ours = groups.lines().find_map(|l| l.strip_prefix("0::"))?;
     if ours.contains("..") || ours.ends_with(" (deleted)") {
-        // Our group is outside of what this container can see.
+        // The group is outside of what this container can see.
         return None;
     }
     mounts.lines().find_map(|line| {
@@ -117,7 +117,7 @@ fn locate(mounts: &str, groups: &str) -> Option<PathBuf> {
     })
 }
 
-/// Blanks and other odd characters are written as `\040` in mountinfo.
+/// Decodes blanks and other characters that mountinfo writes as `\040`.
 fn unescape(field: &str) -> PathBuf {
     let bytes = field.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -15,21 +15,23 @@ use super::recover::{JobTrace, inspect};
 use super::tree::ProcessTree;
 use crate::process::SignalResult;
 
-/// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
+/// SIGKILL works within milliseconds, or the process hangs in the kernel and does not end at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tells the shim to end the job: SIGTERM to everything, SIGKILL after the job's grace; asked twice, at once.
+/// Makes the shim end the job: SIGTERM to everything, SIGKILL after the job's grace period; a
+/// second call skips the grace period.
 pub fn stop(dir: &Path, cause: StopCause) -> Result<SignalResult, JobError> {
     job_log::add(dir, &JobLogEntry::Stop(cause))?;
     signal(dir, Signal::SIGTERM)
 }
 
-/// SIGINT to the command, which may end its turn in its own way.
+/// Sends SIGINT to the command, which may end its turn in its own way.
 pub fn interrupt(dir: &Path) -> Result<SignalResult, JobError> {
     signal(dir, Signal::SIGINT)
 }
 
-/// SIGKILL to everything, shim included, for a shim that does not obey. Blocks for some seconds at worst.
+/// Sends SIGKILL to everything, shim included, for a shim that does not respond. Blocks for some
+/// seconds at worst.
 pub fn kill(dir: &Path) -> Result<JobTrace, JobError> {
     job_log::add(dir, &JobLogEntry::Cancelled(Cancelled {}))?;
     if let Some(Started { shim, cgroup, .. }) = job_log::started(dir)?.filter(|s| s.shim.is_alive()) {
@@ -43,14 +45,14 @@ pub fn kill(dir: &Path) -> Result<JobTrace, JobError> {
         shim.signal(Signal::SIGKILL).map_err(JobError::io("kill the shim of", dir))?;
         if let Some(fd) = watched {
             let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
-            // Whether it ended is found out by `inspect`.
+            // Whether it ended is determined by `inspect`.
             poll(&mut fds, PollTimeout::try_from(KILL_TIMEOUT).unwrap_or(PollTimeout::MAX)).ok();
         }
     }
     inspect(dir)
 }
 
-/// Why somebody wants the job to stop; `None` when nobody does.
+/// The recorded stop request; `None` when there is none.
 pub(super) fn stop_cause(dir: &Path) -> Option<StopCause> {
     JobLog::read(dir).ok()?.stop
 }

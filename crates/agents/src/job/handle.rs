@@ -24,7 +24,7 @@ use super::recover::{JobTrace, inspect};
 use super::{JOB_VAR, SHIM_ARG};
 use crate::process::pidfd_open;
 
-/// How long a shim may take from its lock to saying who it is; normally milliseconds.
+/// How long a shim may take from its lock to its report; normally milliseconds.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The program that becomes a shim, and the arguments before the job's folder.
@@ -45,13 +45,13 @@ impl ShimProgram {
     }
 }
 
-/// A job that was started. Dropping it lets the job go on.
+/// A started job. Dropping it does not end the job.
 #[derive(Debug)]
 pub struct Running {
     dir: PathBuf,
-    /// Readable when the shim ended; `None` when it already has.
+    /// Readable once the shim ended; `None` when it already has.
     ended: Option<OwnedFd>,
-    /// The shim, when it is our child.
+    /// The shim, when it is a child of this process.
     child: Option<Pid>,
 }
 
@@ -60,7 +60,7 @@ pub struct Running {
 pub enum JobEnd {
     /// It left its record.
     Exited(Exit),
-    /// Its shim was killed, or refused because the job had been cancelled. Nothing of it runs.
+    /// Its shim was killed, or refused because the job had been cancelled. No process of it runs.
     Gone,
 }
 
@@ -68,13 +68,14 @@ pub enum JobEnd {
 pub fn start(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let child = spawn(shim, &dir, env).map_err(JobError::io("start", &shim.exe))?;
-    // Our own child keeps its number until we wait for it.
+    // A child keeps its pid until it is waited for.
     let ended = pidfd_open(child.as_raw()).map_err(JobError::io("watch the shim of", &dir))?;
     Ok(Running { dir, ended: Some(ended), child: Some(child) })
 }
 
-/// The shim as a process in a session of its own, with no input and no output. Not by `std::process::Command`, which can
-/// make a session only by a fork, and a fork copies the memory map of a supervisor that is about to leave it.
+/// The shim as a process in a session of its own, without input and output. Not by
+/// `std::process::Command`, which can create a session only with a fork, and a fork copies the
+/// memory map of the supervisor for nothing.
 fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut files = PosixSpawnFileActions::init()?;
@@ -83,7 +84,8 @@ fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::
     }
     let mut attributes = PosixSpawnAttr::init()?;
     let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
-    // As `Command` does: nothing is blocked, and SIGPIPE, which every Rust program ignores, is not.
+    // As `Command` does: no signal is blocked, and SIGPIPE, which every Rust program ignores, is
+    // reset.
     let signals = PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
     attributes.set_flags(session | signals)?;
     attributes.set_sigmask(&SigSet::empty())?;
@@ -108,7 +110,7 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
-/// A handle for a job whose shim was started by a supervisor that is no more.
+/// A handle for a job whose shim was started by an earlier supervisor.
 pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let end = Instant::now() + REPORT_TIMEOUT;
@@ -127,7 +129,7 @@ pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
     }
 }
 
-/// Looks at a job without holding up other tasks: cleaning up after a killed shim may take a while.
+/// Inspects a job without blocking other tasks: cleaning up after a killed shim may take a while.
 async fn inspect_aside(dir: &Path) -> Result<JobTrace, JobError> {
     // By far the usual case, and not worth a thread.
     if let Ok(Some(record)) = job_log::record(dir) {
@@ -139,19 +141,19 @@ async fn inspect_aside(dir: &Path) -> Result<JobTrace, JobError> {
 }
 
 impl Running {
-    /// The job's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Waits for the end. May be dropped and called again; costs nothing while it waits. Needs a tokio runtime.
+    /// Waits for the end. May be dropped and called again; costs nothing while it waits. Needs a
+    /// tokio runtime.
     pub async fn wait(&mut self) -> Result<JobEnd, JobError> {
         if let Some(fd) = &self.ended {
             let watched = register(fd.as_fd()).map_err(JobError::io("watch the shim of", &self.dir))?;
             watched.readable().await.map_err(JobError::io("wait for the shim of", &self.dir))?.retain_ready();
         }
         if let Some(child) = self.child.take() {
-            // It has ended: this only takes it off the process table.
+            // It has ended: this only removes it from the process table.
             waitpid(child, None).map_err(|e| JobError::io("wait for the shim of", &self.dir)(e.into()))?;
         }
         match inspect_aside(&self.dir).await? {

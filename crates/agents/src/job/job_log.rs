@@ -1,12 +1,13 @@
-//! The job's book: one file in its folder to which everybody who has to do with the job adds a line. Output files are
-//! [`super::capture`]'s.
+//! The job log: one file in the job's folder to which supervisor and shim append lines. Output
+//! files belong to [`super::capture`].
 //!
-//! What is to be run, who runs it, who wants it stopped, how it ended: each is one line, written by one call and never
-//! changed. The shim holds the file's lock for its whole life. One file because a turn that does nothing should cost
-//! nothing: each file more is one more inode to find, to fill and to remove.
+//! The command, its shim, a stop request, the exit: each is one line, written by one call and never
+//! changed. The shim holds the file's lock for its whole life. It is one file because an idle turn
+//! should cost nothing: each further file is one more inode to create and remove.
 //!
-//! Lines are not synced: after a power cut a missing line means that the job is gone, which recovery handles anyway, while
-//! a sync per check would cost more than the check. A line that is torn is as good as absent, except the first.
+//! Lines are not synced: after a power cut a missing line means that the job is gone, which
+//! recovery handles anyway, while a sync per check would cost more than the check. A torn line
+//! counts as absent, except the first.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,13 +24,12 @@ use super::error::JobError;
 use super::spec::Spec;
 use crate::process::Identity;
 
-/// The file.
 const BOOK: &str = "job.jsonl";
 
 /// Version of its lines.
 const VERSION: u32 = 1;
 
-/// A line as it is written.
+/// A line with its version.
 #[derive(Serialize, Deserialize)]
 struct Line<T> {
     version: u32,
@@ -37,15 +37,15 @@ struct Line<T> {
     entry: T,
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum JobLogEntry {
     /// What to run.
     Job(Spec),
-    /// Who runs it; said again when something about it changed.
+    /// The shim that runs it; appended again when its details change.
     Started(Started),
-    /// Why somebody wants it to stop; the first wish counts.
+    /// A request to stop; the first one counts.
     Stop(StopCause),
     /// A shim that finds this runs nothing.
     Cancelled(Cancelled),
@@ -53,59 +53,52 @@ pub(super) enum JobLogEntry {
     Ended(Box<JobRecord>),
 }
 
-/// Nothing is to be told about it.
+/// Carries no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cancelled {}
 
-/// Who runs a job.
+/// The shim of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// The shim.
     #[serde(flatten)]
     pub shim: Identity,
     /// The control group of the command, if there is one.
     pub cgroup: Option<PathBuf>,
-    /// When the shim started.
     pub started_at: Time,
 }
 
-/// How a job ended, with what it used.
+/// How a job ended, and what it used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// How it ended.
     #[serde(flatten)]
     pub exit: Exit,
-    /// CPU of the command and of all it started, as far as it was waited for.
+    /// CPU of the command and of all its descendants that were waited for.
     pub cpu_ms: u64,
-    /// Most memory that one of its processes used.
+    /// Peak memory of a single process of it.
     pub max_rss_kb: u64,
-    /// Most memory that the shim used.
+    /// Peak memory of the shim.
     pub shim_rss_kb: u64,
-    /// Processes that not even SIGKILL ended in time.
+    /// Processes that SIGKILL did not end in time.
     pub survivors: u32,
-    /// Why output is missing: the disk was full, for example.
+    /// Why output is missing: a full disk, for example.
     pub capture_error: Option<String>,
 }
 
-/// All that is known of a job.
+/// Everything that the log of a job contains.
 #[derive(Debug, Default)]
 pub(super) struct JobLog {
-    /// What to run.
     pub(super) spec: Option<Spec>,
-    /// Who runs it.
     pub(super) started: Option<Started>,
-    /// Why it is being stopped.
     pub(super) stop: Option<StopCause>,
     /// It must not be started any more.
     pub(super) cancelled: bool,
-    /// How it ended.
     pub(super) ended: Option<JobRecord>,
-    /// The first line that could not be understood.
+    /// The first line that could not be parsed.
     damage: Option<serde_json::Error>,
 }
 
 impl JobLog {
-    /// Reads what there is; nothing when there is no book.
+    /// Reads the log; empty when there is none.
     pub(super) fn read(dir: &Path) -> Result<Self, JobError> {
         let path = dir.join(BOOK);
         match fs::read(&path) {
@@ -141,12 +134,12 @@ impl JobLog {
         self.damage.get_or_insert(error);
     }
 
-    /// A folder is used once.
+    /// Whether a job was already started here: a folder is used once.
     pub(super) fn is_used(&self) -> bool {
         self.started.is_some() || self.ended.is_some() || self.cancelled
     }
 
-    /// What to run; why not, in words, when that cannot be known.
+    /// What to run, or why that cannot be determined.
     pub(super) fn into_spec(self, dir: &Path) -> Result<Spec, String> {
         self.spec.ok_or_else(|| match self.damage {
             Some(source) => JobError::Damaged { path: dir.join(BOOK), source }.to_string(),
@@ -155,7 +148,7 @@ impl JobLog {
     }
 }
 
-/// Who runs the job; `None` before the shim said so.
+/// The shim of the job; `None` before it has reported.
 pub fn started(dir: &Path) -> Result<Option<Started>, JobError> {
     Ok(JobLog::read(dir)?.started)
 }
@@ -165,8 +158,8 @@ pub fn record(dir: &Path) -> Result<Option<JobRecord>, JobError> {
     Ok(JobLog::read(dir)?.ended)
 }
 
-/// Adds a line. By one call, so that lines of several writers do not mix; after a line that a full disk tore, a new one
-/// begins anyway.
+/// Appends a line by one call, so that lines of several writers do not mix. After a line that a
+/// full disk tore, the next one still begins on its own.
 pub(super) fn add(dir: &Path, entry: &JobLogEntry) -> Result<(), JobError> {
     let path = dir.join(BOOK);
     let line = text(&path, entry)?;
@@ -186,8 +179,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Writes down what is to be run; said again, the last word counts. A wish to stop may stand there already, and stays. False
-/// when the folder was used.
+/// Records what is to be run; when repeated, the last one counts. An earlier stop request stays in
+/// force. False when the folder was used.
 pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, JobError> {
     let Some(file) = try_lock(dir)? else { return Ok(false) };
     if file.metadata().is_ok_and(|m| m.len() > 0) && JobLog::read(dir)?.is_used() {
@@ -199,12 +192,12 @@ pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, JobError> {
     Ok(true)
 }
 
-/// Whether nothing stands in the book.
+/// Whether the log is empty.
 pub(super) fn is_blank(dir: &Path) -> bool {
     fs::metadata(dir.join(BOOK)).is_ok_and(|m| m.len() == 0)
 }
 
-/// Empties the folder of a job that ended, so that it can hold another one. False when it did not end.
+/// Empties the folder of an ended job, so that it can hold another one. False when it did not end.
 pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
     let path = dir.join(BOOK);
     let Some(file) = try_lock(dir)? else { return Ok(false) };
@@ -223,7 +216,7 @@ pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
     Ok(true)
 }
 
-/// Takes the job's lock; `None` when somebody holds it: then a shim is alive, whatever its number.
+/// Takes the job's lock; `None` when it is held: then a shim is alive, whatever its pid.
 pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, JobError> {
     let path = dir.join(BOOK);
     let file = open(&path).map_err(JobError::io("open", &path))?;
@@ -238,7 +231,7 @@ pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, JobError> {
 mod tests {
     use super::*;
 
-    /// A book of the first version.
+    /// A log of the first version.
     const OLD: &str = r#"
 {"version":1,"job":{"argv":["sh","-c","true"],"cwd":"/tmp","stdin":null,"wall_ms":7200000,"grace_ms":10000,"caps":{"head_bytes":33554432,"tail_bytes":16777216},"secrets":[],"backoff_word":"BACKOFF","confine":"cgroup"}}
 

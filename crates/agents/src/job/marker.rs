@@ -1,33 +1,34 @@
-//! Finds `<BACKOFF 90s>` in a stream, also when it arrives in pieces. What the delay means is not decided here.
+//! Finds `<BACKOFF 90s>` in a stream, also when it is split over chunks. The meaning of the delay
+//! is not decided here.
 
 use std::time::Duration;
 
 use everloop_core::time::parse_duration;
 use memchr::memmem::Finder;
 
-/// Longer texts between the word and the closing bracket are no durations.
+/// Longer texts between the word and the closing bracket are not durations.
 const LONGEST_TEXT: usize = 32;
 
-/// Looks for one word in one stream.
+/// Searches for one word in one stream.
 #[derive(Debug)]
 pub(super) struct Scanner {
     opening: Finder<'static>,
-    /// The end of what came before; a marker may have begun there.
+    /// The end of the previous chunk; a marker may have begun there.
     before: Vec<u8>,
 }
 
 impl Scanner {
-    /// `BACKOFF` finds `<BACKOFF …>`.
+    /// `BACKOFF` matches `<BACKOFF …>`.
     pub(super) fn new(word: &str) -> Self {
         Self { opening: Finder::new(format!("<{word} ").as_bytes()).into_owned(), before: Vec::new() }
     }
 
-    /// The last delay whose marker ended in this piece.
+    /// The last delay whose marker ended in this chunk.
     pub(super) fn push(&mut self, piece: &[u8]) -> Option<Duration> {
         let reach = self.opening.needle().len() + LONGEST_TEXT;
         let old = self.before.len();
         self.before.extend_from_slice(&piece[..piece.len().min(reach)]);
-        // Markers that ended before this piece were already told.
+        // Markers that ended before this chunk were already reported.
         let border = self.last_in(&self.before, old);
         let inside = self.last_in(piece, 0);
         if piece.len() >= reach {

@@ -9,7 +9,7 @@ use super::error::JobError;
 use super::job_log::JobLog;
 use super::text::plain;
 
-/// What there is of one stream.
+/// The files of one stream.
 #[derive(Debug, Default)]
 pub(super) struct KeptOutput {
     head: Option<(PathBuf, u64)>,
@@ -19,7 +19,7 @@ pub(super) struct KeptOutput {
 }
 
 impl KeptOutput {
-    /// Looks which files there are.
+    /// Lists the files.
     pub(super) fn find(dir: &Path, stream: Stream) -> Result<Self, JobError> {
         let head_path = stream.head_path(dir);
         let head = size(&head_path).map(|len| (head_path, len));
@@ -28,7 +28,7 @@ impl KeptOutput {
             entries.flatten().filter_map(|e| stream.segment_number(e.file_name().to_str()?)).collect();
         numbers.sort_unstable();
         let dropped = match numbers.first() {
-            // Every segment before the first one that is left was full when it was removed.
+            // Every segment before the first remaining one was full when it was removed.
             Some(first) if *first > 0 => JobLog::read(dir)?.spec.map_or(0, |s| segment_bytes(s.caps)) * first,
             _ => 0,
         };
@@ -40,12 +40,12 @@ impl KeptOutput {
         Ok(Self { head, segments, dropped })
     }
 
-    /// Everything the stream ever held, kept or not.
+    /// The length of the stream, kept or not.
     pub(super) fn total(&self) -> u64 {
         self.head.iter().chain(&self.segments).map(|(_, len)| len).sum::<u64>() + self.dropped
     }
 
-    /// The files with where each begins in the stream and how long it is.
+    /// The files, each with its offset in the stream and its length.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&Path, u64, u64)> {
         let mut at = 0;
         let head = self.head.iter().map(|part| (part, 0));
@@ -64,7 +64,7 @@ impl KeptOutput {
         }
     }
 
-    /// The end, without reaching over a gap into the head.
+    /// The end, without reaching across a gap into the head.
     fn last(&self, max_bytes: u64) -> Vec<u8> {
         let whole = if self.dropped == 0 { self.head.as_slice() } else { &[] };
         let mut parts = Vec::new();
@@ -87,7 +87,8 @@ pub fn output(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, JobE
     Ok(plain(&KeptOutput::find(dir, stream)?.last(max_bytes)))
 }
 
-/// The beginning and the end of a stream, half of `max_bytes` each, with a line that says how much is not there.
+/// The beginning and the end of a stream, half of `max_bytes` each, with a line in between that
+/// gives the number of missing bytes.
 pub fn both_ends(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, JobError> {
     let kept = KeptOutput::find(dir, stream)?;
     if kept.dropped == 0 && kept.total() <= max_bytes {
@@ -102,7 +103,7 @@ fn size(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|m| m.len())
 }
 
-/// A segment that was removed meanwhile reads as nothing.
+/// A segment that was removed meanwhile reads as empty.
 fn read_part(path: &Path, from: u64, len: u64) -> Vec<u8> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! What is left of a job after a crash, and the certainty that nothing of a lost one lives on.
+//! What is left of a job after a crash, and the guarantee that no process of a lost job lives on.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,27 +17,28 @@ use super::error::JobError;
 use super::job_log::{self, Cancelled, JobLog, JobLogEntry};
 use crate::process::{self, Identity};
 
-/// SIGKILL works within milliseconds, or the process sits in the kernel and does not end at all.
+/// SIGKILL works within milliseconds, or the process hangs in the kernel and does not end at all.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two looks at the process table.
+/// Poll interval for the process table.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What was found of a job.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobTrace {
     /// Its shim runs.
     Alive {
-        /// Who it is; `None` when it has only just begun.
+        /// `None` when it has only just begun.
         shim: Option<Identity>,
     },
     /// It ended and left its record.
     Exited(Exit),
-    /// No shim and no record. Nothing of it runs and it will never be started.
+    /// No shim and no record. No process of it runs and it will never be started.
     Gone,
 }
 
-/// Finds out what became of a job. Only for the job's owner: a job that is not alive is cancelled for good, and
-/// whatever its killed shim left behind is killed (which may block for some seconds at worst).
+/// Determines the state of a job. Only for the job's owner: a job that is not alive is cancelled
+/// for good, and whatever its killed shim left behind is killed (which may block for some seconds
+/// at worst).
 pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     if !dir.exists() {
         return Ok(JobTrace::Gone);
@@ -48,12 +49,13 @@ pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     let Some(_lock) = job_log::try_lock(dir)? else {
         return Ok(JobTrace::Alive { shim: job_log::started(dir)?.map(|s| s.shim) });
     };
-    // It may have ended between the two looks above.
+    // It may have ended between the two reads above.
     let JobLog { ended, started, .. } = JobLog::read(dir)?;
     if let Some(record) = ended {
         return Ok(JobTrace::Exited(record.exit));
     }
-    // Under the lock: a shim that was forked and has not come this far finds the line and runs nothing.
+    // Under the lock: a shim that was forked and has not come this far finds the line and runs
+    // nothing.
     job_log::add(dir, &JobLogEntry::Cancelled(Cancelled {}))?;
     if let Some(cgroup) = started.and_then(|s| s.cgroup).as_deref().and_then(Cgroup::recorded) {
         empty(&cgroup);
@@ -63,8 +65,8 @@ pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     Ok(JobTrace::Gone)
 }
 
-/// Makes room for another job. Of one that ended the folder stays, which spares the next one the making of it; any other is
-/// ended first, and nothing of it stays that somebody could start late.
+/// Makes the folder ready for another job. The folder of an ended job is reused, which saves
+/// creating one; any other job is ended first and removed, so that it cannot be started late.
 pub fn clear(dir: &Path) -> Result<(), JobError> {
     if job_log::wipe(dir)? {
         return Ok(());
@@ -75,7 +77,7 @@ pub fn clear(dir: &Path) -> Result<(), JobError> {
     fs::remove_dir_all(dir).map_err(JobError::io("remove", dir))
 }
 
-/// Whether there is nothing to be cleared.
+/// Whether there is nothing to clear.
 pub fn is_clear(dir: &Path) -> bool {
     job_log::is_blank(dir)
 }
@@ -89,9 +91,10 @@ fn empty(cgroup: &Cgroup) {
     cgroup.remove();
 }
 
-/// Kills every process whose environment says `name=value`, except us and our ancestors; returns how many.
+/// Kills every process with `name=value` in its environment, except this one and its ancestors;
+/// returns how many.
 ///
-/// The last resort: finds grandchildren that left their session and whose shim was killed. Commands get
+/// The last resort: finds grandchildren that left their session and lost their shim. Commands get
 /// `EVERLOOP_TURN` from the supervisor and [`JOB_VAR`] from [`super::start`].
 pub fn reap_marked(name: &str, value: &OsStr) -> usize {
     let mark = [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -99,7 +102,7 @@ pub fn reap_marked(name: &str, value: &OsStr) -> usize {
     let end = Instant::now() + WAIT_TIMEOUT;
     let mut killed = BTreeSet::new();
     let mut quiet_looks = 0;
-    // Twice nothing: a process is invisible for a moment while it executes another program.
+    // Two empty scans: a process is invisible for a moment while it executes another program.
     while quiet_looks < 2 && Instant::now() < end {
         let found: Vec<Identity> = process::all()
             .into_iter()
@@ -108,7 +111,7 @@ pub fn reap_marked(name: &str, value: &OsStr) -> usize {
             .collect();
         quiet_looks = if found.is_empty() { quiet_looks + 1 } else { 0 };
         for process in found {
-            // Best effort: who may not be signalled by us is found again until the patience ends.
+            // Best effort: a process that cannot be signalled is found again until the timeout.
             process.signal(Signal::SIGKILL).ok();
             killed.insert((process.pid, process.start_ticks));
         }
@@ -117,8 +120,8 @@ pub fn reap_marked(name: &str, value: &OsStr) -> usize {
     killed.len()
 }
 
-/// The process, if it is alive and carries the mark. Looked up before its environment is read, so that a number that
-/// is reused meanwhile cannot be mistaken.
+/// The process, if it is alive and carries the mark. Its identity is read before its environment,
+/// so that a reused pid cannot be mistaken for it.
 fn marked(pid: i32, mark: &[u8]) -> Option<Identity> {
     let stat = process::stat(pid).filter(process::Stat::is_alive)?;
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;

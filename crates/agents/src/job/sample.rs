@@ -1,4 +1,5 @@
-//! Signs of life of a running job, cheap enough to look at every few seconds. What they mean is decided in the core.
+//! Liveness of a running job, cheap enough to sample every few seconds. Its meaning is decided in
+//! the core.
 
 use std::path::Path;
 
@@ -12,20 +13,20 @@ use super::output::KeptOutput;
 use super::tree::ProcessTree;
 use crate::process::{self, Identity};
 
-/// What was seen of a job. Any change between two looks is a sign of life.
+/// One sample of a job. Any change between two samples is a sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivenessSample {
     /// Bytes written so far, after redaction.
     pub out_bytes: u64,
-    /// CPU used so far by the command and all it started.
+    /// CPU used so far by the command and its descendants.
     pub cpu_ms: u64,
-    /// How many processes it has.
+    /// Number of its processes.
     pub processes: u32,
     /// The shim, if it is alive.
     pub identity: Option<Identity>,
 }
 
-/// Looks at a job. Reads sizes and counters only, never the output.
+/// Takes a sample. Reads sizes and counters only, never the output.
 pub fn sample(dir: &Path) -> Result<LivenessSample, JobError> {
     let started = job_log::started(dir)?;
     let out_bytes = KeptOutput::find(dir, Stream::Out)?.total() + KeptOutput::find(dir, Stream::Err)?.total();
@@ -37,7 +38,8 @@ pub fn sample(dir: &Path) -> Result<LivenessSample, JobError> {
     let alive = tree.alive();
     let grouped = tree.cgroup.as_ref().and_then(Cgroup::cpu_ms);
     let cpu_ms = grouped.unwrap_or_else(|| {
-        // What the shim has waited for belongs to the command as well, or the sum would fall when a child ends.
+        // CPU of children that the shim has waited for counts as well, or the sum would fall when a
+        // child ends.
         let waited = process::stat(shim.pid).map_or(0, |s| s.waited_ticks);
         ticks_to_ms(waited + alive.iter().map(|s| s.own_ticks + s.waited_ticks).sum::<u64>())
     });

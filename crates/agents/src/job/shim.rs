@@ -1,8 +1,10 @@
-//! The shim: a small process between supervisor and command that outlives the supervisor. Single-threaded.
+//! The shim: a small process between supervisor and command that outlives the supervisor.
+//! Single-threaded.
 //!
-//! Owns the order of things: lock, isolate, say who we are, launch, watch, sweep, write the record.
+//! Owns the order of the steps: lock, isolate, report the identity, launch, watch, sweep, write the
+//! record.
 //! - [`isolate`]: what a fresh process has to undo and take; [`launch`]: the command itself
-//! - [`watch`]: the loop while it runs; [`pump`]: what happens to output; [`sweep`]: what it leaves behind
+//! - [`watch`]: the loop while it runs; [`pump`]: its output; [`sweep`]: what it leaves behind
 
 mod isolate;
 mod launch;
@@ -32,18 +34,20 @@ use super::tree::ProcessTree;
 use crate::clock;
 use crate::process::Identity;
 
-/// The job was run (whatever came of it) and its record is written.
+/// The job was run (whatever its result) and its record is written.
 const DONE: i32 = 0;
-/// The job could not be attended to; nothing was run, or the record could not be written.
+/// The shim failed: nothing was run, or the record could not be written.
 const FAILED: i32 = 1;
-/// Somebody else runs the job, or it was cancelled, or it is over.
+/// Another shim runs the job, or it was cancelled, or it is over.
 const REFUSED: i32 = 3;
 
-/// What the main binary does for `__job <dir>`: runs the job in `dir`; returns the exit code of the shim.
+/// Entry point of `__job <dir>` in the main binary: runs the job in `dir` and returns the exit code
+/// of the shim.
 pub fn run_shim(dir: &Path) -> i32 {
     match attend(dir) {
         Ok(code) => code,
-        // There is nobody to tell: the supervisor finds no record and knows that the job is gone.
+        // There is no channel for the error: the supervisor finds no record and treats the job as
+        // gone.
         Err(_) => FAILED,
     }
 }
@@ -62,7 +66,7 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
     let ended = JobLogEntry::Ended(Box::new(record));
     if job_log::add(dir, &ended).is_err() {
-        // A full disk: the record is worth more than the end of the output.
+        // On a full disk the record is worth more than the end of the output.
         if let Some(pump) = &mut pump {
             pump.drop_tails();
         }
@@ -71,7 +75,7 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     Ok(DONE)
 }
 
-/// From who we are to how it ended. An error means that the command was never started.
+/// From the identity report to the exit. An error means that the command was never started.
 fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Result<JobRecord, String> {
     let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
     isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
@@ -82,8 +86,8 @@ fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Re
     };
     let mut tree = ProcessTree { root: shim.pid, cgroup };
     say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at })?;
-    // Whoever wants to stop us writes it down and then looks for us; we say who we are and then look whether it is
-    // written. One of the two sees the other.
+    // A stop request is written before the shim is looked up; the shim reports its identity before
+    // it reads stop requests. So one of the two always sees the other.
     if let Some(cause) = stop_cause(dir) {
         leave(&tree);
         return Ok(never_ran(started_at, None, Some(cause)));
@@ -120,10 +124,10 @@ fn cgroup_path(tree: &ProcessTree) -> Option<std::path::PathBuf> {
     tree.cgroup.as_ref().map(|c| c.path().to_owned())
 }
 
-/// Removes the control group, which holds nobody any more.
+/// Removes the control group, which is empty by now.
 fn leave(tree: &ProcessTree) {
     if let Some(cgroup) = &tree.cgroup {
-        // A process that is being killed leaves the group a moment after it stopped running.
+        // A killed process leaves the group a moment after it stopped running.
         let end = Instant::now() + Duration::from_millis(200);
         while !cgroup.is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));

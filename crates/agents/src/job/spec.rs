@@ -1,4 +1,4 @@
-//! What a job is to do, and the folder it is written into. Nothing is started here.
+//! What a job is to run, and how it is written to its folder. Nothing is started here.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,11 +16,11 @@ use super::job_log;
 pub struct Spec {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where it runs.
+    /// Its working folder.
     pub cwd: PathBuf,
-    /// The file it reads; `None` is an empty input.
+    /// The file on its standard input; `None` is an empty input.
     pub stdin: Option<PathBuf>,
-    /// When it takes longer it is stopped, with or without a supervisor.
+    /// Time after which it is stopped, with or without a supervisor.
     #[serde(rename = "wall_ms", with = "millis")]
     pub wall: Duration,
     /// How long it may take to end after SIGTERM.
@@ -28,29 +28,29 @@ pub struct Spec {
     pub grace: Duration,
     /// How much of its output is kept.
     pub caps: OutputCaps,
-    /// Names of variables whose values are taken out of its output.
+    /// Names of variables whose values are redacted from its output.
     pub secrets: Vec<String>,
-    /// The word with which it can ask for a pause: `BACKOFF` finds `<BACKOFF 90s>`. `None`: not looked for.
+    /// The word by which it can request a pause: `BACKOFF` matches `<BACKOFF 90s>`. `None` disables
+    /// it.
     pub backoff_word: Option<String>,
-    /// How its processes are held together.
+    /// How its processes are contained.
     pub confine: Confine,
-    /// Where its errors go.
     #[serde(default)]
     pub errors: Errors,
 }
 
-/// Where a command's errors go.
+/// Where a command's standard error goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Errors {
-    /// Into a stream of their own.
+    /// Into a stream of its own.
     #[default]
     Apart,
-    /// Among the output, in the order in which both were written.
+    /// Into the output, in the order in which both were written.
     WithOutput,
 }
 
-/// How much output is kept; everything beyond is counted only.
+/// How much output is kept; everything beyond is only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputCaps {
     /// From the beginning, both streams together.
@@ -59,7 +59,7 @@ pub struct OutputCaps {
     pub tail_bytes: u64,
 }
 
-/// How the processes of a job are held together.
+/// How the processes of a job are contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confine {
@@ -72,7 +72,7 @@ pub enum Confine {
 impl OutputCaps {
     /// An agent's turn: 32 MB head and 2 × 16 MB tail are the 64 MB that a turn may keep.
     pub const TURN: OutputCaps = OutputCaps { head_bytes: 32 << 20, tail_bytes: 16 << 20 };
-    /// A check: only its beginning and its end are ever looked at.
+    /// A check: only its beginning and its end are ever read.
     pub const CHECK: OutputCaps = OutputCaps { head_bytes: 1 << 20, tail_bytes: 1 << 20 };
 }
 
@@ -85,7 +85,7 @@ impl Spec {
             stdin: None,
             // The default of a turn; the supervisor sets the loop's own.
             wall: Duration::from_secs(2 * 3600),
-            // Enough for a CLI to write its session, short enough that a stop is felt.
+            // Enough for a CLI to write its session, short enough that a stop takes effect soon.
             grace: Duration::from_secs(10),
             caps: OutputCaps::TURN,
             secrets: Vec::new(),
@@ -96,7 +96,7 @@ impl Spec {
     }
 }
 
-/// Writes a job into its folder, which is made. May be repeated until the job is started.
+/// Writes a job into its folder, which is created. May be repeated until the job is started.
 pub fn prepare(dir: &Path, spec: &Spec) -> Result<(), JobError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(JobError::io("create", dir))?;
     if job_log::begin(dir, spec)? { Ok(()) } else { Err(JobError::Used { dir: dir.to_owned() }) }

@@ -1,4 +1,5 @@
-//! Follows a stream of a job from its beginning, while it is written and beyond what is kept of it.
+//! Follows a stream of a job from its beginning, while it is written, with gaps for what is not
+//! kept.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,37 +9,35 @@ use super::capture::Stream;
 use super::error::JobError;
 use super::output::KeptOutput;
 
-/// Read at once; bounds the memory, not the stream.
+/// Bytes per read; bounds the memory, not the stream.
 const CHUNK: usize = 64 << 10;
 
-/// A place in a stream.
+/// A position in a stream.
 #[derive(Clone, Debug)]
 pub struct Tail {
     stream: Stream,
     at: u64,
 }
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailChunk<'a> {
-    /// Bytes.
     Bytes(&'a [u8]),
     /// Bytes that were not kept.
     Gap,
 }
 
 impl Tail {
-    /// The beginning.
     pub fn new(stream: Stream) -> Self {
         Self { stream, at: 0 }
     }
 
-    /// Nothing was read yet.
+    /// Whether nothing was read yet.
     pub fn is_at_start(&self) -> bool {
         self.at == 0
     }
 
-    /// Hands over everything that came since the last call.
+    /// Passes on everything that was written since the last call.
     pub fn read(&mut self, dir: &Path, take: &mut dyn FnMut(TailChunk<'_>)) -> Result<(), JobError> {
         let kept = KeptOutput::find(dir, self.stream)?;
         for (path, from, len) in kept.parts() {
@@ -56,7 +55,7 @@ impl Tail {
     }
 }
 
-/// Reads a part of a file; one that was removed meanwhile reads as nothing and is a gap the next time.
+/// Reads a part of a file; a removed one reads as empty and is a gap the next time.
 fn pass_on(path: &Path, from: u64, len: u64, take: &mut dyn FnMut(TailChunk<'_>)) -> io::Result<u64> {
     let mut file = match File::open(path) {
         Ok(file) => file,

@@ -1,18 +1,20 @@
-//! Turns what a command wrote into text that is safe to show: no control characters, no terminal sequences.
+//! Turns a command's output into text that is safe to show: no control characters, no terminal
+//! sequences.
 
-/// An unfinished sequence longer than this is no sequence; nothing more is swallowed.
+/// An unfinished sequence longer than this is treated as text.
 const LONGEST_SEQUENCE: usize = 256;
 
-/// Bytes that are looked at together.
+/// Bytes that are tested together.
 const BLOCK: usize = 32;
 
-/// Lossy UTF-8 without control characters (except line feed and tab), terminal sequences and direction marks.
+/// Lossy UTF-8 without control characters (except line feed and tab), terminal sequences and
+/// direction marks.
 pub fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
     loop {
-        // Nearly all text is harmless from its beginning to its end: it is copied in one piece.
+        // Nearly all text is harmless from beginning to end: it is copied at once.
         let harmless;
         (harmless, rest) = rest.split_at(harmless_bytes(rest));
         out.push_str(harmless);
@@ -21,7 +23,7 @@ pub fn plain(bytes: &[u8]) -> String {
         rest = match c {
             '\u{1b}' => after_sequence(after),
             '\r' if after.starts_with('\n') => after,
-            // A progress line that overwrites itself becomes lines.
+            // A progress line that overwrites itself becomes several lines.
             '\r' => {
                 out.push('\n');
                 after
@@ -39,27 +41,29 @@ pub fn plain(bytes: &[u8]) -> String {
     }
 }
 
-/// How many bytes at the beginning can be copied without a look at each character. Ends at a character's first byte.
+/// How many leading bytes can be copied without testing each character. Ends at a character
+/// boundary.
 fn harmless_bytes(text: &str) -> usize {
-    // Without a branch for each byte, so that the compiler can look at many at once.
+    // Without a branch per byte, so that the compiler can vectorise it.
     let calm = |block: &&[u8]| !block.iter().fold(false, |found, b| found | may_matter(*b));
     let blocks = text.as_bytes().chunks_exact(BLOCK).take_while(calm).count() * BLOCK;
     let rest = &text.as_bytes()[blocks..];
     blocks + rest.iter().position(|b| may_matter(*b)).unwrap_or(rest.len())
 }
 
-/// Whether a byte begins a character that is taken out or changed. Besides ASCII's control characters these are some
-/// behind `0xc2` (C1) and `0xe2` (direction marks); no such byte stands inside of a character.
+/// Whether a byte begins a character that is removed or changed. Besides ASCII's control characters
+/// these are some behind `0xc2` (C1) and `0xe2` (direction marks); no such byte occurs inside of a
+/// character.
 fn may_matter(byte: u8) -> bool {
     (byte < b' ' && byte != b'\n' && byte != b'\t') || matches!(byte, 0x7f | 0xc2 | 0xe2)
 }
 
-/// Marks that make text read in another order than it is written.
+/// Marks that change the reading direction of text.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// What follows the sequence that an escape character began.
+/// The text after the sequence that an escape character began.
 fn after_sequence(rest: &str) -> &str {
     let mut chars = rest.char_indices();
     match chars.next() {
@@ -104,7 +108,7 @@ mod tests {
         assert!(plain(long.as_bytes()).len() > 900);
     }
 
-    /// Harmless text is copied in blocks; what is not harmless is found wherever in a block it stands.
+    /// Harmless text is copied in blocks; other characters are found at every position of a block.
     #[test]
     fn it_does_not_matter_where_a_character_stands() {
         let odd = ["\x1b[31m", "\0", "\x7f", "\u{9b}", "\u{202e}", "\u{200f}", "\u{2066}", "\r"];

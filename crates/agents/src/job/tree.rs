@@ -1,6 +1,6 @@
-//! Signals to everything that belongs to a job: the tree below its shim and its control group.
+//! Signals everything that belongs to a job: the tree below its shim and its control group.
 //!
-//! Owns *how* to reach all of them; the shim and [`super::control`] decide when.
+//! Owns *how* to reach all processes; the shim and [`super::control`] decide when.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::process::{self, Stat};
 pub(super) struct ProcessTree {
     /// The shim. Never signalled from here.
     pub(super) root: i32,
-    /// Where the command lives, if there is such a group.
+    /// The command's control group, if there is one.
     pub(super) cgroup: Option<Cgroup>,
 }
 
 impl ProcessTree {
-    /// All of them that are alive.
+    /// All processes that are alive.
     pub(super) fn alive(&self) -> Vec<Stat> {
         let mut found = process::descendants(self.root);
         let known: BTreeSet<i32> = found.iter().map(|s| s.pid).collect();
@@ -32,21 +32,22 @@ impl ProcessTree {
         found
     }
 
-    /// SIGTERM to each that `chosen` picks.
+    /// Sends SIGTERM to each process that `chosen` selects.
     pub(super) fn terminate(&self, mut chosen: impl FnMut(&Stat) -> bool) {
         for stat in self.alive().iter().filter(|s| chosen(s)) {
-            // Best effort: whoever does not hear it is killed later.
+            // Best effort: a process that ignores it is killed later.
             stat.identity().signal(Signal::SIGTERM).ok();
         }
     }
 
-    /// SIGKILL to all; returns those it was sent to. Has to be repeated until none is left.
+    /// Sends SIGKILL to all; returns those it was sent to. Has to be repeated until none is left.
     pub(super) fn kill(&self) -> Vec<Stat> {
         let alive = self.alive();
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
-        // A process group is killed in one step, so that members cannot fork away between two signals.
+        // A process group is killed in one step, so that members cannot fork away between two
+        // signals.
         let groups: BTreeSet<i32> = alive.iter().map(|s| s.group).collect();
         for group in groups.difference(&self.forbidden_groups()) {
             killpg(Pid::from_raw(*group), Signal::SIGKILL).ok();
@@ -57,7 +58,7 @@ impl ProcessTree {
         alive
     }
 
-    /// Groups that hold others than the job's processes: our own, the shim's.
+    /// Groups that hold other processes than the job's: this process's and the shim's.
     fn forbidden_groups(&self) -> BTreeSet<i32> {
         let of = |pid| process::stat(pid).map(|s| s.group);
         [of(self.root), of(std::process::id() as i32), Some(0), Some(1)].into_iter().flatten().collect()

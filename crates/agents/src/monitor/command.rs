@@ -1,4 +1,5 @@
-//! What a shell command says: its exit code and its output. It sees what a check may see, and nobody's login.
+//! The exit code and output of a shell command. It sees the environment of a check, and no
+//! credentials.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::{hash, tail};
 use crate::environment::Environment;
 
-/// What is read of the output; the rest is as if it had not been written.
+/// Bytes of output that are read; the rest is ignored.
 const MOST_BYTES: u64 = 256 << 10;
 
 pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<WatchedContent, String> {
@@ -29,14 +30,15 @@ pub(super) async fn look(run: &str, dir: &Path, within: Duration) -> Result<Watc
     let listen = async {
         let mut output = Vec::new();
         if let Some(pipe) = pipe {
-            // Whoever writes more than is wanted finds nobody at the other end; what it wrote before counts.
+            // A command that writes more gets a closed pipe; what it wrote before counts.
             pipe.take(MOST_BYTES).read_to_end(&mut output).await.ok();
         }
         child.wait().await.map(|status| (status, output))
     };
     let ended = timeout(within, listen).await;
     if let Some(group) = group {
-        // Whatever it left behind has had its time. A group that is gone is what is wanted.
+        // Its background processes have had their time. An error means that the group is already
+        // gone.
         killpg(group, Signal::SIGKILL).ok();
     }
     let (status, output) = match ended {
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(cursor("echo a"), cursor("echo a"));
         assert_ne!(cursor("echo a"), cursor("echo b"));
         assert_ne!(cursor("echo a"), cursor("echo a; exit 1"));
-        assert_ne!(cursor("true"), cursor("echo a >&2"), "what it complains about is said, too");
+        assert_ne!(cursor("true"), cursor("echo a >&2"), "standard error is part of the cursor");
         let found = run("echo one; echo two >&2; exit 3 # done", minute).expect("it can be run");
         assert_eq!(found.summary, "exit 3: two");
         assert!(found.text.ends_with("exit 3\none\ntwo\n"), "{found:?}");
@@ -81,7 +83,7 @@ mod tests {
     fn one_that_hangs_or_floods_is_bounded() {
         let late = run("sleep 600 & sleep 600", Duration::from_millis(200));
         assert!(late.expect_err("it hangs").contains("took longer"));
-        let flood = run("yes", Duration::from_secs(60)).expect("it ends when nobody listens");
+        let flood = run("yes", Duration::from_secs(60)).expect("it ends with the closed pipe");
         assert!(flood.text.len() < 10_000);
     }
 }

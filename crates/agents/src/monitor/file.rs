@@ -1,4 +1,5 @@
-//! Files that match a glob: one appeared, changed or went. Sizes and times are looked at, never contents.
+//! Files that match a glob: one appeared, changed or vanished. Sizes and times are read, never
+//! contents.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +12,13 @@ use everloop_core::watch::{MonitorCursor, WatchedContent};
 use super::{hash, written};
 use crate::protect::Globs;
 
-/// A glob that leads to more is too wide to be walked again and again.
+/// A glob that leads to more is too wide to be walked repeatedly.
 const MOST_ENTRIES: usize = 50_000;
 /// Names in the task's text.
 const NAMES: usize = 100;
 /// Names in the line of the journal.
 const FEW: usize = 3;
-/// Times of files and ours may be this far apart.
+/// Allowed difference between file times and this machine's clock.
 const SKEW: Duration = Duration::from_secs(2);
 
 pub(super) fn look(
@@ -54,7 +55,7 @@ pub(super) fn look(
     Ok(WatchedContent { cursor, summary, text })
 }
 
-/// The folder that is walked, and the glob beneath it.
+/// The folder that is walked, and the glob below it.
 fn split(glob: &str) -> (PathBuf, PathBuf) {
     let is_plain = |part: &Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']);
     let parts: Vec<Component<'_>> = Path::new(glob).components().collect();
@@ -70,7 +71,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Does not follow links, and leaves git's own folder alone.
+    /// Does not follow links, and skips git's own folder.
     fn below(&mut self, root: &Path, inside: &Path, wanted: &dyn Fn(&Path) -> bool) -> Result<(), String> {
         let folder = root.join(inside);
         let entries = match fs::read_dir(&folder) {
@@ -88,7 +89,7 @@ impl Walk {
             }
             let Ok(entry) = entry else { continue };
             let path = inside.join(entry.file_name());
-            // What went between the listing and the look is gone.
+            // The file was removed since the listing.
             let Ok(meta) = entry.metadata() else { continue };
             if meta.is_dir() && entry.file_name() != ".git" {
                 self.below(root, &path, wanted)?;
@@ -100,7 +101,7 @@ impl Walk {
     }
 }
 
-/// Which ones were written since, and whether there are fewer.
+/// Which files were written since, and whether there are fewer.
 fn describe(root: &Path, found: &[(PathBuf, Metadata)], seen: Option<&MonitorCursor>) -> (String, String) {
     let Some(seen) = seen else { return (String::new(), String::new()) };
     let before: usize = seen.cursor.split(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A file to which lines are added. The cursor is where the last whole line ended, and in which file: one that was rotated or
-//! cut is read from its beginning.
+//! A file to which lines are appended. The cursor is the end of the last whole line, and the inode:
+//! a file that was rotated or truncated is read from its beginning.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,11 +15,11 @@ const MOST_BYTES: u64 = 1 << 20;
 
 pub(super) fn look(path: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
     let cannot = |e: io::Error| format!("`{}` cannot be read: {e}", path.display());
-    // A pipe that nobody writes to must not hold us up.
+    // A pipe without a writer must not block the probe.
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
     let mut file = match opened {
         Ok(file) => file,
-        // It may come: everything in it is new then.
+        // It may be created later: everything in it is new then.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Ok(WatchedContent {
                 cursor: "0:0".to_owned(),
@@ -31,10 +31,10 @@ pub(super) fn look(path: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedC
     };
     let meta = file.metadata().map_err(cannot)?;
     if !meta.is_file() {
-        return Err(format!("`{}` is no file", path.display()));
+        return Err(format!("`{}` is not a regular file", path.display()));
     }
     let from = match seen {
-        // What was there before the first look is known.
+        // What was there before the first probe is not new.
         None => meta.len(),
         Some(seen) => position(&seen.cursor, &meta),
     };
@@ -51,19 +51,21 @@ pub(super) fn look(path: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedC
     })
 }
 
-/// Where to go on. Another file under the same name, or one that became shorter, is read from its beginning.
+/// Where to continue. Another file under the same name, or one that became shorter, is read from
+/// its beginning.
 fn position(cursor: &str, meta: &std::fs::Metadata) -> u64 {
     let known = cursor.split_once(':').and_then(|(ino, at)| Some((ino.parse::<u64>().ok()?, at.parse::<u64>().ok()?)));
     known.filter(|(ino, at)| *ino == meta.ino() && *at <= meta.len()).map_or(0, |(_, at)| at)
 }
 
-/// The lines from there on, and how many bytes they are. A line that is still being written is read when it is whole.
+/// The whole lines from there on, and their length. A line that is still being written is left for
+/// the next probe.
 fn whole_lines(file: &mut File, from: u64) -> io::Result<(String, u64)> {
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    // A line longer than all that is read would never be whole.
+    // A line longer than the maximum would never be whole.
     let whole = if whole == 0 && bytes.len() as u64 == MOST_BYTES { bytes.len() } else { whole };
     Ok((String::from_utf8_lossy(&bytes[..whole]).into_owned(), whole as u64))
 }
@@ -130,6 +132,6 @@ mod tests {
         assert_eq!(next(&path, &flood).cursor, flood.cursor);
         let pipe = dir.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("it can be made");
-        assert!(look(&pipe, None).expect_err("it has no lines").contains("is no file"));
+        assert!(look(&pipe, None).expect_err("it has no lines").contains("is not a regular file"));
     }
 }

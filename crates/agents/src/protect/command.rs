@@ -1,8 +1,9 @@
-//! Which files a shell command runs. Reads enough of the shell's grammar for the commands people write as checks, and
-//! rather misses a file than takes one that the agent is meant to work on.
+//! Which files a shell command runs. Parses enough of the shell's grammar for commands that people
+//! write as checks, and rather misses a file than takes one that the agent is meant to work on.
 //!
-//! `sh check.sh`, `./tests/run.sh`, `timeout 60 python3 tools/verify.py`, `pytest tests/test_a.py` run files of the
-//! operator's. `grep -q done notes.txt` and `test -f out.bin` only read the result of the work: those stay editable.
+//! `sh check.sh`, `./tests/run.sh`, `timeout 60 python3 tools/verify.py`, `pytest tests/test_a.py`
+//! run files that belong to the check. `grep -q done notes.txt` and `test -f out.bin` only read the
+//! result of the work: those stay editable.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +21,7 @@ const INTERPRETERS: &[&str] = &[
     "Rscript", "awk", "tclsh", "expect",
 ];
 
-/// Programs that run every file they are given.
+/// Programs that run every file in their arguments.
 const RUNNERS: &[&str] = &[
     "pytest",
     "py.test",
@@ -39,19 +40,19 @@ const RUNNERS: &[&str] = &[
 /// Deeper nesting of `sh -c` than this is not written by a person.
 const DEEPEST: u32 = 4;
 
-/// The files that `run` runs, as it names them, of those that are text and are there.
+/// The files that `run` runs, as it names them, if they exist and are text.
 pub(super) fn files_run(run: &str, cwd: &Path) -> Vec<PathBuf> {
     candidates(run, cwd).into_iter().filter(|f| is_text_file(&cwd.join(f))).collect()
 }
 
-/// The files that `run` would run, there or not, in the order it names them.
+/// The files that `run` would run, existing or not, in the order it names them.
 pub(super) fn candidates(run: &str, cwd: &Path) -> Vec<PathBuf> {
     let mut found = Found { cwd, folder: PathBuf::new(), files: Vec::new() };
     found.script(run, DEEPEST);
     found.files
 }
 
-/// A file with text in it. What a compiler makes is not part of a check, and changes with the work.
+/// A text file. What a compiler builds is not part of a check, and changes with the work.
 pub(super) fn is_text_file(path: &Path) -> bool {
     const LOOKED_AT_BYTES: u64 = 8 << 10;
     let mut start = Vec::new();
@@ -62,7 +63,7 @@ pub(super) fn is_text_file(path: &Path) -> bool {
 
 struct Found<'a> {
     cwd: &'a Path,
-    /// Where `cd` has led, relative to `cwd`.
+    /// The folder after `cd`, relative to `cwd`.
     folder: PathBuf,
     files: Vec<PathBuf>,
 }
@@ -100,7 +101,7 @@ impl Found<'_> {
             match argument {
                 "-m" | "--test" => return arguments.for_each(|word| self.add(word)),
                 "-e" | "--eval" => return,
-                // `sh -c`, `bash -ec`: a script in a word.
+                // `sh -c`, `bash -ec`: the next word is a script.
                 flags if flags.starts_with('-') && !flags.starts_with("--") && flags.ends_with('c') => {
                     if let (Some(script), 1..) = (arguments.next(), depth) {
                         self.script(script, depth - 1);
@@ -118,7 +119,7 @@ impl Found<'_> {
         // `tests/test_a.py::test_b` names a test inside of a file.
         let file = word.split("::").next().unwrap_or(word);
         let file = self.folder.join(file.strip_prefix("./").unwrap_or(file));
-        // Absolute paths are outside of the repository, and so out of the agent's reach or not ours to judge.
+        // Absolute paths are outside of the repository, and so not under the agent's control.
         if !word.is_empty() && !word.starts_with('-') && file.is_relative() && !self.files.contains(&file) {
             self.files.push(file);
         }

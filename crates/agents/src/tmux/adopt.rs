@@ -1,4 +1,5 @@
-//! Panes that a person lends to us: registered by hand, remembered with who they were at that moment.
+//! Panes that a person lends to everloop: registered by hand, recorded with their identity at that
+//! moment.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +8,21 @@ use super::pane::{ListedPane, Pane, PaneName, PaneOrigin, PaneProgram};
 use super::snapshot::foreground_process;
 use super::{PaneError, TmuxServer, group};
 
-/// How a person may name a pane, and who it is.
+/// How a person may name a pane, and its identity.
 const LIST: &str = "#{pane_id} #{pane_pid} #{pid} #{session_name}:#{window_index}.#{pane_index}";
 
-/// Which pane is meant.
+/// The pane that is meant.
 #[derive(Clone, Debug)]
 pub struct PaneSelector {
-    /// The person's tmux server.
+    /// The socket of the person's tmux server.
     pub socket: PathBuf,
     /// `%3`, or `session:window.pane` as tmux shows it.
     pub target: String,
 }
 
 impl TmuxServer {
-    /// Remembers a person's pane as one that we may type into. Refused inside a turn: an agent lends nobody's pane.
+    /// Records a person's pane as one that everloop may type into. Refused inside a turn: an agent
+    /// must not lend panes.
     pub fn adopt(&self, name: PaneName, kind: PaneProgram, wanted: &PaneSelector) -> Result<Pane, PaneError> {
         if group::inside_job() {
             return Err(PaneError::InsideJob);
@@ -29,7 +31,7 @@ impl TmuxServer {
         if self.files.read(&name)?.is_some() {
             return Err(PaneError::Taken { name: name.to_string() });
         }
-        // Remembered, so it must mean the same from every folder.
+        // The path is recorded, so it must mean the same from every folder.
         let socket = std::path::absolute(&wanted.socket).map_err(PaneError::io("resolve", &wanted.socket))?;
         let wanted = &PaneSelector { socket, target: wanted.target.clone() };
         let found = find(wanted)?;
@@ -42,7 +44,7 @@ impl TmuxServer {
     }
 }
 
-/// Names are compared, never given to tmux: its targets are patterns with a language of their own.
+/// Names are compared, never passed to tmux: its targets are patterns with a syntax of their own.
 fn find(wanted: &PaneSelector) -> Result<ListedPane, PaneError> {
     let lines = list(&wanted.socket)?;
     let place = |line: &str| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned();

@@ -1,9 +1,11 @@
-//! How tmux is spoken to: with a deadline, without our environment, and with nothing from outside in its arguments.
+//! How tmux is called: with a deadline, with a clean environment, and without external text in its
+//! arguments.
 //!
-//! tmux reads its arguments as code: one that ends in `;` ends the command, `#(…)` in a name, a folder or a title runs
-//! a shell. And arguments can be seen by everybody on the machine; those of the client that starts the server stay
-//! visible as long as the server lives. So every word that is not ours goes through standard input, as a [`TmuxCommand`] in
-//! which each unusual byte is written as a number.
+//! tmux parses its arguments as code: one that ends in `;` ends the command, `#(…)` in a name, a
+//! folder or a title runs a shell. And arguments are visible to all users of the machine; those of
+//! the client that starts the server stay visible as long as the server lives. So every external
+//! word goes through standard input, as a [`TmuxCommand`] in which each unusual byte is written as a
+//! number.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,29 +20,31 @@ use std::time::{Duration, Instant};
 use super::PaneError;
 use crate::environment::Environment;
 
-/// tmux answers in milliseconds; a server that is stopped or wedged must not stop us too.
+/// tmux responds in milliseconds; a stopped or wedged server must not block everloop.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// Between two looks whether the client has ended.
+/// Poll interval for the end of the client.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// More than the longest history of a pane; what is beyond is cut.
 const OUTPUT_CAP: u64 = 64 << 20;
 
 /// One call of the tmux client.
 pub(super) struct TmuxCall<'a> {
-    /// Where its server listens.
+    /// The socket of its server.
     pub(super) socket: &'a Path,
-    /// What it is for, as in "could not …".
+    /// Its purpose, as in "could not …".
     pub(super) what: &'static str,
-    /// Our own words only: commands, ids that tmux gave us, numbers.
+    /// Constant words only: commands, ids from tmux, numbers.
     pub(super) args: &'a [&'a str],
-    /// Everything else.
     pub(super) stdin: &'a [u8],
 }
 
 impl TmuxCall<'_> {
-    /// What it printed.
+    /// Runs it and returns its output.
     pub(super) fn run(&self) -> Result<String, PaneError> {
-        debug_assert!(self.args.iter().all(|a| *a == ";" || !a.ends_with(';')), "a word of ours would end the command");
+        debug_assert!(
+            self.args.iter().all(|a| *a == ";" || !a.ends_with(';')),
+            "a constant word would end the command"
+        );
         let mut child = match self.command().spawn() {
             Ok(child) => child,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(PaneError::NoTmux),
@@ -50,7 +54,7 @@ impl TmuxCall<'_> {
         let (out, said) = (gather(child.stdout.take()), gather(child.stderr.take()));
         let ended = self.wait(&mut child)?;
         let (out, said) = (joined(out), joined(said));
-        // A client that ended without reading everything says why by itself.
+        // A client that ended without reading everything reports the reason itself.
         drop(writer.map(JoinHandle::join));
         if ended {
             return Ok(String::from_utf8_lossy(&out).into_owned());
@@ -67,7 +71,8 @@ impl TmuxCall<'_> {
         // The server inherits this from the client that starts it, and every pane from the server.
         command.env_clear().envs(Environment::from_ours(&[]).into_vars());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C at our terminal is for us. The server makes a session of its own (it calls `daemon`).
+        // Ctrl-C at the terminal is for everloop. The server makes a session of its own (it calls
+        // `daemon`).
         command.process_group(0);
         command
     }
@@ -79,7 +84,7 @@ impl TmuxCall<'_> {
                 Ok(Some(status)) => return Ok(status.success()),
                 Ok(None) if Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
                 Ok(None) => {
-                    // Our own child, not waited for yet, so the number is still its.
+                    // The child was not waited for yet, so the pid is still its own.
                     child.kill().and_then(|()| child.wait()).map_err(PaneError::io("end", Path::new("tmux")))?;
                     return Err(PaneError::Silent { what: self.what, seconds: ANSWER_LIMIT.as_secs() });
                 }
@@ -91,7 +96,7 @@ impl TmuxCall<'_> {
 
 fn feed(child: &mut Child, bytes: Vec<u8>) -> Option<JoinHandle<()>> {
     let mut stdin = child.stdin.take()?;
-    // A client that does not read closes the pipe and tells on stderr why.
+    // A client that does not read closes the pipe and reports the reason on stderr.
     Some(std::thread::spawn(move || drop(stdin.write_all(&bytes))))
 }
 
@@ -114,12 +119,12 @@ fn joined(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
 pub(super) struct TmuxCommand(String);
 
 impl TmuxCommand {
-    /// A command of ours, with flags of ours.
+    /// A constant command with constant flags.
     pub(super) fn new(words: &str) -> Self {
         Self(words.to_owned())
     }
 
-    /// A word that tmux takes as it is.
+    /// Adds a word that tmux takes literally.
     #[must_use]
     pub(super) fn word(mut self, word: impl AsRef<OsStr>) -> Self {
         self.0.push_str(" \"");
@@ -135,7 +140,7 @@ impl TmuxCommand {
         self
     }
 
-    /// A word that tmux reads as a format: doubled, `#` is only a `#`.
+    /// Adds a word that tmux expands as a format: a doubled `#` is a plain `#`.
     #[must_use]
     pub(super) fn literal(self, word: impl AsRef<OsStr>) -> Self {
         let mut doubled = Vec::new();
@@ -145,7 +150,6 @@ impl TmuxCommand {
         self.word(OsStr::from_bytes(&doubled))
     }
 
-    /// Sends it.
     pub(super) fn run(self, socket: &Path, what: &'static str) -> Result<String, PaneError> {
         let line = self.0 + "\n";
         TmuxCall { socket, what, args: &["source-file", "-"], stdin: line.as_bytes() }.run()

@@ -1,4 +1,4 @@
-//! Ending a pane of ours with everything that its program started.
+//! Ends a pane of everloop with all processes of its program.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,16 @@ use super::pane::{Pane, PaneOrigin};
 use super::{PaneError, TmuxServer};
 use crate::process::{self, Identity};
 
-/// Agents save their conversation and run their last hooks after SIGTERM; measured well under a second.
+/// Agents save their session and run their last hooks after SIGTERM; measured well under a second.
 const GRACE: Duration = Duration::from_secs(5);
-/// What survives even that is killed; the kernel needs a moment to clear it away.
+/// What survives that is killed; the kernel needs a moment to remove it.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// Poll interval while waiting for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl TmuxServer {
-    /// Ends a pane that we started and forgets it. One that was adopted is only given back: its program is not ours.
+    /// Ends a pane that everloop started and removes its record. An adopted one is only released:
+    /// its program belongs to a person.
     pub fn kill(&self, name: &str) -> Result<Pane, PaneError> {
         let _lock = self.files.lock(&self.pane(name)?.name)?;
         let pane = self.pane(name)?;
@@ -30,9 +31,12 @@ impl TmuxServer {
         Ok(pane)
     }
 
-    /// Ends the program and what it started: agents put their tools into sessions of their own, so neither tmux nor a
-    /// process group reaches them.
-    #[expect(clippy::unused_self, reason = "only a server knows that a pane is its own; it asks before it calls this")]
+    /// Ends the program and its descendants: agents put their tools into sessions of their own, so
+    /// neither tmux nor a process group reaches them.
+    #[expect(
+        clippy::unused_self,
+        reason = "only a server knows that a pane is its own; it checks before it calls this"
+    )]
     pub(super) fn end_program(&self, pane: &Pane) -> Result<(), PaneError> {
         if !pane.process.is_alive() {
             return Ok(());
@@ -42,20 +46,21 @@ impl TmuxServer {
         family.push(pane.process.clone());
         signal(std::slice::from_ref(&pane.process), Signal::SIGTERM);
         wait_for_end(&family, GRACE);
-        // Children that came after the first look; those of a program that is gone already cannot be found any more.
+        // Children that were started after the first scan; those of an ended program can no longer
+        // be found.
         family.extend(process::descendants(pane.process.pid).iter().map(process::Stat::identity));
         family.retain(Identity::is_alive);
         signal(&family, Signal::SIGKILL);
         if wait_for_end(&family, KILL_LIMIT) {
             return Ok(());
         }
-        Err(PaneError::Refused { what: "end the program", said: "not even SIGKILL ended it".to_owned() })
+        Err(PaneError::Refused { what: "end the program", said: "it survived SIGKILL".to_owned() })
     }
 }
 
 fn signal(family: &[Identity], signal: Signal) {
     for one in family {
-        // Best effort: whether it worked is seen by looking, not by this answer.
+        // Best effort: success is determined by polling.
         one.signal(signal).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with panes. The program in a pane that fails is no error here.
+//! Failures with panes. A failing program in a pane is not an error here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,152 +6,103 @@ use std::path::{Path, PathBuf};
 /// A pane could not be handled.
 #[derive(Debug, thiserror::Error)]
 pub enum PaneError {
-    /// There is no tmux.
+    /// tmux is not installed.
     #[error("`tmux` is not installed, or not in PATH")]
     NoTmux,
     /// The operating system refused.
     #[error("could not {what} `{}`", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// tmux said no.
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    /// tmux returned an error.
     #[error("tmux could not {what}: {said}")]
-    Refused {
-        /// What was tried.
-        what: &'static str,
-        /// Its words.
-        said: String,
-    },
-    /// tmux did not answer in time.
+    Refused { what: &'static str, said: String },
+    /// tmux did not respond in time.
     #[error("tmux did not {what} within {seconds} s")]
     Silent {
-        /// What was tried.
         what: &'static str,
-        /// How long it was waited for.
+        /// The deadline that passed.
         seconds: u64,
     },
-    /// A file of ours cannot be understood.
+    /// A record of everloop cannot be parsed.
     #[error("`{}` is damaged or of another version", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    Damaged { path: PathBuf, source: serde_json::Error },
     /// A socket's path has a hard limit in every Unix.
     #[error("the path of the socket `{}` is too long: {} bytes, at most {most} are possible", path.display(), path.as_os_str().len())]
-    LongPath {
-        /// The socket.
-        path: PathBuf,
-        /// The limit.
-        most: usize,
-    },
-    /// Not a name for a pane.
+    LongPath { path: PathBuf, most: usize },
+    /// Not a valid name for a pane.
     #[error("`{name}` cannot be the name of a pane: use up to 32 of a-z, 0-9, `-` and `_`")]
-    BadName {
-        /// What was given.
-        name: String,
-    },
-    /// Nothing is known under this name.
+    BadName { name: String },
+    /// No pane with this name is recorded.
     #[error("there is no pane `{name}`")]
     NoPane {
-        /// The name.
         name: String,
-        /// Those that there are.
+        /// The names of existing panes.
         others: Vec<String>,
     },
     /// The name is taken.
     #[error("there is already a pane `{name}`")]
-    Taken {
-        /// The name.
-        name: String,
-    },
-    /// What was to be started makes no sense.
+    Taken { name: String },
+    /// The program cannot be started as given.
     #[error("cannot start `{program}`: {why}")]
-    BadProgram {
-        /// The first word.
-        program: String,
-        /// What is wrong.
-        why: &'static str,
-    },
+    BadProgram { program: String, why: &'static str },
     /// A server started inside a job would be killed with the job.
     #[error("a tmux server started inside a turn would end with the turn")]
     InsideJob,
-    /// The pane is not what it was: it is somebody else's now, and nothing is typed into it.
+    /// The pane changed since it was recorded, so nothing is typed into it.
     #[error("the pane `{name}` is left alone: {why}")]
     NotOurs {
-        /// The pane.
         name: String,
         /// What is different.
         why: &'static str,
     },
     /// The program in the pane has ended.
     #[error("the program in `{name}` has ended")]
-    Dead {
-        /// The pane.
-        name: String,
-    },
-    /// Only a pane that we started can be started again.
+    Dead { name: String },
+    /// Only a pane that everloop started can be started again.
     #[error("`{name}` was adopted: everloop did not start it and cannot start it again")]
-    Adopted {
-        /// The pane.
-        name: String,
-    },
+    Adopted { name: String },
     /// A person's pane cannot be moved.
     #[error("`{name}` was adopted and works in `{}`, the turn in `{}`", cwd.display(), wanted.display())]
     Elsewhere {
-        /// The pane.
         name: String,
-        /// Where its program is.
+        /// The folder of its program.
         cwd: PathBuf,
-        /// Where the turn is.
+        /// The folder of the turn.
         wanted: PathBuf,
     },
-    /// A pane whose program is at something is not taken away from it.
+    /// A pane whose program is busy is not moved.
     #[error("`{name}` is {doing} in `{}` and cannot be moved to `{}` now", cwd.display(), wanted.display())]
     Occupied {
-        /// The pane.
         name: String,
         /// What its program is doing.
         doing: &'static str,
-        /// Where.
         cwd: PathBuf,
-        /// Where the turn is.
+        /// The folder of the turn.
         wanted: PathBuf,
     },
-    /// Starting it again does not help.
+    /// Restarts were exhausted.
     #[error("`{name}` was started again {times} times within an hour, and now {why}")]
     TooOften {
-        /// The pane.
         name: String,
-        /// How often.
         times: usize,
-        /// Why it would have to be started once more.
+        /// Why another start would be needed.
         why: String,
     },
-    /// A word that names no pane of the person's server, or several.
-    #[error("`{target}` is {found} panes of the server at `{}`", socket.display())]
+    /// A target that matches no pane of the person's server, or several.
+    #[error("`{target}` matches {found} panes of the server at `{}`", socket.display())]
     BadTarget {
-        /// The word.
         target: String,
-        /// How many it fits.
+        /// How many panes match.
         found: usize,
-        /// Where it was looked for.
+        /// The socket of the searched server.
         socket: PathBuf,
-        /// Those that there are.
+        /// The panes of that server.
         others: Vec<String>,
     },
-    /// Somebody else is using the pane.
+    /// Another process is using the pane.
     #[error("another everloop is {what} `{name}`")]
     Busy {
-        /// What it does.
+        /// What that process does.
         what: &'static str,
-        /// The pane.
         name: String,
     },
 }

@@ -1,4 +1,5 @@
-//! The folder of the panes: one private file per pane, written whole, and locks so that two everloops do not type at once.
+//! The folder of the panes: one private file per pane, written atomically, and locks so that two
+//! processes do not type at once.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,22 +12,21 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::{Pane, PaneError, PaneName};
 
-/// Typing takes well under a second; whoever holds the lock for longer hangs.
+/// Typing takes well under a second; a longer hold means that the holder hangs.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
-/// Between two tries.
+/// Poll interval for the lock.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The folder.
 #[derive(Clone, Debug)]
 pub(super) struct PaneFiles {
     dir: PathBuf,
 }
 
 impl PaneFiles {
-    /// Makes the folder if it is not there, and makes sure that nobody else can look into it.
+    /// Creates the folder if missing, and verifies that it is private to this user.
     pub(super) fn open(dir: PathBuf) -> Result<Self, PaneError> {
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(PaneError::io("make", &dir))?;
-        // Not following a link: a folder that somebody put in its place is not ours.
+        // Does not follow a link: a folder that another user put in its place is not used.
         let there = fs::symlink_metadata(&dir).map_err(PaneError::io("look at", &dir))?;
         let us = fs::metadata("/proc/self").map_err(PaneError::io("look at", Path::new("/proc/self")))?.uid();
         if !there.is_dir() || there.uid() != us {
@@ -47,7 +47,7 @@ impl PaneFiles {
         self.dir.join(format!("{name}.{ending}"))
     }
 
-    /// Remembers a pane.
+    /// Records a pane.
     pub(super) fn write(&self, pane: &Pane) -> Result<(), PaneError> {
         let path = self.path(&pane.name, "json");
         let aside = self.path(&pane.name, &format!("new.{}", std::process::id()));
@@ -56,7 +56,7 @@ impl PaneFiles {
         let written = opened.and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
         let done = written.and_then(|()| fs::rename(&aside, &path));
         if done.is_err() {
-            // Best effort: the first error is the one worth telling.
+            // Best effort: the first error is the one to report.
             fs::remove_file(&aside).ok();
         }
         done.map_err(PaneError::io("write", &path))
@@ -72,7 +72,7 @@ impl PaneFiles {
         }
     }
 
-    /// Everything that is remembered, by name.
+    /// All recorded panes, by name.
     pub(super) fn all(&self) -> Result<Vec<Pane>, PaneError> {
         let mut panes = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(PaneError::io("read", &self.dir))? {
@@ -86,7 +86,7 @@ impl PaneFiles {
         Ok(panes)
     }
 
-    /// Forgets a pane.
+    /// Removes the record of a pane.
     pub(super) fn forget(&self, name: &PaneName) -> Result<(), PaneError> {
         let path = self.path(name, "json");
         match fs::remove_file(&path) {
@@ -95,7 +95,7 @@ impl PaneFiles {
         }
     }
 
-    /// Waits for the right to change or to type into a pane.
+    /// Waits for the lock that is needed to change a pane or to type into it.
     pub(super) fn lock(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
         let end = Instant::now() + LOCK_LIMIT;
         loop {
@@ -106,7 +106,7 @@ impl PaneFiles {
         }
     }
 
-    /// The right to run a turn in a pane; two at once would take each other's answer.
+    /// The lock for running a turn in a pane; two at once would read each other's answer.
     pub(super) fn lock_turn(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
         self.try_lock(name, "turn", "running a turn in")
     }
@@ -122,7 +122,7 @@ impl PaneFiles {
     }
 }
 
-/// The file system's word for a folder that a program can be started in; tmux would silently take another one.
+/// Whether a program can be started in this folder; tmux would silently take another one.
 pub(super) fn is_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.is_dir())
 }

@@ -1,5 +1,6 @@
-//! Out of the control group of whoever starts the server: a service manager that restarts everloop kills everything in
-//! everloop's group, and the panes are to outlive that. Where it is not permitted the server stays where it is.
+//! Moves the tmux server out of the control group that starts it: a service manager that restarts
+//! everloop kills everything in everloop's group, and the panes must outlive that. Where it is not
+//! permitted the server stays where it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::job;
 use crate::process;
 
-/// Our group for tmux servers, beside the one that they leave.
+/// The group for tmux servers, beside the one that they leave.
 const GROUP: &str = "everloop.panes";
 
 /// Moves a process out of a group that ends as a whole.
@@ -15,12 +16,13 @@ pub(super) fn leave(pid: i32) {
     let Some((mount, group)) = mount_point().zip(group_of(pid)) else { return };
     let Some(outer) = outside(&group) else { return };
     let place = mount.join(outer.trim_start_matches('/')).join(GROUP);
-    // Each step may be forbidden; then a restart of the service ends the panes, and `respawn` brings them back.
+    // Each step may be forbidden; then a restart of the service ends the panes, and `respawn`
+    // restores them.
     fs::create_dir(&place).ok();
     fs::write(place.join("cgroup.procs"), pid.to_string()).ok();
 }
 
-/// The group around the outermost service or job of ours that this group lies in.
+/// The parent of the outermost service or job of everloop that contains this group.
 fn outside(group: &str) -> Option<&str> {
     let mut start = 0;
     for part in group.split('/') {
@@ -40,7 +42,7 @@ fn group_of(pid: i32) -> Option<String> {
     (!group.contains("..") && !group.ends_with(" (deleted)")).then(|| group.to_owned())
 }
 
-/// Where cgroup v2 is mounted from its root; in other layouts we do not know our way.
+/// The mount point of cgroup v2 at its root; other layouts are not supported.
 fn mount_point() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {
@@ -51,7 +53,8 @@ fn mount_point() -> Option<PathBuf> {
     })
 }
 
-/// Whether we run inside a job. Its shim reaps and kills whatever was started in it, also what made a session of its own.
+/// Whether this process runs inside a job. The job's shim kills all its descendants, also those in
+/// a session of their own.
 pub(super) fn inside_job() -> bool {
     let is_shim = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

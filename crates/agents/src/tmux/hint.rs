@@ -1,9 +1,9 @@
-//! What a person can do about an error with panes: the next command.
+//! Hints for errors with panes: the next command.
 
 use super::PaneError;
 
 impl PaneError {
-    /// What to do next, for errors that leave something to do.
+    /// The next step, for errors that have one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             PaneError::NoTmux => {
@@ -25,7 +25,7 @@ impl PaneError {
             ),
             PaneError::Dead { name } => {
                 format!(
-                    "`everloop pane read {name}` shows its last words, `everloop pane respawn {name}` starts it again"
+                    "`everloop pane read {name}` shows its last output, `everloop pane respawn {name}` starts it again"
                 )
             }
             PaneError::Adopted { name } => {
@@ -42,7 +42,7 @@ impl PaneError {
                 format!("`everloop pane attach {name}` shows it; when it is idle the next turn moves it")
             }
             PaneError::TooOften { name, .. } => format!(
-                "`everloop pane read {name}` shows its last words; `everloop pane respawn {name}` starts it and forgets the count"
+                "`everloop pane read {name}` shows its last output; `everloop pane respawn {name}` starts it and forgets the count"
             ),
             PaneError::Busy { .. } => "try again when it is done".to_owned(),
             PaneError::BadName { .. }

@@ -1,4 +1,4 @@
-//! Who a pane is: its id at its server, and the processes behind both. What is remembered of it on disk.
+//! Identity of a pane: its id at its server, and the processes behind both. Its record on disk.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::PaneError;
 use crate::process::{Identity, boot_id};
 
-/// Version of what is written to disk.
+/// Version of the record on disk.
 const VERSION: u32 = 1;
 
-/// Long enough to say something, short enough for a table and a file name.
+/// Long enough to be descriptive, short enough for a table and a file name.
 const LONGEST_NAME: usize = 32;
 
-/// What a pane is called.
+/// The name of a pane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PaneName(String);
 
 impl PaneName {
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -30,7 +29,8 @@ impl PaneName {
 impl FromStr for PaneName {
     type Err = PaneError;
 
-    /// tmux changes `.` and `:` in names and reads `=`, `@`, `$` and `-` at their beginning; files must not be hidden.
+    /// tmux changes `.` and `:` in names and interprets `=`, `@`, `$` and `-` at their beginning;
+    /// files must not be hidden.
     fn from_str(text: &str) -> Result<Self, PaneError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         let begins = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -61,7 +61,7 @@ impl fmt::Display for PaneName {
     }
 }
 
-/// The id that tmux gave a pane: `%3`. A new server counts from nought again.
+/// The id that tmux gave a pane: `%3`. A new server counts from zero again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct PaneId(String);
@@ -87,20 +87,17 @@ impl From<PaneId> for String {
     }
 }
 
-/// Which program runs in a pane: what its screen means depends on it.
+/// The program in a pane: the meaning of its screen depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PaneProgram {
-    /// Claude Code.
     Claude,
-    /// Codex.
     Codex,
-    /// Any other.
     Plain,
 }
 
 impl PaneProgram {
-    /// What the name of a program says.
+    /// Derives it from the name of a program.
     pub fn of(program: &str) -> Self {
         match Path::new(program).file_name().and_then(|n| n.to_str()) {
             Some("claude") => PaneProgram::Claude,
@@ -109,7 +106,6 @@ impl PaneProgram {
         }
     }
 
-    /// As text.
     pub fn label(self) -> &'static str {
         match self {
             PaneProgram::Claude => "claude",
@@ -123,42 +119,36 @@ impl PaneProgram {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub enum PaneVariable {
-    /// Taken from the environment of whoever starts or respawns the pane; the value is never written to disk.
-    Outside {
-        /// Its name.
-        name: String,
-    },
-    /// With this value, which is remembered: not for secrets.
-    Fixed {
-        /// Its name.
-        name: String,
-        /// Its value.
-        value: String,
-    },
+    /// Taken from the environment of the process that starts or respawns the pane; the value is
+    /// never written to disk.
+    Outside { name: String },
+    /// With this value, which is recorded: not for secrets.
+    Fixed { name: String, value: String },
 }
 
-/// What runs in a pane of ours.
+/// What runs in a pane of everloop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The program and its arguments; no shell reads them.
+    /// The program and its arguments; they do not pass through a shell.
     pub argv: Vec<String>,
-    /// Where it runs.
+    /// Its working folder.
     pub cwd: PathBuf,
-    /// What it sees besides the allow list.
+    /// Variables besides the allow list.
     pub env: Vec<PaneVariable>,
 }
 
-/// Where a pane comes from.
+/// The origin of a pane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "origin")]
 pub enum PaneOrigin {
-    /// Started by us, on our private server.
+    /// Started by everloop, on its private server.
     Started(Program),
-    /// A person's pane, lent to us.
+    /// A person's pane, lent to everloop.
     Adopted {
         /// The socket of the person's server.
         socket: PathBuf,
-        /// The program that had the terminal then. When it ends, the shell behind it must not get our text.
+        /// The program that had the terminal at that moment. When it ends, the shell behind it must
+        /// not get any text.
         foreground: Identity,
     },
 }
@@ -167,18 +157,15 @@ pub enum PaneOrigin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pane {
     version: Version,
-    /// What it is called.
     pub name: PaneName,
-    /// Which program runs in it.
     pub kind: PaneProgram,
     pub(super) id: PaneId,
     pub(super) server: Identity,
     /// The process that tmux started in it.
     pub process: Identity,
-    /// Where it comes from.
     #[serde(flatten)]
     pub origin: PaneOrigin,
-    /// When it was started again because a turn needed it, in milliseconds since 1970. A person's hand forgets them.
+    /// When turns restarted it, in milliseconds since 1970. A restart by a person clears the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) revived_ms: Vec<u64>,
 }
@@ -189,7 +176,7 @@ impl Pane {
         Self { version: Version, name, kind, id, server, process, origin, revived_ms: Vec::new() }
     }
 
-    /// The same with these starts counted.
+    /// The same pane with these restarts recorded.
     pub(super) fn revived(mut self, times_ms: &[u64]) -> Self {
         self.revived_ms = times_ms.to_vec();
         self
@@ -201,7 +188,7 @@ impl Pane {
     }
 }
 
-/// A pane as a server knows it.
+/// A pane as a server lists it.
 #[derive(Clone, Debug)]
 pub(super) struct ListedPane {
     pub(super) id: PaneId,
@@ -210,8 +197,9 @@ pub(super) struct ListedPane {
 }
 
 impl ListedPane {
-    /// From `%3 PID-OF-PANE PID-OF-SERVER`; `None` when the server is gone already. A program that ended before it could
-    /// be looked at gets a start time that no process has: it is known, and never taken for alive.
+    /// Parses `%3 PID-OF-PANE PID-OF-SERVER`; `None` when the server is already gone. A program
+    /// that ended before it could be inspected gets a start time that no process has: it is known,
+    /// and never counts as alive.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let id = PaneId::try_from(words.next()?.to_owned()).ok()?;
@@ -223,7 +211,7 @@ impl ListedPane {
     }
 }
 
-/// Reads only the version that we know.
+/// Accepts the known version only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 struct Version;
@@ -265,7 +253,7 @@ mod tests {
         assert!(ListedPane::parse(&format!("%0 {us} {}\n", i32::MAX)).is_none(), "a server that is gone has no panes");
     }
 
-    /// What the first version wrote must stay readable.
+    /// Records of the first version must stay readable.
     #[test]
     fn records_of_the_first_version_are_read() {
         let started = r#"{"version":1,"name":"a","kind":"claude","id":"%3",

@@ -1,4 +1,5 @@
-//! How long a screen has not changed. Spinners and clocks of agents change it every second while they work.
+//! How long a screen has not changed. Spinners and clocks of agents change it every second while
+//! they work.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ pub struct ScreenQuiet {
 }
 
 impl ScreenQuiet {
-    /// Takes a look; answers for how long it has been the same.
+    /// Takes the current screen; returns how long it has been the same.
     pub fn look(&mut self, screen: &str, now: Instant) -> Duration {
         match &self.last {
             Some((since, last)) if last == screen => now.saturating_duration_since(*since),

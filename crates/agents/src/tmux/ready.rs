@@ -1,5 +1,5 @@
-//! A pane as a turn needs it: alive, and in the turn's folder. One of ours is started again for that, within bounds; one that
-//! a person lent to us is never touched.
+//! Brings a pane into the state that a turn needs: alive, and in the turn's folder. A pane of
+//! everloop is restarted for that, within bounds; a person's pane is never touched.
 
 use std::fmt;
 use std::fs;
@@ -11,33 +11,35 @@ use super::pane::{Pane, PaneOrigin, PaneVariable, Program};
 use super::state::State;
 use super::{PaneError, TmuxServer};
 
-/// A program that has to be started more often does not stay, whatever is done.
+/// A program that needs more restarts than this does not stay up.
 const MOST: usize = 3;
-/// Within this time.
+/// The period of that bound.
 const WITHIN: Duration = Duration::from_secs(3600);
 
-/// Agents are ready for a prompt within a few seconds of their start; one that is still busy then is at work.
+/// Agents are ready for a prompt within a few seconds of their start; one that is still busy then
+/// is at work.
 const IDLE_WITHIN: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Poll interval for the idle state.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 /// Where a turn happens.
 #[derive(Clone, Copy, Debug)]
 pub enum PaneTarget<'a> {
-    /// In the loop's own worktree: the program has to be there.
+    /// In the loop's own worktree: the program has to run there.
     Worktree(&'a Path),
-    /// Where the pane is, in the operator's folder; this one is for a pane whose own folder is gone.
+    /// In the pane's own folder, in the person's checkout; this path is for a pane whose own folder
+    /// is gone.
     Folder(&'a Path),
 }
 
-/// Why a program has to be started again.
+/// Why a program has to be restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Need {
     /// The pane or its server is gone.
     Gone,
     /// The program in it has ended.
     Ended,
-    /// It is alive in another folder, or in one that was removed.
+    /// It runs in another folder, or in one that was removed.
     Elsewhere(PathBuf),
 }
 
@@ -52,20 +54,21 @@ impl fmt::Display for Need {
 }
 
 impl TmuxServer {
-    /// Makes sure that a turn finds the program of a pane alive and in its place. Says what was done, if anything was.
+    /// Makes sure that the program of a pane is alive and in its place. Returns a description of
+    /// what was done, if anything was.
     pub fn ready(&self, name: &str, place: PaneTarget<'_>) -> Result<Option<String>, PaneError> {
         let pane = self.pane(name)?;
         let Some(need) = self.need(&pane, place)? else { return Ok(None) };
         if matches!(pane.origin, PaneOrigin::Adopted { .. }) {
             return Err(lent(&pane, need, place));
         }
-        // Whoever runs a turn in it would lose the program under their hands.
+        // A running turn would lose its program.
         let _turn = self.files.lock_turn(&pane.name)?;
         if let Need::Elsewhere(cwd) = &need {
             self.wait_until_idle(&pane, cwd, place)?;
         }
         let _lock = self.files.lock(&pane.name)?;
-        // Somebody may have been faster.
+        // Another process may have restarted it meanwhile.
         let pane = self.pane(name)?;
         match (self.need(&pane, place)?, &pane.origin) {
             (Some(need), PaneOrigin::Started(program)) => self.revive(&pane, program, &need, place).map(Some),
@@ -85,15 +88,16 @@ impl TmuxServer {
         revived_ms.push(now_ms);
         let program = Program { cwd: home(program, place), ..program.clone() };
         let (cwd, missing) = (program.cwd.clone(), missing(&program));
-        // Counted before it is done: a crash in between costs one of the three, never a start that nobody counted.
+        // Recorded before the start: a crash in between costs one of the three, and no start goes
+        // uncounted.
         self.files.write(&pane.clone().revived(&revived_ms))?;
         self.files.write(&self.again(pane, program)?.revived(&revived_ms))?;
         let times = times + 1;
         Ok(format!("`{name}` was started again in `{}` ({times} of {MOST} in an hour): {need}{missing}", cwd.display()))
     }
 
-    /// A program is moved only while it waits for a prompt: what it does elsewhere is somebody's work. One that was just
-    /// started needs a moment.
+    /// A program is moved only while it waits for a prompt: otherwise it is at work elsewhere. One
+    /// that was just started needs a moment.
     fn wait_until_idle(&self, pane: &Pane, cwd: &Path, place: PaneTarget<'_>) -> Result<(), PaneError> {
         let end = Instant::now() + IDLE_WITHIN;
         loop {
@@ -113,8 +117,8 @@ impl TmuxServer {
         }
     }
 
-    /// A pane in which something else runs than we know needs nothing: it is not ours to change, and typing finds that
-    /// out.
+    /// A pane with another program than the recorded one needs nothing: it must not be changed, and
+    /// typing detects that.
     fn need(&self, pane: &Pane, place: PaneTarget<'_>) -> Result<Option<Need>, PaneError> {
         let Some(snapshot) = self.snapshot(pane)? else { return Ok(Some(Need::Gone)) };
         if snapshot.dead {
@@ -132,7 +136,7 @@ impl<'a> PaneTarget<'a> {
     }
 }
 
-/// Where the program is, if that is not where the turn is.
+/// The program's folder, if it is not the turn's.
 fn elsewhere(pane: &Pane, place: PaneTarget<'_>) -> Option<PathBuf> {
     let (pid, remembered) = match &pane.origin {
         PaneOrigin::Started(program) => (pane.process.pid, Some(program.cwd.as_path())),
@@ -140,11 +144,11 @@ fn elsewhere(pane: &Pane, place: PaneTarget<'_>) -> Option<PathBuf> {
     };
     let link = PathBuf::from(format!("/proc/{pid}/cwd"));
     let real = fs::read_link(&link).unwrap_or_default();
-    // A worktree that was made anew has the same path and is another folder.
+    // A recreated worktree has the same path and is another folder.
     let removed = fs::metadata(&link).is_ok_and(|m| m.nlink() == 0);
     let there = match (place, remembered) {
         (PaneTarget::Folder(_), _) => !removed,
-        // A shell may walk about; where it was started is what counts.
+        // A shell may change its folder; where it was started is what counts.
         (PaneTarget::Worktree(wanted), Some(cwd)) => !removed && same(cwd, wanted),
         (PaneTarget::Worktree(wanted), None) => !removed && same(&real, wanted),
     };
@@ -156,7 +160,7 @@ fn same(a: &Path, b: &Path) -> bool {
     a == b || id(a).is_some() && id(a) == id(b)
 }
 
-/// Where the program is to run.
+/// The folder in which the program is to run.
 fn home(program: &Program, place: PaneTarget<'_>) -> PathBuf {
     match place {
         PaneTarget::Worktree(path) => path.to_owned(),
@@ -175,11 +179,11 @@ fn lent(pane: &Pane, need: Need, place: PaneTarget<'_>) -> PaneError {
 
 fn recent(times_ms: &[u64], now_ms: u64) -> Vec<u64> {
     let within = WITHIN.as_millis() as u64;
-    // One from a clock that was ahead counts: rather too few starts than too many.
+    // A start from a clock that was ahead counts: rather too few restarts than too many.
     times_ms.iter().copied().filter(|t| now_ms.saturating_sub(*t) < within).collect()
 }
 
-/// Whoever started the pane by hand may have had more in the environment than we have.
+/// A pane that was started by hand may have had more variables than this process has.
 fn missing(program: &Program) -> String {
     let unset = |v: &PaneVariable| match v {
         PaneVariable::Outside { name } if std::env::var_os(name).is_none() => Some(name.clone()),

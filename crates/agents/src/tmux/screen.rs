@@ -1,4 +1,5 @@
-//! What a pane shows. It is text of a program that nobody trusts: it may be looked at, and never decides by its words.
+//! The content of a pane. It is the text of an untrusted program: its wording never decides
+//! anything.
 
 use std::time::{Duration, Instant};
 
@@ -11,34 +12,34 @@ use super::snapshot::{PaneSnapshot, foreground, in_front};
 use super::state::{PaneView, State, detect};
 use super::{PaneError, TmuxServer, session};
 
-/// A plain program that has printed nothing for this long waits for somebody. tmux counts in whole seconds.
+/// A plain program that has printed nothing for this long waits for input. tmux counts in whole
+/// seconds.
 const PLAIN_SILENCE: Duration = Duration::from_secs(3);
 
-/// How long tmux may take to hear of the end of a program; one that closed its terminal and lives on never ends.
+/// How long tmux may take to notice the end of a program; one that closed its terminal and lives on
+/// never ends.
 const STATUS_LIMIT: Duration = Duration::from_secs(1);
-/// Between two looks.
+/// Poll interval for the exit status.
 const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether colours are part of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// Letters only.
     Plain,
     /// With the sequences that set colours, and no others.
     Escaped,
 }
 
-/// What is to be read.
+/// What is to be captured.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenCapture {
-    /// Whether colours are part of it.
     pub colours: Colours,
     /// Lines of history above the screen.
     pub history: u32,
 }
 
 impl TmuxServer {
-    /// What the pane shows; also when its program has ended.
+    /// The content of the pane; also when its program has ended.
     pub fn read(&self, pane: &Pane, capture: ScreenCapture) -> Result<String, PaneError> {
         if self.snapshot(pane)?.is_none() {
             return Err(gone(pane));
@@ -58,18 +59,18 @@ impl TmuxServer {
         })
     }
 
-    /// The visible screen, letters only.
+    /// The visible screen, text only.
     pub(super) fn screen(&self, pane: &Pane) -> Result<String, PaneError> {
         self.read(pane, ScreenCapture { colours: Colours::Plain, history: 0 })
     }
 
-    /// What can be seen of a pane now.
+    /// The visible state of a pane.
     pub fn see(&self, pane: &Pane) -> Result<(PaneView, State), PaneError> {
         let Some(snapshot) = self.snapshot(pane)? else {
             return Ok((PaneView::default(), State::Dead { status: None }));
         };
         let screen = match self.screen(pane) {
-            // It went between the two looks.
+            // It vanished between the two calls.
             Err(PaneError::NotOurs { .. } | PaneError::Refused { .. }) => {
                 return Ok((PaneView::default(), State::Dead { status: None }));
             }
@@ -95,9 +96,10 @@ impl TmuxServer {
         Ok((sight, state))
     }
 
-    /// How the program of a dead pane ended, as a shell counts it: 128 and the signal. tmux sees that the terminal is
-    /// closed before it hears of the end of the program, and sometimes (3.3a) it misses the signal that tells it: then
-    /// the program stays a zombie until another child of the server ends. So our own server is told once more.
+    /// Exit status of the program of a dead pane, as a shell counts it: 128 plus the signal. tmux
+    /// notices the closed terminal before the end of the program, and sometimes (3.3a) it misses
+    /// SIGCHLD: then the program stays a zombie until another child of the server ends. So SIGCHLD
+    /// is sent to the private server once more.
     fn exit_status(&self, pane: &Pane, snapshot: PaneSnapshot) -> Result<Option<i32>, PaneError> {
         let end = Instant::now() + STATUS_LIMIT;
         let mut snapshot = Some(snapshot);
@@ -107,7 +109,8 @@ impl TmuxServer {
                 return Ok(status);
             }
             if matches!(pane.origin, PaneOrigin::Started(_)) && !pane.process.is_alive() {
-                // Best effort: without it the status stays unknown, and dead is dead.
+                // Best effort: without it the status stays unknown, but the program is dead either
+                // way.
                 pane.server.signal(Signal::SIGCHLD).ok();
             }
             std::thread::sleep(STATUS_POLL_INTERVAL);
@@ -117,7 +120,7 @@ impl TmuxServer {
     }
 }
 
-/// The program that waits for us; while it has handed the terminal to another one it works.
+/// The program that waits for input; while another one has the terminal it works.
 fn front(pane: &Pane) -> i32 {
     match &pane.origin {
         PaneOrigin::Started(_) => pane.process.pid,
@@ -125,7 +128,7 @@ fn front(pane: &Pane) -> i32 {
     }
 }
 
-/// Keeps `ESC [ … m` and takes out every other control character but line feeds and tabs.
+/// Keeps `ESC [ … m` and removes every other control character but line feeds and tabs.
 fn only_colours(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;

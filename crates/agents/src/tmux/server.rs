@@ -1,4 +1,5 @@
-//! The private tmux server: its folder, its socket, its settings. It is started when it is needed and outlives us.
+//! The private tmux server: its folder, its socket, its settings. It is started on demand and
+//! outlives everloop.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,12 @@ use super::pane::{Pane, PaneName, PaneOrigin};
 use super::{PaneError, group};
 use crate::process::Identity;
 
-/// `sun_path` has 108 bytes, one of them for the end; tmux puts `.lock` behind the name of the socket.
+/// `sun_path` has 108 bytes, one of them for the terminator; tmux appends `.lock` to the name of
+/// the socket.
 const LONGEST_SOCKET: usize = 107 - ".lock".len();
 
-/// Lines that a pane remembers; agents on the alternate screen have none, plain programs may talk a lot.
+/// Options of the private server. The history limit is for plain programs, which may print a lot;
+/// agents on the alternate screen have none.
 const SETTINGS: &str = "set-option -s exit-empty off
 set-option -s set-clipboard off
 set-option -s escape-time 20
@@ -35,7 +38,7 @@ pub struct TmuxServer {
 }
 
 impl TmuxServer {
-    /// The folder `panes` of this state folder, private to the user; nothing is started.
+    /// Opens the folder `panes` of this state folder, private to the user; nothing is started.
     pub fn open(state: &Path) -> Result<Self, PaneError> {
         let files = PaneFiles::open(state.join("panes"))?;
         let socket = files.socket();
@@ -45,12 +48,12 @@ impl TmuxServer {
         Ok(Self { files, socket })
     }
 
-    /// Where our own tmux server listens.
+    /// The socket of the private tmux server.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Where the server of this pane listens.
+    /// The socket of this pane's server.
     pub(super) fn socket_of<'a>(&'a self, pane: &'a Pane) -> &'a Path {
         match &pane.origin {
             PaneOrigin::Started(_) => &self.socket,
@@ -58,14 +61,14 @@ impl TmuxServer {
         }
     }
 
-    /// All panes that we know, by name.
+    /// All recorded panes, by name.
     pub fn panes(&self) -> Result<Vec<Pane>, PaneError> {
         self.files.all()
     }
 
     /// One pane by its name.
     pub fn pane(&self, name: &str) -> Result<Pane, PaneError> {
-        // What cannot be a name is no pane either.
+        // An invalid name has no pane.
         let found = name.parse::<PaneName>().ok().map(|name| self.files.read(&name)).transpose()?.flatten();
         if let Some(pane) = found {
             return Ok(pane);
@@ -91,17 +94,18 @@ impl TmuxServer {
         Ok(())
     }
 
-    /// The process of our tmux server; `None` when there is none.
+    /// The process of the private tmux server; `None` when there is none.
     pub fn process(&self) -> Result<Option<Identity>, PaneError> {
         let args = ["display-message", "-p", "#{pid}"];
-        match (TmuxCall { socket: &self.socket, what: "say its number", args: &args, stdin: &[] }).run() {
+        match (TmuxCall { socket: &self.socket, what: "report its pid", args: &args, stdin: &[] }).run() {
             Ok(said) => Ok(said.trim().parse().ok().and_then(Identity::of)),
             Err(PaneError::Refused { .. }) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    /// Becomes the tmux client that shows the pane, until the person detaches. Comes back only if that is not possible.
+    /// Becomes the tmux client that shows the pane, until the person detaches. Returns only if that
+    /// is not possible.
     pub fn attach(&self, pane: &Pane) -> PaneError {
         match self.snapshot(pane) {
             Ok(Some(_)) => {}
@@ -110,7 +114,7 @@ impl TmuxServer {
         }
         let mut client = Command::new("tmux");
         client.args(["-u", "-S"]).arg(self.socket_of(pane)).args(["attach-session", "-t", pane.id()]);
-        // Inside of another tmux a client refuses to start, unless it is not told.
+        // A tmux client inside of another tmux refuses to start while this variable is set.
         let failed = client.env_remove("TMUX").exec();
         if failed.kind() == std::io::ErrorKind::NotFound {
             PaneError::NoTmux
@@ -120,12 +124,13 @@ impl TmuxServer {
     }
 }
 
-/// The pane is not where it was.
+/// The error for a pane that is gone.
 pub(super) fn gone(pane: &Pane) -> PaneError {
     PaneError::NotOurs { name: pane.name.to_string(), why: "its tmux server or the pane itself is gone" }
 }
 
-/// The best terminal whose description is installed; a program in a terminal without one shows nothing useful.
+/// The best terminal type with an installed description; without one the program shows nothing
+/// useful.
 fn terminal() -> &'static str {
     const PLACES: [&str; 3] = ["/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo"];
     let known = PLACES.iter().any(|p| Path::new(p).join("t/tmux-256color").exists());

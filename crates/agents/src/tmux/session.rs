@@ -1,5 +1,6 @@
-//! What Claude Code itself says about its state: `sessions/<pid>.json` in its folder. The file of a killed process
-//! stays, so it counts only when process number and start time are those of a living process in the pane.
+//! Claude Code's own record of its state: `sessions/<pid>.json` in its folder. The file of a killed
+//! process stays, so it counts only when pid and start time are those of a living process in the
+//! pane.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,31 +12,28 @@ use serde::Deserialize;
 use super::Pane;
 use crate::process::{self, Identity};
 
-/// A record is a few hundred bytes; whatever is longer is something else.
+/// A record is a few hundred bytes; a longer file is something else.
 const LARGEST: u64 = 1 << 20;
 
-/// What the program says it is doing.
+/// What the program reports that it is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing.
     Idle,
     /// Working, retrying, or running a tool.
     Busy,
     /// Waiting for a person.
     Waiting {
-        /// For what.
         reason: String,
     },
-    /// A word that we do not know.
+    /// An unknown status.
     Other,
 }
 
-/// One record.
+/// State of a Claude Code session, read from its own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaneSession {
-    /// What it is doing.
     pub status: Status,
-    /// Since when, as it says it; to be compared only.
+    /// When the status changed, as the program writes it; only compared.
     pub updated: String,
 }
 
@@ -49,7 +47,7 @@ struct Record {
     proc_start: Option<serde_json::Value>,
 }
 
-/// The record of the program in this pane; `None` when there is none that can be believed.
+/// The record of the program in this pane; `None` when there is no trustworthy one.
 pub(super) fn find(pane: &Pane) -> Option<PaneSession> {
     let family = process::descendants(pane.process.pid).iter().map(process::Stat::identity).collect::<Vec<_>>();
     std::iter::once(pane.process.clone()).chain(family).find_map(|one| {
@@ -77,7 +75,7 @@ fn parse(process: &Identity, bytes: &[u8]) -> Option<PaneSession> {
         serde_json::Value::String(s) => s.trim().parse().ok(),
         _ => None,
     };
-    // A start time in a form that we do not know proves nothing; then the screen has to do.
+    // A start time in an unknown form proves nothing; then the screen has to suffice.
     if start != Some(process.start_ticks) || record.pid.is_some_and(|pid| pid != i64::from(process.pid)) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! One look at a pane, and whether it is still the one that we know. Asked immediately before every write.
+//! A snapshot of a pane, and whether it is still the recorded one. Taken immediately before every
+//! write.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +11,11 @@ use super::server::gone;
 use super::{PaneError, TmuxServer};
 use crate::process::Identity;
 
-/// The title comes last: it is the program's, and may hold anything but a line break.
+/// The title comes last: the program sets it, and it may contain anything but a line break.
 const FORMAT: &str = "#{pid}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|#{pane_in_mode}|\
 #{pane_synchronized}|#{pane_input_off}|#{window_activity}|#{pane_title}";
 
-/// What tmux says about a pane now.
+/// tmux's record of a pane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PaneSnapshot {
     server_pid: i32,
@@ -22,9 +23,9 @@ pub(super) struct PaneSnapshot {
     pub(super) dead: bool,
     /// Exit code of a program that ended by itself.
     pub(super) status: Option<i32>,
-    /// Signal that ended it.
+    /// The signal that ended it.
     pub(super) signal: Option<i32>,
-    /// Somebody scrolls in it; keys go to tmux then.
+    /// The pane is scrolled back; keys go to tmux then.
     pub(super) in_mode: bool,
     synchronized: bool,
     input_off: bool,
@@ -53,26 +54,28 @@ impl PaneSnapshot {
     /// How long nothing was printed, to the second.
     pub(super) fn silent_for(&self) -> Duration {
         let since = UNIX_EPOCH + Duration::from_secs(self.activity_s);
-        // A clock that was set back makes it look fresh, and then it is looked at again.
+        // A clock that was set back makes it look fresh, and then it is polled again.
         SystemTime::now().duration_since(since).unwrap_or_default()
     }
 }
 
 impl TmuxServer {
-    /// What tmux says about the pane; `None` when the server or the pane is gone, or a stranger has its id.
+    /// tmux's record of the pane; `None` when the server or the pane is gone, or its id belongs to
+    /// another pane.
     pub(super) fn snapshot(&self, pane: &Pane) -> Result<Option<PaneSnapshot>, PaneError> {
         let args = ["display-message", "-p", "-t", pane.id(), FORMAT];
         let said = TmuxCall { socket: self.socket_of(pane), what: "look at a pane", args: &args, stdin: &[] }.run();
         let snapshot = match said {
             Ok(line) => PaneSnapshot::parse(&line),
-            // No server, no such pane.
+            // No server, or no such pane.
             Err(PaneError::Refused { .. }) => None,
             Err(e) => return Err(e),
         };
         Ok(snapshot.filter(|g| g.server_pid == pane.server.pid && pane.server.is_alive()))
     }
 
-    /// Still the same pane with the same program in front, and in a condition in which keys reach that program alone.
+    /// Verifies that it is the same pane with the same program in front, and that keys reach that
+    /// program alone.
     pub(super) fn check(&self, pane: &Pane) -> Result<PaneSnapshot, PaneError> {
         let not_ours = |why| Err(PaneError::NotOurs { name: pane.name.to_string(), why });
         let Some(snapshot) = self.snapshot(pane)? else {
@@ -97,19 +100,20 @@ impl TmuxServer {
             return not_ours("its input is switched off (`select-pane -d`)");
         }
         if snapshot.in_mode && matches!(pane.origin, PaneOrigin::Adopted { .. }) {
-            return not_ours("somebody is reading its history (copy mode)");
+            return not_ours("its history is being read (copy mode)");
         }
         Ok(snapshot)
     }
 }
 
-/// The program that we type to has the terminal; behind an agent that ended there may be a shell.
+/// Whether the program that is typed to has the terminal; behind an ended agent there may be a
+/// shell.
 pub(super) fn in_front(pane: &Pane) -> bool {
     let front = foreground(pane.process.pid);
     match (&pane.origin, pane.kind) {
         (PaneOrigin::Adopted { foreground, .. }, _) => front == Some(foreground.pid) && foreground.is_alive(),
         (PaneOrigin::Started(_), PaneProgram::Claude | PaneProgram::Codex) => front == Some(pane.process.pid),
-        // A shell that was started on purpose hands its terminal to what it runs.
+        // A shell that was started on purpose passes its terminal to its commands.
         (PaneOrigin::Started(_), PaneProgram::Plain) => true,
     }
 }

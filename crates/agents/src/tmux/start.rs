@@ -1,4 +1,4 @@
-//! Starting a program in a pane of ours, and starting it again.
+//! Starts and restarts a program in a pane of everloop.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +9,15 @@ use super::files::is_folder;
 use super::pane::{ListedPane, Pane, PaneName, PaneOrigin, PaneProgram, PaneVariable, Program};
 use super::{PaneError, TmuxServer};
 
-/// What tmux tells about a pane that it made: see [`Found::parse`].
+/// What tmux prints about a new pane: see [`Found::parse`].
 const MADE: &str = "#{pane_id} #{pane_pid} #{pid}";
 
-/// Wide enough that agents do not shorten their status lines; a person who attaches brings another size.
+/// Wide enough that agents do not shorten their status lines; an attached client brings its own
+/// size.
 const SIZE: &str = "-x 160 -y 50";
 
-/// Takes away what would tell the program how to reach our server and the other panes. And it is the reason why tmux
-/// never gets a single word to run, which it would hand to a shell.
+/// Removes the variables by which the program could reach the private server and the other panes.
+/// It also ensures that tmux never gets a single word to run, which it would pass to a shell.
 const BARE: [&str; 6] = ["env", "-u", "TMUX", "-u", "TMUX_PANE", "--"];
 
 impl TmuxServer {
@@ -30,7 +31,8 @@ impl TmuxServer {
         self.create(name, kind, program)
     }
 
-    /// Starts the same program again, in the same pane if it is still there. What runs in it is ended first.
+    /// Restarts the same program, in the same pane if it still exists. What runs in it is ended
+    /// first.
     pub fn respawn(&self, name: &str) -> Result<Pane, PaneError> {
         let _lock = self.files.lock(&self.pane(name)?.name)?;
         let pane = self.pane(name)?;
@@ -40,7 +42,7 @@ impl TmuxServer {
         self.again(&pane, program.clone())
     }
 
-    /// Runs a program in a pane that is locked, instead of what ran in it.
+    /// Runs a program in a locked pane, instead of what ran in it.
     pub(super) fn again(&self, pane: &Pane, program: Program) -> Result<Pane, PaneError> {
         valid(&program)?;
         if self.snapshot(pane)?.is_none() {
@@ -56,8 +58,8 @@ impl TmuxServer {
         Ok(again)
     }
 
-    /// A crash between tmux and the file leaves a pane without a record: nobody types into it, and since its session has
-    /// our name it is ended by the next start under that name.
+    /// A crash between tmux and the file leaves a pane without a record: nothing types into it, and
+    /// since its session has this name, the next start under that name ends it.
     fn create(&self, name: PaneName, kind: PaneProgram, program: Program) -> Result<Pane, PaneError> {
         self.ensure()?;
         let left = TmuxCommand::new("kill-session -t").word(format!("={name}"));
@@ -76,11 +78,11 @@ impl TmuxServer {
 }
 
 fn found(said: &str) -> Result<ListedPane, PaneError> {
-    let refused = || PaneError::Refused { what: "say which pane it made", said: said.trim().to_owned() };
+    let refused = || PaneError::Refused { what: "name the pane it made", said: said.trim().to_owned() };
     ListedPane::parse(said).ok_or_else(refused)
 }
 
-/// The environment and the words of the program. tmux takes both as they are.
+/// Adds the environment and the words of the program. tmux takes both literally.
 fn with_program(script: TmuxCommand, program: &Program) -> TmuxCommand {
     let mut script = script;
     for (name, value) in variables(program) {
@@ -93,7 +95,7 @@ fn with_program(script: TmuxCommand, program: &Program) -> TmuxCommand {
     words.fold(script.word("--"), TmuxCommand::word)
 }
 
-/// A name that is not set outside is left out, as in a shell.
+/// A variable that is not set is left out, as in a shell.
 fn variables(program: &Program) -> Vec<(&str, OsString)> {
     let mut known = Vec::new();
     for variable in &program.env {
@@ -105,7 +107,7 @@ fn variables(program: &Program) -> Vec<(&str, OsString)> {
     known
 }
 
-/// tmux would start nothing, or something else, and say nothing about it.
+/// tmux would start nothing, or something else, without an error.
 fn valid(program: &Program) -> Result<(), PaneError> {
     let first = program.argv.first().map_or("", String::as_str);
     let bad = |why| Err(PaneError::BadProgram { program: first.to_owned(), why });
@@ -127,10 +129,10 @@ fn valid(program: &Program) -> Result<(), PaneError> {
         return bad("a variable has no name");
     }
     if !is_folder(&program.cwd) {
-        return bad("its folder is not there");
+        return bad("its folder does not exist");
     }
     if !is_executable(first, &program.cwd) {
-        return bad("it is not there, or cannot be executed");
+        return bad("it does not exist, or cannot be executed");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! What a screen means. Only the parts that the program itself draws are believed: the title, the input box and what is
-//! below it, dialogs, and marks at the edge that no answer of a model can carry. Words in the conversation are not.
+//! The meaning of a screen. Only the parts that the program itself draws are trusted: the title,
+//! the input box and what is below it, dialogs, and marks at the edge that no model output can
+//! carry. Text of the session is not.
 
 use serde::Serialize;
 
@@ -15,29 +16,28 @@ mod codex;
 pub enum State {
     /// It waits for a prompt.
     Idle,
-    /// It works, runs a tool, or tries again.
+    /// It works, runs a tool, or retries.
     Working,
-    /// Its vendor said: not now.
+    /// Its vendor refuses requests for now.
     Limited {
-        /// When it goes on, in the program's words.
+        /// When it continues, in the program's words.
         until: Option<String>,
     },
-    /// It wants an answer that is no prompt: a permission, a choice.
+    /// It waits for an answer that is not a prompt: a permission, a choice.
     Asking {
-        /// What it asks, in its words.
+        /// The question in the program's words.
         question: String,
     },
     /// It has ended.
     Dead {
-        /// As a shell counts it, if that is known.
+        /// The exit status as a shell counts it, if known.
         status: Option<i32>,
     },
-    /// None of these can be seen.
+    /// None of these can be recognised.
     Unknown,
 }
 
 impl State {
-    /// One word.
     pub fn label(&self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -50,18 +50,18 @@ impl State {
     }
 }
 
-/// What can be seen of a pane.
+/// The visible state of a pane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaneView {
     /// The title that the program set.
     pub title: String,
-    /// The visible screen, letters only.
+    /// The visible screen, text only.
     pub screen: String,
-    /// What Claude Code says about itself.
+    /// Claude Code's own record.
     pub session: Option<PaneSession>,
 }
 
-/// The state of a program that is alive. For a plain one the screen says nothing.
+/// The state of a program that is alive. For a plain program the screen has no meaning.
 pub fn detect(kind: PaneProgram, sight: &PaneView) -> State {
     let lines: Vec<&str> = sight.screen.trim_end().lines().collect();
     match kind {
@@ -71,7 +71,7 @@ pub fn detect(kind: PaneProgram, sight: &PaneView) -> State {
     }
 }
 
-/// The first words in the input box; `None` when no box is seen.
+/// The first words in the input box; `None` when no box is visible.
 pub fn composer(kind: PaneProgram, screen: &str) -> Option<String> {
     let lines: Vec<&str> = screen.trim_end().lines().collect();
     match kind {
@@ -81,7 +81,8 @@ pub fn composer(kind: PaneProgram, screen: &str) -> Option<String> {
     }
 }
 
-/// Joins screen and record. The record knows no limits, and either may be a moment late; so both must say idle.
+/// Joins screen and record. The record knows no limits, and either may be a moment late; so both
+/// must be idle.
 fn believe(screen: State, session: Option<&PaneSession>) -> State {
     match (screen, session.map(|s| &s.status)) {
         (screen @ (State::Limited { .. } | State::Asking { .. } | State::Dead { .. }), _) => screen,
@@ -91,7 +92,7 @@ fn believe(screen: State, session: Option<&PaneSession>) -> State {
     }
 }
 
-/// A vendor's "not now" as a screen shows it.
+/// A vendor's limit as a screen shows it.
 struct Limit {
     until: Option<String>,
 }
@@ -101,7 +102,7 @@ fn is_spinner(c: char) -> bool {
     matches!(c, '◐' | '◑' | '◒' | '◓' | '\u{2801}'..='\u{28ff}')
 }
 
-/// The text behind `mark`, up to the next separator.
+/// The text after `mark`, up to the next separator.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let tail = &text[text.find(mark)? + mark.len()..];
     Some(tail.split('·').next().unwrap_or(tail).trim())

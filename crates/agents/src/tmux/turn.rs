@@ -1,7 +1,8 @@
-//! One prompt and its end: wait until the program is idle, type, wait until it has worked and is idle again.
+//! One prompt and its end: wait until the program is idle, type, wait until it has worked and is
+//! idle again.
 //!
-//! Nothing is remembered between two calls. A caller that is killed in the middle leaves an agent at work in its pane;
-//! the next turn waits until that one is idle again.
+//! Nothing is kept between two calls. A killed caller leaves an agent at work in its pane; the next
+//! turn waits until that one is idle again.
 
 use std::fs;
 use std::io;
@@ -14,67 +15,65 @@ use super::state::{PaneView, State, composer};
 use super::typing::is_beginning;
 use super::{Finish, PaneError, SafeText, TmuxServer};
 
-/// Between two looks: a person would not notice, and a look costs a few milliseconds.
+/// Poll interval: too short to be noticed, and a poll costs a few milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
-/// Dialogs and limits are drawn in several steps; what is seen for this long is meant.
+/// Dialogs and limits are drawn in several steps; a state that lasts this long counts.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// The input of a turn.
 #[derive(Clone, Debug)]
 pub struct PaneTurn {
-    /// What the program is told.
     pub prompt: SafeText,
     /// How long all of it may take.
     pub limit: Duration,
     /// Idle counts when the screen has not changed for this long.
     pub quiet: Duration,
-    /// A file that a hook of the program makes when a turn has ended; then `quiet` need not be waited for.
+    /// A file that a hook of the program creates at the end of a turn; then `quiet` is not waited
+    /// for.
     pub stop_file: Option<PathBuf>,
 }
 
-/// How it ended.
+/// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaneTurnEnd {
     /// The program worked and is idle again.
     Done {
-        /// What it shows.
+        /// The final screen.
         screen: String,
     },
-    /// Limited, asking or dead.
+    /// Limited, waiting for an answer, or dead.
     Stuck {
-        /// Which of them.
         state: State,
-        /// What it shows.
+        /// The final screen.
         screen: String,
     },
-    /// The time is over.
+    /// The time limit passed.
     TimedOut {
-        /// What it was doing.
+        /// The last state.
         state: State,
-        /// What it shows.
+        /// The final screen.
         screen: String,
         /// Whether the prompt was typed.
         typed: bool,
     },
 }
 
-/// Looks at one pane again and again.
+/// Polls one pane.
 struct Watch<'a> {
     server: &'a TmuxServer,
     pane: &'a Pane,
     end: Instant,
     quiet: ScreenQuiet,
-    /// Since when the state is what it is.
+    /// The current state and its beginning.
     since: Option<(State, Instant)>,
 }
 
-/// One look.
 struct Seen {
     sight: PaneView,
     state: State,
-    /// For how long the state is this one.
+    /// How long the state has lasted.
     lasts: Duration,
-    /// For how long the screen is this one.
+    /// How long the screen has been unchanged.
     quiet: Duration,
 }
 
@@ -97,7 +96,7 @@ impl Watch<'_> {
 }
 
 impl Seen {
-    /// It will not go on without somebody.
+    /// Whether it will not continue without a person.
     fn is_stuck(&self) -> bool {
         match self.state {
             State::Dead { .. } => true,
@@ -134,7 +133,7 @@ impl TmuxServer {
             forget(path)?;
         }
         match self.type_text(pane, &turn.prompt, Finish::Enter) {
-            // It ended while we typed; that is an ending and no mistake.
+            // It ended during the typing; that is a result and not a failure.
             Err(PaneError::Dead { .. }) => Ok(watch.look()?.stuck()),
             Err(e) => Err(e),
             Ok(_) => watch.until_done(turn, &before),
@@ -153,7 +152,8 @@ impl Watch<'_> {
             let stopped = turn.stop_file.as_deref().is_some_and(|p| fs::exists(p).unwrap_or(false));
             let waits = composer(self.pane.kind, &seen.sight.screen)
                 .is_some_and(|box_text| is_beginning(&box_text, turn.prompt.as_str()));
-            // A short turn may never be seen at work; then the changed screen and the empty box have to do.
+            // A short turn may never be seen at work; then the changed screen and the empty box
+            // have to suffice.
             began |= seen.state == State::Working || seen.sight.screen != before.screen && !waits;
             let calm = stopped || began && !waits && seen.quiet >= turn.quiet;
             if seen.state == State::Idle && calm {

@@ -1,8 +1,10 @@
-//! The only way in: the text as one bracketed paste, a pause, Enter as a key of its own, and a look at what came of it.
+//! The only way in: the text as one bracketed paste, a pause, Enter as a separate key, and a check
+//! of the result.
 //!
-//! `send-keys` would eat a trailing `;`, take `-x` for a flag and `Enter` for a key. And before each write the pane is
-//! asked who it is, once by us (process, start time) and once by tmux in the same breath as the write: a paste into a
-//! pane whose program has ended crashes tmux 3.3a with all panes.
+//! `send-keys` would drop a trailing `;`, take `-x` for a flag and `Enter` for a key. And before
+//! each write the identity of the pane is verified, once here (process, start time) and once by
+//! tmux in the same command as the write: a paste into a pane whose program has ended crashes tmux
+//! 3.3a with all panes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,18 +16,19 @@ use super::{PaneError, SafeText, TmuxServer};
 
 /// Codex takes an Enter within 120 ms after text for a part of that text.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A long paste takes the program time; it gets a millisecond more for this many bytes.
+/// A long paste takes the program time: one more millisecond per this many bytes.
 const BYTES_PER_MS: usize = 1024;
-/// How long a screen may take to show what was typed. One with echo off never does.
+/// How long a screen may take to show the typed text. One with echo off never does.
 const ECHO_LIMIT: Duration = Duration::from_millis(1500);
 /// How long a program may take to clear its input box after Enter.
 const SUBMIT_LIMIT: Duration = Duration::from_secs(3);
-/// Enter is pressed again while the text is still in the box; a program that ignores three will ignore a fourth.
+/// Enter is repeated while the text is still in the box; a program that ignores three will ignore a
+/// fourth.
 const ENTERS: u32 = 3;
-/// Between two looks.
+/// Poll interval for the screen.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What comes after the text.
+/// What follows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Enter: the program gets it.
@@ -34,19 +37,18 @@ pub enum Finish {
     Nothing,
 }
 
-/// What was typed.
+/// The result of typing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
-    /// Bytes of text.
     pub bytes: usize,
     /// How often Enter was pressed.
     pub enters: u32,
-    /// The screen changed after the paste. A program that does not echo shows nothing.
+    /// Whether the screen changed after the paste. A program that does not echo shows nothing.
     pub shown: bool,
 }
 
 impl TmuxServer {
-    /// Types text into a pane that is ours, or lent to us.
+    /// Types text into a pane of everloop or a lent one.
     pub fn type_text(&self, pane: &Pane, text: &SafeText, finish: Finish) -> Result<Typed, PaneError> {
         let _lock = self.files.lock(&pane.name)?;
         let mut typed = Typed { bytes: text.as_str().len(), enters: 0, shown: false };
@@ -65,7 +67,7 @@ impl TmuxServer {
         Ok(typed)
     }
 
-    /// An empty buffer does not exist in tmux, so the caller leaves out empty text.
+    /// tmux has no empty buffers, so the caller skips empty text.
     fn paste(&self, pane: &Pane, text: &SafeText) -> Result<(), PaneError> {
         self.check(pane)?;
         let buffer = buffer_name();
@@ -75,7 +77,7 @@ impl TmuxServer {
         let written = self.write(pane, &format!("paste-buffer -p -d -b {buffer} -t {}", pane.id()));
         if written.is_err() {
             let args = ["delete-buffer", "-b", &buffer];
-            // Best effort: the first error is the one worth telling, and the server may be gone.
+            // Best effort: the first error is the one to report, and the server may be gone.
             TmuxCall { socket, what: "drop the text", args: &args, stdin: &[] }.run().ok();
         }
         written
@@ -91,7 +93,8 @@ impl TmuxServer {
         Ok(ENTERS)
     }
 
-    /// The program took the text: it is no longer in the input box, or the program is at work.
+    /// Whether the program took the text: it is no longer in the input box, or the program is at
+    /// work.
     fn is_taken(&self, pane: &Pane, text: &SafeText) -> Result<bool, PaneError> {
         let (sight, state) = self.see(pane)?;
         Ok(match state {
@@ -102,12 +105,12 @@ impl TmuxServer {
         })
     }
 
-    /// One command of ours that reaches the pane only if it is still the same one.
+    /// Runs one constant command, which reaches the pane only if it is still the same one.
     fn write(&self, pane: &Pane, command: &str) -> Result<(), PaneError> {
         let snapshot = self.check(pane)?;
         let socket = self.socket_of(pane);
         if snapshot.in_mode {
-            // Our own pane, which somebody left scrolled back: keys would go to tmux.
+            // A pane of everloop that was left scrolled back: keys would go to tmux.
             let args = ["copy-mode", "-q", "-t", pane.id()];
             TmuxCall { socket, what: "leave the history", args: &args, stdin: &[] }.run()?;
         }
@@ -124,7 +127,7 @@ impl TmuxServer {
         Err(PaneError::NotOurs { name: pane.name.to_string(), why: "it changed at the very moment of typing" })
     }
 
-    #[expect(clippy::unused_self, reason = "reads better beside the questions that it asks")]
+    #[expect(clippy::unused_self, reason = "reads better beside the checks that it makes")]
     fn wait_until(
         &self,
         limit: Duration,
@@ -143,7 +146,7 @@ impl TmuxServer {
     }
 }
 
-/// Whether what stands in the input box is this text; long ones are shown as `[Pasted text #1 +40 lines]`.
+/// Whether the input box contains this text; long ones are shown as `[Pasted text #1 +40 lines]`.
 pub(super) fn is_beginning(composer: &str, text: &str) -> bool {
     let first = text.trim_start().lines().next().unwrap_or_default().trim();
     if composer.is_empty() {
@@ -152,7 +155,7 @@ pub(super) fn is_beginning(composer: &str, text: &str) -> bool {
     composer.starts_with("[Pasted") || first.starts_with(composer) || (!first.is_empty() && composer.starts_with(first))
 }
 
-/// Nobody else's, also when several threads type.
+/// A unique name, also when several threads type.
 fn buffer_name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("everloop-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Small deeds on files that the workspace needs in more than one place: remove whatever is there, move it out of the
-//! way, write a note whole or not at all.
+//! Small operations on files that the workspace needs in more than one place: remove a path, move
+//! it out of the way, write a note atomically.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::WorkspaceError;
 
-/// Runs `action`, which may take long, where it holds up nobody.
+/// Runs `action`, which may take long, on a blocking thread.
 pub(super) async fn apart<T: Send + 'static>(
     action: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 ) -> Result<T, WorkspaceError> {
@@ -21,7 +21,8 @@ pub(super) async fn apart<T: Send + 'static>(
     }
 }
 
-/// Removes a file, link or folder, also one without write permission; nothing there is fine. Links are not followed.
+/// Removes a file, link or folder, also one without write permission; a missing one is fine. Links
+/// are not followed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let gone_is_fine = |result: io::Result<()>| match result {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -38,7 +39,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder and all below it ours to change again.
+/// Makes a folder and all folders below it writable again.
 fn open_folders(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(dir)? {
@@ -50,12 +51,12 @@ fn open_folders(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that only its owner can look into.
+/// Creates a folder that is private to its owner.
 pub(super) fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Moves what is at `path`, if anything, into `folder` under a free name, and says where it is now.
+/// Moves what is at `path`, if anything, into `folder` under a free name, and returns the new path.
 pub(super) fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(None);
@@ -73,23 +74,24 @@ pub(super) fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf
     Ok(Some(place))
 }
 
-/// Writes `value` to `path`: whole, or not at all, also when this process is killed. A power cut may lose it.
+/// Writes `value` to `path` atomically, also when this process is killed. A power cut may lose it.
 pub(super) fn write_note(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = beside(path);
     fs::write(&new, serde_json::to_vec(value)?)?;
-    // Over an existing file a rename waits for the disk on ext4. Between the two calls the reader takes the new one.
+    // On ext4 a rename over an existing file waits for the disk. Between the two calls a reader
+    // takes the new file.
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => fs::rename(&new, path),
     }
 }
 
-/// The same, and a power cut does not lose it either.
+/// The same, durable across a power cut.
 pub(super) fn write_note_durably(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_whole(path, &serde_json::to_vec(value)?)
 }
 
-/// Writes `bytes` to `path`: whole, or not at all, also over a power cut.
+/// Writes `bytes` to `path` atomically and durably.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = beside(path);
     let mut file = File::create(&new)?;
@@ -105,7 +107,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Reads what [`write_note`] wrote; `None` when there is nothing, or what a power cut left of it.
+/// Reads what [`write_note`] wrote; `None` when it is missing, or damaged by a power cut.
 pub(super) fn read_note<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let found = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => fs::read(beside(path)),

@@ -1,6 +1,7 @@
-//! Turns that work in the operator's folder itself, because there is no git or because they asked for it. There is no
-//! going back here, so the one thing that must not change, the protected files, is copied before a turn and put back
-//! after it; what the turn had made of them is kept on the shelf.
+//! Turns that work in the person's folder itself, because there is no git or because it is
+//! configured so. There is no rollback here, so the protected files, which must not change, are
+//! copied before a turn and restored after it; the turn's versions of them are kept in a folder
+//! beside.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata, Permissions};
@@ -17,15 +18,16 @@ use super::worktrees::{record_setup, setup_recorded};
 use super::{Collected, WorkspaceError, files};
 use crate::protect::{self, Globs};
 
-/// A folder with more entries than this is looked at in part; a turn that changes only the rest looks like none.
+/// Of a folder with more entries only a part is scanned; a turn that changes only the rest counts
+/// as without change.
 const MOST_ENTRIES: usize = 50_000;
 
-/// Protected files are tests and scripts; whoever has more needs git.
+/// Protected files are tests and scripts; more than this needs git.
 const MOST_PROTECTED_MB: u64 = 256;
 
 const NOTE_VERSION: u32 = 1;
 
-/// The operator's folder.
+/// The person's folder.
 #[derive(Clone, Debug)]
 pub(super) struct InPlace {
     dir: PathBuf,
@@ -33,7 +35,7 @@ pub(super) struct InPlace {
     globs: Globs,
 }
 
-/// What the folder was before a turn, and what came of it.
+/// The folder before a turn, and the result of the turn.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: u32,
@@ -52,14 +54,13 @@ enum Kept {
 }
 
 impl InPlace {
-    /// Nothing is looked at yet.
+    /// Reads nothing yet.
     pub fn new(dir: &Path, root: &Path, globs: Globs) -> Result<Self, WorkspaceError> {
         let dir = dir.canonicalize().map_err(WorkspaceError::files("find the folder", dir))?;
         let root = root.canonicalize().map_err(WorkspaceError::files("find", root))?;
         Ok(Self { dir, root, globs })
     }
 
-    /// The operator's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -69,13 +70,13 @@ impl InPlace {
         !setup_recorded(&self.root.join("folder.setup"), command)
     }
 
-    /// Records that it has.
+    /// Records that the setup command ran.
     pub fn set_up(&self, command: &str) -> Result<(), WorkspaceError> {
         record_setup(&self.root.join("folder.setup"), command)
     }
 
-    /// Copies the protected files and remembers what the folder looks like. Asked again for the same turn it does nothing:
-    /// the turn may have begun.
+    /// Copies the protected files and records the state of the folder. A second call for the same
+    /// turn does nothing: the turn may have begun.
     pub fn prepare(&self, turn: &TurnId) -> Result<(), WorkspaceError> {
         let before = self.note()?;
         if before.as_ref().is_some_and(|note| note.turn == *turn) {
@@ -97,8 +98,9 @@ impl InPlace {
         let fingerprint = hash_entries(&entries);
         let note = Note { version: NOTE_VERSION, turn: turn.clone(), fingerprint, files: kept, collected: None };
         let path = self.note_path();
-        // Lost in a power cut, it would let a turn keep a changed check script. Where nothing is protected, the worst is
-        // that this one turn counts as failed, as with all other files of a job; what it did stays in the folder.
+        // Losing it in a power cut would let a turn keep a changed check script. Where nothing is
+        // protected, the worst is that this one turn counts as failed, as with all other files of a
+        // job; its changes stay in the folder.
         let written = if note.files.is_empty() {
             files::write_note(&path, &note)
         } else {
@@ -107,7 +109,7 @@ impl InPlace {
         written.map_err(WorkspaceError::files("write", &path))
     }
 
-    /// Copies one file, named by its content, unless `known` says that the copy is there.
+    /// Copies one file, named by its content, unless `known` shows that the copy exists.
     fn keep(&self, path: &Path, meta: &Metadata, known: Option<&Kept>) -> std::io::Result<Option<Kept>> {
         let full = self.dir.join(path);
         if meta.is_symlink() {
@@ -132,8 +134,8 @@ impl InPlace {
         Ok(Some(Kept::File { hash, mode: now.0, modified_ns: now.1, bytes: now.2 }))
     }
 
-    /// Says whether the turn changed anything, and puts protected files back. What it says is written down before
-    /// anything is put back, so a crash in between changes neither.
+    /// Determines whether the turn changed anything, and restores protected files. The result is
+    /// written before anything is restored, so a crash in between changes neither.
     pub fn collect(&self, turn: &TurnId) -> Result<Collected, WorkspaceError> {
         let note = self.note()?.filter(|note| note.turn == *turn);
         let mut note = note.ok_or_else(|| WorkspaceError::Unprepared { turn: turn.clone() })?;
@@ -155,7 +157,7 @@ impl InPlace {
         Ok(collected)
     }
 
-    /// What there is to say about a turn after which the protected files `broken` are not what they were.
+    /// The result of a turn after which the protected files `broken` differ.
     fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, WorkspaceError> {
         let backup_folder = self.backup_folder(&note.turn);
         let told =
@@ -237,7 +239,7 @@ impl InPlace {
     }
 }
 
-/// A hash over names, sizes, times and modes in `dir`, to see whether anything was changed. Skips `.git`.
+/// A hash over names, sizes, times and modes in `dir`, to detect any change. Skips `.git`.
 pub fn fingerprint(dir: &Path) -> Result<String, WorkspaceError> {
     Ok(hash_entries(&walk(dir, Path::new("\0"))?))
 }
@@ -246,7 +248,8 @@ fn hash_entries(entries: &[(PathBuf, Metadata)]) -> String {
     let mut hash = Sha256::new();
     for (path, meta) in entries {
         hash.update(path.as_os_str().as_bytes());
-        // The time of a folder changes with caches that come and go in it; what is in it is looked at itself.
+        // The time of a folder changes with temporary files in it; its entries are hashed
+        // themselves.
         let (bytes, modified) = if meta.is_dir() { (0, 0) } else { (meta.len(), modified_ns(meta)) };
         hash.update([0]);
         hash.update(bytes.to_le_bytes());
@@ -260,8 +263,8 @@ fn modified_ns(meta: &Metadata) -> u64 {
     u64::try_from(meta.mtime()).unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
 }
 
-/// Everything in `dir` in a fixed order, without git's folder and without `skip`. Links are not followed, and what
-/// vanishes meanwhile is not there.
+/// Everything in `dir` in a fixed order, without git's folder and without `skip`. Links are not
+/// followed, and entries that vanish meanwhile are skipped.
 fn walk(dir: &Path, skip: &Path) -> Result<Vec<(PathBuf, Metadata)>, WorkspaceError> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];

@@ -1,8 +1,9 @@
-//! Moving work onto the target: forward only, once per task, and never over anything of the operator's.
+//! Moves work onto the target: forward only, once per task, and never over changes of a person.
 //!
-//! The move itself is one compare-and-swap, by git: a fast-forward merge where the branch is checked out, else an update
-//! of the ref against its old value. A crash after it and before it is recorded is found again by the trailer. Whatever
-//! stands in the way (changed files, an untracked file, a lock, a rebase) leaves the operator's side exactly as it is.
+//! The move itself is one compare-and-swap, by git: a fast-forward merge where the branch is
+//! checked out, else an update of the ref against its old value. A crash after it and before it is
+//! recorded is detected by the trailer. Any obstacle (changed files, an untracked file, a lock, a
+//! rebase) leaves the person's side exactly as it is.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +19,7 @@ use super::worktrees::Worktrees;
 use super::{WorkspaceError, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 
-/// A worktree of the operator's.
+/// A worktree of the person.
 #[derive(Debug, Default)]
 struct Checkout {
     path: PathBuf,
@@ -27,7 +28,7 @@ struct Checkout {
     prunable: bool,
 }
 
-/// A wish to move the target.
+/// A requested move of the target.
 struct Move<'a> {
     old: Option<&'a str>,
     new: &'a str,
@@ -71,7 +72,8 @@ impl Worktrees {
         Ok(Integration::Done(Integrated::Aside { commit: commit.to_owned(), why, command }))
     }
 
-    /// A commit of `task` on the target that the work does not have: it landed in another shape before.
+    /// A commit of `task` on the target that the work does not have: it landed before, in another
+    /// shape.
     async fn landed_before(&self, task: &TaskId, commit: &str, target: &str) -> Result<Option<String>, WorkspaceError> {
         let wanted = task.as_str();
         let grep = format!("--grep=Task-Id: {wanted}");
@@ -112,7 +114,8 @@ impl Worktrees {
         Ok(checkouts)
     }
 
-    /// Fast-forwards the branch where the operator has it checked out, unless something is in the way.
+    /// Fast-forwards the branch where the person has it checked out, unless something is in the
+    /// way.
     async fn forward(&self, checkout: &Checkout, wish: &Move<'_>) -> Result<Option<Obstacle>, WorkspaceError> {
         let path = quote(&checkout.path);
         let command = format!("git -C {path} merge --ff-only {}", refs::work(&self.owner));
@@ -142,8 +145,8 @@ impl Worktrees {
         if output.code == 0 { Ok(None) } else { aside(output.stderr) }
     }
 
-    /// A file that the work adds and that is already there, untracked or ignored. git itself would overwrite an ignored
-    /// one on an unborn branch.
+    /// A file that the work adds and that already exists, untracked or ignored. git itself would
+    /// overwrite an ignored one on an unborn branch.
     async fn in_the_way(&self, root: &Path, wish: &Move<'_>) -> Result<Option<PathBuf>, WorkspaceError> {
         let added = match wish.old {
             Some(old) => {
@@ -156,7 +159,8 @@ impl Worktrees {
         };
         let there = |path: &PathBuf| {
             let meta = fs::symlink_metadata(root.join(path));
-            // A folder in the place of a new file may be tracked and about to go: git decides. Without commits, it is not.
+            // A folder in the place of a new file may be tracked and about to be removed: git
+            // decides. Without commits, it is not.
             meta.is_ok_and(|m| !m.is_dir() || wish.old.is_none())
         };
         Ok(git::records(&added).map(git::path_from).find(there))
@@ -188,13 +192,13 @@ impl Worktrees {
     }
 }
 
-/// Why work was left aside, and what the operator can type.
+/// Why work did not land, and the command that a person can run.
 struct Obstacle {
     why: String,
     command: String,
 }
 
-/// An operation that the operator has begun and not finished.
+/// An operation that was begun in the checkout and not finished.
 fn unfinished(git_dir: &Path) -> Option<&'static str> {
     let marks = [
         ("MERGE_HEAD", "merge"),
@@ -206,7 +210,7 @@ fn unfinished(git_dir: &Path) -> Option<&'static str> {
     marks.into_iter().find(|(file, _)| git_dir.join(file).exists()).map(|(_, what)| what)
 }
 
-/// A path as a shell takes it.
+/// A path in shell quoting.
 fn quote(path: &Path) -> String {
     let text = path.as_os_str().to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);

@@ -1,5 +1,6 @@
-//! Locks: the one that keeps two loops from making worktrees at once, and those that a killed git left in a worktree of
-//! ours. Locks in the operator's own worktree are reported elsewhere and never removed.
+//! Locks: the one that keeps two loops from creating worktrees at once, and those that a killed git
+//! left in a private worktree. Locks in a person's worktree are reported elsewhere and never
+//! removed.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,13 +13,13 @@ use super::WorkspaceError;
 /// A live git holds its lock for moments; after this long without a git process its owner is dead.
 const STALE_AFTER: Duration = Duration::from_secs(10);
 
-/// How long to wait for a lock whose owner is alive.
+/// How long to wait for a lock with a living owner.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Making a worktree of a large repository takes minutes, and others queue behind it.
+/// Creating a worktree of a large repository takes minutes, and others queue behind it.
 const SHARED_LOCK_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Short enough not to be felt, long enough not to spin.
+/// Poll interval for both kinds of locks.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A lock between all loops that keep their worktrees in the same folder.
@@ -26,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Shared(PathBuf);
 
 impl Shared {
-    /// The lock file; made when it is first held.
+    /// The lock file; created when it is first held.
     pub fn new(path: PathBuf) -> Self {
         Self(path)
     }
@@ -47,7 +48,8 @@ impl Shared {
     }
 }
 
-/// Removes locks in the git folder `admin` of our worktree `tree` whose owner is dead; waits for one that is alive.
+/// Removes locks in the git folder `admin` of the private worktree `tree` whose owner is dead;
+/// waits for a living one.
 pub(super) async fn clear_stale(admin: &Path, tree: &Path) -> Result<(), WorkspaceError> {
     let until = Instant::now() + WAIT_TIMEOUT;
     for name in ["index.lock", "HEAD.lock"] {

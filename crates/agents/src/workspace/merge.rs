@@ -1,4 +1,4 @@
-//! Joining two lines of history without touching anybody's checkout.
+//! Joins two lines of history without touching a checkout.
 
 use std::ffi::OsStr;
 
@@ -14,21 +14,21 @@ pub(super) enum Relation {
     Behind,
     /// The second is an ancestor of the first.
     Ahead,
-    /// Each has something that the other has not.
+    /// Each has commits that the other has not.
     Diverged,
 }
 
-/// What joining two lines gave.
+/// The result of joining two lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Joined {
     /// The tree, or the commit, with both.
     Done(String),
-    /// The files that conflict.
+    /// The conflicting files.
     Conflict(Vec<String>),
 }
 
 impl Worktrees {
-    /// What would stand on the target if `commit` landed now.
+    /// What the target would contain if `commit` landed now.
     pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
         let git = self.git();
         let ready = || Merged::Ready { commit: commit.to_owned() };
@@ -50,8 +50,9 @@ impl Worktrees {
         }
     }
 
-    /// A merge commit of `target` and `work`, or the files that conflict. The target is the first parent, so that its own
-    /// history reads straight. The date is the work's: asked again after a crash, it is the same commit.
+    /// A merge commit of `target` and `work`, or the conflicting files. The target is the first
+    /// parent, so that its own history reads straight. The date is the work's: repeated after a
+    /// crash, it gives the same commit.
     pub async fn join(&self, target: &str, work: &str, message: &str) -> Result<Joined, WorkspaceError> {
         let git = self.git();
         let joined = match merge_tree(git, target, work).await? {
@@ -83,7 +84,7 @@ pub(super) async fn relation(git: &Git, a: &str, b: &str) -> Result<Relation, Wo
     }
 }
 
-/// A commit object; no ref and no worktree moves.
+/// Creates a commit object; no ref and no worktree moves.
 pub(super) async fn commit_tree(
     git: &Git,
     tree: &str,
@@ -98,13 +99,13 @@ pub(super) async fn commit_tree(
     Ok(git.line(&args).await?)
 }
 
-/// The lines that say whose work a commit is.
+/// The trailers that attribute a commit to its task.
 pub(super) fn trailers(commit_meta: &CommitMeta<'_>) -> String {
     let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
     format!("Task-Id: {}\nEverloop-Turn: {}", plain(commit_meta.task.as_str()), plain(commit_meta.turn().as_str()))
 }
 
-/// The first line of a message: one line, of bearable length, never empty.
+/// The first line of a message: one line, of limited length, never empty.
 pub(super) fn subject(text: &str) -> String {
     const SUBJECT_CHARS: usize = 100;
     let plain = text.replace(|c: char| c.is_control(), " ");
@@ -147,7 +148,7 @@ mod tests {
     use super::super::locks::Shared;
     use super::*;
 
-    /// A commit on `parent` with the one file `a`.
+    /// A commit on `parent` with one file.
     async fn commit(git: &Git, dir: &std::path::Path, parent: &[&str], lines: [&str; 3]) -> String {
         std::fs::write(dir.join("text"), lines.join("\n\n\n\n")).unwrap();
         let blob = git.line(&["hash-object", "-w", "text"]).await.unwrap();

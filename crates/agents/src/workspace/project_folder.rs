@@ -1,4 +1,4 @@
-//! Where a loop is at home: a git repository with a branch, or a plain folder. Looks, changes nothing.
+//! The place of a loop: a git repository with a branch, or a plain folder. Reads only.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use everloop_core::spec::WorkspaceMode;
 use super::{WorkspaceError, refs};
 use crate::git::{self, Git};
 
-/// What the operator's folder is.
+/// The kind of the person's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectFolder {
     /// Inside the work tree of a git repository.
@@ -17,16 +17,15 @@ pub enum ProjectFolder {
     Folder(PathBuf),
 }
 
-/// A git repository, seen from the operator's folder.
+/// A git repository, seen from the person's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repository {
-    /// Root of the work tree that the folder is in.
+    /// Root of the work tree that contains the folder.
     pub root: PathBuf,
     /// The git folder that all work trees share.
     pub common: PathBuf,
     /// The folder below `root`; empty when it is the root.
     pub below: PathBuf,
-    /// What is checked out there.
     pub head: HeadState,
 }
 
@@ -37,14 +36,10 @@ pub enum HeadState {
     Branch {
         /// For example `refs/heads/main`.
         name: String,
-        /// Its commit.
         commit: Option<String>,
     },
     /// A commit without a branch.
-    Detached {
-        /// The commit.
-        commit: String,
-    },
+    Detached { commit: String },
 }
 
 impl HeadState {
@@ -58,8 +53,8 @@ impl HeadState {
 }
 
 impl ProjectFolder {
-    /// How a loop works here unless the operator says otherwise. Without a branch to move, finished work is kept under
-    /// a ref of the loop's own; the caller should say so.
+    /// The default mode of a loop here. Without a branch to move, finished work is kept under a ref
+    /// of the loop; the caller should report that.
     pub fn mode(&self, owner: &LoopId) -> WorkspaceMode {
         match self {
             ProjectFolder::Folder(_) => WorkspaceMode::InPlace,
@@ -73,20 +68,21 @@ impl ProjectFolder {
     }
 }
 
-/// Looks at `dir`.
+/// Determines the place that `dir` is in.
 pub async fn discover(dir: &Path) -> Result<ProjectFolder, WorkspaceError> {
     let dir = dir.canonicalize().map_err(WorkspaceError::files("find the folder", dir))?;
     let git = Git::operators(&dir);
     let asked = match git.run(&["rev-parse", "--is-bare-repository", "--is-inside-work-tree"]).await {
         Ok(asked) => asked,
-        // Without git on this machine a folder that is no repository still works.
+        // Without git on this machine a folder outside of a repository still works.
         Err(git::GitError::Start { .. }) if !dir.ancestors().any(|d| d.join(".git").exists()) => {
             return Ok(ProjectFolder::Folder(dir));
         }
         Err(error) => return Err(error.into()),
     };
     if asked.code != 0 {
-        // Only this one answer means that there is no repository; others (a foreign owner, a broken config) are errors.
+        // Only this message means that there is no repository; others (a foreign owner, a broken
+        // config) are errors.
         return if asked.stderr.contains("not a git repository (or any") {
             Ok(ProjectFolder::Folder(dir))
         } else {

@@ -1,5 +1,5 @@
-//! Names of the refs that a loop owns, and a short look at one. Everything is under `refs/everloop/<loop>/`, nothing under
-//! `refs/heads/`.
+//! Names of the refs that a loop owns, and a quick read of one. All are under
+//! `refs/everloop/<loop>/`, none under `refs/heads/`.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn result(owner: &LoopId) -> String {
     format!("refs/everloop/{}/result", part(owner.as_str()))
 }
 
-/// Where the loop began; says which files existed then.
+/// Where the loop began; determines which files existed then.
 pub fn start(owner: &LoopId) -> String {
     format!("refs/everloop/{}/start", part(owner.as_str()))
 }
@@ -31,13 +31,13 @@ pub fn merged(owner: &LoopId, task: &TaskId, commit: &str) -> String {
     format!("refs/everloop/{}/{}/merged-{}", part(owner.as_str()), task_part(task), part(commit))
 }
 
-/// What the file of the ref `name` says, if it has one: it counts before everything else, so git need not be asked whether
-/// the ref still stands where it stood. Refs that are packed, or kept in tables, have none.
+/// Content of the file of the ref `name`, if it has one: it takes precedence over all else, so an
+/// unmoved ref is detected without a git call. Refs that are packed, or kept in tables, have none.
 pub fn loose(common: &Path, name: &str) -> Option<String> {
     Some(fs::read_to_string(common.join(name)).ok()?.trim_end().to_owned())
 }
 
-/// A task may be called `work`, but its ref must not stand in the way of the loop's own.
+/// A task may be called `work`, but its ref must not collide with the loop's own.
 fn task_part(task: &TaskId) -> String {
     match task.as_str() {
         own @ ("work" | "result" | "start") => format!("task-{own}"),
@@ -45,7 +45,8 @@ fn task_part(task: &TaskId) -> String {
     }
 }
 
-/// Text as one component of a ref name. Ids that everloop draws stay as they are; tasks of others may be called anything.
+/// Text as one component of a ref name. Ids that everloop generates stay as they are; external
+/// tasks may be called anything.
 fn part(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::new();

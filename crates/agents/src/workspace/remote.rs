@@ -1,8 +1,9 @@
-//! A repository that many machines share: fetching from it, pushing work to it, and moving its branch. Each machine has a
-//! clone of its own without files, in which its loops make their worktrees.
+//! A repository that many nodes share: fetching from it, pushing work to it, and moving its branch.
+//! Each node has a bare clone of its own, in which its loops create their worktrees.
 //!
-//! The branch moves in one place, [`Remote::land`], by one compare-and-swap at the remote. A crash after it is found by the
-//! trailer of the merge: so nothing stands there twice, whoever tries.
+//! The branch moves in one place, [`Remote::land`], by one compare-and-swap at the remote. A crash
+//! after it is detected by the trailer of the merge: so work lands at most once, whichever node
+//! tries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,11 @@ use super::merge::{Joined, Relation, commit_tree, merge_tree, relation, subject,
 use super::{CommitMeta, WorkspaceError, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
-/// Merges that are looked through for a trailer: whoever missed more than this asks the checks again in any case.
+/// Merges that are searched for a trailer: a node that missed more than this runs the checks again
+/// in any case.
 const LOOKED_THROUGH: &str = "-n5000";
 
-/// A clone and where it came from.
+/// A clone and its remote.
 #[derive(Clone, Debug)]
 pub struct Remote {
     git: Git,
@@ -24,41 +26,37 @@ pub struct Remote {
     url: String,
 }
 
-/// What merging the work of a task onto the branch gives.
+/// The result of merging the work of a task onto the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joining {
-    /// A merge that does not stand on the branch yet.
+    /// A merge that is not on the branch yet.
     Ready {
-        /// Where the branch is.
+        /// The tip of the branch.
         target: String,
-        /// The merge.
         commit: String,
     },
-    /// The task's merge stands there already.
-    Landed {
-        /// The merge.
-        commit: String,
-    },
+    /// The task's merge is already on the branch.
+    Landed { commit: String },
     /// The branch has all of the work, though not by this task.
     Contained,
     /// They cannot be merged.
     Conflict {
-        /// The files that conflict.
+        /// The conflicting files.
         paths: Vec<String>,
     },
 }
 
-/// What became of a wish to move the branch.
+/// The result of a requested move of the branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is there.
+    /// The branch is at the new commit.
     Done,
-    /// The branch is elsewhere by now.
+    /// The branch has moved elsewhere meanwhile.
     Moved,
 }
 
 impl Remote {
-    /// Opens the clone in `dir`; makes an empty one if there is none.
+    /// Opens the clone in `dir`; creates an empty one if there is none.
     pub async fn open(dir: &Path, url: &str) -> Result<Self, WorkspaceError> {
         files::make_private(dir).map_err(WorkspaceError::files("make", dir))?;
         let git = Git::sharing(dir).within(LONG_DEADLINE);
@@ -68,14 +66,14 @@ impl Remote {
         Ok(Self { git, dir: dir.to_owned(), url: url.to_owned() })
     }
 
-    /// The folder of the clone in which checks and agents stand, when they stand in `below`.
+    /// The folder of the clone that corresponds to `below`.
     pub fn folder(&self, below: &str) -> Result<PathBuf, WorkspaceError> {
         let folder = self.dir.join(below);
         fs::create_dir_all(&folder).map_err(WorkspaceError::files("make", &folder))?;
         Ok(folder)
     }
 
-    /// Where a ref of the remote is now; `None` when it is not there. What it stands for is fetched.
+    /// The commit of a ref at the remote, which is fetched; `None` when the ref does not exist.
     pub async fn fetch(&self, reference: &str) -> Result<Option<String>, WorkspaceError> {
         let refspec = format!("+{reference}:{}", tracking(reference));
         let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"];
@@ -93,7 +91,7 @@ impl Remote {
         Ok(self.git.commit(reference).await?)
     }
 
-    /// Makes a ref of the clone itself, unless it is there.
+    /// Creates a ref of the clone itself, unless it exists.
     pub async fn begin(&self, reference: &str, commit: &str) -> Result<(), WorkspaceError> {
         if self.git.commit(reference).await?.is_none() {
             self.git.bytes(&["update-ref", reference, commit, ""]).await?;
@@ -101,14 +99,14 @@ impl Remote {
         Ok(())
     }
 
-    /// Puts `commit` under `reference` of the remote, where nobody else writes.
+    /// Pushes `commit` to `reference` of the remote, which has no other writer.
     pub async fn pin(&self, commit: &str, reference: &str) -> Result<(), WorkspaceError> {
         let refspec = format!("+{commit}:{reference}");
         self.git.bytes(&["push", "--quiet", "--no-verify", "--", &self.url, &refspec]).await?;
         Ok(())
     }
 
-    /// What the branch would be with the work of a task merged into it.
+    /// The branch with the work of a task merged into it.
     pub async fn join(
         &self,
         branch: &str,
@@ -172,7 +170,7 @@ impl Remote {
     }
 }
 
-/// The address of a remote as other machines can use it: `name` is looked up, a path is made absolute.
+/// The address of a remote as other nodes can use it: `name` is resolved, a path is made absolute.
 pub async fn address_of(dir: &Path, name: &str) -> Result<String, WorkspaceError> {
     let known = Git::operators(dir).run(&["remote", "get-url", "--", name]).await?;
     let url = if known.code == 0 { String::from_utf8_lossy(&known.stdout).trim().to_owned() } else { name.to_owned() };
@@ -184,7 +182,7 @@ pub async fn address_of(dir: &Path, name: &str) -> Result<String, WorkspaceError
     Ok(url)
 }
 
-/// Where a branch of a remote is, without fetching anything.
+/// The tip of a remote branch, without fetching anything.
 pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option<String>, WorkspaceError> {
     let out = Git::sharing(dir).bytes(&["ls-remote", "--quiet", "--", url, branch]).await?;
     let text = String::from_utf8_lossy(&out);
@@ -192,7 +190,7 @@ pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option
     Ok(found.map(|(commit, _)| commit.to_owned()))
 }
 
-/// Where a ref of the remote is kept in the clone.
+/// The ref in the clone that tracks a ref of the remote.
 fn tracking(reference: &str) -> String {
     format!("refs/remote/{}", reference.trim_start_matches("refs/"))
 }

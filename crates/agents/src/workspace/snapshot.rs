@@ -1,5 +1,5 @@
-//! The operator's uncommitted state as a commit, made through an index of our own: their files, index and stash are only
-//! read.
+//! The uncommitted state of the person's checkout as a commit, made through a private index: files,
+//! index and stash are only read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +12,8 @@ use super::worktrees::empty_commit;
 use super::{WorkspaceError, files};
 use crate::git::{Git, LONG_DEADLINE};
 
-/// A commit on `parent` with everything that `git add -A` would take; `parent` itself when that is nothing.
+/// A commit on `parent` with everything that `git add -A` would take; `parent` itself when that is
+/// nothing.
 pub(super) async fn take(place: &Repository, root: &Path, parent: Option<&str>) -> Result<String, WorkspaceError> {
     let git = Git::operators(&place.root).within(LONG_DEADLINE);
     let index = root.join("snapshot.index");
@@ -23,7 +24,7 @@ pub(super) async fn take(place: &Repository, root: &Path, parent: Option<&str>) 
         fs::copy(&theirs, &index).map_err(WorkspaceError::files("copy", &theirs))?;
     }
     let private = git.clone().with("GIT_INDEX_FILE", &index);
-    // Repositories inside of theirs are not part of it; git would refuse them or take them as links.
+    // Nested repositories are not part of it; git would refuse them or take them as links.
     let mut add: Vec<OsString> = ["add", "-A", "--", "."].map(OsString::from).into();
     for nested in status(&private, Detail::Files).await?.nested {
         let mut exclude = OsString::from(":(exclude,top,literal)");
@@ -38,7 +39,7 @@ pub(super) async fn take(place: &Repository, root: &Path, parent: Option<&str>) 
         Some(parent) if tree == git.line(&["rev-parse", &format!("{parent}^{{tree}}")]).await? => Ok(parent.to_owned()),
         _ => {
             let parents: Vec<&str> = parent.into_iter().collect();
-            commit_tree(&git, &tree, &parents, "everloop: the operator's uncommitted state").await
+            commit_tree(&git, &tree, &parents, "everloop: uncommitted state of the checkout").await
         }
     }
 }

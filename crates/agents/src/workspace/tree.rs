@@ -1,5 +1,6 @@
-//! A private worktree of the operator's repository: made once, brought to a commit again and again, removed at the end.
-//! Owns everything in its folder and in its part of the git folder; never touches another worktree.
+//! A private worktree of a repository: created once, brought to a commit again and again, removed
+//! at the end. Owns everything in its folder and in its part of the git folder; never touches
+//! another worktree.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use super::locks::{self, Shared};
 use super::{WorkspaceError, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 
-/// What git keeps of operations that were not finished; an agent may leave any of them behind.
+/// State of unfinished git operations; an agent may leave any of them behind.
 const UNFINISHED: &[&str] = &[
     "rebase-merge",
     "rebase-apply",
@@ -35,14 +36,13 @@ pub(super) struct Worktree {
     shared: Shared,
     /// What git reads besides the repository.
     sources: Mutex<Option<Sources>>,
-    /// What was clean when git last looked at it, and the commit that was checked out there.
+    /// The fingerprint of the last clean state, and the commit that was checked out there.
     clean: Mutex<Option<(Fingerprint, Option<String>)>>,
 }
 
-/// What `git status` sees in a worktree.
+/// The result of `git status` in a worktree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeStatus {
-    /// The commit checked out.
     pub head: Option<String>,
     /// The branch checked out, unless detached.
     pub branch: Option<String>,
@@ -52,43 +52,43 @@ pub(super) struct TreeStatus {
     pub nested: Vec<PathBuf>,
 }
 
-/// How closely to look.
+/// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Whether anything is untracked.
     Folders,
-    /// Every untracked file, so that repositories among them are seen.
+    /// Every untracked file, so that repositories among them are found.
     Files,
-    /// Nothing untracked.
     Tracked,
 }
 
 impl Worktree {
-    /// The worktree at `path` (absolute, without links) of the repository with the git folder `common`. Nothing is made
-    /// before [`Worktree::bring_to`].
+    /// The worktree at `path` (absolute, without links) of the repository with the git folder
+    /// `common`. Nothing is created before [`Worktree::bring_to`].
     pub fn new(path: PathBuf, common: &Path, shared: Shared) -> Self {
         let operators = Git::shared(common);
         let (sources, clean) = (Mutex::default(), Mutex::default());
         Self { path, common: common.to_owned(), operators, shared, sources, clean }
     }
 
-    /// Its folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// git, run in this worktree; an error when the worktree is not there.
+    /// git, run in this worktree; an error when the worktree does not exist.
     pub fn git(&self) -> Result<Git, WorkspaceError> {
         Ok(Git::ours(&self.path, &self.admin_of_present()?))
     }
 
-    /// Puts the worktree on exactly `commit`: detached, no changes, nothing untracked; ignored files stay. Leftovers of
-    /// a crash or of an agent are cleared, and what cannot be cleared is made again from nothing.
+    /// Checks out exactly `commit`: detached, no changes, nothing untracked; ignored files stay.
+    /// Leftovers of a crash or of an agent are cleared, and what cannot be cleared is created again
+    /// from scratch.
     pub async fn bring_to(&self, commit: &str) -> Result<Brought, WorkspaceError> {
         if self.git().is_ok() {
             match self.clear_to(commit).await {
                 Ok(()) => return Ok(Brought::Kept),
-                // A live owner of a lock, a dead disk, a missing git: making it again would not help.
+                // A living owner of a lock, a dead disk, a missing git: creating it again would not
+                // help.
                 Err(
                     error @ (WorkspaceError::Locked { .. }
                     | WorkspaceError::Git(git::GitError::Start { .. } | git::GitError::Late { .. })),
@@ -114,12 +114,13 @@ impl Worktree {
         }
         let git = self.git()?.within(LONG_DEADLINE);
         git.bytes(&["checkout", "--quiet", "--force", "--detach", commit, "--"]).await?;
-        // Twice the force: repositories that an agent made in here go too.
+        // Twice the force: removes repositories that an agent created in here, too.
         git.bytes(&["clean", "--quiet", "-ffd"]).await?;
         Ok(())
     }
 
-    /// Puts right what an agent or a crash may have left: stale locks, half a rebase, a lost link to the repository.
+    /// Repairs what an agent or a crash may have left: stale locks, half a rebase, a lost link to
+    /// the repository.
     pub async fn repair(&self) -> Result<(), WorkspaceError> {
         let admin = self.admin_of_present()?;
         locks::clear_stale(&admin, &self.path).await?;
@@ -129,14 +130,14 @@ impl Worktree {
         let link = self.path.join(".git");
         let wanted = [b"gitdir: ", admin.as_os_str().as_bytes(), b"\n"].concat();
         if !fs::symlink_metadata(&link).is_ok_and(|m| m.is_file()) || fs::read(&link).ok().as_ref() != Some(&wanted) {
-            // A repository of the agent's own in its place is kept, out of the way.
+            // A repository that the agent put in its place is moved aside and kept.
             files::set_aside(&link, &self.strays()).map_err(WorkspaceError::files("move", &link))?;
             fs::write(&link, wanted).map_err(WorkspaceError::files("write", &link))?;
         }
         Ok(())
     }
 
-    /// One `git status`, or none if nothing was touched since the last one and that found nothing.
+    /// One `git status`, or none if nothing changed since the last one and that was clean.
     pub async fn look(&self, detail: Detail) -> Result<TreeStatus, WorkspaceError> {
         let mut git = self.git()?.within(LONG_DEADLINE);
         let fingerprint = self.fingerprint(&git).await?;
@@ -147,7 +148,8 @@ impl Worktree {
             return Ok(TreeStatus { head: head.clone(), clean: true, ..TreeStatus::default() });
         }
         if fingerprint != Err(Unsealed::Beyond) {
-            // Within the second of a checkout git would write its index again and again, and that is news every time.
+            // Within the second of a checkout git would rewrite its index each time, and that would
+            // count as a change.
             git = git.with("GIT_OPTIONAL_LOCKS", "0");
         }
         let look = status(&git, detail).await?;
@@ -169,16 +171,16 @@ impl Worktree {
         files::apart(move || Ok(fingerprint::take(&scope, &sources))).await
     }
 
-    /// Folder for things that were found where they do not belong.
+    /// Folder for files that were moved aside.
     pub fn strays(&self) -> PathBuf {
         self.path.with_extension("strays")
     }
 
-    /// Removes the worktree and what git knows of it.
+    /// Removes the worktree and git's record of it.
     pub async fn remove(&self) -> Result<(), WorkspaceError> {
         let _held = self.shared.hold().await?;
         self.erase().await?;
-        // git does the same when its last worktree goes; others may still be there.
+        // git does the same when its last worktree is removed; others may still exist.
         match fs::remove_dir(self.common.join("worktrees")) {
             Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
                 Err(WorkspaceError::files("remove", &self.common.join("worktrees"))(e))
@@ -195,8 +197,9 @@ impl Worktree {
         Ok(())
     }
 
-    /// The part of the git folder that belongs to this worktree: the one that points back at it. Names are git's choice
-    /// and the link in the worktree is the agent's, so neither is trusted.
+    /// The part of the git folder that belongs to this worktree: the one that points back at it.
+    /// git chooses the names and the agent can write the link in the worktree, so neither is
+    /// trusted.
     fn admin(&self) -> Option<PathBuf> {
         let link = self.path.join(".git");
         let points_here = |admin: &PathBuf| {
@@ -205,7 +208,7 @@ impl Worktree {
         fs::read_dir(self.common.join("worktrees")).ok()?.flatten().map(|e| e.path()).find(points_here)
     }
 
-    /// The same, when the worktree is there at all.
+    /// The same, for an existing worktree.
     fn admin_of_present(&self) -> Result<PathBuf, WorkspaceError> {
         let broken = |why: &str| WorkspaceError::Broken { path: self.path.clone(), why: why.to_owned() };
         if !self.path.is_dir() {
@@ -222,7 +225,7 @@ impl Worktree {
 
 #[cfg(test)]
 impl Worktree {
-    /// Whether the next look would do without git.
+    /// Whether the next look would not run git.
     pub async fn has_fingerprint(&self) -> bool {
         let fingerprint = self.fingerprint(&self.git().unwrap()).await.unwrap();
         fingerprint.is_ok_and(|now| self.known().is_some_and(|(then, _)| then == now))
@@ -233,18 +236,18 @@ impl Worktree {
         self.clean.lock().unwrap().clone()
     }
 
-    /// Forgets all looks after the one that left `known`.
+    /// Reverts to the state after the look that left `known`.
     pub fn pretend(&self, known: Option<(Fingerprint, Option<String>)>) {
         *self.clean.lock().unwrap() = known;
     }
 }
 
-/// What bringing a worktree to a commit took.
+/// How a worktree was brought to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brought {
-    /// It was there; ignored files are still in it.
+    /// It existed; ignored files are still in it.
     Kept,
-    /// It was made; its setup has to be run.
+    /// It was created; its setup has to run.
     Made,
 }
 

@@ -1,8 +1,9 @@
-//! A turn in its worktree: where it starts, and what it made. The agent is not running while this code is.
+//! A turn in its worktree: where it starts, and what it made. The agent is not running while this
+//! code is.
 //!
-//! Crash windows: the note about the base is written before the agent can start, and the pin is set before anything in
-//! the worktree is touched again. So a supervisor that comes back can always collect, and collecting twice gives the same
-//! commit.
+//! Crash windows: the note about the base is written before the agent can start, and the pin is set
+//! before anything in the worktree is touched again. So a restarted supervisor can always collect,
+//! and collecting twice gives the same commit.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,23 +18,23 @@ use super::{Base, ChangeKind, Collected, CommitMeta, Dropped, PathChange, Side, 
 use crate::git::{self, Git, LONG_DEADLINE};
 use crate::protect;
 
-/// Where a turn started, kept so that its work can be collected by another supervisor.
+/// Where a turn started, kept so that another supervisor can collect its work.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: u32,
     turn: TurnId,
     base: String,
-    /// The base holds nothing and should not be anybody's parent.
+    /// The base is empty and must not become a parent.
     rootless: bool,
 }
 
 const NOTE_VERSION: u32 = 1;
 
 impl Worktrees {
-    /// Brings the turn's worktree to where the turn starts.
+    /// Brings the turn's worktree to the start of the turn.
     pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
         let target = match &self.chosen {
-            // git said so, and the ref has not moved since.
+            // The last choice is still valid: the ref has not moved since.
             Some(BaseChoice { target: Some(known), .. })
                 if refs::loose(&self.place.common, &self.target).as_ref() == Some(known) =>
             {
@@ -81,7 +82,7 @@ impl Worktrees {
         }
     }
 
-    /// Keeps what the turn made.
+    /// Keeps the result of the turn.
     pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
         let turn = commit_meta.turn();
         let note: Option<Note> =
@@ -104,8 +105,8 @@ impl Worktrees {
         Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
     }
 
-    /// Repositories that the agent made inside the tree are taken as plain files: git would keep only a link to a commit
-    /// that nobody else has.
+    /// Repositories that the agent created inside the tree are taken as plain files: git would keep
+    /// only a link to a commit that exists nowhere else.
     fn take_in(&self, nested: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
         for dir in nested {
             let link = self.turn.path().join(dir).join(".git");
@@ -114,7 +115,7 @@ impl Worktrees {
         Ok(nested.iter().map(|d| format!("the repository `{}` was taken as plain files", d.display())).collect())
     }
 
-    /// Makes the commit and pins it; gives back the one of a former call if nothing changed since.
+    /// Creates the commit and pins it; returns the one of an earlier call if nothing changed since.
     async fn keep(
         &self,
         commit_meta: &CommitMeta<'_>,
@@ -127,12 +128,13 @@ impl Worktrees {
             if tree_of(git, &old).await? == made.tree {
                 return Ok((old, pin));
             }
-            // Somebody worked on after the first call; both are kept.
+            // The worktree changed after the first call; both commits are kept.
             git.bytes(&["update-ref", &format!("{pin}-{}", &old[..old.len().min(12)]), &old]).await?;
         }
         let parent = match made.head {
             Some(head) if head == note.base => (!note.rootless).then_some(head),
-            // Commits of the agent's own are kept as they are; a head that left our line (a switch, a reset) is not.
+            // Commits of the agent are kept as they are; a head that left the line (a switch, a
+            // reset) is not.
             Some(head) if git.asks(&["merge-base", "--is-ancestor", &note.base, &head]).await? => Some(head),
             _ => (!note.rootless).then(|| note.base.clone()),
         };
@@ -143,7 +145,7 @@ impl Worktrees {
         Ok((commit, pin))
     }
 
-    /// Protected files among `changes` that were there when the loop began.
+    /// Protected files among `changes` that existed when the loop began.
     async fn violations(&self, changes: &[PathChange]) -> Result<Vec<String>, WorkspaceError> {
         if protect::violations(changes, |_| true, &self.globs).is_empty() {
             return Ok(Vec::new());
@@ -158,7 +160,7 @@ impl Worktrees {
     }
 }
 
-/// What the worktree holds at the end of a turn.
+/// The content of the worktree at the end of a turn.
 struct Made {
     tree: String,
     head: Option<String>,
@@ -168,7 +170,8 @@ struct Made {
 async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, WorkspaceError> {
     let added = git.run(&["add", "-A"]).await?;
     if added.code != 0 {
-        // A file that nobody can read is no reason to lose the others. Everything else, a full disk above all, is.
+        // An unreadable file is no reason to lose the others. Everything else, a full disk above
+        // all, is.
         if !added.stderr.contains("Permission denied") {
             return Err(added.failure().into());
         }
@@ -182,8 +185,8 @@ async fn tree_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
     Ok(git.line(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?)
 }
 
-/// Changed paths between two commits, and their sum in words. Renames are a removal and an addition: for what is
-/// protected that is what they are.
+/// Changed paths between two commits, and their sum as text. A rename is a removal and an addition,
+/// which is how protected files count it.
 pub(super) async fn differences(git: &Git, from: &str, to: &str) -> Result<(Vec<PathChange>, String), WorkspaceError> {
     let options = ["--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"];
     let args: Vec<&str> = ["diff-tree", "-r", "-z"].into_iter().chain(options).chain([from, to, "--"]).collect();

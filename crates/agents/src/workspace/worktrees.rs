@@ -1,5 +1,6 @@
-//! The pair of private worktrees of a loop and the refs around them: opening, setup markers, verifying, removing. What a
-//! turn does in them is in `turn`, how work gets out of them in `merge` and `land`.
+//! The pair of private worktrees of a loop and the refs around them: opening, setup markers,
+//! verifying, removing. What a turn does in them is in `turn`, how work gets out of them in `merge`
+//! and `land`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,19 +25,21 @@ pub(super) struct Worktrees {
     pub target: String,
     /// Where the loop began.
     pub start: String,
-    /// The commit without files from which a repository without commits starts; no work has it as its parent.
+    /// The commit without files from which a repository without commits starts; no work has it as
+    /// its parent.
     pub empty: Option<String>,
-    /// Turns go on from `start` even when the target is elsewhere: it holds the operator's uncommitted state.
+    /// Turns continue from `start` even when the target is elsewhere: it holds uncommitted changes
+    /// of the person.
     pub include_dirty: bool,
     pub globs: Globs,
     pub place: Repository,
     pub turn: Worktree,
     pub verify: Worktree,
-    /// The last choice of a base and what it was made from, to save the question when nothing moved.
+    /// The last choice of a base and its inputs, which saves git calls when nothing moved.
     pub chosen: Option<BaseChoice>,
 }
 
-/// A base and what it was chosen from.
+/// A base and the inputs of its choice.
 #[derive(Clone, Debug)]
 pub(super) struct BaseChoice {
     pub target: Option<String>,
@@ -45,7 +48,7 @@ pub(super) struct BaseChoice {
 }
 
 impl Worktrees {
-    /// Opens them; makes refs that are missing, no worktrees yet.
+    /// Opens them; creates missing refs, no worktrees yet.
     pub async fn open(
         options: WorkspaceOptions,
         place: Repository,
@@ -55,13 +58,13 @@ impl Worktrees {
         let mut options = options;
         options.root = options.root.canonicalize().map_err(WorkspaceError::files("find", &options.root))?;
         let root = options.root.clone();
-        // Next to the folders of all loops, so that no two of them make worktrees at once.
+        // Beside the folders of all loops, so that no two of them create worktrees at once.
         let shared = Shared::new(root.parent().unwrap_or(&root).join("worktrees.lock"));
         let turn = Worktree::new(root.join("turn"), &place.common, shared.clone());
         let verify = Worktree::new(root.join("verify"), &place.common, shared);
         let git = Git::shared(&place.common);
         if target.starts_with("refs/everloop/") && git.commit(&target).await?.is_none() {
-            // No branch was checked out: the loop's own line begins where the operator stands.
+            // No branch was checked out: the loop's own line begins at the current commit.
             let head = place.head.commit().ok_or_else(|| WorkspaceError::NotGit { dir: place.root.clone() })?;
             git.bytes(&["update-ref", &target, head, ""]).await?;
         }
@@ -89,12 +92,12 @@ impl Worktrees {
         })
     }
 
-    /// git for what concerns no worktree.
+    /// git for calls that concern no worktree.
     pub fn git(&self) -> &Git {
         self.turn.shared_git()
     }
 
-    /// The folder in a worktree that is the operator's folder in theirs.
+    /// The folder in a worktree that corresponds to the person's folder.
     pub fn dir(&self, side: Side) -> PathBuf {
         self.tree(side).path().join(&self.place.below)
     }
@@ -112,7 +115,7 @@ impl Worktrees {
             let marker = self.marker(side);
             files::remove(&marker).map_err(WorkspaceError::files("remove", &marker))?;
         }
-        // The operator's folder may hold nothing that git knows.
+        // The folder may contain no tracked file.
         let dir = self.dir(side);
         fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))
     }
@@ -125,7 +128,7 @@ impl Worktrees {
         }
     }
 
-    /// Puts the checks' worktree on `commit`.
+    /// Checks out `commit` in the checks' worktree.
     pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
         let commit = match commit {
             Some(commit) => commit.to_owned(),
@@ -149,7 +152,7 @@ impl Worktrees {
         !setup_recorded(&self.marker(side), command)
     }
 
-    /// Records that it has.
+    /// Records that the setup command ran.
     pub fn set_up(&self, side: Side, command: &str) -> Result<(), WorkspaceError> {
         record_setup(&self.marker(side), command)
     }
@@ -169,12 +172,12 @@ impl Worktrees {
     }
 }
 
-/// Whether `marker` says that `command` ran.
+/// Whether `marker` records a run of `command`.
 pub(super) fn setup_recorded(marker: &Path, command: &str) -> bool {
     fs::read_to_string(marker).is_ok_and(|text| text == hash(command))
 }
 
-/// Writes into `marker` that `command` ran.
+/// Records in `marker` that `command` ran.
 pub(super) fn record_setup(marker: &Path, command: &str) -> Result<(), WorkspaceError> {
     files::write_whole(marker, hash(command).as_bytes()).map_err(WorkspaceError::files("write", marker))
 }
@@ -183,7 +186,8 @@ fn hash(command: &str) -> String {
     crate::protect::hex(&Sha256::digest(command.as_bytes()))
 }
 
-/// Decides where a new loop begins and pins it: the operator's uncommitted state, the target, or nothing at all.
+/// Decides where a new loop begins and pins it: the uncommitted state, the target, or an empty
+/// commit.
 async fn first_start(
     git: &Git,
     options: &WorkspaceOptions,
@@ -203,7 +207,8 @@ async fn first_start(
     Ok(start)
 }
 
-/// A commit without files, for a repository without commits. Its date is fixed, so it is the same one every time.
+/// A commit without files, for a repository without commits. Its date is fixed, so it is the same
+/// one every time.
 pub(super) async fn empty_commit(git: &Git) -> Result<String, WorkspaceError> {
     let tree = git.line(&["mktree"]).await?;
     Ok(git.clone().dated(0).line(&["commit-tree", &tree, "-m", "everloop: an empty start"]).await?)

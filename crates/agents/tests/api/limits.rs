@@ -32,7 +32,7 @@ fn too_many_requests_say_when_they_end() {
     let limit = world.run("hello").limit();
     assert_eq!((limit.rule.as_str(), limit.class), ("api.429", LimitClass::Window));
     assert_eq!(limit.reset_at.map(|t| t.0), Some(term * 1000));
-    assert_eq!(world.requests().len(), 1, "a limit is never tried again here");
+    assert_eq!(world.requests().len(), 1, "a limit is never retried here");
 
     let world = World::new(ApiFormat::Responses, vec![error(429, &[], &json!({"resets_at": term}))]);
     let limit = world.run("hello").limit();
@@ -93,8 +93,8 @@ fn a_refusal_that_is_no_limit_is_only_a_failure() {
 fn the_key_is_never_shown() {
     for wire in WIRES {
         let world = World::new(wire, vec![Act::Echo]);
-        let ran = world.run(&format!("somebody pasted {CANARY} here"));
-        assert!(world.requests()[0].head.contains(CANARY), "the server did see it");
+        let ran = world.run(&format!("{CANARY} was pasted here"));
+        assert!(world.requests()[0].head.contains(CANARY), "the server received it");
         assert!(ran.raw.contains("[redacted:TEST_API_KEY]"), "{}", ran.raw);
         assert!(!ran.raw.contains(CANARY), "{}", ran.raw);
         assert!(!world.stored().contains(CANARY), "{}", world.stored());

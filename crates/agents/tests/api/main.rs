@@ -1,5 +1,5 @@
-//! The API agent as a process of its own, against a scripted server on this machine. This binary is also that process,
-//! hence its own `main` instead of the usual harness.
+//! The API agent as a process, against a scripted server on this machine. This binary is also that
+//! process, hence its own `main` instead of the usual harness.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy does not see that without the usual harness")]
 

@@ -1,4 +1,4 @@
-//! A server that answers each request with the next act of a script, and remembers what it was asked.
+//! A server that responds to each request with the next act of a script, and records the requests.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,30 +14,27 @@ pub enum Act {
     Events(Vec<Value>),
     /// These bytes as a stream of events, then the end.
     Stream(Vec<u8>),
-    /// The same, and then nothing ever again.
+    /// The same, and then nothing more.
     Stall(Vec<u8>),
-    /// The same, with a length that was promised and is not kept.
+    /// The same, with a promised length that is not reached.
     Cut(Vec<u8>),
-    /// A stream that never ends, of this piece.
+    /// An endless stream of this piece.
     Flood(&'static [u8]),
     /// A status, headers, a body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// The same with 100 MB behind the body.
+    /// The same with 100 MB after the body.
     Huge(u16, String),
-    /// The request's own headers in an error.
+    /// An error that echoes the request's headers.
     Echo,
-    /// Nothing.
     Hang,
     /// The connection is closed as soon as the request was read.
     Reset,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The first line and the headers, in small letters.
+    /// The first line and the headers, in lower case.
     pub head: String,
-    /// The body.
     pub body: Value,
 }
 
@@ -48,7 +45,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to serve; after the last act everything is answered with 418.
+    /// Starts serving; after the last act every response is a 418.
     pub fn start(script: Vec<Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -56,7 +53,7 @@ impl Server {
         let seen = Arc::clone(&requests);
         thread::spawn(move || {
             let mut script = script.into_iter();
-            // Whoever is to wait for ever keeps its connection.
+            // Connections that must hang stay open.
             let mut kept = Vec::new();
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -70,12 +67,12 @@ impl Server {
         Self { address, requests }
     }
 
-    /// Where it is.
+    /// Its base URL.
     pub fn base(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
@@ -100,7 +97,7 @@ fn read(stream: &TcpStream) -> Request {
 
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n";
 
-/// An agent that goes away in the middle is what some tests are about, so nothing here minds.
+/// Some tests disconnect in the middle, so errors are ignored here.
 fn play(stream: &mut TcpStream, act: Act, request: &Request) {
     let done = match act {
         Act::Events(events) => whole(stream, STREAM, &bytes(&events)),
@@ -143,7 +140,7 @@ fn whole(stream: &mut TcpStream, head: &str, body: &[u8]) -> std::io::Result<()>
     stream.write_all(body)
 }
 
-/// A hundred megabytes, or as much as anybody takes.
+/// A hundred megabytes, or as much as the client reads.
 fn flood(stream: &mut TcpStream, head: &str, piece: &[u8]) -> std::io::Result<()> {
     stream.write_all(head.as_bytes())?;
     let mut left = 100_usize << 20;
@@ -154,7 +151,7 @@ fn flood(stream: &mut TcpStream, head: &str, piece: &[u8]) -> std::io::Result<()
     Ok(())
 }
 
-/// Events as they go over the line.
+/// Events in their wire format.
 pub fn bytes(events: &[Value]) -> Vec<u8> {
     let one = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     events.iter().map(one).collect::<String>().into_bytes()

@@ -1,4 +1,4 @@
-//! Conversations over several turns.
+//! Sessions over several turns.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -62,7 +62,7 @@ fn a_turn_that_was_killed_during_a_call_goes_on() {
         let script = vec![Act::Events(text(wire, "hello")), Act::Events(text(wire, "going on"))];
         let mut world = World::new(wire, script);
         let id = world.works("hello").session();
-        // As it is on disk when everything stops during a call, in the middle of the next write.
+        // The file after a crash during a call, in the middle of the next write.
         let item = match wire {
             ApiFormat::Messages => json!({"role": "assistant", "content": [
                 {"type": "tool_use", "id": "call_9", "name": "shell", "input": {"command": "make"}},

@@ -1,4 +1,4 @@
-//! Answers: whole ones, odd ones, broken ones.
+//! Answers: complete ones, odd ones, broken ones.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn a_server_that_hangs_is_a_network_limit() {
         world.options.timeouts.first_byte = Duration::from_millis(300);
         let limit = world.run("hello").limit();
         assert_eq!((limit.rule.as_str(), limit.class), ("api.timeout", LimitClass::Network), "{limit:?}");
-        assert_eq!(world.requests().len(), 1, "what timed out is not tried again here");
+        assert_eq!(world.requests().len(), 1, "a timeout is not retried here");
     }
 }
 
@@ -115,7 +115,7 @@ fn a_stream_that_stalls_is_a_network_limit() {
         let ran = world.run("hello");
         let limit = ran.limit();
         assert_eq!((limit.rule.as_str(), limit.class), ("api.timeout", LimitClass::Network), "{limit:?}");
-        assert!(ran.text().contains("half"), "what came is shown: {}", ran.raw);
+        assert!(ran.text().contains("half"), "what arrived is shown: {}", ran.raw);
     }
 }
 
@@ -126,7 +126,7 @@ fn a_stream_that_is_cut_is_a_network_limit() {
         let limit = ran.limit();
         assert_eq!((limit.rule.as_str(), limit.class), ("api.cut", LimitClass::Network), "{limit:?}");
         assert!(ran.said.iter().any(|s| matches!(s, AgentEvent::Used(u) if u.input > 0)), "{}", ran.raw);
-        assert!(!world.stored().contains("half a sentence"), "an answer that is not whole is not kept");
+        assert!(!world.stored().contains("half a sentence"), "an incomplete answer is not kept");
     }
 }
 
@@ -189,7 +189,7 @@ fn a_reset_is_tried_once_more() {
 
 fn nobody_there_is_a_network_limit() {
     let mut world = World::new(ApiFormat::Messages, Vec::new());
-    // Bound and let go: nobody listens there.
+    // Bound and released: nothing listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     world.options.base = format!("http://{address}");
     assert_eq!(world.run("hello").limit().class, LimitClass::Network);

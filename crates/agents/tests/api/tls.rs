@@ -1,4 +1,4 @@
-//! Encrypted connections: whose certificates are trusted, and what is said about those that are not.
+//! TLS connections: which certificates are trusted, and the errors for those that are not.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,12 +24,12 @@ trials![
     a_file_without_certificates_is_a_mistake,
 ];
 
-/// A file of the folder in which `make.sh` made them.
+/// A file of the folder in which `make.sh` created them.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/certificates").join(name)
 }
 
-/// Stands before the scripted server and speaks TLS; it ends with the test.
+/// Terminates TLS before the scripted server; it ends with the test.
 struct Front {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -51,7 +51,8 @@ impl Front {
             for stream in listener.incoming() {
                 seen.fetch_add(1, Ordering::SeqCst);
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-                // Whoever does not trust us hangs up, and that is what some tests are about.
+                // A client that does not trust the certificate disconnects, which some tests
+                // provoke.
                 relay(&mut StreamOwned::new(connection, stream.unwrap()), &behind).ok();
             }
         });
@@ -67,7 +68,7 @@ impl Front {
     }
 }
 
-/// One request and its answer.
+/// Relays one request and its response.
 fn relay(tls: &mut StreamOwned<ServerConnection, TcpStream>, behind: &str) -> std::io::Result<()> {
     let mut request = Vec::new();
     let mut buffer = [0; 16 << 10];
@@ -118,7 +119,8 @@ fn a_trust_store_of_ones_own_is_as_good() {
     world.works("hello");
 }
 
-/// Not the key's fault, not the account's: nobody is frozen for it, and nobody tries in a hurry.
+/// Neither the key nor the account is at fault: no account is frozen for it, and it is not retried
+/// at once.
 fn what_is_not_trusted_is_a_network_that_does_not_work() {
     for (certificate, trusted, why) in [
         ("good.pem", "stranger.pem", "UnknownIssuer"),

@@ -76,7 +76,8 @@ fn a_command_runs_without_the_key() {
     }
 }
 
-/// Three ways to get away: the background, another session, an orphan in another session. Each writes down who it is.
+/// Three ways to escape: the background, another session, an orphan in another session. Each writes
+/// its pid to a file.
 const RUNAWAYS: &str = "sh -c 'echo $$ > one; exec sleep 300' & setsid sh -c 'echo $$ > two; exec sleep 300' & \
     setsid sh -c 'sh -c \"echo \\$\\$ > three; exec sleep 300\" & ' ; \
     while ! test -s one || ! test -s two || ! test -s three; do :; done; echo started; sleep 300";
@@ -147,7 +148,7 @@ fn broken_calls_are_answered() {
     let world =
         World::new(ApiFormat::Messages, vec![Act::Events(events), Act::Events(text(ApiFormat::Messages, "done"))]);
     world.works("write");
-    assert!(told(ApiFormat::Messages, &world.requests()[1]).contains("no JSON object") && !world.path("x").exists());
+    assert!(told(ApiFormat::Messages, &world.requests()[1]).contains("not a JSON object") && !world.path("x").exists());
 }
 
 fn a_flood_of_output_is_cut() {

@@ -1,4 +1,5 @@
-//! A workspace, a state folder, a scripted server, and the agent between them. Answers of both wires in one line each.
+//! A workspace, a state folder, a scripted server, and the agent between them. Answers of both API
+//! formats in one line each.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -11,11 +12,10 @@ use tempfile::TempDir;
 
 use crate::server::{Act, Request, Server};
 
-/// The key; it must be seen nowhere but in its header.
+/// The key; it must appear nowhere but in its header.
 pub const CANARY: &str = "sk-canary-0123456789abcdef";
-/// Where it is.
+/// The variable that holds it.
 pub const KEY_ENV: &str = "TEST_API_KEY";
-/// Both wires.
 pub const WIRES: [ApiFormat; 2] = [ApiFormat::Messages, ApiFormat::Responses];
 
 /// The agent's own process.
@@ -32,19 +32,17 @@ pub fn agent(options: &str, prompt: &str) -> ExitCode {
 pub struct World {
     home: TempDir,
     server: Server,
-    /// Changed by tests before they run it.
+    /// Changed by tests before the turn.
     pub options: ApiTurnOptions,
     /// More variables for the agent.
     pub vars: Vec<(String, String)>,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 pub struct Ran {
-    /// The exit code.
     pub code: i32,
-    /// The stream.
     pub said: Vec<AgentEvent>,
-    /// The stream and stderr, as they came.
+    /// The stream and stderr, unparsed.
     pub raw: String,
 }
 
@@ -84,7 +82,7 @@ impl World {
         Ran { code: output.status.code().unwrap_or(-1), said, raw: format!("{out}{err}") }
     }
 
-    /// A turn that ends well.
+    /// A turn that must succeed.
     #[track_caller]
     pub fn works(&self, prompt: &str) -> Ran {
         let ran = self.run(prompt);
@@ -93,7 +91,7 @@ impl World {
         ran
     }
 
-    /// What the server was asked.
+    /// The requests that the server received.
     pub fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
@@ -116,7 +114,7 @@ impl World {
 }
 
 impl Ran {
-    /// The turn summed up, as the supervisor does it.
+    /// The report of the turn, as the supervisor builds it.
     pub fn report(&self) -> TurnReport {
         let mut report = TurnReport::default();
         self.said.iter().for_each(|said| report.take(said));
@@ -142,7 +140,7 @@ impl Ran {
     }
 }
 
-/// An answer of words.
+/// An answer with text.
 pub fn text(wire: ApiFormat, words: &str) -> Vec<Value> {
     match wire {
         ApiFormat::Messages => {
@@ -171,7 +169,7 @@ pub fn text(wire: ApiFormat, words: &str) -> Vec<Value> {
     }
 }
 
-/// An answer that is a call.
+/// An answer with a tool call.
 pub fn call(wire: ApiFormat, name: &str, input: &Value) -> Vec<Value> {
     match wire {
         ApiFormat::Messages => {
@@ -215,12 +213,12 @@ fn completed() -> Value {
     json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "usage": usage}})
 }
 
-/// The script of one call and a last word.
+/// The script of one call and a final text.
 pub fn one_call(wire: ApiFormat, name: &str, input: &Value) -> Vec<Act> {
     vec![Act::Events(call(wire, name, input)), Act::Events(text(wire, "done"))]
 }
 
-/// What the model was told about its only call.
+/// The tool result that the model received for its only call.
 pub fn told(wire: ApiFormat, request: &Request) -> String {
     let last = match wire {
         ApiFormat::Messages => &request.body["messages"].as_array().unwrap().last().unwrap()["content"][0]["content"],

@@ -1,4 +1,4 @@
-//! How commands end, and what they see of the world.
+//! How commands end, and what they see of their environment.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -19,11 +19,11 @@ trials!(
     no_cgroup_stays_behind,
 );
 
-/// A background process that says who it is and then stays; `$1` is run first.
+/// A background process that writes its pid and then stays; `$1` is run first.
 const STAY: &str = "stay() { setsid sh -c \"$1 echo \\$\\$ > pid; while :; do sleep 1000; done\" & }
     ready() { while [ ! -s pid ]; do sleep 0.01; done; }";
 
-/// Both ways to hold processes together must do.
+/// Both ways to contain processes must work.
 fn both(script: &str, look: impl Fn(&Room, &JobRecord)) {
     for confine in [Confine::Tree, Confine::Cgroup] {
         let room = Room::sh(&format!("{STAY}\n{script}")).confined(confine);
@@ -36,7 +36,7 @@ fn both(script: &str, look: impl Fn(&Room, &JobRecord)) {
     }
 }
 
-/// Every process that works in the room's folder: the folder is new, so they are all the job's.
+/// Every process that works in the room's folder: the folder is new, so they all belong to the job.
 fn alive_in(room: &Room) -> Vec<i32> {
     let work = room.file("").canonicalize().unwrap();
     let here = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&work));
@@ -64,7 +64,7 @@ fn a_grandchild_that_ignores_sigterm() {
 fn a_grandchild_may_tidy_up() {
     let script =
         "setsid sh -c 'trap \"echo tidy > tidy; exit\" TERM; echo $$ > pid; while :; do sleep 0.01; done' & ready";
-    both(script, |room, _| assert!(room.file("tidy").exists(), "it was killed without being asked"));
+    both(script, |room, _| assert!(room.file("tidy").exists(), "it was killed without SIGTERM"));
 }
 
 fn two_hundred_processes() {
@@ -74,7 +74,7 @@ fn two_hundred_processes() {
 }
 
 fn a_fork_bomb() {
-    // Every process forks two more before it waits, 511 in all; they are being born while the sweep is on.
+    // Every process forks two more before it waits, 511 in all; the sweep runs while they fork.
     let bomb =
         "bomb() { if [ $1 -gt 0 ]; then bomb $(($1-1)) & bomb $(($1-1)) & fi; sleep 1000; }; bomb 8 & sleep 0.05";
     both(bomb, |_, record| assert!(record.exit.leftovers >= 2, "{record:?}"));
@@ -86,7 +86,8 @@ fn no_leftovers_no_delay() {
         assert_eq!(Room::sh("true").run().exit.leftovers, 0);
         begun.elapsed()
     };
-    // The best of many, because the machine may be busy. Waiting where nothing is left would take 300 ms each time.
+    // The best of many, because the machine may be busy. A needless wait would take 300 ms each
+    // time.
     let best = (0..20).map(|_| took()).min();
     assert!(best < Some(Duration::from_millis(200)), "{best:?}");
 }
@@ -95,7 +96,7 @@ fn no_cgroup_stays_behind() {
     let room = Room::sh("cat /proc/self/cgroup | grep ^0");
     room.run();
     let started = everloop_agents::job::started(&room.dir()).unwrap().unwrap();
-    // Where groups are not permitted there is none to look at.
+    // Where groups are not permitted there is none to check.
     if let Some(cgroup) = started.cgroup {
         let name = cgroup.file_name().unwrap().to_str().unwrap();
         assert!(room.out().contains(name), "{} is not in {name}", room.out());

@@ -1,5 +1,5 @@
-//! Jobs with real processes. This binary is also the shim and the supervisor that the tests start, hence its own
-//! `main` instead of the usual harness.
+//! Jobs with real processes. This binary is also the shim and the supervisor that the tests start,
+//! hence its own `main` instead of the usual harness.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy does not see that without the usual harness")]
 

@@ -38,7 +38,7 @@ fn flood(script: &str) -> (Room, JobRecord, Duration) {
 }
 
 /// Measurements are shown when a single test is run.
-#[expect(clippy::print_stderr, reason = "a measurement for the person who runs the test")]
+#[expect(clippy::print_stderr, reason = "a measurement for the reader of the test")]
 fn report(what: &str, took: Duration, record: &JobRecord) {
     eprintln!("{what}: {took:?}, shim {} kB, {} bytes", record.shim_rss_kb, record.exit.out_bytes);
 }
@@ -126,7 +126,8 @@ fn secrets_are_redacted_across_reads() {
     for entry in std::fs::read_dir(room.dir()).unwrap() {
         let path = entry.unwrap().path();
         let content = std::fs::read(&path).unwrap();
-        // The command line of this test holds pieces only; the whole value may be nowhere on disk.
+        // The command line of this test has only parts of the value, so all of it must be nowhere
+        // on disk.
         assert!(!String::from_utf8_lossy(&content).contains(secret), "{}", path.display());
     }
 }

@@ -1,4 +1,4 @@
-//! Killed supervisors, killed shims, jobs that were never started, numbers that were reused.
+//! Killed supervisors, killed shims, jobs that were never started, reused pids.
 
 use std::fs;
 use std::io::Write;
@@ -34,7 +34,7 @@ trials!(
     marks_spare_the_one_who_looks,
 );
 
-/// What a test's supervisor does: starts the job and hangs until it is killed.
+/// The supervisor of a test: starts the job and hangs until it is killed.
 pub fn supervisor(dir: &Path) -> ExitCode {
     let running = job::start(&shim(), dir, Environment::from_ours(&[]).into_vars()).unwrap();
     loop {
@@ -43,12 +43,13 @@ pub fn supervisor(dir: &Path) -> ExitCode {
     }
 }
 
-/// Kills what carries a mark, from inside a process that carries it too.
+/// Kills the processes with a mark, from inside a process that carries it too.
 pub fn reap(name: &str, value: &str) -> ExitCode {
     ExitCode::from(job::reap_marked(name, value.as_ref()) as u8)
 }
 
-/// A job whose supervisor was killed once the command was there, with its whole process group, as a terminal does it.
+/// A job whose supervisor was killed once the command ran, with its whole process group, as a
+/// terminal does it.
 fn orphaned(room: &Room) {
     job::prepare(&room.dir(), &room.spec).unwrap();
     let mut command = Command::new(shim().exe);
@@ -83,9 +84,9 @@ fn a_killed_shim_leaves_nothing() {
     let mut running = room.start();
     let (near, far) = (room.process("pid"), room.process("far"));
     job::started(&room.dir()).unwrap().unwrap().shim.signal(Signal::SIGKILL).unwrap();
-    // Already without anybody's help: the command dies with its shim.
+    // Even without recovery: the command dies with its shim.
     until_so("the command's death", || !near.is_alive());
-    assert!(far.is_alive(), "a grandchild in its own session is what has to be found");
+    assert!(far.is_alive(), "a grandchild in its own session has to be found");
     assert_eq!(ended(&mut running), JobEnd::Gone);
     assert!(!far.is_alive());
     assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
@@ -111,7 +112,7 @@ fn what_is_cancelled_never_runs() {
     let room = Room::sh("echo ran > ran");
     job::prepare(&room.dir(), &room.spec).unwrap();
     assert_eq!(job::inspect(&room.dir()).unwrap(), JobTrace::Gone);
-    // The shim that was forked before and comes late.
+    // A shim that was forked before the cancellation and starts late.
     assert_eq!(ended(&mut room.start_prepared(&shim())), JobEnd::Gone);
     assert!(!room.file("ran").exists());
     assert!(matches!(job::prepare(&room.dir(), &room.spec), Err(JobError::Used { .. })));
@@ -170,7 +171,7 @@ fn a_reused_number_is_not_signalled() {
         let line = json!({"version": 1, "started": {
             "pid": real.pid, "start_ticks": start, "boot": boot, "cgroup": null, "started_at": 0,
         }});
-        // The last word about who runs it counts.
+        // The last report of a shim's identity counts.
         let mut book = fs::OpenOptions::new().append(true).open(&path).unwrap();
         writeln!(book, "{line}").unwrap();
         assert_eq!(job::started(&room.dir()).unwrap().unwrap().shim.pid, real.pid);

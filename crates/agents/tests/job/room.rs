@@ -1,4 +1,5 @@
-//! One builder for all tests: a room with a job's folder, a working folder, and helpers that wait with a deadline.
+//! One builder for all tests: a room with a job's folder, a working folder, and helpers that wait
+//! with a deadline.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +14,10 @@ use everloop_agents::process::Identity;
 /// Nothing here takes this long unless it hangs.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A job and what is around it.
+/// A job with its folders.
 pub struct Room {
     temp: tempfile::TempDir,
-    /// What will be run.
     pub spec: Spec,
-    /// What it will see.
     pub env: Environment,
 }
 
@@ -38,13 +37,12 @@ impl Room {
         Self { temp, spec, env: Environment::from_ours(&[]) }
     }
 
-    /// The same with another way to hold processes together.
+    /// The same with another way to contain processes.
     pub fn confined(mut self, confine: Confine) -> Self {
         self.spec.confine = confine;
         self
     }
 
-    /// The job's folder.
     pub fn dir(&self) -> PathBuf {
         self.temp.path().join("job")
     }
@@ -60,7 +58,7 @@ impl Room {
         self.start_prepared(&shim())
     }
 
-    /// Starts what is already written.
+    /// Starts a job that is already written.
     pub fn start_prepared(&self, shim: &ShimProgram) -> Running {
         job::start(shim, &self.dir(), self.vars()).unwrap()
     }
@@ -76,7 +74,7 @@ impl Room {
         job::record(&self.dir()).unwrap().unwrap()
     }
 
-    /// Waits for a file that the command writes, and returns the process whose number is in it.
+    /// Waits for a file that the command writes, and returns the process with the pid in it.
     pub fn process(&self, name: &str) -> Identity {
         let path = self.file(name);
         until(&format!("a process in `{name}`"), || {
@@ -85,7 +83,7 @@ impl Room {
         })
     }
 
-    /// What was kept of standard output.
+    /// The kept part of standard output.
     pub fn out(&self) -> String {
         job::output(&self.dir(), job::Stream::Out, 1 << 20).unwrap()
     }
@@ -115,7 +113,7 @@ pub fn block<F: Future>(future: F) -> F::Output {
     runtime.block_on(async { tokio::time::timeout(WAIT_TIMEOUT, future).await.expect("it hangs") })
 }
 
-/// Looks until there is something, with a deadline.
+/// Polls until there is a value, with a deadline.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + WAIT_TIMEOUT;
     loop {
@@ -127,7 +125,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks until it is so, with a deadline.
+/// Polls until the condition holds, with a deadline.
 pub fn until_so(what: &str, mut look: impl FnMut() -> bool) {
     until(what, || look().then_some(()));
 }

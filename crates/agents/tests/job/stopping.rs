@@ -1,4 +1,4 @@
-//! Stopping a job: limits, the ladder from asking to killing, interrupts.
+//! Stopping a job: limits, the steps from SIGTERM to SIGKILL, interrupts.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ trials!(
     signs_of_life,
 );
 
-/// Says that it is ready, then waits for ever.
+/// Reports that it is ready, then waits for ever.
 const WAIT: &str = "echo $$ > pid; while :; do sleep 0.01; done";
 
 fn the_wall_limit() {
@@ -124,7 +124,8 @@ fn stopped_before_it_began() {
 
 fn a_shim_that_does_not_obey() {
     for confine in [Confine::Tree, Confine::Cgroup] {
-        // Without its environment the grandchild carries no mark: it is found by the tree, or by the group.
+        // Without its environment the grandchild carries no mark: it is found by the tree, or by
+        // the group.
         let far = "env -i PATH=\"$PATH\" setsid sh -c 'echo $$ > far; exec sleep 1000'";
         let script = format!("{far} & {WAIT}");
         let room = Room::sh(&script).confined(confine);

@@ -17,21 +17,21 @@ pub struct Case {
     pub name: String,
     pub out: Vec<u8>,
     pub err: Vec<u8>,
-    /// What codex noted in its own file.
+    /// Codex's own session file.
     pub rollout: Vec<u8>,
     /// Negative: the signal.
     pub exit: i32,
-    /// Where the expected answer is.
+    /// Path of the expected result.
     pub said: PathBuf,
 }
 
-/// Where they are.
+/// The folder of the cases.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/streams/fixtures")
 }
 
 impl Case {
-    /// A run that said nothing and failed.
+    /// A run without output that failed.
     pub fn empty(kind: AgentKind) -> Self {
         let nothing = Vec::new;
         Self {
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-/// All of them.
+/// All cases of the table.
 pub fn all() -> Vec<Case> {
     let folder = folder();
     let table = fs::read_to_string(folder.join("cases.tsv")).unwrap();
@@ -57,7 +57,7 @@ pub fn all() -> Vec<Case> {
 
 fn case(folder: &Path, line: &str) -> Case {
     let columns: Vec<&str> = line.split('\t').collect();
-    let [cli, name, exit, ..] = columns.as_slice() else { panic!("`{line}` is no case") };
+    let [cli, name, exit, ..] = columns.as_slice() else { panic!("`{line}` is not a case") };
     let kind = AgentKind::ALL.into_iter().find(|k| k.label() == *cli).unwrap();
     let stem = folder.join(cli).join(name);
     let part = |end: &str| fs::read(stem.with_file_name(format!("{name}.{end}"))).unwrap_or_default();
@@ -72,7 +72,7 @@ fn case(folder: &Path, line: &str) -> Case {
     }
 }
 
-/// How a process ended, with nothing of this machine in its environment.
+/// How a process ended, with no variable of this machine in its environment.
 pub fn end(exit: i32, env: &[(String, String)]) -> ProcessEnd<'_> {
     ProcessEnd { code: (exit >= 0).then_some(exit), signal: (exit < 0).then_some(-exit), now: NOW, env }
 }
@@ -100,7 +100,7 @@ pub fn read(case: &Case, piece: usize) -> Vec<AgentEvent> {
     all
 }
 
-/// The folder in which codex would have left its notes.
+/// The folder in which codex would have left its session file.
 fn codex_home(case: &Case) -> Option<tempfile::TempDir> {
     let first = case.rollout.split(|b| *b == b'\n').next().filter(|line| !line.is_empty())?;
     let meta: serde_json::Value = serde_json::from_slice(first).unwrap();
@@ -114,12 +114,12 @@ fn codex_home(case: &Case) -> Option<tempfile::TempDir> {
     Some(home)
 }
 
-/// Reads standard output alone, from a process that ended so.
+/// Reads standard output alone, from a process with this exit code.
 pub fn read_text(kind: AgentKind, out: &str, exit: i32) -> Vec<AgentEvent> {
     read(&Case { out: out.into(), exit, ..Case::empty(kind) }, usize::MAX)
 }
 
-/// All of it in one.
+/// Folds all records into a report.
 pub fn report(said: &[AgentEvent]) -> TurnReport {
     let mut report = TurnReport::default();
     for one in said {

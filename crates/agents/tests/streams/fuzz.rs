@@ -1,4 +1,4 @@
-//! Spoiled lines never bring a parser down, and never make it hold more than one line per stream.
+//! Mutated lines never make a parser panic, and never make it hold more than one line per stream.
 
 use everloop_agents::agent::{LINE_CAP, Reader};
 use everloop_core::spec::AgentKind;
@@ -21,12 +21,13 @@ fn spoiled_lines_are_survived() {
         sum.unknown += run.unknown;
         sum.held = sum.held.max(run.held);
     }
-    // Otherwise only the first line of each parser would be looked at. A fifth is usual; new recordings shift it a little.
+    // Otherwise only the first line of each parser would be tested. A fifth is usual; new
+    // recordings shift it a little.
     assert!(sum.understood > CASES / 8, "only {} records were understood, {} were not", sum.understood, sum.unknown);
     assert!(sum.held > LINE_CAP / 2, "the longest line had {} bytes", sum.held);
 }
 
-/// codex's own file may be cut off, or be another one by now.
+/// codex's own file may be cut off, or replaced meanwhile.
 #[test]
 fn spoiled_notes_of_codex_are_survived() {
     let noted: Vec<fixtures::Case> = fixtures::all().into_iter().filter(|c| !c.rollout.is_empty()).collect();
@@ -59,7 +60,7 @@ fn a_flood_without_an_end_of_line_is_not_kept() {
         }
         reader.end(&end(0, &[]), &mut |said| report.take(&said));
         assert_eq!(report.unknown, 1, "{kind:?}");
-        // What a pane shows is text; its exit code is all that counts.
+        // The screen of a pane is text; only its exit code counts.
         assert_eq!(report.ok == Some(true), kind == AgentKind::Pane, "{kind:?}");
     }
 }

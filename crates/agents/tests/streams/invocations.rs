@@ -1,5 +1,6 @@
-//! Command lines. Those of the four programs, fresh and resumed, were run with the versions that the recordings are from;
-//! the operator's own arguments were not. A change here is to be tried with the real program.
+//! Command lines. Those of the four programs, fresh and resumed, were run with the versions of the
+//! recordings; configured extra arguments were not. A change here must be tried with the real
+//! program.
 
 use std::path::Path;
 
@@ -63,7 +64,7 @@ fn claude_sends_figures_to_us_and_contents_to_nobody() {
     assert_eq!(value(&sends, "OTEL_EXPORTER_OTLP_HEADERS"), Some("x-turn=k3f9-1.1"));
     assert_eq!(named(&sends, "OTEL_LOG_"), 0, "{:?}", sends.env);
     spec.pass_env = vec!["OTEL_EXPORTER_OTLP_ENDPOINT".to_owned()];
-    assert_eq!(named(&call(&spec, None), "OTEL_"), 0, "the operator has a receiver of his own");
+    assert_eq!(named(&call(&spec, None), "OTEL_"), 0, "a receiver is already configured");
     spec.pass_env.clear();
     spec.telemetry = Telemetry::Off;
     assert_eq!(named(&call(&spec, None), "OTEL_"), 0);
@@ -119,7 +120,7 @@ fn opencode() {
     assert_eq!(settings["permission"]["edit"], "allow");
     let bash = settings["permission"]["bash"].as_object().unwrap();
     let rules: Vec<_> = bash.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    assert_eq!(rules[0], "*=\"deny\"", "the last rule that fits counts");
+    assert_eq!(rules[0], "*=\"deny\"", "the last matching rule wins");
     assert!(rules.contains(&"cargo test *=\"allow\"".to_owned()));
     assert_eq!(settings["provider"]["vendor"]["options"]["baseURL"], "http://127.0.0.1:9/v1");
     assert_eq!(settings["provider"]["vendor"]["options"]["apiKey"], "{env:OPENAI_API_KEY}");

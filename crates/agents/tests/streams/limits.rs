@@ -1,4 +1,4 @@
-//! What vendors wrote when they would not serve: every sample is recognised, with its class and its end.
+//! Refusals as vendors wrote them: every sample is recognised, with its class and its end.
 
 use everloop_core::spec::AgentKind::{self, Claude, Codex, Gemini, Opencode};
 use everloop_core::time::Time;
@@ -11,7 +11,7 @@ use crate::fixtures::{NOW, read_text, report};
 enum Ends {
     /// Seconds since 1970.
     At(i64),
-    /// So many milliseconds from now.
+    /// Milliseconds from now.
     In(i64),
     /// At a time of day in the zone of the machine that the test runs on.
     Sometime,

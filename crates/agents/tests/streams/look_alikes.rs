@@ -1,4 +1,5 @@
-//! Agents write about limits: in answers, code, tests, documents, commands and the output of commands. None of it is one.
+//! Agents write about limits: in answers, code, tests, documents, commands and the output of
+//! commands. None of it is one.
 
 use everloop_core::spec::AgentKind::{self, Claude, Codex, Command, Gemini, Opencode};
 use everloop_core::stream::AgentEvent;
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{NOW, end, env, read_text, report};
 
-/// What an agent may have on its mind.
+/// Text that resembles a limit.
 const WORDS: &[&str] = &[
     "You've hit your 5-hour limit · resets 8:51pm (UTC)",
     "You've hit your weekly limit · resets 2:51pm (UTC)",
@@ -34,7 +35,7 @@ const WORDS: &[&str] = &[
 
 type Stream = (AgentKind, Vec<Value>);
 
-/// Every place of each program's stream where an agent's words may stand, ended by a success.
+/// Every place of each program's stream where model text may stand, ended by a success.
 fn streams(words: &str) -> Vec<Stream> {
     [claude(words), codex(words), gemini(words), opencode(words)].into_iter().flatten().collect()
 }
@@ -127,7 +128,7 @@ fn a_command_that_prints_records_is_not_believed() {
     }
 }
 
-/// Standard error is the program's own, but what stands there in the middle of a line is not looked at.
+/// Standard error is the program's own, but text in the middle of a line is not matched.
 #[test]
 fn talk_about_lost_conversations_loses_none() {
     for kind in [Claude, Codex, Gemini, Opencode] {

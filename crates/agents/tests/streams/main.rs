@@ -1,5 +1,5 @@
-//! What the parsers make of recorded output of the real programs, of limits, of lines that look like limits and are
-//! none, and of garbage.
+//! What the parsers make of recorded output of the real programs, of limits, of lines that resemble
+//! limits, and of garbage.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy does not see that in functions that tests share")]
 

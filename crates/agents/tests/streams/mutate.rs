@@ -1,5 +1,6 @@
-//! Spoils lines in every way that a broken program, a full disk or a clever agent might, and feeds them to a reader.
-//! Deterministic: a seed gives a run. Shared with the bench, which makes many more of them.
+//! Mutates lines in every way that a broken program, a full disk or a hostile agent might, and
+//! feeds them to a reader. Deterministic: a seed gives a run. Shared with the bench, which makes
+//! many more of them.
 
 use std::path::Path;
 
@@ -85,13 +86,14 @@ const PIECES: &[&str] = &[
     "\u{feff}",
 ];
 
-/// Recorded lines, by program. A reader gets mostly those of its own: others end at a type that it does not know.
+/// Recorded lines, by program. A reader gets mostly those of its own: others end at an unknown
+/// type.
 pub struct Corpus {
     own: Vec<Own>,
     all: Vec<Vec<u8>>,
 }
 
-/// What one program wrote.
+/// The lines of one program.
 struct Own {
     kind: AgentKind,
     out: Vec<Vec<u8>>,
@@ -99,7 +101,8 @@ struct Own {
 }
 
 impl Corpus {
-    /// Standard output and standard error of all recorded runs, and our own format, which they were turned into.
+    /// Standard output and standard error of all recorded runs, and the native format that they
+    /// were turned into.
     pub fn read(folder: &Path) -> std::io::Result<Self> {
         let mut corpus = Self { own: Vec::new(), all: Vec::new() };
         let mut ours = Vec::new();
@@ -135,7 +138,7 @@ impl Corpus {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Default)]
 pub struct Run {
     /// Records that were understood.
@@ -143,11 +146,11 @@ pub struct Run {
     /// Records that were counted as unknown.
     pub unknown: u64,
     pub bytes: u64,
-    /// The most that was held for incomplete lines.
+    /// The maximum held for incomplete lines.
     pub held: usize,
 }
 
-/// Feeds so many spoiled lines to one reader, in pieces of all sizes.
+/// Feeds `lines` mutated lines to one reader, in pieces of all sizes.
 pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
     let mut dice = Dice::new(seed);
     let own = &corpus.own[dice.below(corpus.own.len())];
@@ -172,7 +175,7 @@ pub fn run(seed: u64, lines: u64, corpus: &Corpus) -> Run {
             } else {
                 reader.out(piece, NOW, &mut take);
             }
-            // After every piece: when a line is over there is nothing left to see.
+            // After every piece: once a line is over the buffer is empty.
             held = held.max(reader.held_bytes());
         }
         if dice.below(100) == 0 {
@@ -197,8 +200,8 @@ fn pieces<'a>(dice: &mut Dice, mut line: &'a [u8]) -> Vec<&'a [u8]> {
     all
 }
 
-/// A spoiled copy of a line of the corpus. Two of three stay JSON: what breaks the syntax never gets to the parser's own
-/// thoughts.
+/// A mutated copy of a line of the corpus. Two of three stay JSON: broken syntax never reaches the
+/// parser's own logic.
 pub fn spoiled(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut line = corpus[dice.below(corpus.len())].clone();
     let record = if dice.below(3) == 0 { None } else { serde_json::from_slice::<Value>(&line).ok() };
@@ -220,7 +223,8 @@ pub fn spoiled(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
         }
     }
     if dice.below(20_000) == 0 {
-        // Around the longest line that is looked at: most often a string, sometimes a list with as many values as fit.
+        // Around the longest line that is parsed: most often a string, sometimes a list with as
+        // many values as fit.
         let room = LINE_CAP - line.len().min(LINE_CAP) - 1_000 + dice.below(2_000);
         if dice.below(4) == 0 {
             let list = format!("{{\"type\":\"user\",\"x\":[{}0]}}", "0,".repeat(room / 2));
@@ -233,7 +237,7 @@ pub fn spoiled(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
     line
 }
 
-/// Puts something else in a place of the record, as deep as the dice go.
+/// Replaces a value in the record, at a random depth.
 fn reshape(dice: &mut Dice, node: &mut Value, corpus: &[Vec<u8>]) {
     let deeper = dice.below(6) > 0;
     match node {
@@ -276,7 +280,7 @@ fn other_value(dice: &mut Dice, old: &Value, corpus: &[Vec<u8>]) -> Value {
         8 => serde_json::from_slice(&corpus[dice.below(corpus.len())]).unwrap_or(Value::Null),
         9 => serde_json::json!({"type": old, "text": old, "error": old}),
         _ => match old {
-            // The same with a piece in the middle, where the words for limits and times are.
+            // The same with a piece in the middle, where the texts of limits and times are.
             Value::String(text) => {
                 let half: String = text.chars().take(dice.below(80)).collect();
                 Value::String(format!("{half}{}{text}", dice.pick(PIECES)))
@@ -330,7 +334,7 @@ fn spoil(dice: &mut Dice, line: &mut Vec<u8>, corpus: &[Vec<u8>]) {
     }
 }
 
-/// Puts something else where a value was.
+/// Replaces a value in the raw line.
 fn replace_value(dice: &mut Dice, line: &mut Vec<u8>, from: usize) {
     let Some(colon) = line[from..].iter().position(|b| *b == b':').map(|i| from + i + 1) else { return };
     let end = line[colon..].iter().position(|b| matches!(b, b',' | b'}')).map_or(line.len(), |i| colon + i);

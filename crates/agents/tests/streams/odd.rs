@@ -57,7 +57,7 @@ fn a_gap_costs_only_the_lines_that_it_tore_apart() {
     assert_eq!(all, [AgentEvent::Text { text: "a".to_owned() }, AgentEvent::Text { text: "c".to_owned() }]);
 }
 
-/// 2.1.197 has only counts from the beginning of the conversation.
+/// 2.1.197 has only counts from the beginning of the session.
 #[test]
 fn what_an_older_claude_used_is_what_it_used_since() {
     let result = |tokens: u64, cost: f64| {
@@ -88,7 +88,8 @@ fn a_claude_that_was_killed_has_used_at_least_what_its_answers_say() {
     assert_eq!(used, Usage { input: 20, output: 2, cache_read: 200, ..Usage::default() });
 }
 
-/// codex prints a time to the minute; its own notes have it to the second, and the fill of the conversation.
+/// codex prints a time to the minute; its session file has it to the second, and the fill of the
+/// context.
 #[test]
 fn codex_is_read_from_its_own_notes() {
     let case = fixtures::all().into_iter().find(|c| c.name == "codex/usage-limit-with-rollout").unwrap();
@@ -102,7 +103,7 @@ fn codex_is_read_from_its_own_notes() {
     assert_eq!(printed.quotas, []);
 }
 
-/// The words change with almost every release; the word for machines in codex's notes is what remains.
+/// The text changes with almost every release; the code in codex's session file remains.
 #[test]
 fn codex_is_understood_when_its_words_change() {
     let case = fixtures::all().into_iter().find(|c| c.name == "codex/usage-limit-with-rollout").unwrap();
@@ -126,7 +127,7 @@ fn our_own_format_is_read_back() {
     let out = lines.join("\n");
     assert_eq!(read_text(AgentKind::Api, &out, 0), said);
     assert_eq!(read_text(AgentKind::Command, &out, 0), said);
-    // A pane's own words come first: then it is text.
+    // If the pane's own output comes first, it is text.
     assert_eq!(report(&read_text(AgentKind::Pane, &format!("$ \n{out}"), 0)).session, None);
 }
 
@@ -137,7 +138,7 @@ fn a_pane_speaks_by_its_exit_code() {
     assert_eq!(report(&read_text(AgentKind::Pane, "limit\n", 5)).limit.unwrap().class, LimitClass::Window);
 }
 
-/// The CLI itself would go on for ever; a model that moves on in between is given its time.
+/// The CLI itself would go on for ever; a model that makes progress in between is not given up.
 #[test]
 fn a_conversation_that_never_fits_is_given_up_and_a_long_one_is_not() {
     let overflow = r#"{"type":"error","sessionID":"s","error":{"name":"ContextOverflowError","data":{"message":"prompt is too long"}}}"#;
@@ -162,7 +163,8 @@ fn a_conversation_that_never_fits_is_given_up_and_a_long_one_is_not() {
     }
 }
 
-/// Measured with 0.61.0: a key alone is taken, a key with an address is not, unless the settings choose it.
+/// Measured with 0.61.0: a key alone is accepted, a key with an address is not, unless the settings
+/// choose it.
 #[test]
 fn a_key_that_gemini_does_not_take_comes_with_a_hint() {
     let case = Case { err: b"Invalid auth method selected.\n".to_vec(), exit: 41, ..Case::empty(AgentKind::Gemini) };

@@ -1,5 +1,5 @@
-//! Telemetry as Claude Code 2.1.325 sent it for one turn of three requests (and, at the end of the events, one that failed in
-//! another turn), and what others could send.
+//! Telemetry as Claude Code 2.1.325 sent it for one turn of three requests (and, at the end of the
+//! events, one that failed in another turn), and what others could send.
 
 use everloop_agents::agent::otlp;
 use everloop_core::stream::Usage;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const LOGS: &str = include_str!("fixtures/claude-otlp-logs.json");
 const METRICS: &str = include_str!("fixtures/claude-otlp-metrics.json");
 
-/// What the stream of the same turn said in its `result`.
+/// The usage in the `result` of the same turn's stream.
 const USED: Usage = Usage { input: 33, output: 21, cache_read: 3000, cache_write: 300, microusd: Some(2652) };
 
 fn counters(bodies: &[&str]) -> TelemetrySum {

@@ -1,6 +1,8 @@
-//! Every recorded run gives exactly what is written down next to it in `<case>.said`, however it is cut into pieces.
+//! Every recorded run gives exactly the content of `<case>.said` next to it, however it is cut into
+//! pieces.
 //!
-//! After a wanted change: `EVERLOOP_UPDATE_SAID=1 cargo test -p everloop-agents --test streams`, then read the difference.
+//! After an intended change: `EVERLOOP_UPDATE_SAID=1 cargo test -p everloop-agents --test streams`,
+//! then read the difference.
 
 use std::fmt::Write;
 use std::fs;
@@ -18,7 +20,7 @@ fn written(said: &[AgentEvent]) -> String {
     text
 }
 
-/// Field by field, so that a new one in the report does not change what is written down.
+/// Field by field, so that a new one in the report does not change the stored results.
 fn summed_up(said: &[AgentEvent]) -> String {
     let r = report(said);
     let limit = r.limit.map_or_else(|| "none".to_owned(), |l| format!("{} {} {:?}", l.class, l.rule, l.reset_at));
@@ -86,7 +88,7 @@ fn only_runs_that_ended_well_are_successes() {
         "opencode/empty-answer",
         "opencode/max-output-tokens",
     ];
-    // The operator's own command, which has no answer.
+    // A person's own command, which has no answer.
     let neither = ["claude/compact"];
     for case in fixtures::all() {
         let ok = report(&read(&case, usize::MAX)).ok == Some(true);

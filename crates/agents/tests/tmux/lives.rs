@@ -1,11 +1,12 @@
-//! Starting, respawning and ending: what a program sees, what is left of it, and what survives whom.
+//! Starting, respawning and ending: what a program sees, what is left of it, and what outlives
+//! what.
 
 use everloop_agents::process::Identity;
 use everloop_agents::tmux::{Finish, PaneError, PaneProgram, PaneVariable, Program, SafeText, State};
 
 use super::world::{World, wait_for};
 
-/// The arguments that a program got, one per line behind `ARGS`.
+/// The arguments that a program got, one per line after `ARGS`.
 const SHOW: &str = "printf 'ARGS\\n'; for a; do printf '<%s>\\n' \"$a\"; done; exec cat";
 
 #[test]
@@ -72,7 +73,7 @@ fn a_program_sees_the_allow_list_and_what_was_named() {
         n.starts_with("CARGO_PKG") || n.starts_with("TMUX") || n.starts_with("EVERLOOP_") || *n == "NOT_SET_ANYWHERE"
     };
     assert_eq!(names.iter().find(strange), None, "{names:?}");
-    // Neither in the record nor where everybody on the machine can read it.
+    // Neither in the record nor where other users of the machine can read it.
     let value = env!("CARGO_MANIFEST_DIR");
     let server = world.server.process().unwrap().unwrap();
     assert!(!command_line(server.pid).contains(value), "{}", command_line(server.pid));
@@ -120,7 +121,7 @@ fn respawn_starts_the_same_program_again() {
     assert_ne!(second.process, first.process);
     assert!(!first.process.is_alive());
     wait_for("it ran twice", || std::fs::read_to_string(world.path("work/runs")).unwrap() == "run\nrun\n");
-    // The old handle is a stranger now.
+    // The old handle no longer matches.
     let old = world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter);
     assert!(matches!(old, Err(PaneError::NotOurs { .. })), "{old:?}");
     world.server.type_text(&second, &SafeText::clean(b"hello"), Finish::Enter).unwrap();
@@ -137,7 +138,7 @@ fn a_killed_server_is_made_again() {
     assert!(world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter).is_err());
     let second = world.server.respawn("a").unwrap();
     assert_ne!(world.server.process().unwrap().unwrap(), server);
-    // The new server counts from nought: the same id, another pane.
+    // The new server counts from zero: the same id, another pane.
     assert_eq!(second.id(), first.id());
     assert!(world.server.type_text(&first, &SafeText::clean(b"x"), Finish::Enter).is_err());
     world.server.type_text(&second, &SafeText::clean(b"hello"), Finish::Enter).unwrap();

@@ -1,4 +1,5 @@
-//! Panes with a real tmux: what is typed arrives byte for byte, what screens mean, whose pane it is.
+//! Panes with a real tmux: typed text arrives byte for byte, screens have the right meaning,
+//! ownership holds.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy sees only functions that are marked as such")]
 

@@ -1,4 +1,4 @@
-//! Whose pane it is: nothing is typed into one that is not ours, or is no longer what it was.
+//! Ownership of panes: nothing is typed into one that does not belong to everloop, or has changed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn only_an_adopted_pane_of_a_person_is_typed_into() {
     assert_eq!(pane.id(), id);
     type_x(&world.server, &world.server.pane("lent").unwrap()).unwrap();
     wait_for("the text arrives", || std::fs::read(&got).unwrap() == b"hello\n");
-    // Giving it back ends nothing.
+    // Releasing it ends nothing.
     world.server.kill("lent").unwrap();
     assert!(pane.process.is_alive());
     assert!(matches!(world.server.pane("lent"), Err(PaneError::NoPane { .. })));
@@ -86,7 +86,8 @@ fn a_lent_pane_whose_program_changed_is_left_alone() {
     assert_eq!(std::fs::read(world.path("other.got")).unwrap(), b"");
 }
 
-/// An agent that a person started from a shell ends; behind it is the shell, which would run what we type.
+/// An agent that a person started from a shell ends; behind it is the shell, which would run the
+/// typed text.
 #[test]
 fn the_shell_behind_an_agent_that_ended_gets_nothing() {
     let world = World::new();
@@ -116,7 +117,7 @@ fn a_pane_of_ours_that_somebody_started_anew_is_not_ours() {
     world.our_tmux(&["respawn-pane", "-k", "-t", pane.id(), &format!("exec cat > '{}'", stolen.display())]);
     wait_for("another program runs", || stolen.exists());
     refused(type_x(&world.server, &pane), "another process");
-    // The number alone proves nothing.
+    // The pid alone proves nothing.
     let live = with_process(&pane, Identity { start_ticks: 1, ..pane.process.clone() });
     assert!(type_x(&world.server, &live).is_err());
     assert_eq!(std::fs::read(&file).unwrap(), b"");
@@ -135,7 +136,7 @@ fn another_start_time_is_another_process() {
     type_x(&world.server, &pane).unwrap();
 }
 
-/// tmux 3.3a crashes when something is pasted into a pane whose program has ended.
+/// tmux 3.3a crashes when text is pasted into a pane whose program has ended.
 #[test]
 fn typing_to_a_dead_program_is_refused_and_harms_nobody() {
     let world = World::new();
@@ -156,7 +157,7 @@ fn what_is_kept_is_private() {
     let mut seen = 0;
     for entry in std::fs::read_dir(&dir).unwrap() {
         let path = entry.unwrap().path();
-        // The socket is tmux's; the folder around it is what keeps others away.
+        // The socket is tmux's; the folder around it keeps other users out.
         if path.extension().is_some_and(|e| e != "sock") {
             assert_eq!(mode(&path), 0o600, "{}", path.display());
             seen += 1;
@@ -164,13 +165,13 @@ fn what_is_kept_is_private() {
     }
     assert!(seen >= 2);
     assert!(matches!(pane.origin, PaneOrigin::Started(_)));
-    // A folder that was opened up is closed again.
+    // A folder with wider permissions is closed again.
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     TmuxServer::open(&world.path("state")).unwrap();
     assert_eq!(mode(&dir), 0o700);
     std::fs::rename(&dir, world.path("moved")).unwrap();
     std::os::unix::fs::symlink(world.path("moved"), &dir).unwrap();
-    assert!(matches!(TmuxServer::open(&world.path("state")), Err(PaneError::Io { .. })), "a link is not our folder");
+    assert!(matches!(TmuxServer::open(&world.path("state")), Err(PaneError::Io { .. })), "a link is refused");
     std::fs::remove_file(&dir).unwrap();
     std::fs::rename(world.path("moved"), &dir).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Panes as turns need them: started again when they died, moved when they are elsewhere, left alone when they are a person's.
+//! Panes as turns need them: restarted when they died, moved when they are elsewhere, left alone
+//! when they belong to a person.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelect
 
 use super::world::{World, wait_for};
 
-/// Claude's screen, waiting for a prompt; then whatever `$1` says.
+/// Claude's screen, waiting for a prompt; then the commands in `$1`.
 const IDLE: &str = r"
 rule='────────────────────────────────────────'
 printf '\033[2J\033[H\033]2;✳ Claude Code\007hi\n%s\n❯ \n%s\n  footer' $rule $rule
@@ -79,7 +80,7 @@ fn the_dead_are_started_again_three_times_in_an_hour() {
     assert!(matches!(refused, PaneError::TooOften { times: 3, .. }), "{refused:?}");
     assert!(refused.hint().unwrap().contains("everloop pane respawn agent"));
     assert_eq!(world.server.process().unwrap(), None, "nothing was started");
-    // A person who starts it knows better.
+    // A restart by a person clears the count.
     world.server.respawn("agent").unwrap();
     kill_server(&world);
     assert!(world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap().unwrap().contains("1 of 3"));
@@ -97,13 +98,13 @@ fn a_program_is_moved_while_it_is_idle() {
     assert_eq!((cwd(&after), after.id()), (tree.clone(), before.id()));
     assert!(matches!(&after.origin, PaneOrigin::Started(program) if program.cwd == tree));
     assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap(), None, "once is enough");
-    // A worktree that was made anew has the same path, and the program sits in the old one.
+    // A recreated worktree has the same path, and the program is still in the old one.
     wait_for("it is idle", || world.server.see(&after).unwrap().1 == State::Idle);
     std::fs::remove_dir(&tree).unwrap();
     folder(&world, "tree");
     world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap().unwrap();
     assert_eq!(cwd(&world.server.pane("agent").unwrap()), tree);
-    // With its folder gone for good it goes to the one of the loop, also without a worktree.
+    // With its folder gone for good it moves to the one of the loop, also without a worktree.
     let moved = world.server.pane("agent").unwrap();
     wait_for("it is idle", || world.server.see(&moved).unwrap().1 == State::Idle);
     std::fs::remove_dir(&tree).unwrap();
@@ -116,7 +117,7 @@ fn a_program_is_moved_while_it_is_idle() {
 fn a_program_that_is_at_something_is_not_moved() {
     let world = World::new();
     let pane = agent(&world, ASKS);
-    wait_for("it asks", || matches!(world.server.see(&pane).unwrap().1, State::Asking { .. }));
+    wait_for("the question is shown", || matches!(world.server.see(&pane).unwrap().1, State::Asking { .. }));
     let tree = folder(&world, "tree");
     let refused = world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap_err();
     assert!(matches!(refused, PaneError::Occupied { doing: "asking", .. }), "{refused:?}");
@@ -132,7 +133,7 @@ fn a_persons_pane_is_never_touched() {
     wait_for("its program has the terminal", || adopt().is_ok());
     let pane = world.server.pane("agent").unwrap();
     let (work, tree) = (folder(&world, "work"), folder(&world, "tree"));
-    assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap(), None, "it is there already");
+    assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap(), None, "it is already there");
     assert_eq!(world.server.ready("agent", PaneTarget::Folder(&tree)).unwrap(), None);
     let refused = world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap_err();
     assert!(matches!(&refused, PaneError::Elsewhere { cwd, .. } if *cwd == work), "{refused:?}");
@@ -142,5 +143,5 @@ fn a_persons_pane_is_never_touched() {
     wait_for("it ends with its server", || !pane.process.is_alive());
     let refused = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap_err();
     assert!(matches!(refused, PaneError::Adopted { .. }), "{refused:?}");
-    assert_eq!(world.server.process().unwrap(), None, "no server of ours was started either");
+    assert_eq!(world.server.process().unwrap(), None, "no private server was started either");
 }

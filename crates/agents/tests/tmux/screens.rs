@@ -1,4 +1,4 @@
-//! Recorded screens of the real programs and what they mean.
+//! Recorded screens of the real programs and their meaning.
 
 use std::path::Path;
 
@@ -120,13 +120,14 @@ fn words_in_the_conversation_decide_nothing() {
         let seen = PaneView { title: "work".to_owned(), screen: codex, session: None };
         assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle, "{text}\n{}", seen.screen);
     }
-    // Output of a tool stands below a bullet; an answer of the program itself right below the prompt.
+    // Output of a tool stands below a bullet; a message of the program itself right below the
+    // prompt.
     let tool = screen("06-idle-after").replace("● w0", "● Ran a command\n  ⎿  You've hit your 5-hour limit\n\n● w0");
     let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: tool, session: None };
     assert_eq!(detect(PaneProgram::Claude, &seen), State::Idle);
 }
 
-/// The next version may call its keys by other names: what is not known is not typed into.
+/// The next version may name its keys differently: an unknown menu is not typed into.
 #[test]
 fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
     for name in ["46-codex-new-model", "47-codex-trust", "48-codex-command"] {
@@ -136,7 +137,7 @@ fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
         assert_eq!(detect(PaneProgram::Codex, &seen), State::Unknown, "{name}");
         assert_eq!(composer(PaneProgram::Codex, &seen.screen), None, "{name}");
     }
-    // A person's own list in the input line is no menu.
+    // A person's own list in the input line is not a menu.
     let list = screen("42-codex-done").replace("› Ask Codex to do anything", "› 1. fix the test");
     let seen = PaneView { title: "work".to_owned(), screen: list, session: None };
     assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle);
@@ -156,15 +157,15 @@ fn claudes_own_record_counts_beside_the_screen() {
         let session = Some(PaneSession { status, updated: "1".to_owned() });
         detect(PaneProgram::Claude, &PaneView { session, ..sight(name, title) })
     };
-    // The screen of a small terminal hides what the footer says.
+    // The screen of a small terminal hides the footer.
     assert_eq!(with("06-idle-after", IDLE_TITLE, Status::Busy), State::Working);
     assert_eq!(with("06-idle-after", IDLE_TITLE, Status::Idle), State::Idle);
     assert_eq!(with("05-working", BUSY_TITLE, Status::Idle), State::Working);
     let waiting = Status::Waiting { reason: "permission prompt".to_owned() };
     assert_eq!(with("06-idle-after", IDLE_TITLE, waiting), asking("permission prompt"));
-    // It says idle during a usage limit.
+    // The record is idle during a usage limit.
     assert_eq!(with("13-usage-limit", IDLE_TITLE, Status::Idle), limited("9:30pm"));
-    // Idle alone is not enough when no input box can be seen.
+    // Idle alone is not enough when no input box is visible.
     assert_eq!(with("23-exit", "bash", Status::Idle), State::Unknown);
     assert_eq!(with("06-idle-after", IDLE_TITLE, Status::Other), State::Idle);
 }
@@ -173,7 +174,7 @@ fn claudes_own_record_counts_beside_the_screen() {
 fn a_title_that_spins_is_work() {
     assert_eq!(detect(PaneProgram::Claude, &sight("06-idle-after", BUSY_TITLE)), State::Working);
     assert_eq!(detect(PaneProgram::Codex, &sight("42-codex-done", "⠙ work")), State::Working);
-    // The program's picture is made of the same dots.
+    // The program's logo is made of the same dots.
     assert_eq!(detect(PaneProgram::Codex, &sight("40-codex-idle", "work")), State::Idle);
 }
 

@@ -1,4 +1,4 @@
-//! Turns with programs that look like agents: a screen, a title, an input box.
+//! Turns with programs that imitate agents: a screen, a title, an input box.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use everloop_agents::tmux::{Pane, PaneError, PaneProgram, PaneTurn, PaneTurnEnd,
 
 use super::world::World;
 
-/// Draws Claude Code's screen from its functions; `turn` is what a prompt brings about.
+/// Draws Claude Code's screen from its functions; `turn` is the effect of a prompt.
 const FAKE: &str = r#"
 rule='────────────────────────────────────────'
 draw() { # TITLE ABOVE FOOTER
@@ -98,13 +98,13 @@ fn a_hooks_file_ends_the_turn_and_an_old_one_does_not() {
     let pane = fake(&world);
     let file: PathBuf = world.path("work/stopped");
     std::fs::write(&file, "of an earlier turn").unwrap();
-    // Nobody could wait for such a quiet screen: only the file can end this.
+    // The screen is never quiet for that long: only the file can end this turn.
     let patient = PaneTurn { quiet: Duration::from_secs(3600), stop_file: Some(file), ..turn("stop") };
     match world.server.turn(&pane, &patient).unwrap() {
         PaneTurnEnd::Done { screen } => assert!(screen.contains("answer: stop"), "{screen}"),
         other => panic!("{other:?}"),
     }
-    // The file of that turn is still there; a turn that makes none must not be ended by it.
+    // The file of that turn still exists; a turn that creates none must not be ended by it.
     assert!(world.path("work/stopped").exists());
     let never = PaneTurn { limit: Duration::from_secs(5), ..patient };
     let ended = world.server.turn(&pane, &PaneTurn { prompt: SafeText::clean(b"slow"), ..never }).unwrap();

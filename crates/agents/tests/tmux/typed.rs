@@ -1,6 +1,7 @@
-//! What is typed arrives byte for byte, and presses no keys.
+//! Typed text arrives byte for byte, and presses no keys.
 //!
-//! A terminal gets a line feed as CR, as from every paste; programs turn it back. So the comparison does too.
+//! A terminal gets a line feed as CR, as from every paste; programs turn it back. So the comparison
+//! does too.
 
 use everloop_agents::tmux::{Finish, Pane, SafeText};
 
@@ -136,7 +137,7 @@ fn table() -> Vec<Vec<u8>> {
     all
 }
 
-/// What the program must get for this: the paste in its brackets, then Enter.
+/// What the program must receive: the paste in its brackets, then Enter.
 fn expected(text: &SafeText) -> Vec<u8> {
     let mut bytes = Vec::new();
     if !text.as_str().is_empty() {
@@ -148,7 +149,7 @@ fn expected(text: &SafeText) -> Vec<u8> {
     bytes
 }
 
-/// Types it and returns what the program got for it.
+/// Types it and returns what the program received.
 fn deliver(world: &World, pane: &Pane, file: &std::path::Path, text: &SafeText) -> Vec<u8> {
     let before = std::fs::read(file).unwrap().len();
     world.server.type_text(pane, text, Finish::Enter).unwrap();
@@ -158,7 +159,8 @@ fn deliver(world: &World, pane: &Pane, file: &std::path::Path, text: &SafeText) 
     got().split_off(before)
 }
 
-/// So many panes share the table: each text takes a good quarter of a second, because Enter waits.
+/// The number of panes that share the table: each text takes a good quarter of a second, because
+/// Enter waits.
 const PANES: usize = 8;
 
 #[test]
@@ -184,11 +186,11 @@ fn arrive(world: &World, name: &str, table: &[&Vec<u8>]) {
     for bytes in table {
         let text = SafeText::clean(bytes);
         let label = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-        // What needs no cleaning is not changed; what cleaning does has its own test.
+        // Clean text is not changed; the cleaning itself has its own test.
         assert!(text.changes().is_some() || text.as_str().as_bytes() == bytes.as_slice(), "{label:?}");
         let got = deliver(world, &pane, &file, &text);
-        // Said without our own cleaning: between the brackets there is no key but line breaks and tabs, and one paste
-        // is one paste.
+        // Independent of the cleaning: between the brackets there is no key but line breaks and
+        // tabs, and one paste is one paste.
         let inside = got.strip_prefix(BEGIN).and_then(|g| g.strip_suffix(b"\x1b[201~\r")).unwrap_or_default();
         let key = inside.iter().find(|b| b.is_ascii_control() && **b != b'\r' && **b != b'\t');
         assert_eq!(key, None, "{label:?} presses a key");
@@ -198,7 +200,7 @@ fn arrive(world: &World, name: &str, table: &[&Vec<u8>]) {
         assert!(got == expected(&text), "{label:?}: {} bytes, {:?}", got.len(), &got[..got.len().min(200)]);
         stream.extend(got);
     }
-    // Nothing came late either.
+    // Nothing arrived late either.
     stream.extend(deliver(world, &pane, &file, &SafeText::clean(b"end")));
     assert!(std::fs::read(&file).unwrap() == stream);
     assert!(stream.ends_with(&expected(&SafeText::clean(b"end"))));

@@ -1,4 +1,4 @@
-//! A state folder of its own for every test; its tmux server ends with it.
+//! A separate state folder for every test; its tmux server ends with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// Whatever takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Poll interval of the wait helper.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct World {
@@ -44,13 +44,14 @@ impl World {
         self.server.read(pane, ScreenCapture { colours: Colours::Plain, history: 0 }).unwrap()
     }
 
-    /// A pane that writes every byte it gets to a file, with bracketed paste switched on as agents do. It also prints
-    /// what it gets: typing waits for that.
+    /// A pane that writes every byte it gets to a file, with bracketed paste enabled as agents do.
+    /// It also prints its input: typing waits for that.
     pub fn raw_reader(&self, name: &str) -> (Pane, PathBuf) {
         let file = self.path(&format!("{name}.got"));
         let script = format!("stty raw -echo; : > '{0}'; printf '\\033[?2004hREADY'; exec tee '{0}'", file.display());
         let pane = self.sh(name, &script);
-        // tmux has seen the switch when it has drawn what came behind it; the switch itself cannot be asked for.
+        // tmux has processed the switch once it has drawn the text after it; the switch itself
+        // cannot be queried.
         wait_for("the reader listens", || self.screen(&pane).contains("READY"));
         (pane, file)
     }
@@ -70,7 +71,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// tmux at our own socket, as somebody would use it who knows where it is.
+    /// tmux at the private socket, as a person who knows it could use it.
     pub fn our_tmux(&self, args: &[&str]) -> String {
         let socket = self.server.socket().to_str().unwrap();
         let output = Command::new("tmux").args(["-u", "-S", socket]).args(args).output().unwrap();
@@ -78,11 +79,11 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Nothing that was typed, named or passed may have been run by a shell.
+    /// No shell may have run anything that was typed, named or passed.
     #[track_caller]
     pub fn nothing_was_run(&self) {
         let found = files_named(self.root.path(), "x");
-        assert!(found.is_empty(), "somebody ran what was only text: {found:?}");
+        assert!(found.is_empty(), "a shell ran what was only text: {found:?}");
         assert!(!Path::new("x").exists());
     }
 }

@@ -1,4 +1,5 @@
-//! Damage: locks, lost links, lost folders, half a worktree. Everything heals, and nothing of the operator's is touched.
+//! Damage: locks, lost links, lost folders, half a worktree. Everything is repaired, and nothing of
+//! the person's is touched.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -147,7 +148,7 @@ async fn hostile_config() -> Done {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             fs::set_permissions(path, mode).expect("it was just written");
         }
-        // git itself, run by the agent, did run what the agent configured.
+        // git, run by the agent, did run what the agent configured.
         fs::remove_file(&proof).ok();
     })
     .await?;

@@ -1,4 +1,4 @@
-//! Turns in the operator's folder itself.
+//! Turns in the person's folder itself.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! Work on its way onto the target: moved targets, things in the way, crashes in between.
+//! Work on its way onto the target: moved targets, obstacles, crashes in between.
 
 use std::fs;
 use std::process::Command;
@@ -142,7 +142,7 @@ async fn moved() -> Done {
     let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "x", "x")).await?;
     let work = made.commit.ok_or("a commit")?;
-    let theirs = world.write("y", "y").commit("the operator goes on");
+    let theirs = world.write("y", "y").commit("the person goes on");
     let task = world.task(1);
     ensure!(matches!(workspace.integrate(&task, &work).await?, Integration::Moved(_)));
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
@@ -168,7 +168,7 @@ async fn conflict() -> Done {
     let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "a.txt", "theirs\n")).await?;
     let work = made.commit.ok_or("a commit")?;
-    let target = world.write("a.txt", "mine\n").commit("the operator goes on");
+    let target = world.write("a.txt", "mine\n").commit("the person goes on");
     let task = world.task(1);
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let merged = workspace.merge_for_target(&work, &commit_meta).await?;
@@ -199,7 +199,7 @@ async fn another_shape() -> Done {
     world.write("a.txt", "dirty\n");
     let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
     aside(how)?;
-    world.write("y", "y").commit("the operator goes on");
+    world.write("y", "y").commit("the person goes on");
     world.git(&format!("cherry-pick {commit}"));
     let picked = world.git("rev-parse HEAD");
     world.write("z", "z").commit("and on");
@@ -214,7 +214,7 @@ async fn built_on() -> Done {
     let mut workspace = world.open().await;
     let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
     ensure!(landed(&how, &commit));
-    let tip = world.write("y", "y").commit("the operator goes on");
+    let tip = world.write("y", "y").commit("the person goes on");
     let how = workspace.integrate(&world.task(1), &commit).await?;
     ensure!(landed(&how, &commit) && world.git("rev-parse main") == tip, "{how:?}");
     let (base, _) = turn(&world, &mut workspace, (2, Some(&commit)), |_| {}).await?;
@@ -227,7 +227,7 @@ async fn unborn_meanwhile() -> Done {
     let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "x", "x")).await?;
     let work = made.commit.ok_or("a commit")?;
-    world.write("readme", "r").commit("the operator's first");
+    world.write("readme", "r").commit("the person's first");
     let task = world.task(1);
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {

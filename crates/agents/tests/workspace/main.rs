@@ -1,5 +1,6 @@
-//! Workspaces and checks against real git and real processes. The binary is its own shim: checks start it again with
-//! `__job`; `__noop` takes a turn that changes nothing, for the test that counts git processes.
+//! Workspaces and checks against real git and real processes. The binary is its own shim: checks
+//! start it again with `__job`; `__noop` takes a turn that changes nothing, for the test that
+//! counts git processes.
 
 mod agents;
 mod broken;

@@ -1,4 +1,4 @@
-//! Where a loop can be at home, and what opening and a turn that changes nothing cost.
+//! The places of a loop, and what opening and a turn without changes cost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -259,10 +259,11 @@ async fn work_line() -> Done {
     Ok(())
 }
 
-/// Turns in a row for which git was not started.
+/// Consecutive turns for which git was not started.
 const QUIET_TURNS: u32 = 5;
 
-/// Run by this binary for [`no_op_cost`]: turns that change nothing, until some in a row start no git.
+/// Run by this binary for [`no_op_cost`]: turns without changes, until several in a row start no
+/// git.
 pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<(), Failed> {
     let owner = LoopId::new("k3f9");
     let spec = WorkspaceSpec {
@@ -286,12 +287,12 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         workspace.prepare_turn(&commit_meta.turn(), Some(&start)).await?;
         ensure!(!workspace.collect(&commit_meta).await?.changed);
         workspace.check_out_verify(Some(&start)).await?;
-        // What was made a moment ago may still change unseen, so git is asked for a while.
+        // Recent files may still change undetected, so git runs for a while.
         quiet = if calls() == before { quiet + 1 } else { 0 };
         if quiet == QUIET_TURNS {
             return Ok(());
         }
-        ensure!(Instant::now() < end, "git is asked every time");
+        ensure!(Instant::now() < end, "git runs every time");
     }
     Ok(())
 }

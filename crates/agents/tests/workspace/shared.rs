@@ -1,4 +1,5 @@
-//! A repository that several machines share: work arrives there once, whoever brings it and however often.
+//! A repository that several nodes share: work lands there once, whichever node pushes it and
+//! however often.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub const CASES: &[Case] = &[
 
 const MAIN: &str = "refs/heads/main";
 
-/// A bare repository next to the operator's, with its `main` in it.
+/// A bare repository next to the person's, with its `main` in it.
 struct Shared {
     world: World,
     url: String,
@@ -38,7 +39,7 @@ impl Shared {
         git_in(self.url.as_ref(), &args.split(' ').collect::<Vec<_>>())
     }
 
-    /// A commit of the operator's on top of the first one, not on the branch, that writes one file.
+    /// A commit of the person on top of the first one, not on the branch, that writes one file.
     fn work(&self, file: &str, text: &str) -> String {
         self.world.git("checkout -q --detach main");
         self.world.write(file, text).commit(&format!("writes {file}"))
@@ -77,11 +78,11 @@ fn work_travels_and_lands_once() -> Done {
     assert_eq!(wait(worker.local("refs/everloop/m/result"))?, Some(base.clone()), "what was begun is not begun again");
     let (target, merge) = ready(join(&leader, "k3f9-1", &work));
     assert_eq!(target, base);
-    // Two supervisors at once: one of them is late, and then finds the trailer.
+    // Two leaders at once: one of them is late, and then finds the trailer.
     wait(worker.fetch(pin))?;
     let (_, other) = ready(join(&worker, "k3f9-1", &work));
     assert_eq!(wait(leader.land(MAIN, &target, &merge))?, Pushed::Done);
-    assert_eq!(wait(leader.land(MAIN, &target, &merge))?, Pushed::Done, "asked again after a crash");
+    assert_eq!(wait(leader.land(MAIN, &target, &merge))?, Pushed::Done, "repeated after a crash");
     if other != merge {
         assert_eq!(wait(worker.land(MAIN, &target, &other))?, Pushed::Moved);
     }
@@ -108,7 +109,7 @@ fn what_does_not_fit_is_told_and_changes_nothing() -> Done {
     assert_eq!(join(&machine, "t-2", &second), Joining::Conflict { paths: vec!["a.txt".to_owned()] });
     assert_eq!(shared.git("rev-parse main"), merge);
     let gone = wait(Remote::open(&beside(&shared.world, "gone"), "/nowhere/at/all"))?;
-    assert!(wait(gone.fetch(MAIN)).is_err(), "a remote that is away is no empty one");
+    assert!(wait(gone.fetch(MAIN)).is_err(), "an unreachable remote is not an empty one");
     assert_eq!(wait(address_of(&shared.world.dir, &shared.url))?, shared.url);
     shared.world.git(&format!("remote add origin {}", shared.url));
     assert_eq!(wait(address_of(&shared.world.dir, "origin"))?, shared.url);

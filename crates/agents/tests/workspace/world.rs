@@ -1,4 +1,5 @@
-//! One builder for all tests: an operator's folder, a state folder next to it, and turns taken by closures.
+//! One builder for all tests: a person's folder, a state folder next to it, and turns taken by
+//! closures.
 
 use std::fs;
 use std::future::Future;
@@ -14,10 +15,10 @@ use everloop_core::spec::{Integrate, WorkspaceMode, WorkspaceSpec};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-/// What a test gives back.
+/// The result of a test.
 pub type Done = Result<(), Failed>;
 
-/// An operator's folder and everloop's state next to it.
+/// A person's folder and everloop's state next to it.
 pub struct World {
     _temp: TempDir,
     pub dir: PathBuf,
@@ -45,7 +46,7 @@ impl World {
     pub fn unborn() -> Self {
         let world = Self::plain();
         world.git("init -q -b main");
-        world.git("config user.name Operator");
+        world.git("config user.name Person");
         world.git("config user.email op@example.com");
         world
     }
@@ -58,25 +59,25 @@ impl World {
         world
     }
 
-    /// Runs git as the operator; must succeed.
+    /// Runs git as the person; must succeed.
     pub fn git(&self, args: &str) -> String {
         git_in(&self.dir, &args.split(' ').collect::<Vec<_>>())
     }
 
-    /// Writes a file of the operator's.
+    /// Writes a file of the person.
     pub fn write(&self, path: &str, text: &str) -> &Self {
         put(&self.dir, path, text);
         self
     }
 
-    /// Commits everything as the operator.
+    /// Commits everything as the person.
     pub fn commit(&self, message: &str) -> String {
         self.git("add -A");
         git_in(&self.dir, &["commit", "-q", "-m", message]);
         self.git("rev-parse HEAD")
     }
 
-    /// The content of a file of the operator's.
+    /// The content of a file of the person.
     pub fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.dir.join(path)).ok()
     }
@@ -112,7 +113,8 @@ impl World {
         TaskId::of_loop(&self.owner, number)
     }
 
-    /// A fingerprint of everything that is the operator's: files, index, refs, stash, config, logs.
+    /// A fingerprint of everything that belongs to the person: files, index, refs, stash, config,
+    /// logs.
     pub fn operators_side(&self) -> Vec<(PathBuf, u32, Vec<u8>)> {
         let ours = [".git/worktrees", ".git/objects", ".git/refs/everloop"].map(|p| self.dir.join(p));
         let mut found = Vec::new();
@@ -120,7 +122,7 @@ impl World {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).expect("the folder is there").flatten() {
                 let path = entry.path();
-                let meta = fs::symlink_metadata(&path).expect("nobody removes it");
+                let meta = fs::symlink_metadata(&path).expect("it was just listed");
                 if ours.contains(&path) {
                     continue;
                 }
@@ -157,7 +159,7 @@ pub async fn turn(
     Ok((base, workspace.collect(&commit_meta).await?))
 }
 
-/// Takes a turn and lands what it made.
+/// Takes a turn and lands its work.
 pub async fn land(
     world: &World,
     workspace: &mut Workspace,
@@ -175,7 +177,7 @@ pub fn landed(integration: &Integration, commit: &str) -> bool {
     matches!(integration, Integration::Done(Integrated::Landed { commit: on }) if on == commit)
 }
 
-/// Why work was left aside.
+/// Why work did not land.
 pub fn aside(integration: Integration) -> Result<(String, String), Failed> {
     match integration {
         Integration::Done(Integrated::Aside { why, command, .. }) => Ok((why, command)),

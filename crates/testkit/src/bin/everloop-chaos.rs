@@ -1,4 +1,5 @@
-//! `everloop-chaos`: a real mesh in bad weather, and what came of it. Exit 1 when something does not hold.
+//! `everloop-chaos`: a real mesh under faults, and a report. Exit 1 when an invariant does not
+//! hold.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let root = root.expect("a temporary folder can be made");
     let options = ChaosOptions { dir: root.path().to_owned(), ..options };
     println!(
-        "{scenario:?}, seed {}, {:?}, leases {} times as fast as in real life",
+        "{scenario:?}, seed {}, {:?}, leases {} times as fast as in production",
         options.seed, options.length, options.haste
     );
     let violations = match scenario {
@@ -41,16 +42,16 @@ fn main() -> ExitCode {
         }
     };
     if !violations.is_empty() {
-        // What happened can be looked at.
+        // The folder is kept for inspection.
         println!("kept in {}", root.keep().display());
     }
     ExitCode::from(u8::from(!violations.is_empty()))
 }
 
-/// What is played.
+/// The scenario of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scenario {
-    /// Everything at random.
+    /// All kinds of faults at random.
     FaultSchedule,
     /// The hub is stopped under work.
     HubAway,
@@ -90,14 +91,14 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
             _ => return Err(format!("`{arg}` is not an option")),
         }
     }
-    let missing = format!("`{}` is not there; build it first", options.everloop.display());
+    let missing = format!("`{}` does not exist; build it first", options.everloop.display());
     options.everloop = options.everloop.canonicalize().map_err(|_| missing)?;
     let usual = if scenario == Scenario::FaultSchedule { 1800 } else { 180 };
     options.length = length.unwrap_or(Duration::from_secs(usual));
     Ok((options, scenario))
 }
 
-/// Minutes and seconds: `30m`, `90s`.
+/// Parses minutes and seconds: `30m`, `90s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a duration like 30m"))?;

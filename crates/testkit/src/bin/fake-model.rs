@@ -1,4 +1,4 @@
-//! The model server as a program, for shell scripts and for looking at an agent by hand:
+//! The model server as a program, for shell scripts and for trying an agent by hand:
 //! `fake-model --script 'edit:path=a.txt:text=hi,text' --log requests.jsonl --port-file port`.
 
 use std::io::Write;
@@ -25,8 +25,8 @@ fn args() -> Result<Args, String> {
             "--script" => script = Some(value),
             "--log" => log = Some(PathBuf::from(value)),
             "--port-file" => port_file = Some(PathBuf::from(value)),
-            "--port" => port = value.parse().map_err(|_| format!("`{value}` is no port\n{USAGE}"))?,
-            _ => return Err(format!("`{name}` is not known\n{USAGE}")),
+            "--port" => port = value.parse().map_err(|_| format!("`{value}` is not a port\n{USAGE}"))?,
+            _ => return Err(format!("`{name}` is not an option\n{USAGE}")),
         }
     }
     let script = script.ok_or(USAGE)?;
@@ -41,7 +41,7 @@ fn args() -> Result<Args, String> {
     Ok(Args { options: FakeModelOptions { script, port, log }, port_file })
 }
 
-/// Whole or not there: whoever waits for it reads it as soon as it exists.
+/// Written atomically: a waiting process reads it as soon as it exists.
 fn write_port(path: &Path, port: u16) -> std::io::Result<()> {
     let draft = path.with_extension("new");
     std::fs::write(&draft, format!("{port}\n"))?;
@@ -60,7 +60,7 @@ fn run() -> Result<(), String> {
     if let Some(path) = port_file {
         write_port(&path, model.port()).map_err(|e| format!("cannot write `{}`: {e}", path.display()))?;
     }
-    // A reader that is gone needs no address.
+    // A failure means that the reader is gone.
     drop(writeln!(std::io::stdout(), "{}", model.base_url()));
     ends.wait().map(drop).map_err(|e| format!("cannot wait for a signal: {e}"))
 }

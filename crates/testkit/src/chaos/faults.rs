@@ -1,4 +1,5 @@
-//! The bad weather: what strikes when, drawn from a seed, and who is ill now. Applies faults and takes them back.
+//! The faults: which strikes when, drawn from a seed, and which nodes are affected. Applies faults
+//! and reverts them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,50 +12,50 @@ use crate::postgres::PostgresServer;
 use crate::proxy::ProxyMode;
 use crate::sim::random::Random;
 
-/// Between two flips of a line that flaps.
+/// Time between two changes of a flapping line.
 const FLAP: Duration = Duration::from_secs(10);
-/// How much later everything comes on a slow line.
+/// Delay of a slow line.
 const LATER: Duration = Duration::from_millis(300);
 
-/// What can strike.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChaosFault {
     /// kill -9 of a node; its agents go on.
     Kill,
-    /// kill -9 of whoever supervises.
+    /// kill -9 of the leader.
     KillSupervisor,
-    /// Everything on a machine is gone at once.
+    /// All processes of a machine are killed at once.
     PullPlug,
     /// SIGSTOP of a node; its agents go on.
     Stop,
-    /// SIGSTOP of everything on a machine: a laptop that is closed.
+    /// SIGSTOP of all processes of a machine: a closed laptop.
     Suspend,
     /// The cable is pulled.
     CutOff,
-    /// Answers of the hub do not arrive.
+    /// Responses of the hub do not arrive.
     OneWay,
-    /// The cable is pulled and plugged in all the time.
+    /// The cable is pulled and plugged in repeatedly.
     Flap,
-    /// The hub takes everything and says nothing.
+    /// The hub accepts everything and does not respond.
     Silent,
     /// Everything arrives late.
     Slow,
     /// Connections are closed at once.
     Refuse,
-    /// Cut at each commit, before the hub hears of it.
+    /// Cut at each commit, before it reaches the hub.
     BeforeCommit,
-    /// Cut at each commit, after the hub did it.
+    /// Cut at each commit, after the hub executed it.
     AfterCommit,
-    /// The hub crashes, and is started again later.
+    /// The hub crashes, and is restarted later.
     HubCrash,
 }
 
-/// How likely each of them is, and how many seconds it may last.
+/// The weight of each, and how many seconds it may last.
 const TABLE: &[(ChaosFault, u64, &[u64])] = &[
     (ChaosFault::Kill, 3, &[1, 5, 20, 60]),
     (ChaosFault::KillSupervisor, 3, &[1, 5, 20, 60]),
     (ChaosFault::PullPlug, 2, &[1, 20, 60, 120]),
-    // The longest are past the lease of a task.
+    // The longest exceed the lease of a task.
     (ChaosFault::Stop, 3, &[5, 20, 30, 110]),
     (ChaosFault::Suspend, 1, &[20, 120]),
     (ChaosFault::CutOff, 2, &[5, 20, 60, 110]),
@@ -68,24 +69,26 @@ const TABLE: &[(ChaosFault, u64, &[u64])] = &[
     (ChaosFault::HubCrash, 2, &[1, 5, 20, 45]),
 ];
 
-/// Seconds between two strikes, at least and at most.
+/// Seconds between two faults, minimum and maximum.
 const GAP: (u64, u64) = (3, 14);
-/// Every so many strikes comes a long night: nobody sees or hears of one machine until its tasks are somebody else's, and nothing
-/// else strikes, because a new supervisor would have mercy again. When the machine is back, what it did is too late.
+/// Every this many faults there is a long isolation: one node is cut off until its tasks are
+/// reclaimed, and nothing else strikes, because a new leader would begin another grace period. When
+/// the node is back, its results are late.
 const NIGHTS: u32 = 7;
 /// The first of them.
 const FIRST_NIGHT: u32 = 3;
-/// Seconds of a night: the lease of a task, mercy, and somebody else's turn. Then a moment for the machine to come back.
+/// Seconds of an isolation: the lease of a task, the grace period, and another node's turn. Then a
+/// moment for the node to come back.
 const NIGHT: (u64, u64) = (140, 155);
 
-/// Something that has struck and is not over.
+/// A fault in effect.
 struct Ill {
     fault: ChaosFault,
     since: Instant,
     until: Instant,
 }
 
-/// The weather over a mesh.
+/// The fault injection of a mesh.
 pub struct FaultSchedule {
     random: Random,
     haste: u32,
@@ -93,34 +96,35 @@ pub struct FaultSchedule {
     ill: BTreeMap<usize, Ill>,
     strikes: u32,
     hub_until: Option<Instant>,
-    /// How often each struck.
+    /// How often each kind struck.
     pub struck: BTreeMap<ChaosFault, u32>,
 }
 
 impl FaultSchedule {
-    /// Of a seed; the first strike comes soon.
+    /// From a seed; the first fault comes soon.
     pub fn new(seed: u64, haste: u32) -> Self {
         let next = Instant::now() + Duration::from_secs(5) / haste;
         let (ill, struck) = (BTreeMap::new(), BTreeMap::new());
         Self { random: Random::new(seed), haste, next, ill, strikes: 0, hub_until: None, struck }
     }
 
-    /// Whether the hub is there.
+    /// Whether the hub is up.
     pub fn hub_is_there(&self) -> bool {
         self.hub_until.is_none()
     }
 
-    /// Whether nothing is wrong with a machine.
+    /// Whether a node is free of faults.
     pub fn is_well(&self, machine: usize) -> bool {
         !self.ill.contains_key(&machine)
     }
 
-    /// Whether the machine can do anything at all.
+    /// Whether any node is free of faults.
     pub fn is_any_well(&self, machines: usize) -> bool {
         (0..machines).any(|machine| self.is_well(machine))
     }
 
-    /// Ends what is over and strikes when it is time. `supervisor`: who leads now. Says what it did.
+    /// Reverts faults that are over and injects due ones. `supervisor` is the current leader.
+    /// Returns a log of its actions.
     pub fn pass(
         &mut self,
         machines: &mut [Machine],
@@ -141,7 +145,7 @@ impl FaultSchedule {
         said
     }
 
-    /// Mends everything but one machine that does not supervise.
+    /// Heals everything but one node that is not the leader.
     fn night(&mut self, machines: &mut [Machine], hub: &mut PostgresServer, supervisor: usize) -> Vec<String> {
         self.clear(machines, hub);
         let (fault, victim) =
@@ -161,7 +165,7 @@ impl FaultSchedule {
         vec![said]
     }
 
-    /// Everything is well again, at once.
+    /// Reverts all faults at once.
     pub fn clear(&mut self, machines: &mut [Machine], hub: &mut PostgresServer) {
         for ill in self.ill.values_mut() {
             ill.until = ill.since;
@@ -171,7 +175,7 @@ impl FaultSchedule {
         self.mend(machines, hub, end);
     }
 
-    /// What was drawn depends on the seed alone; whom it meets, also on who is ill already.
+    /// The fault depends on the seed alone; its target, also on the nodes already affected.
     fn strike(
         &mut self,
         machines: &mut [Machine],
@@ -199,7 +203,7 @@ impl FaultSchedule {
             return None;
         }
         let wish = if fault == ChaosFault::KillSupervisor { supervisor? } else { wish };
-        // Mostly somebody is left who can work.
+        // Mostly one node stays healthy.
         if self.ill.contains_key(&wish) || (self.ill.len() + 1 == machines.len() && !all_ill) {
             return None;
         }

@@ -1,4 +1,5 @@
-//! One machine of a mesh: a state folder, a network and the node that runs there. Owns its processes.
+//! One machine of a mesh: a state folder, a network and the node that runs there. Owns its
+//! processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,23 +16,21 @@ use crate::proxy::{Proxy, ProxyMode};
 
 /// A command of everloop that takes longer hangs.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two looks whether something is there.
+/// Poll interval of the waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What all machines have in common.
+/// Configuration shared by all machines.
 #[derive(Clone, Debug)]
 pub struct Make {
-    /// The program.
     pub everloop: PathBuf,
-    /// Where its folders are made.
+    /// Where its folders are created.
     pub dir: PathBuf,
-    /// So many times as fast as in real life pass the leases.
+    /// Factor by which leases run faster than in production.
     pub haste: u32,
 }
 
-/// A machine.
+/// One node of the fleet: its state folder, its supervisor and its cable to the hub.
 pub struct Machine {
-    /// What it is called.
     pub name: NodeId,
     root: PathBuf,
     make: Make,
@@ -43,7 +42,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The operator's: without a network of its own, and without a node.
+    /// The person's machine: without a network of its own, and without a node.
     pub fn sender(make: &Make, url: &str) -> Self {
         let sender = Self::new(make, "desk", (None, None));
         sender.everloop(&["hub", "init", "--url", url]);
@@ -51,14 +50,15 @@ impl Machine {
         sender
     }
 
-    /// One that belongs to the mesh of the hub at `url`, in our own network.
+    /// A machine that belongs to the mesh of the hub at `url`, in the network of this process.
     pub fn plain(make: &Make, name: &str, url: &str) -> Self {
         let machine = Self::new(make, name, (None, None));
         machine.everloop(&["join", url, "--name", name]);
         machine
     }
 
-    /// One that belongs to the mesh of the hub at `url`, in a network of its own; the hub listens on `port` of this machine.
+    /// A machine that belongs to the mesh of the hub at `url`, in a network of its own; the hub
+    /// listens on local `port`.
     pub fn node(make: &Make, number: u8, (url, port): (&str, u16)) -> Self {
         let (space, proxy) = (Space::new(number), Proxy::at(HUB, port));
         let through = url.replace(&format!("127.0.0.1:{port}/"), &format!("{HUB}:{}/", proxy.port()));
@@ -87,7 +87,7 @@ impl Machine {
         self.path("state")
     }
 
-    /// A program on it, in its project, with nothing of our own environment.
+    /// A program on it, in its project, with a cleared environment.
     pub fn command(&self, program: &Path) -> Command {
         let program = program.to_str().expect("a plain path");
         let mut command = self.space.as_ref().map_or_else(|| Command::new(program), |space| space.command(program));
@@ -101,13 +101,13 @@ impl Machine {
         command
     }
 
-    /// Runs everloop to its end, which must be a good one, and answers what it printed.
+    /// Runs everloop, which must succeed, and returns its output.
     pub fn everloop(&self, args: &[&str]) -> String {
         let program = self.make.everloop.clone();
         self.finish(&program, args)
     }
 
-    /// Runs git to its end, which must be a good one.
+    /// Runs git, which must succeed.
     pub fn git(&self, args: &[&str]) -> String {
         self.finish(Path::new("git"), args)
     }
@@ -135,13 +135,13 @@ impl Machine {
     /// Kills its node alone; agents go on.
     pub fn kill(&mut self) {
         if let Some(mut up) = self.up.take() {
-            // Stopped or not; an error means that it is gone already.
+            // Stopped or not; an error means that it is already gone.
             up.kill().ok();
             up.wait().ok();
         }
     }
 
-    /// Pulls its plug: everything on it is gone.
+    /// Pulls its plug: all its processes are killed.
     pub fn pull_the_plug(&mut self) {
         self.kill();
         let end = Instant::now() + WAIT_TIMEOUT;
@@ -159,20 +159,20 @@ impl Machine {
         }
     }
 
-    /// Sends a signal to everything on it.
+    /// Sends a signal to all its processes.
     pub fn signal_all(&self, signal: Signal) {
         for pid in processes_of(&self.state()) {
             kill(Pid::from_raw(pid), signal).ok();
         }
     }
 
-    /// Tells the node to go, and waits for it; false when it does not.
+    /// Sends SIGTERM to the node and waits for its end; false when it does not end.
     pub fn down(&mut self, within: Duration) -> bool {
         self.signal(Signal::SIGTERM);
         self.is_gone(within)
     }
 
-    /// Waits for the end of the node, which was told to go or killed; false when it does not come.
+    /// Waits for the end of a node that was stopped or killed; false when it does not end.
     pub fn is_gone(&mut self, within: Duration) -> bool {
         let end = Instant::now() + within;
         let Some(up) = &mut self.up else { return true };
@@ -191,21 +191,20 @@ impl Machine {
         self.up.as_mut().is_some_and(|up| up.try_wait().is_ok_and(|status| status.is_some()))
     }
 
-    /// What becomes of its words to the hub.
+    /// Sets how its traffic to the hub is treated.
     pub fn line(&self, mode: ProxyMode) {
         if let Some(proxy) = &self.proxy {
             proxy.set(mode);
         }
     }
 
-    /// Its cable.
     pub fn cable(&mut self, cable: Cable) {
         if let Some(space) = &mut self.space {
             space.set(cable);
         }
     }
 
-    /// What its node said last.
+    /// The last log lines of its node.
     pub fn last_words(&self, lines: usize) -> String {
         let text = std::fs::read_to_string(self.path("log")).unwrap_or_default();
         let all: Vec<&str> = text.lines().collect();

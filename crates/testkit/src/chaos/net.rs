@@ -1,39 +1,39 @@
-//! Networks of their own: each machine in a namespace, joined to ours by a cable that can be pulled. Needs to be called inside of
-//! a namespace that is ours alone (see [`crate::offline`]): addresses and the bridge are fixed.
+//! Private networks: each machine in a namespace, joined to the outer one by a cable that can be
+//! pulled. Has to run inside of a private namespace (see [`crate::offline`]): addresses and the
+//! bridge are fixed.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where machines find the hub.
+/// The hub's address for all machines.
 pub const HUB: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The switch between all machines.
 const BRIDGE: &str = "everloop0";
-/// A namespace is there in milliseconds.
+/// A namespace is ready in milliseconds.
 const SOON: Duration = Duration::from_secs(10);
 
 /// How a machine is joined to the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cable {
-    /// Everything goes through.
     Whole,
-    /// Nothing does, and nobody is told.
+    /// Nothing passes, without an error.
     Pulled,
-    /// The machine is heard and hears nothing.
+    /// The machine can send but receives nothing.
     Deaf,
 }
 
-/// The switch, with our own address at it.
+/// Creates the switch, with the hub's address at it.
 pub fn lay_out() {
-    // With a name of its own: else it takes the smallest of those plugged in, and whoever was there before talks to nobody for
-    // a minute after another machine comes.
+    // With a fixed address: else the bridge takes the smallest of its ports, and existing
+    // connections stall for a minute after another machine joins.
     ip(&["link", "add", BRIDGE, "address", "02:00:00:00:77:01", "type", "bridge"]);
     ip(&["addr", "add", &format!("{HUB}/24"), "dev", BRIDGE]);
     ip(&["link", "set", BRIDGE, "up"]);
 }
 
-/// The network of one machine; gone when dropped, with the program that keeps it.
+/// The network of one machine; removed when dropped, with the process that holds it.
 pub struct Space {
     number: u8,
     keeper: Child,
@@ -41,9 +41,9 @@ pub struct Space {
 }
 
 impl Space {
-    /// A network of its own with a cable to the hub. `number` is below 100.
+    /// A private network with a cable to the hub. `number` is below 100.
     pub fn new(number: u8) -> Self {
-        // It waits at a pipe: however we end, it does, too.
+        // It waits at a pipe, so it ends with this process in any case.
         let mut command = Command::new("unshare");
         let keeper = command.args(["--net", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let space = Self { number, keeper: keeper.expect("`unshare` of util-linux is there"), cable: Cable::Whole };
@@ -107,7 +107,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // The cable goes with the namespace.
+        // The cable is removed with the namespace.
         self.keeper.kill().ok();
         self.keeper.wait().ok();
     }
@@ -118,7 +118,7 @@ fn ip(args: &[&str]) {
 }
 
 fn said(command: &mut Command, args: &[&str]) {
-    // `ip` lies where the PATH of a user often does not lead.
+    // `ip` is often not in the PATH of a user.
     let path = std::env::var("PATH").unwrap_or_default();
     let output = command.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().expect("`ip` of iproute2 is there");
     assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
-//! A mesh without its hub for some minutes, under work: turns that are under way end, what came of them is in the hub soon after
-//! it is back, and no two nodes do the same meanwhile.
+//! A mesh without its hub for some minutes, under work: running turns end, their results are in the
+//! hub soon after it is back, and no two nodes do the same meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,47 +18,47 @@ use super::{ChaosMesh, ChaosOptions};
 const TURN: u32 = 8;
 /// Work begins within this, on a busy machine too.
 const BEGUN_WITHIN: Duration = Duration::from_secs(120);
-/// After the hub is back, everything that came of the time without it is there within this.
+/// After the hub is back, all results of the outage are in it within this.
 pub const PRESENT: Duration = Duration::from_secs(30);
 /// Everything is done within this.
 const END_WITHIN: Duration = Duration::from_secs(900);
-/// That a task was taken is known to all nodes within this.
+/// A claim is known to all nodes within this.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
-/// Between two looks.
+/// Poll interval of the waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct OutageReport {
-    /// How long the hub was away.
+    /// How long the hub was down.
     pub away: Duration,
-    /// Turns under way when it went.
+    /// Turns that ran when it went down.
     pub under_way: usize,
     /// Turns that were begun without it.
     pub begun: usize,
     /// Tasks that more than one node began meanwhile.
     pub overlap: usize,
-    /// Tasks that one node began meanwhile, and another one just before: what was known of them was old.
+    /// Tasks that one node began meanwhile, and another one just before: its knowledge was stale.
     pub stale: usize,
-    /// Results that were there to be told when it came back.
+    /// Results that waited for delivery when it came back.
     pub results: usize,
-    /// How long it took until all of them were in the hub; `None`: they never were.
+    /// How long it took until all of them were in the hub; `None` if they never were.
     pub present: Option<Duration>,
     /// Starts in the first ten seconds after it came back, and in the first minute.
     pub starts: (usize, usize),
-    /// What must be true in the end.
+    /// The invariants at the end.
     pub proof: Proof,
 }
 
 impl OutageReport {
-    /// What does not hold.
+    /// The violated invariants.
     pub fn violations(&self) -> Vec<String> {
         let mut all = self.proof.violations.clone();
         if self.results < self.under_way {
             all.push(format!("only {} of {} turns under way came to a result", self.results, self.under_way));
         }
         if self.begun == 0 {
-            all.push("nobody went on with his own share".to_owned());
+            all.push("no node went on with its own share".to_owned());
         }
         if self.overlap + self.stale > 0 {
             all.push(format!("{} tasks were worked on by two nodes", self.overlap + self.stale));
@@ -78,7 +78,7 @@ impl fmt::Display for OutageReport {
         let (begun, overlap, stale) = (self.begun, self.overlap, self.stale);
         writeln!(
             f,
-            "without it    {begun} turns begun, {overlap} tasks by two nodes, {stale} that another had just taken"
+            "without it    {begun} turns begun, {overlap} tasks by two nodes, {stale} that another node had just claimed"
         )?;
         writeln!(f, "when back     {} results, all in the hub after {present:.1} s", self.results)?;
         writeln!(f, "              {} starts in 10 s, {} in 60 s", self.starts.0, self.starts.1)?;
@@ -90,22 +90,22 @@ impl fmt::Display for OutageReport {
     }
 }
 
-/// An agent that was called.
+/// One call of an agent.
 struct Call {
     at: u128,
     file: String,
-    /// Of which machine its folder is.
+    /// The folder of the machine that called it.
     folder: String,
 }
 
-/// Takes the hub away from a mesh that works, for `options.length`.
+/// Stops the hub of a working mesh for `options.length`.
 pub fn run(options: &ChaosOptions) -> OutageReport {
     let mut fleet = ChaosMesh::new(options, TURN);
     fleet.add_loop();
     let under_way = all_work(&fleet);
     fleet.hub.crash();
     let (gone, went) = (Instant::now(), now());
-    (options.tell)("the hub is away");
+    (options.tell)("the hub is down");
     std::thread::sleep(options.length);
     let waiting = fleet.held();
     fleet.hub.restart();
@@ -124,7 +124,7 @@ pub fn run(options: &ChaosOptions) -> OutageReport {
         nodes.values().filter(|nodes| nodes.len() > 1).count()
     };
     let overlap = by_two(went);
-    // What was under way when the hub went.
+    // Turns that ran when the hub went down.
     let stale = by_two(went.saturating_sub(u128::from(TURN) * 1000)) - overlap;
     let within = |from: u128, to: u128| calls.iter().filter(|call| (from..to).contains(&call.at)).count();
     let (begun, starts) = (within(went, came), (within(came, came + 10_000), within(came, came + 60_000)));
@@ -133,8 +133,9 @@ pub fn run(options: &ChaosOptions) -> OutageReport {
     OutageReport { away, under_way, begun, overlap, stale, results, present, starts, proof }
 }
 
-/// Waits until every node has an agent at work and nobody took a task for a moment, and answers what they hold. Nodes tell
-/// each other what they take; a hub that goes in the very millisecond of a taking leaves the others with what they knew.
+/// Waits until every node has an agent at work and no task was claimed for a moment, and returns
+/// what they hold. Nodes announce their claims to each other; a hub that goes down in the very
+/// millisecond of a claim leaves the others with stale knowledge.
 fn all_work(fleet: &ChaosMesh) -> Vec<Held> {
     let mut last = (Vec::new(), Instant::now());
     let begun = || {
@@ -162,7 +163,8 @@ fn wait(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Whether the hub knows what came of a task that a node held, as what counts or on the shelf.
+/// Whether the hub has the result of a task that a node held, as the result that counts or among
+/// the late ones.
 fn is_known(hub: &Postgres, held: &Held) -> bool {
     let counts = hub
         .task(&held.task)
@@ -175,7 +177,8 @@ fn now() -> u128 {
 }
 
 impl ChaosMesh {
-    /// What nodes hold, and remember in files: while the hub is there, what is under way; without it, also what waits.
+    /// What nodes hold, from their files: with the hub, running tasks; without it, also waiting
+    /// results.
     fn held(&self) -> Vec<Held> {
         let folders = self.machines.iter().map(|machine| machine.state().join("mesh/held"));
         let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());

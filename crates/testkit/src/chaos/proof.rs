@@ -1,5 +1,5 @@
-//! What must be true of a mesh when the weather is over: everything that was pushed is known, everything that counts stands on the
-//! branch once, and no process is left.
+//! The invariants of a mesh after the faults: every pushed result is known, everything that counts
+//! is on the branch once, and no process is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,21 +14,21 @@ use super::watch::{ALL, HubSnapshot};
 use super::{ChaosMesh, file};
 use crate::processes::processes_of;
 
-/// Nodes that are well have told the hub what they still had to tell by then.
+/// Healthy nodes have delivered their results to the hub by then.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
-/// No process of a node that was told to go is alive after this.
+/// No process of a stopped node is alive after this.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Poll interval of the waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What was counted, and what does not hold.
+/// Counts, and violations.
 #[derive(Debug, Default)]
 pub struct Proof {
     /// Loops that reached their goal.
     pub reached: usize,
-    /// Tasks that were made.
+    /// Tasks that were created.
     pub tasks: usize,
-    /// Tasks that stand on the branch.
+    /// Tasks that are on the branch.
     pub landed: usize,
     /// Tasks, results or files that are gone.
     pub lost: usize,
@@ -38,12 +38,11 @@ pub struct Proof {
     pub late_result: usize,
     /// Calls of the scripted agents.
     pub calls: usize,
-    /// What does not hold, in words.
     pub violations: Vec<String>,
 }
 
 impl Proof {
-    /// Looks at a mesh that is well and ends it.
+    /// Checks a healthy mesh and shuts it down.
     pub fn new(fleet: &mut ChaosMesh) -> Self {
         let mut proof = Self::default();
         let Some(hub) = fleet.open() else {
@@ -58,15 +57,16 @@ impl Proof {
         proof
     }
 
-    /// Every result that was pushed is in the hub, as what counts or on the shelf. Whoever comes late has some time for it.
+    /// Every pushed result is in the hub, as the one that counts or among the late ones. Late
+    /// deliveries get some time.
     fn wait_for_what_is_told(&mut self, fleet: &ChaosMesh, hub: &Postgres) -> HubSnapshot {
         let end = Instant::now() + TOLD_WITHIN;
         loop {
-            let sight = HubSnapshot::new(hub).expect("the weather is over");
+            let sight = HubSnapshot::new(hub).expect("the faults are over");
             let mut known = BTreeSet::new();
             self.late_result = 0;
             for row in &sight.tasks {
-                let late_results = hub.late_results(&row.task.id).expect("the weather is over");
+                let late_results = hub.late_results(&row.task.id).expect("the faults are over");
                 self.late_result += late_results.len();
                 let counts = row.result.as_deref().filter(|_| row.state == TaskState::Done);
                 known.extend(late_results.iter().map(|late| late.result.as_str()).chain(counts).filter_map(reference));
@@ -75,8 +75,7 @@ impl Proof {
             let lost: Vec<&str> = pushed.lines().filter(|name| !known.contains(*name)).collect();
             if lost.is_empty() || Instant::now() >= end {
                 self.lost += lost.len();
-                self.violations
-                    .extend(lost.iter().map(|name| format!("`{name}` was pushed and the hub knows nothing of it")));
+                self.violations.extend(lost.iter().map(|name| format!("`{name}` was pushed and is not in the hub")));
                 return sight;
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -87,7 +86,7 @@ impl Proof {
         self.tasks = sight.tasks.len();
         let log = fleet.shared(&["log", "--format=%(trailers:key=Task-Id,valueonly)", "main"]);
         let mut trailers: BTreeMap<&str, u32> = BTreeMap::new();
-        // What nodes do for a task is a loop of their own, `m-…`; it is part of what was merged.
+        // A node's own loop for a task, `m-…`, is part of the merge.
         for line in log.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("m-")) {
             *trailers.entry(line).or_default() += 1;
         }
@@ -103,7 +102,7 @@ impl Proof {
         for (task, times) in &told {
             if *times > 1 {
                 self.twice += 1;
-                self.violations.push(format!("the hub was told {times} times that `{task}` stands on the branch"));
+                self.violations.push(format!("the hub recorded {times} times that `{task}` stands on the branch"));
             }
             if !trailers.contains_key(task.as_str()) {
                 self.lost += 1;
@@ -132,20 +131,20 @@ impl Proof {
             Some(End::Reached) => self.reached += 1,
             other => self.violations.push(format!("loop {} did not reach its goal: {other:?}", state.id)),
         }
-        // A check is made to pass once; its second landing would be work that counts twice.
+        // A check is made to pass once; a second landing would be work that counts twice.
         if state.landed_count as usize != state.spec.wanted.checks.len() {
             let (landed, checks) = (state.landed_count, state.spec.wanted.checks.len());
             self.violations.push(format!("loop {}: {landed} tasks landed for {checks} checks", state.id));
         }
     }
 
-    /// Tells all nodes to go.
+    /// Shuts all nodes down and searches for leftover processes.
     fn nothing_is_left(&mut self, fleet: &mut ChaosMesh) {
         for machine in &mut fleet.machines {
             if machine.has_ended() {
                 self.violations.push(format!("{} ended by itself: {}", machine.name, machine.last_words(5)));
             } else if !machine.down(GONE_WITHIN) {
-                self.violations.push(format!("{} does not go", machine.name));
+                self.violations.push(format!("{} does not shut down", machine.name));
             }
             let end = Instant::now() + GONE_WITHIN;
             while !processes_of(&machine.state()).is_empty() && Instant::now() < end {
@@ -159,14 +158,14 @@ impl Proof {
     }
 }
 
-/// Where the work lies of which a result tells.
+/// The ref of the work that a result reports.
 fn reference(result: &str) -> Option<String> {
     Report::read(result)?.reference
 }
 
-/// The tasks of which the journal of a loop says that they landed.
+/// The tasks that landed according to the journal of a loop.
 fn told_of(hub: &Postgres, state: &MeshLoop) -> Vec<String> {
-    let records = hub.journal(0, Some(&state.id), ALL).expect("the weather is over");
+    let records = hub.journal(0, Some(&state.id), ALL).expect("the faults are over");
     let landing = |event: &Event| match event {
         Event::Note { text } if text.contains("stands on the branch") => {
             text.strip_prefix("task ")?.split(' ').next().map(str::to_owned)
@@ -184,7 +183,7 @@ impl ChaosMesh {
         self.sender.git(&all)
     }
 
-    /// All files that the checks of all loops want.
+    /// All files that the checks of all loops expect.
     fn files(&self) -> impl Iterator<Item = String> {
         let checks = self.checks;
         (0..self.loops).flat_map(move |number| (0..checks).map(move |check| file(number, check)))
@@ -196,7 +195,7 @@ impl fmt::Display for Proof {
         writeln!(f, "loops         {} reached their goal", self.reached)?;
         let (tasks, landed) = (self.tasks, self.landed);
         writeln!(f, "tasks         {tasks} made, {landed} landed, {} lost, {} counted twice", self.lost, self.twice)?;
-        writeln!(f, "late results  {} on the shelf", self.late_result)?;
+        writeln!(f, "late results  {} kept", self.late_result)?;
         writeln!(f, "agents        {} calls", self.calls)
     }
 }

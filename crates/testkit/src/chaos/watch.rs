@@ -1,4 +1,5 @@
-//! Watches a mesh through its hub: what moves, whether there is work, and for how long nothing moved although something could.
+//! Watches a mesh through its hub: progress, available work, and how long nothing moved although
+//! something could.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,22 +9,19 @@ use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_store::{Error, Ledger, Postgres, TaskFilter, TaskOwner};
 
-/// More tasks than any run makes.
+/// More tasks than any run creates.
 pub const ALL: usize = 100_000;
 
-/// Loops that are under way at once.
+/// Loops that run at once.
 const LOOPS: usize = 3;
 
-/// What the hub says at one moment.
+/// A snapshot of the hub.
 pub struct HubSnapshot {
-    /// The loops.
     pub loops: Vec<MeshLoop>,
-    /// Their tasks.
     pub tasks: Vec<TaskRow>,
 }
 
 impl HubSnapshot {
-    /// Looks.
     pub fn new(hub: &Postgres) -> Result<Self, Error> {
         let docs = hub.docs(KIND)?;
         let loops = docs.iter().map(|doc| MeshLoop::read(&doc.body).expect("our own version wrote it")).collect();
@@ -31,7 +29,8 @@ impl HubSnapshot {
         Ok(Self { loops, tasks: tasks.into_iter().filter(|row| row.task.owner.is_some()).collect() })
     }
 
-    /// Whether one more loop is welcome: fewer tasks than `backlog` wait, and what was made before is under way, and not too much.
+    /// Whether to add one more loop: fewer tasks than `backlog` wait, earlier loops have begun, and
+    /// not too many are running.
     pub fn is_hungry(&self, backlog: usize) -> bool {
         let queued = self.tasks.iter().filter(|row| row.state == TaskState::Queued).count();
         let open: Vec<&MeshLoop> = self.loops.iter().filter(|state| state.ended.is_none()).collect();
@@ -43,7 +42,7 @@ impl HubSnapshot {
         self.loops.iter().all(|state| state.ended.is_some())
     }
 
-    /// Whether somebody could do something now: what is held by others is theirs.
+    /// Whether a node could work now: leased tasks do not count.
     pub fn has_work(&self) -> bool {
         let free = |task: &TaskId| {
             let row = self.tasks.iter().find(|row| row.task.id == *task);
@@ -53,7 +52,7 @@ impl HubSnapshot {
         self.loops.iter().any(|state| state.ended.is_none() && open(state))
     }
 
-    /// How far everything is: differs when anything was started, finished or merged.
+    /// Overall progress: differs when anything was started, finished or merged.
     fn standing(&self) -> Standing {
         let tasks = self.tasks.iter().map(|row| (row.task.id.clone(), (row.fence.0, row.state.label()))).collect();
         let landed = self.loops.iter().map(|state| state.landed_count).sum();
@@ -61,16 +60,16 @@ impl HubSnapshot {
     }
 }
 
-/// Where tasks are and under which fence, how many landed, and how many loops know what their checks say.
+/// States and fences of tasks, how many landed, and how many loops have verdicts of their checks.
 type Standing = (BTreeMap<TaskId, (u64, &'static str)>, u32, usize);
 
-/// Who watches.
+/// Measures how long nothing moved in the fleet although something could have.
 pub struct ChaosWatch {
     last: Option<Standing>,
     /// When something moved last, or when it first could.
     since: Instant,
     seen: Instant,
-    /// For how long something could have moved, in all.
+    /// How long something could have moved, in all.
     pub able: Duration,
     /// The longest time in which it did not.
     pub longest: Duration,
@@ -79,18 +78,18 @@ pub struct ChaosWatch {
 }
 
 impl ChaosWatch {
-    /// Nothing was seen yet.
+    /// Before the first snapshot.
     pub fn new() -> Self {
         let now = Instant::now();
         Self { last: None, since: now, seen: now, able: Duration::ZERO, longest: Duration::ZERO, longest_at: now }
     }
 
-    /// Nobody could do anything: the hub is away, or no machine is well.
+    /// No progress is possible: the hub is down, or no node is healthy.
     pub fn pause(&mut self) {
         (self.since, self.seen) = (Instant::now(), Instant::now());
     }
 
-    /// A machine is well and the hub is there, and this is what it says.
+    /// A node is healthy and the hub is up, with this snapshot.
     pub fn see(&mut self, sight: &HubSnapshot) {
         let (now, standing) = (Instant::now(), Some(sight.standing()));
         self.able += now - self.seen;

@@ -1,4 +1,5 @@
-//! The dialects: a message or an error in the words of each API. One file each; this one only chooses.
+//! The dialects: a message or an error in the format of each API. One file each; this one only
+//! dispatches.
 
 pub mod anthropic;
 pub mod chat;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::message::ModelMessage;
 use super::request::{Ask, Dialect};
 
-/// The frames of a stream of events that says `message`.
+/// The frames of an event stream with `message`.
 pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     match ask.dialect {
         Dialect::Anthropic => anthropic::stream(message, ask),
@@ -20,7 +21,7 @@ pub fn stream(message: &ModelMessage, ask: &Ask) -> Vec<String> {
     }
 }
 
-/// `message` as one document.
+/// The `message` as one document.
 pub fn whole(message: &ModelMessage, ask: &Ask) -> Value {
     match ask.dialect {
         Dialect::Anthropic => anthropic::whole(message, ask),
@@ -49,7 +50,7 @@ pub fn error_frame(dialect: Dialect, code: Option<&str>, message: &ModelMessage)
     }
 }
 
-/// What says that the context window is exceeded: a status and a body.
+/// The error for an exceeded context window: a status and a body.
 pub fn too_long(dialect: Dialect) -> (u16, Value) {
     let words = match dialect {
         Dialect::Anthropic => "prompt is too long: 210000 tokens > 200000 maximum",
@@ -68,7 +69,7 @@ pub fn too_long(dialect: Dialect) -> (u16, Value) {
     (400, body)
 }
 
-/// A frame of a stream whose events have names.
+/// A frame of a stream with named events.
 fn named(name: &str, data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,34 +1,32 @@
-//! As much HTTP/1.1 as the agent programs need: one request a connection, answers whole or in chunks. Knows nothing of
-//! models and scripts.
+//! As much HTTP/1.1 as the agent programs need: one request per connection, responses whole or in
+//! chunks. Knows nothing of models and scripts.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// Headers of a request that are longer than this come from nobody we serve.
+/// No supported client sends longer headers.
 const MAX_HEAD_BYTES: u64 = 256 * 1024;
-/// A whole conversation travels with each request; a test that reaches this has lost its way.
+/// A whole session travels with each request; a test that reaches this is broken.
 const MAX_BODY_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Debug)]
 pub struct HttpRequest {
-    /// `GET`, `POST`, …
     pub method: String,
-    /// With the query.
+    /// The path with its query.
     pub target: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The whole body.
     pub body: Vec<u8>,
 }
 
 impl HttpRequest {
-    /// The first header of this name, which is in lower case.
+    /// The first header with this name, in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
-    /// Reads one; `None` when the client left without a word.
+    /// Reads one; `None` when the client disconnected without sending anything.
     pub fn read(stream: &TcpStream) -> io::Result<Option<Self>> {
         let mut reader = BufReader::new(stream);
         let mut head = (&mut reader).take(MAX_HEAD_BYTES);
@@ -60,7 +58,8 @@ impl HttpRequest {
                 let digits = size.split(';').next().unwrap_or_default().trim();
                 let size = u64::from_str_radix(digits, 16).map_err(|_| io::ErrorKind::InvalidData)?;
                 read_exactly(reader, size, &mut body)?;
-                // After a chunk, and after the last one when there are no trailers, comes an empty line.
+                // After a chunk, and after the last one when there are no trailers, comes an empty
+                // line.
                 line(&mut (&mut *reader).take(MAX_HEAD_BYTES))?;
                 if size == 0 {
                     return Ok(body);
@@ -93,30 +92,28 @@ fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// The first part of an answer: status and headers.
+/// The first part of a response: status and headers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseHead {
-    /// The HTTP status.
     pub status: u16,
     /// Besides those that frame the body.
     pub headers: Vec<(String, String)>,
 }
 
 impl ResponseHead {
-    /// Without headers.
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new() }
     }
 
-    /// With one more header.
+    /// Adds one more header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Each connection ends after its answer: a reset then never meets a client that silently tries again because it
-    /// had kept the connection.
+    /// Each connection ends after its response: so a reset never meets a client that silently
+    /// retries because it had kept the connection.
     fn bytes(&self, framing: &str) -> Vec<u8> {
         let mut text =
             format!("HTTP/1.1 {} {}\r\n{framing}\r\nconnection: close\r\n", self.status, reason(self.status));
@@ -128,7 +125,7 @@ impl ResponseHead {
     }
 }
 
-/// Answers with a whole body.
+/// Sends a response with a whole body.
 pub fn answer(mut stream: &TcpStream, head: &ResponseHead, body: &[u8]) -> io::Result<()> {
     let mut bytes = head.bytes(&format!("content-length: {}", body.len()));
     bytes.extend_from_slice(body);
@@ -136,17 +133,17 @@ pub fn answer(mut stream: &TcpStream, head: &ResponseHead, body: &[u8]) -> io::R
     stream.flush()
 }
 
-/// Begins an answer in chunks.
+/// Begins a response in chunks.
 pub fn begin(mut stream: &TcpStream, head: &ResponseHead) -> io::Result<()> {
     stream.write_all(&head.bytes("transfer-encoding: chunked"))
 }
 
-/// Goes on with an answer in chunks.
+/// Continues a response in chunks.
 pub fn chunk(mut stream: &TcpStream, piece: &str) -> io::Result<()> {
     stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes())
 }
 
-/// Ends an answer in chunks; without it the client sees that the connection was cut.
+/// Ends a response in chunks; without it the client sees that the connection was cut.
 pub fn end(mut stream: &TcpStream) -> io::Result<()> {
     stream.write_all(b"0\r\n\r\n")
 }

@@ -1,4 +1,5 @@
-//! What the server was asked and which step answered: in memory for the test, as JSON lines for another process.
+//! The requests and the steps that answered them: in memory for the test, as JSON lines for another
+//! process.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// A loop that asks more often than this has run wild; what follows is counted, not kept.
+/// A loop with more requests than this is out of control; further ones are counted, not kept.
 const MAX_KEPT: usize = 20_000;
 
-/// So many requests are kept whole.
+/// Number of requests that are kept with their body.
 const MAX_WHOLE: usize = 16;
 
-/// What kind of request it was.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestKind {
@@ -22,42 +23,39 @@ pub enum RequestKind {
     Main,
     /// Titles, topics, token counts, lists of models.
     Side,
-    /// Nothing that a model server knows.
+    /// A path that a model server does not have.
     Other,
 }
 
-/// One request and how it was answered.
+/// One request and its response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// `GET`, `POST`, …
     pub method: String,
-    /// With the query.
+    /// The path with its query.
     pub path: String,
-    /// What kind of request it was.
     pub kind: RequestKind,
     /// The step that answered, as it was written.
     pub step: Option<String>,
-    /// The place of that step in the script.
+    /// The position of that step in the script.
     pub index: Option<usize>,
-    /// The status of the answer; `None` when there is none.
+    /// The status of the response; `None` when there is none.
     pub status: Option<u16>,
-    /// The model that was asked for.
+    /// The requested model.
     pub model: Option<String>,
-    /// In which form a key came: `bearer`, `x-api-key`, `x-goog-api-key` or `none`; never the key.
+    /// The form of the key: `bearer`, `x-api-key`, `x-goog-api-key` or `none`; never the key.
     pub auth: String,
-    /// Headers that name the program, a session, a conversation or a thread.
+    /// Headers that name the program, a session or a thread.
     pub headers: Vec<(String, String)>,
-    /// Names of the tools on offer.
+    /// Names of the offered tools.
     pub tools: Vec<String>,
-    /// How the last text of the user begins.
+    /// The beginning of the last user text.
     pub last_user: String,
-    /// Whether the request ends with what a tool said.
+    /// Whether the request ends with a tool result.
     pub has_tool_result: bool,
-    /// How large the request was.
     pub body_bytes: usize,
-    /// All of it, of the first requests only; not in the file.
+    /// The whole body, of the first requests only; not in the file.
     #[serde(skip)]
     pub body: String,
 }
@@ -82,7 +80,8 @@ impl Log {
         Self { kept: Mutex::new(Kept { file, ..Kept::default() }), grown: Condvar::new() }
     }
 
-    /// Adds a record before its answer is sent, so that a test that sees the answer finds the record.
+    /// Adds a record before its response is sent, so that a test that sees the response finds the
+    /// record.
     pub fn add(&self, mut record: RequestRecord) -> io::Result<()> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.main += usize::from(record.kind == RequestKind::Main);

@@ -1,33 +1,31 @@
-//! What the model says, before it is put into a dialect.
+//! The content of an answer, independent of a dialect.
 
 use serde_json::{Value, json};
 
 use super::request::{Ask, Dialect};
 use super::script::{ScriptStep, ScriptedReply};
 
-/// Said when the script does not say anything else.
+/// The text when the script gives none.
 const SAY: &str = "FAKE-OK done";
-/// Run by the shell tool when the script does not say what.
+/// The shell command when the script gives none.
 const COMMAND: &str = "echo hi";
-/// A trickle has about this many pieces.
+/// The approximate number of pieces of a trickle.
 const TRICKLE_PIECES: usize = 20;
 
 /// Tokens that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelUsage {
-    /// Fresh input.
     pub input: u64,
     /// Input read from the vendor's cache.
     pub cached: u64,
-    /// Input written to it; only Anthropic tells.
+    /// Input written to the cache; only Anthropic reports it.
     pub written: u64,
-    /// Output.
     pub output: u64,
 }
 
 impl ModelUsage {
-    /// Without numbers in the script each answer reports the same small ones, all different, so that a parser that
-    /// mixes them up is found out.
+    /// Without numbers in the script each answer reports the same small ones, all different, so
+    /// that a parser that mixes them up is detected.
     fn of(step: &ScriptStep) -> Self {
         let given = step.number("in");
         Self {
@@ -38,31 +36,30 @@ impl ModelUsage {
         }
     }
 
-    /// All input, for the dialects that count it as one.
+    /// All input, for dialects with a single count.
     pub fn all_input(self) -> u64 {
         self.input + self.cached + self.written
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelToolCall {
-    /// As the request offers it; `SERVER/TOOL` for codex' tools of servers.
+    /// As the request offers it; `SERVER/TOOL` for codex's tools of servers.
     pub name: String,
-    /// Its arguments.
     pub arguments: Value,
-    /// Whether the arguments are plain text under `input` (codex' custom tools), not JSON.
+    /// Whether the arguments are plain text under `input` (codex's custom tools), not JSON.
     pub custom: bool,
 }
 
 /// Why the model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelStop {
-    /// It had said everything.
+    /// The answer is complete.
     End,
-    /// It wants to know what the tool says.
+    /// It waits for the result of a tool.
     Tool,
-    /// At its output limit.
+    /// It reached its output limit.
     MaxTokens,
 }
 
@@ -71,13 +68,11 @@ pub enum ModelStop {
 pub struct ModelMessage {
     /// The text in the pieces in which it is streamed.
     pub pieces: Vec<String>,
-    /// A call.
     pub call: Option<ModelToolCall>,
-    /// Why it ends here.
     pub stop: ModelStop,
     /// Tokens that it reports.
     pub usage: ModelUsage,
-    /// A number that is different for each answer of a server, for ids.
+    /// A number that is unique per answer of a server, for ids.
     pub number: u64,
 }
 
@@ -88,7 +83,7 @@ impl ModelMessage {
         Self { pieces: vec![SAY.to_owned()], call: None, stop: ModelStop::End, usage, number }
     }
 
-    /// What `step` says to `ask`; the error is what is wrong with playing it here.
+    /// The answer of `step` to `ask`; an error when it cannot be played here.
     pub fn of(step: &ScriptStep, ask: &Ask, number: u64) -> Result<Self, String> {
         let call = match step.answer {
             ScriptedReply::Tool => Some(tool(step, ask)?),
@@ -114,7 +109,7 @@ impl ModelMessage {
         self.pieces.concat()
     }
 
-    /// An id of a kind (`msg`, `call`, …) that no other answer of this server has.
+    /// An id of a kind (`msg`, `call`, …) that is unique for this server.
     pub fn id(&self, kind: &str) -> String {
         format!("{kind}_fake{:012}", self.number)
     }
@@ -142,12 +137,12 @@ fn tool(step: &ScriptStep, ask: &Ask) -> Result<ModelToolCall, String> {
 fn shell(command: &str, ask: &Ask) -> Result<ModelToolCall, String> {
     const SHELLS: &[&str] = &["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
     let offered = SHELLS.iter().find(|name| ask.tools.iter().any(|tool| tool == *name));
-    let name = *offered.ok_or_else(|| format!("no shell is among the tools {:?}", ask.tools))?;
+    let name = *offered.ok_or_else(|| format!("there is no shell among the tools {:?}", ask.tools))?;
     let arguments = match name {
         "exec_command" => json!({ "cmd": command }),
         "shell_command" => json!({ "command": command }),
         "shell" => json!({ "command": ["bash", "-lc", command] }),
-        // Codex' newest models write JavaScript, in which the tools are functions.
+        // Codex's newest models write JavaScript, in which the tools are functions.
         "exec" => json!(format!("const r = await tools.exec_command({}); text(r);", json!({ "cmd": command }))),
         _ => json!({ "command": command, "description": "run a command" }),
     };
@@ -164,7 +159,7 @@ fn edit(step: &ScriptStep, ask: &Ask) -> Result<ModelToolCall, String> {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         return shell(&format!("printf %s {} > {}", quote(&text), quote(path)), ask);
     };
-    // These tools want absolute paths.
+    // These tools need absolute paths.
     let path = match (&ask.folder, path.starts_with('/')) {
         (Some(folder), false) => format!("{folder}/{path}"),
         _ => path.to_owned(),

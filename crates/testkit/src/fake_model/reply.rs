@@ -1,4 +1,4 @@
-//! From a step to what goes over the wire: status, headers, frames, and how the answer ends.
+//! From a step to the response on the wire: status, headers, frames, and how it ends.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,25 +10,25 @@ use super::message::ModelMessage;
 use super::request::{Ask, Dialect};
 use super::script::{Play, ScriptStep, ScriptedReply};
 
-/// Between two pieces of a trickle, when the script does not say.
+/// The default pause between two pieces of a trickle.
 const TRICKLE_PACE: Duration = Duration::from_millis(500);
-/// A window that only warns ends this late: far enough that nobody waits for it.
+/// End of a window that only warns: too far away to be waited for.
 const WARNED_WINDOW: Duration = Duration::from_secs(7200);
-/// The longer of codex' two windows.
+/// The longer of codex's two windows.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyEnd {
-    /// As it should.
+    /// The response is complete.
     Whole,
-    /// The connection stays open and nothing more comes.
+    /// The connection stays open and nothing more is sent.
     Silence,
     /// The connection is closed in the middle.
     Cut,
 }
 
-/// What a request is answered with.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlayedReply {
     /// A document in one piece.
@@ -37,14 +37,11 @@ pub enum PlayedReply {
     Pieces {
         /// Status and headers.
         head: ResponseHead,
-        /// The pieces.
         pieces: Vec<String>,
-        /// Waited between two of them.
         pace: Duration,
-        /// How it ends.
         end: ReplyEnd,
     },
-    /// No answer at all; the connection stays open.
+    /// No response; the connection stays open.
     Silence,
     /// The connection is reset.
     Reset,
@@ -59,7 +56,7 @@ impl PlayedReply {
         }
     }
 
-    /// An answer that is all well.
+    /// A successful answer.
     pub fn said(message: &ModelMessage, ask: &Ask) -> Self {
         Self::Pieces { head: fine(ask), pieces: pieces(message, ask), pace: Duration::ZERO, end: ReplyEnd::Whole }
     }
@@ -69,12 +66,12 @@ impl PlayedReply {
         Self::Document(json_head(status), dialect::error(dialect, status, message))
     }
 
-    /// What `play` answers to `ask`, which came `now`.
+    /// The response of `play` to `ask`, which came at `now`.
     pub fn of(play: &Play, ask: &Ask, number: u64, now: SystemTime) -> Self {
         let step = &play.step;
         let message = match ModelMessage::of(step, ask, number) {
             Ok(message) => message,
-            // The script does not fit the program that plays it; an error that says so is found at once.
+            // The script does not fit the program under test; an explicit error is noticed at once.
             Err(why) => return Self::refused(ask.dialect, 400, &format!("the fake model cannot play this: {why}")),
         };
         let now_seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -155,8 +152,8 @@ fn half(message: &ModelMessage, ask: &Ask, end: ReplyEnd) -> PlayedReply {
     PlayedReply::Pieces { head: fine(ask), pieces, pace: Duration::ZERO, end }
 }
 
-/// A stream that begins well and ends with an error. Asked without a stream, the error stands alone under the status
-/// 200.
+/// A stream that begins well and ends with an error. Without streaming, the error stands alone
+/// under the status 200.
 fn failed(message: &ModelMessage, ask: &Ask, code: &str) -> PlayedReply {
     if !ask.stream {
         return PlayedReply::Document(json_head(200), dialect::error(ask.dialect, 500, "fake error"));
@@ -184,7 +181,7 @@ fn error(step: &ScriptStep, ask: &Ask, status: u16) -> PlayedReply {
     PlayedReply::Document(head, body)
 }
 
-/// The headers in which Anthropic tells a subscription about its window.
+/// The headers in which Anthropic describes the window of a subscription.
 fn claude_window(head: ResponseHead, step: &ScriptStep, status: &str, used: &str, resets_at: u64) -> ResponseHead {
     let claim = step.value("claim").unwrap_or("five_hour");
     let short = if claim == "seven_day" { "7d" } else { "5h" };

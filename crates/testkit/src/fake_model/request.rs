@@ -1,50 +1,45 @@
-//! What a request means: which dialect, main or side, what it offers and what was said last. Reads all dialects with
-//! the same few looks, because only that much of them matters here.
+//! The meaning of a request: dialect, main or side, offered tools and the last text. Reads all
+//! dialects with the same few lookups, because only that much of them matters here.
 
 use serde_json::Value;
 
 use super::http;
 use super::log::RequestKind;
 
-/// So much of the last text is kept.
+/// Characters kept of the last text.
 const MAX_USER_CHARS: usize = 200;
 
-/// The dialects, each by the path that it is spoken on.
+/// The dialects, each by its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// `/v1/messages`.
     Anthropic,
-    /// `/v1/responses`.
     Responses,
-    /// `/v1/chat/completions`.
     Chat,
-    /// `…:generateContent` and `…:streamGenerateContent`.
+    /// `…:generateContent` and `…:streamGenerateContent` paths.
     Gemini,
 }
 
-/// A request that a model answers.
+/// A request to a model.
 #[derive(Debug)]
 pub struct Ask {
-    /// The language of the answer.
+    /// The format of the answer.
     pub dialect: Dialect,
-    /// Main or side.
     pub kind: RequestKind,
-    /// The model's name.
     pub model: String,
     /// Whether the answer is a stream of events.
     pub stream: bool,
-    /// Names of the tools on offer.
+    /// Names of the offered tools.
     pub tools: Vec<String>,
-    /// How the last text of the user begins.
+    /// The beginning of the last user text.
     pub last_user: String,
-    /// Whether the last thing in it is what a tool said.
+    /// Whether the last item is a tool result.
     pub has_tool_result: bool,
-    /// Where the program says that it works.
+    /// The working folder that the program names.
     pub folder: Option<String>,
 }
 
 impl Ask {
-    /// `None` when no model is asked.
+    /// `None` when the request is not for a model.
     pub fn of(request: &http::HttpRequest) -> Option<Self> {
         let path = request.target.split('?').next().unwrap_or_default();
         let dialect = match path {
@@ -78,8 +73,8 @@ impl Ask {
     }
 }
 
-/// Tools stand at the top, for gemini in groups, for codex' newest models in an item of the input, and for its tools of
-/// servers in a namespace.
+/// Tools stand at the top, for gemini in groups, for codex's newest models in an item of the input,
+/// and for its tools of servers in a namespace.
 fn tools(body: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let mut lists: Vec<&Value> = vec![&body["tools"]];
@@ -122,8 +117,9 @@ fn last_user(turns: &[Value]) -> String {
     user.unwrap_or_default().chars().take(MAX_USER_CHARS).collect()
 }
 
-/// All of them tell the model where it works, each a little differently: `Working directory: /x` or `<cwd>/x</cwd>`.
-/// The body is searched as it came, so the path ends at whatever cannot stand in a JSON string or in the line.
+/// All programs name the working folder in their prompt, each a little differently:
+/// `Working directory: /x` or `<cwd>/x</cwd>`. The raw body is searched, so the path ends at any
+/// character that cannot stand in a JSON string or in the line.
 fn folder(body: &str) -> Option<String> {
     const SIGNS: &[&str] = &[
         "orking directory: ",
@@ -149,7 +145,7 @@ mod tests {
             headers: Vec::new(),
             body: body.as_bytes().to_vec(),
         };
-        Ask::of(&request).expect("this asks a model")
+        Ask::of(&request).expect("this is a request to a model")
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The script of a model server: what each main request is answered with. Owns the language and where in the script we
-//! are; knows nothing of HTTP.
+//! The script of a model server: the response to each main request. Owns the language and the
+//! position in the script; knows nothing of HTTP.
 //!
-//! Steps are separated by commas, each `NAME[:key=value]…[*N]`; the last one repeats. A comma ends a step only where
-//! the name of a step follows, and a colon ends a value only where a known key and `=` follow, so most commands and
-//! texts can be written as they are; a backslash takes the meaning from `,`, `:`, `*` and `\`.
+//! Steps are separated by commas, each `NAME[:key=value]…[*N]`; the last one repeats. A comma ends
+//! a step only where the name of a step follows, and a colon ends a value only where a known key
+//! and `=` follow, so most commands and texts can be written as they are; a backslash escapes `,`,
+//! `:`, `*` and `\`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What one step answers.
+/// The response of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptedReply {
     /// A finished answer of the model.
@@ -20,27 +21,27 @@ pub enum ScriptedReply {
     Status(u16),
     /// The context window is exceeded.
     TooLong,
-    /// A subscription's window is used up until a time that is fixed at the first such answer.
+    /// A subscription's window is exhausted until a time that is fixed at the first such response.
     ClaudeLimit,
     /// An answer that warns of the window.
     ClaudeWarn,
-    /// The same as [`ScriptedReply::ClaudeLimit`] in the words of codex' backend.
+    /// The same as [`ScriptedReply::ClaudeLimit`] in the format of codex's backend.
     CodexLimit,
-    /// An answer with codex' window in its headers.
+    /// An answer with codex's window in its headers.
     CodexWarn,
-    /// Credit is used up, as an API account of codex sees it.
+    /// The credit is exhausted, as an API account of codex sees it.
     CodexQuota,
-    /// The quota of a day is used up.
+    /// The quota of a day is exhausted.
     GeminiDay,
-    /// The quota of a minute is used up.
+    /// The quota of a minute is exhausted.
     GeminiMinute,
-    /// Takes the request and never answers.
+    /// Accepts the request and never responds.
     Hang,
     /// Half of the answer, then silence.
     Stall,
     /// Half of the answer, then the connection is cut.
     Drop,
-    /// The connection is reset before anything is answered.
+    /// The connection is reset before the response begins.
     Reset,
     /// A slow answer that never stops moving.
     Trickle,
@@ -88,10 +89,11 @@ const NAMES: &[(&str, ScriptedReply)] = &[
 
 /// Keys that a step may carry:
 ///
-/// `say` text of the answer; `in`, `out`, `cached` tokens that it reports (for limits `in` is the seconds until the
-/// reset); `cmd` the command of a tool call; `name`, `json` another tool and its arguments; `path`, `text` of an edit;
-/// `ra` seconds of `retry-after`; `claim` the window; `u` how much of it is used; `ms` between two pieces of a trickle;
-/// `code` of a failed stream; `retry=true` leaves the retry to the client; `wait` milliseconds before the answer begins.
+/// `say` text of the answer; `in`, `out`, `cached` tokens that it reports (for limits `in` is the
+/// seconds until the reset); `cmd` the command of a tool call; `name`, `json` another tool and its
+/// arguments; `path`, `text` of an edit; `ra` seconds of `retry-after`; `claim` the window; `u` how
+/// much of it is used; `ms` between two pieces of a trickle; `code` of a failed stream;
+/// `retry=true` leaves the retry to the client; `wait` milliseconds before the answer begins.
 const KEYS: &[&str] = &[
     "say", "in", "out", "cached", "cmd", "name", "json", "path", "text", "ra", "claim", "u", "ms", "code", "retry",
     "wait",
@@ -100,7 +102,6 @@ const KEYS: &[&str] = &[
 /// One step of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptStep {
-    /// What it answers.
     pub answer: ScriptedReply,
     /// As it was written, for the log.
     pub source: String,
@@ -131,11 +132,11 @@ impl ScriptStep {
         let step = Self { answer, source: source.to_owned(), values, times };
         for key in ["in", "out", "cached", "ra", "ms", "wait"] {
             if step.value(key).is_some() && step.number(key).is_none() {
-                return Err(wrong("a value that has to be a whole number is none"));
+                return Err(wrong("a value has to be a whole number"));
             }
         }
         if step.value("json").is_some_and(|json| serde_json::from_str::<serde_json::Value>(json).is_err()) {
-            return Err(wrong("its `json` cannot be read"));
+            return Err(wrong("its `json` cannot be parsed"));
         }
         let needs = match step.answer {
             ScriptedReply::Edit => Some("path"),
@@ -174,7 +175,7 @@ fn split_count(source: &str) -> Option<(&str, u32)> {
     }
 }
 
-/// Whether the character at `at` is a separator by itself, not taken literally by a backslash.
+/// Whether the character at `at` is a separator, not escaped by a backslash.
 fn is_bare(text: &str, at: usize) -> bool {
     text[..at].bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 0
 }
@@ -218,35 +219,34 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// A script and the place in it.
+/// A script and the position in it.
 #[derive(Debug, Clone)]
 pub struct Script {
     steps: Vec<ScriptStep>,
     at: usize,
     played: u32,
-    /// When the limit that is being played ends; `None` before its first answer.
+    /// When the current limit ends; `None` before its first response.
     limited_until: Option<SystemTime>,
 }
 
 /// A step for one request.
 #[derive(Debug, Clone)]
 pub struct Play {
-    /// The step.
     pub step: ScriptStep,
-    /// Its place in the script.
+    /// Its position in the script.
     pub index: usize,
-    /// For a limit: when it ends, in seconds since 1970. Fixed at its first answer.
+    /// For a limit: when it ends, in seconds since 1970. Fixed at its first response.
     pub resets_at: u64,
 }
 
 impl Script {
-    /// Reads a script from one line.
+    /// Parses a script from one line.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         Self::of(split_steps(text.trim()))
     }
 
-    /// Reads a script from a file: a step a line, where commas mean nothing; empty lines and comments (`#`) are left
-    /// out.
+    /// Parses a script from a file: one step per line, where commas have no meaning; empty lines
+    /// and comments (`#`) are skipped.
     pub fn parse_lines(text: &str) -> Result<Self, ScriptError> {
         Self::of(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')))
     }
@@ -259,7 +259,7 @@ impl Script {
         Ok(Self { steps, at: 0, played: 0, limited_until: None })
     }
 
-    /// The step for the main request that arrives `now`.
+    /// The step for the main request that arrives at `now`.
     pub fn next(&mut self, now: SystemTime) -> Play {
         // A limit that has ended counts as played once, however many requests it answered.
         if self.limited_until.is_some_and(|until| until <= now) {
@@ -270,7 +270,7 @@ impl Script {
         let index = self.at;
         if matches!(step.answer, ScriptedReply::ClaudeLimit | ScriptedReply::CodexLimit) {
             let lasts = Duration::from_secs(step.number("in").unwrap_or_default());
-            // Whole seconds, rounded up, because that is what the answer can say.
+            // Whole seconds, rounded up, because the response has no finer unit.
             let end = (now + lasts).duration_since(UNIX_EPOCH).unwrap_or_default() + Duration::from_millis(999);
             let until = *self.limited_until.get_or_insert(UNIX_EPOCH + Duration::from_secs(end.as_secs()));
             let resets_at = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -20,9 +20,9 @@ fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
         let limit = find(&run.events(), "rate_limit_event")["rate_limit_info"].clone();
         assert_eq!((limit["status"].as_str(), limit["rateLimitType"].as_str()), (Some("rejected"), Some("five_hour")));
         assert_eq!(find(&run.events(), "result")["api_error"], "usage_limit_reached");
-        let resets_at = Duration::from_secs(limit["resetsAt"].as_u64().expect("it says when"));
+        let resets_at = Duration::from_secs(limit["resetsAt"].as_u64().expect("the time is in the record"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
-        // The moment is known, so this waits for it and for nothing else.
+        // The end is known, so this waits for it and for nothing else.
         std::thread::sleep(resets_at.saturating_sub(now));
         let again = seat.run("go on", WAIT_TIMEOUT).expect("it ends by itself");
         assert_eq!(again.code, Some(0), "{again:#?}");

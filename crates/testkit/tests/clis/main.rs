@@ -1,4 +1,5 @@
-//! The real agent programs against the fake model, without a network: what the tests of everloop itself build on.
+//! The real agent programs against the fake model, without a network: the base of everloop's own
+//! tests.
 
 mod limits;
 mod program;

@@ -1,4 +1,4 @@
-//! The fake model as a program, and the room in which tests run.
+//! The fake model as a program, and the folder in which tests run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The fake model by itself, spoken to by hand.
+//! The fake model by itself, with hand-written requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use everloop_testkit::fake_model::{FakeModel, FakeModelOptions};
 pub const MAIN: &str = r#"{"model":"m","stream":true,"tools":[{"name":"Bash"}],"messages":[]}"#;
 const SIDE: &str = r#"{"model":"m","messages":[{"role":"user","content":"a title, please"}]}"#;
 
-/// Sends a request without waiting for its answer.
+/// Sends a request without waiting for its response.
 fn send(port: u16, path: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout can be set");
@@ -21,7 +21,7 @@ fn send(port: u16, path: &str, body: &str) -> TcpStream {
     stream
 }
 
-/// All of the answer, up to the end of the connection.
+/// The whole response, up to the end of the connection.
 pub fn answer(port: u16, path: &str, body: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     send(port, path, body).read_to_end(&mut bytes)?;
@@ -80,7 +80,7 @@ fn the_log_can_be_read_while_it_grows() {
     let model = FakeModel::with(FakeModelOptions { script, port: 0, log: Some(path.clone()) }).expect("it starts");
     let call = answer(model.port(), "/v1/messages", MAIN).expect("it is answered");
     assert!(call.contains("echo a,text"), "{call}");
-    // Bodies are for whoever holds the server in his hand, not for the log.
+    // Bodies are kept in memory, not in the log.
     let said = model.requests().into_iter().map(|record| RequestRecord { body: String::new(), ..record });
     assert_eq!(log::read(&path).expect("the log is there"), said.collect::<Vec<_>>());
     assert_eq!(model.requests()[0].step.as_deref(), Some("tool:cmd=echo a,text"));

@@ -1,4 +1,5 @@
-//! Each program works: it writes a file with its own tool, runs a command, and says that it is done.
+//! Each program works: it writes a file with its own tool, runs a command, and reports that it is
+//! done.
 
 use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
@@ -12,7 +13,7 @@ fn works(cli: CliProgram) {
     let read = |name: &str| std::fs::read_to_string(seat.folder().join(name)).unwrap_or_default();
     assert_eq!(run.code, Some(0), "{told}");
     assert_eq!((read("made.txt").as_str(), read("tool.txt").as_str()), ("by edit\n", "by tool\n"), "{told}");
-    // Some print each piece by itself.
+    // Some programs print each piece by itself.
     assert!(run.stdout.contains("done"), "{told}");
     assert_eq!(model.main_calls(), 3, "{told}");
     let results: Vec<bool> = model.requests().iter().filter(|r| r.step.is_some()).map(|r| r.has_tool_result).collect();

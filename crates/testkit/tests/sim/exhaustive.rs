@@ -1,4 +1,5 @@
-//! Every scenario × every step × every kind of fault; the end is always that of the run in which nothing went wrong.
+//! Every scenario × every step × every kind of fault; the end always equals that of a run without
+//! faults.
 
 use everloop_testkit::sim::fault::{EVERY, Fault, Plan};
 use everloop_testkit::sim::git::Tree;
@@ -8,11 +9,12 @@ use everloop_testkit::sim::scenario::{LoopSetup, Scenario, known};
 use super::{in_parallel, must_be_clean};
 
 const SEED: u64 = 0;
-/// A second crash is tried at each of so many steps after the first: all of a recovery and what follows it.
+/// A second crash is tried at each of this many steps after the first: all of a recovery and what
+/// follows it.
 const SECOND: u64 = 9;
 
-/// What the operator has in the end. Without a private worktree a turn that is done again finds what it left, so that
-/// there only the checks are compared and not how often it was at work.
+/// The final state of the person's folder. Without a private worktree a repeated turn finds its own
+/// leftovers, so there only the checks are compared and not the number of turns.
 fn result(scenario: &Scenario, report: &Report) -> Vec<Tree> {
     let of = |setup: &LoopSetup| {
         let mut tree = report.results[&setup.id].clone();

@@ -1,4 +1,5 @@
-//! Fleets with one who is bad, with nobody, with everybody at once: who is blamed, and what the caps allow.
+//! Fleets with one bad subject, with none, with all at once: which is blamed, and what the caps
+//! allow.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use everloop_testkit::sim::random::Random;
 use super::in_parallel;
 use super::planted::Plant;
 
-/// Outcomes of a story: a working day of a small fleet.
+/// Outcomes of a run: a working day of a small fleet.
 const OUTCOMES: u64 = 600;
 
 const SIZES: [Size; 5] = [
@@ -29,7 +30,7 @@ fn fleet(size: Size, bad: Bad, base: u64, failing: u64) -> Fleet {
     Fleet { size, bad, base, failing, outcomes: OUTCOMES, ill: 0..OUTCOMES }
 }
 
-/// One who is bad, of every sort in turn.
+/// One bad subject, of every dimension in turn.
 fn culprit(size: Size, n: u64) -> Bad {
     let dimension = match Dimension::ALL[(n % 5) as usize] {
         Dimension::Pane if size.panes == 0 => Dimension::Node,
@@ -38,7 +39,7 @@ fn culprit(size: Size, n: u64) -> Bad {
     Bad::These(vec![subject(dimension, n / 5 % 2)])
 }
 
-/// Runs them all; nothing that was promised may be broken in any.
+/// Runs them all; no run may violate an invariant.
 fn stories(fleets: &[(Fleet, u64)]) -> Vec<(Fleet, Story)> {
     let told = Mutex::new(Vec::new());
     in_parallel(fleets, |(fleet, seed)| {
@@ -49,7 +50,8 @@ fn stories(fleets: &[(Fleet, u64)]) -> Vec<(Fleet, Story)> {
     told.into_inner().expect("no thread panics while it holds this")
 }
 
-/// So many fleets in which something was done, and so many in which it was done to the right one first.
+/// The number of fleets in which the core acted, and of those in which it acted on the right
+/// subject first.
 fn blamed(told: &[(Fleet, Story)]) -> (usize, usize) {
     let acted = told.iter().filter(|(_, s)| s.first.is_some()).count();
     let right = told.iter().filter(|(f, s)| s.first.as_ref().is_some_and(|first| f.is_bad(first))).count();
@@ -76,7 +78,7 @@ fn long_the_one_who_is_bad_is_blamed_and_no_cap_is_broken() {
             let out = told.iter().filter(|(f, s)| s.out.keys().any(|s| f.is_bad(s))).count();
             let wrong = told.iter().filter(|(f, s)| s.out.keys().any(|s| !f.is_bad(s))).count();
             eprintln!(
-                "fails {failing} ‰, others {base} ‰: of {EACH} fleets somebody is held in {held}, the right one first in \
+                "fails {failing} ‰, others {base} ‰: of {EACH} fleets {held} hold a subject, the right one first in \
                  {rightly}; the right one out in {out}, another one in {wrong}"
             );
             (acted, right) = (acted + held, right + rightly);
@@ -97,7 +99,7 @@ fn long_a_healthy_fleet_is_left_alone_a_thousand_times() {
     let told = stories(&(0..1000).map(draw).collect::<Vec<_>>());
     let charges: u32 = told.iter().flat_map(|(_, s)| s.charged.values()).sum();
     let (held, _) = blamed(&told);
-    eprintln!("1000 healthy fleets, {OUTCOMES} outcomes each: {charges} charges, somebody held in {held}");
+    eprintln!("1000 healthy fleets, {OUTCOMES} outcomes each: {charges} charges, {held} hold a subject");
     assert_eq!(held, 0);
     assert!(told.iter().all(|(_, s)| !s.suspected && s.moved == 0));
 }
@@ -113,7 +115,7 @@ fn when_everybody_fails_at_once_the_observer_is_suspected_and_nobody_is_taken_ou
     }
 }
 
-/// A machine that fails from the beginning on and is repaired.
+/// A node that fails from the beginning on and is repaired.
 fn repaired() -> Fleet {
     let bad = Bad::These(vec![subject(Dimension::Node, 1)]);
     Fleet { ill: 0..300, outcomes: 1000, ..fleet(SIZES[3], bad, 20, 1000) }
@@ -128,7 +130,7 @@ fn whoever_is_well_again_comes_back_through_a_trial() {
     }
 }
 
-/// A machine that was good for long and goes bad.
+/// A node that was good for long and goes bad.
 fn turns_bad() -> Fleet {
     let size = Size { nodes: 3, panes: 0, accounts: 2, agents: 2, kinds: 8 };
     let bad = Bad::These(vec![subject(Dimension::Node, 1)]);
@@ -141,7 +143,7 @@ fn what_was_long_ago_does_not_excuse_what_is_now() {
     assert!(found >= 19, "{found} of 20 within thirty turns of its own");
 }
 
-/// Two machines of five are bad; only one of them may be out at a time.
+/// Two nodes of five are bad; only one of them may be out at a time.
 fn two_of_five() -> Fleet {
     let size = Size { nodes: 5, panes: 0, accounts: 3, agents: 2, kinds: 3 };
     let bad = Bad::These(vec![subject(Dimension::Node, 0), subject(Dimension::Node, 1)]);
@@ -181,7 +183,7 @@ fn the_same_seed_tells_the_same_story() {
     assert_ne!(fleet.run(7).trace, fleet.run(8).trace);
 }
 
-/// A person bars a pane for ten minutes; an hour later it is used again.
+/// A person quarantines a pane for ten minutes; an hour later it is used again.
 fn rule_ends() -> bool {
     let (pane, now) = (subject(Dimension::Pane, 1), Time(1_000_000));
     let mut immune = Immune::default();
@@ -191,28 +193,28 @@ fn rule_ends() -> bool {
         why: "moved",
         time: Duration::from_secs(600),
     };
-    for did in add(&immune, &wish, now).expect("no cap speaks against it") {
+    for did in add(&immune, &wish, now).expect("no cap forbids it") {
         immune.apply(&did, now);
     }
     let barred = matches!(immune.may(std::slice::from_ref(&pane), now), Admission::Barred(_));
     barred && immune.may(&[pane], now + Duration::from_secs(3600)) == Admission::Free
 }
 
-/// Mistake, what must hold, and what the mistake is.
+/// Bug, invariant, and description of the bug.
 type Row = (Bug, fn() -> bool, &'static str);
 
 const TABLE: &[Row] = &[
-    (Bug::CapOffByOne, || two_of_five().run(1).broken.is_none(), "one machine too many may be quarantined"),
-    (Bug::CapsLeaveNobody, || two_accounts().run(1).broken.is_none(), "the last who works is taken out as well"),
+    (Bug::CapOffByOne, || two_of_five().run(1).broken.is_none(), "one node too many may be quarantined"),
+    (Bug::CapsLeaveNobody, || two_accounts().run(1).broken.is_none(), "the last worker is quarantined as well"),
     (
         Bug::ChargesWithoutComparison,
         || {
             let (acted, right) = blamed(&one_bad_account());
             right * 100 >= acted * 95
         },
-        "whoever takes part in failures is charged, compared with nobody",
+        "every subject of a failure is charged, without a comparison",
     ),
-    (Bug::TrialNeverComesBack, || repaired().run(1).still_out.is_empty(), "nobody is ever tried again"),
+    (Bug::TrialNeverComesBack, || repaired().run(1).still_out.is_empty(), "no subject is ever tried again"),
     (
         Bug::HalfLifeIgnored,
         || (1..9).any(|seed| turns_bad().run(seed).out.contains_key(&subject(Dimension::Node, 1))),

@@ -1,4 +1,4 @@
-//! The simulation: crashed at every step, by thousands of seeds, in a storm, and with mistakes planted on purpose.
+//! The simulation: crashed at every step, by thousands of seeds, in a storm, and with planted bugs.
 
 mod exhaustive;
 mod fleet;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everloop_testkit::sim::run::Report;
 
-/// Does `each` for all of `items` on all cores; `each` must not depend on what else its thread did.
+/// Runs `each` for all of `items` on all cores; `each` must not depend on the state of its thread.
 fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -26,7 +26,7 @@ fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     });
 }
 
-/// Fails with what is needed to see it again.
+/// Fails with what is needed to reproduce it.
 #[track_caller]
 fn must_be_clean(what: &str, report: &Report) {
     if let Some(violation) = &report.violation {

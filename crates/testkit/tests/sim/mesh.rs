@@ -1,4 +1,4 @@
-//! Many machines in bad weather: nothing is lost, nothing counts twice, and every loop comes to its end.
+//! Many nodes under faults: nothing is lost, nothing counts twice, and every loop comes to its end.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,14 +10,15 @@ use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, one_is_ill, ran
 
 use super::in_parallel;
 
-/// Meshes in hours of bad weather in a test run.
+/// Meshes with hours of faults in a test run.
 const STORMS: u64 = 600;
 /// Meshes that are watched for days.
 const DAYS: u64 = 96;
 /// Their sizes in turn.
 const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
 
-/// Of the places of a second fault, one in so many is tried for each first one; `everloop-sim --pairs` tries them at random.
+/// Of the places of a second fault, one in this many is tried for each first one;
+/// `everloop-sim --pairs` tries them at random.
 const PAIRS: u64 = 97;
 
 #[track_caller]
@@ -49,7 +50,7 @@ fn long_ten_node_years_of_meshes_break_no_invariant_and_come_to_an_end() {
     eprintln!("{sum}\n{:.1} s", began.elapsed().as_secs_f64());
     assert!(sum.node_years() >= 10.0, "{:.2} node-years", sum.node_years());
     let weather = sum.landed > STORMS && sum.late_result > STORMS / 4 && sum.epochs > STORMS * 2;
-    assert!(weather, "the weather was too fine to prove anything");
+    assert!(weather, "there were too few faults to prove anything");
     assert!(
         sum.reconciled.0 > STORMS / 10 && sum.reconciled.1 > STORMS,
         "nothing was left to set right: {:?}",
@@ -81,7 +82,8 @@ fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
     let setup = Setup { nodes: 5, checks: 6, ill: Ill::All, ..small() };
     let report = run(&setup, 3);
     must_be_clean("storm", &report);
-    // Five tasks for each check; three attempts at each, and more only until a second machine failed too.
+    // Five tasks for each check; three attempts at each, and more only until a second node failed
+    // too.
     let tasks = 6 * 5;
     assert!(report.landed == 0 && (tasks * 3..tasks * 4).contains(&report.begun), "{report:?}");
 }
@@ -95,7 +97,7 @@ fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_c
     }
     let quarantined = reports.iter().filter(|report| report.most_out == 1).count();
     assert!(quarantined >= 3, "it was out in {quarantined} of 5 meshes");
-    // Agents that never start are everybody's: then nobody is to blame.
+    // When all agents never start, no single subject is to blame.
     for seed in 0..3 {
         let report = run(&Setup { ill: Ill::All, ..one_is_ill(seed) }, seed);
         must_be_clean(&format!("seed {seed}, all of them"), &report);
@@ -103,7 +105,7 @@ fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_c
     }
 }
 
-/// Where things can go wrong in the small mesh when nothing does.
+/// Places for faults in the small mesh when nothing goes wrong.
 fn places() -> u64 {
     let calm = run(&small(), 0);
     must_be_clean("calm", &calm);

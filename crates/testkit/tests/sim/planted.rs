@@ -1,4 +1,4 @@
-//! Deliberate mistakes: each is found by the invariant that is named here, else the tests are wrong.
+//! Planted bugs: each is caught by the invariant that is named here, else the tests are wrong.
 
 use everloop_core::planted::{self, ALL, Bug};
 use everloop_testkit::sim::fault::{EVERY, Plan};
@@ -7,17 +7,16 @@ use everloop_testkit::sim::scenario::{Scenario, bad_account, known, storm};
 
 use super::must_be_clean;
 
-/// What has to go wrong for a mistake to show.
+/// What has to happen for a bug to show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shows {
-    /// Nothing.
     InCalm,
     /// A fault at the right step.
     InCrashes,
 }
 use Shows::{InCalm, InCrashes};
 
-/// Mistake, scenario that shows it, when, the invariant that catches it, and what the mistake is.
+/// Bug, scenario that shows it, when, the invariant that catches it, and a description.
 type Row = (Bug, &'static str, Shows, &'static str, &'static str);
 
 const TABLE: &[Row] = &[
@@ -34,7 +33,7 @@ const TABLE: &[Row] = &[
     (Bug::ReservationNotSettled, "good", InCalm, "reservations", "what a turn had set aside stays set aside"),
     (Bug::IntegratesWithoutTrailerLookup, "good", InCrashes, "I2", "work is landed again after a crash"),
     (Bug::RecoveryRestartsLiveTurn, "good", InCrashes, "one agent", "a turn that lives is started again"),
-    (Bug::RecoveryForgetsExited, "good", InCrashes, "I1", "a turn that ended while nobody looked is thrown away"),
+    (Bug::RecoveryForgetsExited, "good", InCrashes, "I1", "a turn that ended during the downtime is thrown away"),
     (Bug::WaitWithoutTimer, "dies young", InCalm, "I5", "a cooldown has no timer"),
     (Bug::CommitWithoutSync, "good", InCrashes, "durability", "a commit is promised before it is synced"),
     (Bug::PerformsBeforeCommit, "good", InCrashes, "I7", "the agent is started before that is written down"),
@@ -57,18 +56,18 @@ const TABLE: &[Row] = &[
     ),
     (Bug::ProbesBeforeReset, "the account is limited", InCalm, "I6", "a known reset is not waited for"),
     (Bug::PaceIgnored, "paced", InCalm, "I6", "a paced loop uses its account's window up at once"),
-    (Bug::QuarantineIgnored, "one bad account", InCalm, "I8", "whoever is quarantined is asked all the same"),
+    (Bug::QuarantineIgnored, "one bad account", InCalm, "I8", "a quarantined subject is used all the same"),
     (Bug::KeepaliveInTwoWrites, "watches", InCalm, "keepalive", "the next keepalive is made in a second write"),
     (Bug::RecoveryDropsKeepalive, "watches", InCrashes, "keepalive", "a restart ends the keepalive and makes none"),
     (Bug::RecoveryDoublesKeepalive, "watches", InCalm, "keepalive", "a restart does not look whether there is one"),
     (Bug::SignalInTwoWrites, "watches and works", InCrashes, "signal", "a change is known before its task is there"),
-    (Bug::SignalKeepsCursor, "watches", InCalm, "signal", "a change is told of again and again"),
+    (Bug::SignalKeepsCursor, "watches", InCalm, "signal", "a change is reported again and again"),
     (Bug::TicketBeforeChange, "gives up", InCalm, "strategy", "a person is called before another way was tried"),
-    (Bug::ChangesForEver, "gives up", InCalm, "strategy", "one way after the other is tried, and nobody is told"),
+    (Bug::ChangesForEver, "gives up", InCalm, "strategy", "one way after the other is tried, without a ticket"),
     (Bug::ForgetsLateMessages, "people", InCalm, "messages", "a message that came during a turn is dropped at its end"),
 ];
 
-/// Switches a mistake on for as long as it lives.
+/// Enables a bug for as long as it lives.
 pub(super) struct Plant;
 
 impl Plant {

@@ -1,4 +1,4 @@
-//! Random worlds with random weather.
+//! Random worlds with random faults.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! An agent that exits 1 at once, for a day; one that does nothing until it is asked for another approach.
+//! An agent that exits 1 at once, for a day; one that does nothing until another approach is
+//! requested.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The rules, most precise first: the first that fits counts. Codes and states stand before words, because words change
-//! with almost every release. Each rule has a sample in `tests/streams/limits.rs`.
+//! The rules, most precise first: the first match wins. Codes and states stand before texts,
+//! because texts change with almost every release. Each rule has a sample in
+//! `tests/streams/limits.rs`.
 
 use everloop_core::spec::AgentKind::{Claude, Codex, Gemini, Opencode};
 use everloop_core::stream::LimitClass;
@@ -9,9 +10,8 @@ use super::RefusalSign::{Code, CodeBegins, Says, SaysBoth, Status};
 use super::VendorRecord::{Allowance, Error, Exit, Result, Retry, Synthetic};
 use super::{LimitRule, RefusalSign};
 
-/// All rules.
 pub const CATALOGUE: &[LimitRule] = &[
-    // claude, subscription: `rateLimitType` of a `rate_limit_event`, or of the same inside an error message.
+    // claude, subscription: `rateLimitType` of a `rate_limit_event`, or inside an error message.
     LimitRule {
         id: "claude.five-hour",
         agents: &[Claude],
@@ -44,7 +44,7 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
-    // claude, words: 1.0.x to 2.1.325.
+    // claude, texts: 1.0.x to 2.1.325.
     LimitRule {
         id: "claude.spend-text",
         agents: &[Claude],
@@ -115,7 +115,7 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Auth,
         ends: Untold,
     },
-    // codex: prose only; its rollout file knows times, which the parser adds.
+    // codex: texts only; its session file has the times, which the parser adds.
     LimitRule {
         id: "codex.usage-limit",
         agents: &[Codex],
@@ -175,7 +175,7 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Rate,
         ends: Told,
     },
-    // gemini: words, then the status (also as exit code).
+    // gemini: texts, then the status (also as exit code).
     LimitRule {
         id: "gemini.daily",
         agents: &[Gemini],
@@ -199,14 +199,14 @@ pub const CATALOGUE: &[LimitRule] = &[
         signs: &[
             Code("RESOURCE_EXHAUSTED"),
             Says("exceeded your current quota"),
-            // What the CLI adds to every 429.
+            // The CLI appends these to every 429.
             Says("request a quota increase"),
             Says("suggested retry after"),
         ],
         class: LimitClass::Rate,
         ends: Told,
     },
-    // Its word for the status is the one for 403.
+    // Gemini's status text is the one for 403.
     LimitRule {
         id: "gemini.credit",
         agents: &[Gemini],
@@ -239,7 +239,7 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Network,
         ends: Untold,
     },
-    // opencode: fields of the vendor's answer, whoever the vendor is.
+    // opencode: fields of the response, for any vendor.
     LimitRule {
         id: "opencode.usage-limit",
         agents: &[Opencode],
@@ -256,7 +256,7 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Auth,
         ends: Untold,
     },
-    // Everybody's.
+    // All CLIs.
     LimitRule {
         id: "any.context",
         agents: &[],
@@ -329,10 +329,10 @@ pub const CATALOGUE: &[LimitRule] = &[
     },
 ];
 
-/// How the libraries under the CLIs say that a connection failed.
+/// How the libraries below the CLIs report a failed connection.
 const NETWORK: &[RefusalSign] = &[
     Code("connection_failed"),
-    // codex; a status, where there was one, has been looked at before.
+    // codex; rules for a status, where there was one, stand before these.
     Code("http_connection_failed"),
     Code("response_stream_connection_failed"),
     Code("response_stream_disconnected"),

@@ -1,9 +1,10 @@
-//! Paths of a model, opened so that they cannot leave the workspace: not by `..`, not by a link, not by a link that somebody
-//! swaps while we look.
+//! Opens a model's paths confined to the workspace: `..`, a link, or a link swapped during the walk
+//! cannot lead outside.
 //!
-//! Every part is opened by itself, below the folder before it, never following a link; links are read and walked in the same
-//! way. So there is no moment between a check and its use. (`openat2` could do most of it, but not everywhere, and it would
-//! not tell whether the way led through `.git`.)
+//! Every component is opened on its own, relative to the folder before it, never following a link;
+//! links are read and walked in the same way. So there is no window between check and use.
+//! (`openat2` could do most of it, but not on every kernel, and it would not report whether the
+//! path led through `.git`.)
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,12 +19,12 @@ use nix::sys::stat::{Mode, mkdirat};
 
 use super::Trouble;
 
-/// As the kernel itself has it.
+/// The kernel's own limit.
 const MOST_LINKS: u32 = 40;
-/// Parts of a path.
+/// Bound of the components of a path.
 const DEEPEST: usize = 256;
 
-/// The workspace.
+/// The open folder below which all paths of the model are resolved.
 #[derive(Debug)]
 pub(super) struct Root {
     path: PathBuf,
@@ -37,29 +38,29 @@ pub(super) enum For {
     Reading,
     /// Changing a file that is there.
     Changing,
-    /// Replacing a file; made, with its folders, if it is not there.
+    /// Replacing a file; created, with its folders, if it does not exist.
     Making,
 }
 
 /// A walk through the workspace.
 struct Walk<'r> {
     root: &'r Root,
-    /// Folders from the top to where we are; their names are only for the refusal of `.git`.
+    /// Folders from the top to the current one.
     open: Vec<OwnedFd>,
-    /// What is still to be walked, the next part last.
+    /// Components still to be walked, the next one last.
     rest: Vec<OsString>,
     links: u32,
 }
 
 impl Root {
     pub(super) fn open(path: &Path) -> Result<Self, Trouble> {
-        let path = path.canonicalize().map_err(|e| format!("the workspace `{}`: {e}", path.display()))?;
+        let path = path.canonicalize().map_err(|e| format!("cannot open the workspace `{}`: {e}", path.display()))?;
         let dir = open(&path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-            .map_err(|e| format!("the workspace `{}`: {e}", path.display()))?;
+            .map_err(|e| format!("cannot open the workspace `{}`: {e}", path.display()))?;
         Ok(Self { path, dir })
     }
 
-    /// Opens what `path` means below the workspace.
+    /// Opens `path`, relative to the workspace.
     pub(super) fn file(&self, path: &str, purpose: For) -> Result<File, Trouble> {
         let mut walk = Walk { root: self, open: Vec::new(), rest: Vec::new(), links: 0 };
         walk.add(Path::new(path))?;
@@ -70,12 +71,12 @@ impl Root {
         let file = File::from(file);
         let about = file.metadata().map_err(|e| format!("`{}`: {e}", super::super::clip(path)))?;
         let fits = about.is_file() || purpose == For::Reading && about.is_dir();
-        // A pipe or a device would hang us or worse.
+        // Reading a pipe or a device could block for ever.
         if !fits {
-            return Err(format!("`{}` is no plain file", super::super::clip(path)));
+            return Err(format!("`{}` is not a regular file", super::super::clip(path)));
         }
         if purpose != For::Reading && about.nlink() > 1 {
-            // The other name may be outside.
+            // The other name may be outside of the workspace.
             return Err(format!("`{}` has several names (hard links); it is not changed", super::super::clip(path)));
         }
         Ok(file)
@@ -96,7 +97,7 @@ impl From<Errno> for Stopped {
 const OUTSIDE: Stopped = Stopped::Refused("is outside of the workspace");
 
 impl Walk<'_> {
-    /// Puts a path before what is still to be walked.
+    /// Puts the components of a path before those still to be walked.
     fn add(&mut self, path: &Path) -> Result<(), Trouble> {
         self.splice(path).map_err(|e| match e {
             Stopped::Refused(why) => format!("`{}` {why}", super::super::clip(&path.to_string_lossy())),
@@ -127,7 +128,8 @@ impl Walk<'_> {
     fn go(mut self, purpose: For) -> Result<OwnedFd, Stopped> {
         while let Some(name) = self.rest.pop() {
             if name == ".." {
-                // Above the top there is nothing; elsewhere the folder that we came from, not the one that is there now.
+                // Nothing is above the top; elsewhere `..` is the folder that the walk came
+                // through, not the one that is there now.
                 self.open.pop().ok_or(OUTSIDE)?;
                 continue;
             }
@@ -171,7 +173,8 @@ impl Walk<'_> {
     }
 
     fn last(&self, name: &OsStr, purpose: For) -> Result<OwnedFd, Stopped> {
-        // Without blocking: whoever opens a pipe waits for the other end. It makes no difference to a plain file.
+        // Without blocking: opening a pipe waits for its other end. It makes no difference for a
+        // regular file.
         let common = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let flags = match purpose {
             For::Reading => OFlag::O_RDONLY,

@@ -1,4 +1,4 @@
-//! The file tools: read, write, edit. Which file is opened is the business of `beneath`.
+//! The file tools: read, write, edit. `beneath` opens the files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,11 +10,11 @@ use memchr::memmem;
 use super::confined::{For, Root};
 use super::{Trouble, middle_out};
 
-/// Lines that are shown if nobody asks for more or fewer.
+/// Default number of lines shown.
 const LINES: u64 = 2_000;
-/// How far into a file anybody looks; bigger ones are data.
+/// Bytes of a file that can be read; bigger files are data.
 const LONGEST_READ: u64 = 32 << 20;
-/// What is edited in memory.
+/// Bound of a file that is edited in memory.
 const LONGEST_EDIT: u64 = 8 << 20;
 /// Names of a folder that are listed.
 const MOST_NAMES: usize = 1_000;
@@ -47,9 +47,9 @@ fn format_range(first: usize, last: usize, total: usize) -> String {
 }
 
 fn list(dir: &File) -> Result<String, Trouble> {
-    // Through our own descriptor: the path may mean another folder by now.
+    // Through the open descriptor: the path may lead to another folder by now.
     let here = format!("/proc/self/fd/{}", dir.as_raw_fd());
-    let entries = std::fs::read_dir(Path::new(&here)).map_err(|e| format!("the folder cannot be read: {e}"))?;
+    let entries = std::fs::read_dir(Path::new(&here)).map_err(|e| format!("cannot read the folder: {e}"))?;
     let mut names: Vec<String> = entries
         .flatten()
         .take(MOST_NAMES + 1)
@@ -67,14 +67,14 @@ fn list(dir: &File) -> Result<String, Trouble> {
     Ok(if names.is_empty() { "[the folder is empty]".to_owned() } else { names.join("\n") })
 }
 
-/// Makes or replaces a file.
+/// Creates or replaces a file.
 pub(super) fn write(root: &Root, path: &str, content: &str) -> Result<String, Trouble> {
     let file = root.file(path, For::Making)?;
     replace(file, content.as_bytes())?;
     Ok(format!("wrote {} bytes", content.len()))
 }
 
-/// Replaces the only passage that is `old`.
+/// Replaces the only occurrence of `old`.
 pub(super) fn edit(root: &Root, path: &str, change: (&str, &str)) -> Result<String, Trouble> {
     let (old, new) = change;
     if old.is_empty() {
@@ -102,18 +102,19 @@ pub(super) fn edit(root: &Root, path: &str, change: (&str, &str)) -> Result<Stri
 
 fn content(file: &File, most: u64) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(|e| format!("the file cannot be read: {e}"))?;
+    file.take(most).read_to_end(&mut bytes).map_err(|e| format!("cannot read the file: {e}"))?;
     Ok(bytes)
 }
 
-/// In place, so that the file keeps its mode. Shortened at the end: what is interrupted leaves the new beginning and the old
-/// end, and the turn's commit is not made of that, because an interrupted turn does not count.
+/// Written in place, so that the file keeps its mode, and truncated at the end: an interruption
+/// leaves the new beginning and the old end. No commit is made of that, because an interrupted turn
+/// does not count.
 fn replace(mut file: File, bytes: &[u8]) -> Result<(), Trouble> {
     let written = file
         .seek(SeekFrom::Start(0))
         .and_then(|_| file.write_all(bytes))
         .and_then(|()| file.set_len(bytes.len() as u64));
-    written.map_err(|e| format!("the file cannot be written: {e}"))
+    written.map_err(|e| format!("cannot write the file: {e}"))
 }
 
 #[cfg(test)]

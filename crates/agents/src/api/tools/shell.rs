@@ -1,5 +1,6 @@
-//! The shell tool: a command in its own process group, with a time limit and capped output. At the limit everything that it
-//! started is killed, wherever it hid: we adopt orphans, so the tree below us is the whole truth.
+//! The shell tool: a command in its own process group, with a time limit and capped output. At the
+//! limit all its descendants are killed: this process adopts orphans, so the tree below it is
+//! complete.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
@@ -19,25 +20,26 @@ use super::{MOST_OUTPUT, ToolOutcome, middle_out};
 use crate::job::plain;
 use crate::process;
 
-/// Most commands need seconds; a build needs minutes and says so.
+/// Most commands need seconds; a longer limit is an argument of the call.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Whoever needs longer has to run it in pieces; the turn has other things to do.
+/// The longest limit of a call; longer work has to be split.
 const LONGEST: Duration = Duration::from_secs(600);
-/// After the command ended, output that is still in the pipe; a process in the background may hold it open for ever.
+/// Time to read output that is still in the pipe after the command ended; a background process may
+/// hold it open for ever.
 const DRAIN: Duration = Duration::from_millis(200);
-/// How often to look whether the command ended while it says nothing.
+/// Poll interval for the end of a command without output.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// What SIGKILL does not end sits in the kernel; nobody can help.
+/// A process that SIGKILL does not end hangs in the kernel.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// Where a command runs.
 pub(super) struct ShellFolder<'a> {
     pub(super) dir: &'a Path,
-    /// The variable that it must not see.
+    /// The variable that is removed from its environment.
     pub(super) hidden: Option<&'a str>,
 }
 
-/// The limit that a call asks for, within ours.
+/// The limit that a call requests, within the bounds.
 pub(in super::super) fn timeout(input: &Value) -> Duration {
     let asked = input.get("timeout_seconds").and_then(Value::as_u64).map(Duration::from_secs);
     asked.unwrap_or(TIMEOUT).clamp(Duration::from_secs(1), LONGEST)
@@ -49,7 +51,7 @@ pub(super) fn run(place: &ShellFolder<'_>, command: &str, limit: Duration) -> To
     let started = start(place, command);
     let (mut child, output) = match started {
         Ok(started) => started,
-        Err(e) => return ToolOutcome { text: format!("error: the shell cannot be started: {e}"), ok: false },
+        Err(e) => return ToolOutcome { text: format!("error: cannot start the shell: {e}"), ok: false },
     };
     let mut kept = Kept::default();
     let status = wait(&mut child, &output, &mut kept, Instant::now() + limit);
@@ -87,12 +89,13 @@ fn start(place: &ShellFolder<'_>, command: &str) -> std::io::Result<(Child, Rece
         shell.env_remove(name);
     }
     let child = shell.spawn()?;
-    // Our copies of the writing end go with this, so that the pipe can end.
+    // Closes this process's copies of the writing end, so that the pipe can end.
     drop(shell);
     Ok((child, pump(reader)))
 }
 
-/// Reads in a thread of its own, because nothing tells us of output and end at once. It ends with the pipe or with us.
+/// Reads in a separate thread, because no single call waits for output and exit. The thread ends
+/// with the pipe or the process.
 fn pump(mut reader: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = sync_channel(16);
     std::thread::spawn(move || {
@@ -106,7 +109,7 @@ fn pump(mut reader: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// Until the command ends; `None` at the limit.
+/// Waits for the end of the command; `None` at the limit.
 fn wait(child: &mut Child, output: &Receiver<Vec<u8>>, kept: &mut Kept, end: Instant) -> Option<ExitStatus> {
     loop {
         if let Ok(Some(status)) = child.try_wait() {
@@ -118,7 +121,7 @@ fn wait(child: &mut Child, output: &Receiver<Vec<u8>>, kept: &mut Kept, end: Ins
         match output.recv_timeout(RECHECK_INTERVAL) {
             Ok(piece) => kept.add(&piece),
             Err(RecvTimeoutError::Timeout) => {}
-            // It closed its output and works on in silence.
+            // The command closed its output and still runs.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(RECHECK_INTERVAL),
         }
     }
@@ -131,22 +134,23 @@ fn drain(output: &Receiver<Vec<u8>>, kept: &mut Kept) {
     }
 }
 
-/// Everything below us, by number and start.
+/// All processes below this one, by pid and start time.
 fn below() -> BTreeSet<(i32, u64)> {
     let us = std::process::id() as i32;
     process::descendants(us).into_iter().map(|s| (s.pid, s.start_ticks)).collect()
 }
 
-/// Kills the group, and then whatever is below us that was not there before, until nothing of it is left.
+/// Kills the group, then every process below this one that was not there before, until none is
+/// left.
 fn kill(child: &mut Child, before: &BTreeSet<(i32, u64)>) {
-    // Gone is as good as killed.
+    // An error means that the group is already gone.
     killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL).ok();
     let end = Instant::now() + GIVE_UP;
     let mut waited = false;
     loop {
         waited = waited || matches!(child.try_wait(), Ok(Some(_)) | Err(_));
         if waited {
-            // Only then: its status is the standard library's to collect.
+            // Not earlier: the standard library collects the status of its own child.
             reap();
         }
         let us = std::process::id() as i32;
@@ -164,7 +168,7 @@ fn kill(child: &mut Child, before: &BTreeSet<(i32, u64)>) {
     }
 }
 
-/// Orphans that we adopted and that ended.
+/// Collects adopted orphans that ended.
 fn reap() {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -175,7 +179,7 @@ fn reap() {
     }
 }
 
-/// The beginning and the end of what was written.
+/// The beginning and the end of the output.
 #[derive(Default)]
 struct Kept {
     head: Vec<u8>,

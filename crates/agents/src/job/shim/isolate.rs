@@ -1,4 +1,5 @@
-//! What a fresh shim has to undo (inherited signals, descriptors, session) and to take (signals, orphans).
+//! What a fresh shim has to undo (inherited signals, descriptors, session) and to take (signals,
+//! orphans).
 
 use std::fs;
 use std::io;
@@ -11,11 +12,11 @@ use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals that a shim reads instead of dying of them.
+/// Signals that a shim reads instead of being ended by them.
 const READ: [Signal; 4] = [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// Signals that a shell, `nohup` or a CI runner may have set to be ignored; the command would inherit that and could
-/// no longer be interrupted.
+/// Signals that a shell, `nohup` or a CI runner may have set to be ignored; the command would
+/// inherit that and could no longer be interrupted.
 const RESET: [Signal; 8] = [
     Signal::SIGCHLD,
     Signal::SIGINT,
@@ -27,14 +28,14 @@ const RESET: [Signal; 8] = [
     Signal::SIGALRM,
 ];
 
-/// The signals of this process, to be read one by one.
+/// The signals of this process, read one by one.
 #[derive(Debug)]
 pub(super) struct Signals {
     fd: SignalFd,
 }
 
 impl Signals {
-    /// From here on signals wait until they are read.
+    /// From here on signals are queued until they are read.
     pub(super) fn take() -> io::Result<Self> {
         let set: SigSet = READ.into_iter().collect();
         set.thread_block()?;
@@ -43,16 +44,16 @@ impl Signals {
         Ok(Self { fd })
     }
 
-    /// The next one that came, if any.
+    /// The next queued signal, if any.
     pub(super) fn next(&self) -> Option<Signal> {
         let info = self.fd.read_signal().ok().flatten()?;
         Signal::try_from(info.ssi_signo as i32).ok()
     }
 
-    /// Waits for any signal and forgets all that came.
+    /// Waits for any signal and discards all queued ones.
     pub(super) fn wait(&self, at_most: Duration) {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        // An interrupted wait is a short wait; every caller looks again.
+        // An interrupted wait is a short wait; every caller checks again.
         poll(&mut fds, PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX)).ok();
         while self.next().is_some() {}
     }
@@ -68,20 +69,20 @@ impl AsFd for Signals {
 fn reset_ignored() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in RESET {
-        // SAFETY: no handler is installed, so no code of ours can run in a signal context.
+        // SAFETY: no handler is installed, so no code of this program can run in a signal context.
         unsafe { sigaction(signal, &default) }?;
     }
     Ok(())
 }
 
-/// Leaves the session and the terminal of whoever started us (already done when [`crate::job::start`] did it), and their
-/// folder, which somebody may want to unmount or remove while we live.
+/// Leaves the session and the terminal of the parent (already done when [`crate::job::start`] did
+/// it), and its working folder, which would otherwise stay busy for unmounting or removal.
 pub(super) fn stand_alone() {
     nix::unistd::setsid().ok();
     std::env::set_current_dir("/").ok();
 }
 
-/// Orphans below us become our children instead of init's, so that none can hide.
+/// Orphans below this process become its children instead of init's, so that none can hide.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
@@ -89,12 +90,12 @@ pub(super) fn adopt_orphans() -> io::Result<()> {
 /// Descriptors that a shell or a service manager left open must not reach the command.
 #[expect(unsafe_code, reason = "close_range has no safe wrapper; it only sets a flag here")]
 pub(super) fn close_inherited_on_exec() {
-    // SAFETY: nothing is closed and no memory is touched; an old kernel answers with an error, and then the command
-    // sees what any child of the supervisor would see.
+    // SAFETY: nothing is closed and no memory is touched; an old kernel returns an error, and then
+    // the command sees what any child of the supervisor would see.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Most memory this process ever used. (`getrusage` would count the supervisor that we were forked from.)
+/// Peak memory of this process. (`getrusage` would count the supervisor that it was forked from.)
 pub(super) fn peak_memory_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

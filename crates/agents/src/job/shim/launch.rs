@@ -1,7 +1,8 @@
 //! Starts the command of a job: own process group, own control group, dies with the shim.
 //!
-//! Not by `std::process::Command`, because only `clone3` can make a process inside a control group. The shim has one
-//! thread, so the child may do whatever it likes between fork and exec; still it only makes system calls.
+//! Not by `std::process::Command`, because only `clone3` can create a process inside a control
+//! group. The shim has one thread, so the child may run any code between fork and exec; still it
+//! only makes system calls.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -28,20 +29,20 @@ const PIPE_BYTES: i32 = 1 << 20;
 /// From linux/sched.h; in the libc crate it does not fit its type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub(super) struct Launched {
-    /// Its number, and that of its process group.
+    /// Its pid, which is also its process group.
     pub(super) pid: i32,
-    /// It is in the control group.
+    /// Whether it is in the control group.
     pub(super) grouped: bool,
-    /// Where its output comes from.
+    /// The reading end of its standard output.
     pub(super) out: OwnedFd,
-    /// Where its errors come from.
+    /// The reading end of its standard error.
     pub(super) err: OwnedFd,
 }
 
-/// Everything the child needs, made before the fork.
+/// Everything that the child needs, prepared before the fork.
 struct Plan {
     argv: Vec<CString>,
     env: Vec<CString>,
@@ -55,7 +56,7 @@ struct Plan {
     shim: Pid,
 }
 
-/// Starts the command; if it cannot be put into the group it runs without.
+/// Starts the command; without the group if it cannot be put into it.
 pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, String> {
     if !spec.cwd.is_dir() {
         return Err(format!("`{}` is not a folder", spec.cwd.display()));
@@ -78,11 +79,11 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     };
     let door = cgroup.and_then(|group| group.door().ok());
     let (pid, grouped) = make_child(&plan, door.as_ref()).map_err(|e| format!("fork: {e}"))?;
-    // Our copies of the writing ends go, so that both pipes end with the command.
+    // Closes the shim's copies of the writing ends, so that both pipes end with the command.
     drop(plan);
     let mut failure = [0; 4];
     if File::from(report).read_exact(&mut failure).is_err() {
-        // It was closed by the exec: the command runs.
+        // The exec closed the pipe: the command runs.
         return Ok(Launched { pid, grouped, out, err });
     }
     nix::sys::wait::waitpid(Pid::from_raw(pid), None).ok();
@@ -90,7 +91,7 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     Err(format!("`{program}`: {why}"))
 }
 
-/// Our own environment without what only we may know.
+/// The shim's own environment without the variables for the shim alone.
 fn environment() -> Result<Vec<CString>, String> {
     let seen = std::env::vars_os().filter(|(name, _)| !name.as_bytes().starts_with(HIDE_PREFIX.as_bytes()));
     seen.map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes()].concat())).collect()
@@ -105,13 +106,14 @@ fn c_string(bytes: &[u8]) -> Result<CString, String> {
     CString::new(bytes).map_err(|_| "the command holds a NUL character".to_owned())
 }
 
-/// Forks, into the group if there is one and the kernel can. The child does not come back.
+/// Forks, into the group if there is one and the kernel can. Does not return in the child.
 fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
     if let Some(door) = door {
         match clone_into(door) {
             Ok(0) => become_command(plan),
             Ok(pid) => return Ok((pid, true)),
-            // An old kernel, a sandbox that knows no clone3, a group that does not take us: go on without.
+            // An old kernel, a sandbox without clone3, a group that rejects the process: continue
+            // without.
             Err(_) => {}
         }
     }
@@ -123,11 +125,11 @@ fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
     }
 }
 
-/// A fork whose child begins in the control group; 0 in the child.
+/// A fork whose child begins in the control group; returns 0 in the child.
 #[expect(unsafe_code, reason = "clone3 has no safe form")]
 fn clone_into(door: &File) -> io::Result<i32> {
-    // SAFETY: all zeros is a valid value of this plain struct; without CLONE_VM the call is a fork, and this process has
-    // one thread.
+    // SAFETY: all zeros is a valid value of this plain struct; without CLONE_VM the call is a fork,
+    // and this process has one thread.
     let pid = unsafe {
         let mut args: libc::clone_args = std::mem::zeroed();
         args.flags = CLONE_INTO_CGROUP;
@@ -142,7 +144,7 @@ fn clone_into(door: &File) -> io::Result<i32> {
 fn become_command(plan: &Plan) -> ! {
     let why =
         prepare(plan).and_then(|()| execvpe(&plan.argv[0], &plan.argv, &plan.env)).err().unwrap_or(Errno::UnknownErrno);
-    // Nobody reads it only when the shim is gone, and then nobody cares.
+    // The write fails only when the shim is gone, and then the error has no reader.
     nix::unistd::write(&plan.report, &(why as i32).to_ne_bytes()).ok();
     #[expect(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]
     // SAFETY: ends this process at once; nothing runs after it.
@@ -155,7 +157,7 @@ fn prepare(plan: &Plan) -> nix::Result<()> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != plan.shim {
-        // The shim died before the line above: nobody would ever kill us.
+        // The shim died before the line above: the parent-death signal would never arrive.
         return Err(Errno::ESRCH);
     }
     dup2_stdin(&plan.stdin)?;
@@ -165,8 +167,8 @@ fn prepare(plan: &Plan) -> nix::Result<()> {
         Errors::WithOutput => dup2_stderr(&plan.out)?,
     }
     chdir(plan.cwd.as_c_str())?;
-    // The shim blocks the signals that it reads from a descriptor, and every Rust program ignores SIGPIPE; a command must
-    // inherit neither.
+    // The shim blocks the signals that it reads from a descriptor, and every Rust program ignores
+    // SIGPIPE; a command must inherit neither.
     #[expect(unsafe_code, reason = "setting a signal to its default has no safe wrapper")]
     // SAFETY: no handler is installed.
     unsafe {
@@ -175,11 +177,11 @@ fn prepare(plan: &Plan) -> nix::Result<()> {
     SigSet::empty().thread_set_mask()
 }
 
-/// A pipe whose reading end does not block.
+/// A pipe with a non-blocking reading end.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    // Not allowed for everybody; the usual 64 KB work as well.
+    // Not always permitted; the usual 64 KB work as well.
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES)).ok();
     Ok((reader, writer))
 }

@@ -1,4 +1,4 @@
-//! What happens to a command's output: counted, redacted, scanned for a marker, kept within its caps.
+//! Processes a command's output: counts, redacts, scans for a marker, keeps it within its caps.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,11 +16,11 @@ use super::super::spec::Spec;
 use super::super::text::plain;
 use crate::redact::{Redactor, Secret};
 
-/// One read; as much as fits into the processor's cache beside everything else.
+/// Size of one read; fits into the processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Reads of one stream before the other one and the clock get their turn.
+/// Reads of one stream before the other one and the clock are served.
 const READS_IN_A_ROW: usize = 4;
-/// How much of the end goes into the record.
+/// Bytes of the end that go into the record.
 const LAST_BYTES: usize = 2048;
 
 /// Both streams of a command.
@@ -32,7 +32,7 @@ pub(super) struct Pump {
     buffer: Vec<u8>,
 }
 
-/// One stream.
+/// One stream of the program: its pipe, its redaction, its scanner and its capture.
 #[derive(Debug)]
 struct Line {
     /// `None` once it ended.
@@ -42,7 +42,7 @@ struct Line {
     capture: StreamCapture,
 }
 
-/// What both streams add up to.
+/// Totals of both streams.
 #[derive(Debug)]
 struct Sums {
     bytes: u64,
@@ -52,7 +52,8 @@ struct Sums {
 }
 
 impl Pump {
-    /// Secrets are read from our own environment: those that the command sees too, and those that it must not.
+    /// Secrets are read from the shim's environment: those that the command sees too, and those
+    /// that it must not.
     pub(super) fn new(dir: &Path, spec: &Spec, out: OwnedFd, err: OwnedFd) -> Self {
         let seen = spec.secrets.iter().filter_map(|name| secret(name));
         let secrets: Vec<Secret> = seen.chain(std::env::vars_os().filter_map(hidden)).collect();
@@ -75,26 +76,26 @@ impl Pump {
         [&self.out, &self.err].into_iter().filter_map(|l| l.fd.as_ref()).map(AsFd::as_fd)
     }
 
-    /// Reads what is there, for a while.
+    /// Reads what is available, for a bounded number of reads.
     pub(super) fn read(&mut self) {
         for line in [&mut self.out, &mut self.err] {
             line.read(&mut self.buffer, &mut self.sums);
         }
     }
 
-    /// Nothing more will be read: lets go of what was kept back and of the pipes.
+    /// Flushes what was held back and closes the pipes.
     pub(super) fn finish(&mut self) {
         for line in [&mut self.out, &mut self.err] {
             line.finish(&mut self.sums);
         }
     }
 
-    /// Bytes that came, kept or not.
+    /// Bytes received, kept or not.
     pub(super) fn bytes(&self) -> u64 {
         self.sums.bytes
     }
 
-    /// The delay that was asked for last.
+    /// The delay of the last marker.
     pub(super) fn backoff(&self) -> Option<Duration> {
         self.sums.backoff
     }
@@ -109,7 +110,7 @@ impl Pump {
         [&self.out, &self.err].into_iter().find_map(|l| l.capture.failed.as_ref()).map(ToString::to_string)
     }
 
-    /// Frees the room of the kept ends.
+    /// Frees the disk space of the kept ends.
     pub(super) fn drop_tails(&mut self) {
         self.out.capture.drop_tail();
         self.err.capture.drop_tail();

@@ -1,6 +1,7 @@
-//! Kills what a command left behind: background processes, daemons, fork bombs. Ends when nothing is left.
+//! Kills what a command left behind: background processes, daemons, fork bombs. Ends when nothing
+//! is left.
 //!
-//! The shim adopts every orphan below it, so "no child left" is the whole truth about the tree.
+//! The shim adopts every orphan below it, so when it has no child left the tree is empty.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,16 +14,16 @@ use super::super::tree::ProcessTree;
 use super::isolate::Signals;
 use super::pump::Pump;
 
-/// How long a leftover may take to end by itself once it was asked to.
+/// Grace period of a leftover between SIGTERM and SIGKILL.
 pub(super) const GENTLE: Duration = Duration::from_millis(1500);
-/// More leftovers than this are no helpers that want to tidy up.
+/// More leftovers than this are killed without a grace period.
 const MANY: usize = 64;
-/// How often to look again; children tell us by a signal, their children do not.
+/// Poll interval; children announce their end by a signal, their children do not.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// A process that SIGKILL does not end sits in the kernel; nobody can help.
+/// A process that SIGKILL does not end hangs in the kernel.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// What was left behind.
+/// The processes that were left behind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Swept {
     /// Processes that had to be ended.
@@ -31,7 +32,7 @@ pub(super) struct Swept {
     pub(super) survivors: u32,
 }
 
-/// Waits for all children that have ended; tells `ended` about each. Whether any are left.
+/// Waits for all children that have ended and passes each to `ended`. Returns whether any are left.
 pub(super) fn reap(mut ended: impl FnMut(WaitStatus)) -> bool {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -43,8 +44,8 @@ pub(super) fn reap(mut ended: impl FnMut(WaitStatus)) -> bool {
     }
 }
 
-/// Ends everything in the tree: SIGTERM first, SIGKILL after `gentle`. Goes on reading meanwhile: whoever tidies up
-/// and says so must not die of a closed pipe.
+/// Ends everything in the tree: SIGTERM first, SIGKILL after `gentle`. Keeps reading meanwhile: a
+/// process that cleans up and writes must not die of a closed pipe.
 pub(super) fn sweep(tree: &ProcessTree, signals: &Signals, pump: &mut Pump, gentle: Duration) -> Swept {
     let begun = Instant::now();
     let mut seen = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! The loop of a shim while its command runs: output, signals, deadlines. Ends soon after the command ended.
+//! The loop of a shim while its command runs: output, signals, deadlines. Ends soon after the
+//! command ended.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -19,25 +20,26 @@ use super::pump::Pump;
 use super::sweep::reap;
 use crate::clock;
 
-/// A grandchild that holds the pipe open must not delay the end; what was in the pipe is read long before.
+/// A grandchild that holds the pipe open must not delay the end; the contents of the pipe are read
+/// long before.
 const DRAIN: Duration = Duration::from_millis(300);
 /// How often a kill is repeated: new processes may have been forked meanwhile.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
-/// A process that SIGKILL does not end sits in the kernel (dead disk, dead network file system); nobody can help.
+/// A process that SIGKILL does not end hangs in the kernel (dead disk, dead network file system).
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// How far the stopping of a command has come.
 #[derive(Clone, Copy, Debug)]
 enum Ladder {
-    /// Nobody wants to stop it.
+    /// No stop was requested.
     Running,
-    /// It was told to end.
+    /// SIGTERM was sent.
     Asked { kill_at: Instant },
-    /// It is being killed.
+    /// SIGKILL is being repeated.
     Killing { again_at: Instant, give_up_at: Instant },
 }
 
-/// A command under watch.
+/// Watches one command.
 #[derive(Debug)]
 pub(super) struct ShimWatch<'a> {
     dir: &'a Path,
@@ -45,7 +47,7 @@ pub(super) struct ShimWatch<'a> {
     signals: &'a Signals,
     tree: &'a ProcessTree,
     command: Pid,
-    /// Counted with the monotonic clock: a laptop that sleeps does not use up a turn.
+    /// Counted with the monotonic clock: a suspended machine does not use up a turn.
     wall_at: Option<Instant>,
     ladder: Ladder,
     cause: Option<StopCause>,
@@ -68,29 +70,28 @@ impl<'a> ShimWatch<'a> {
         }
     }
 
-    /// How the command ended.
     pub(super) fn status(&self) -> Option<WaitStatus> {
         self.ended.map(|(status, _, _)| status)
     }
 
-    /// When the command ended.
     pub(super) fn ended_at(&self) -> Option<Time> {
         self.ended.map(|(_, at, _)| at)
     }
 
-    /// Why we stopped it, if we did.
+    /// The cause of the stop, if the shim stopped it.
     pub(super) fn cause(&self) -> Option<StopCause> {
         self.cause
     }
 
-    /// Its patience is used up: what is left may be killed without being asked.
+    /// The grace period is over: leftovers may be killed without SIGTERM.
     pub(super) fn is_killing(&self) -> bool {
         matches!(self.ladder, Ladder::Killing { .. })
     }
 
-    /// Returns when the command has ended and its output was read, or cannot be ended. The pipes stay open.
+    /// Returns when the command has ended and its output was read, or cannot be ended. The pipes
+    /// stay open.
     pub(super) fn run(&mut self, pump: &mut Pump) {
-        // The command may have ended before the first signal was waited for.
+        // The command may have ended before the first wait for a signal.
         self.reap();
         loop {
             let now = Instant::now();
@@ -106,7 +107,7 @@ impl<'a> ShimWatch<'a> {
         }
     }
 
-    /// Until something can be read or the time is up; tells whether a signal came.
+    /// Waits for input or the timeout; returns whether a signal came.
     fn sleep(&self, patience: Option<Duration>, pump: &Pump) -> bool {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(pump.open().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
@@ -114,7 +115,7 @@ impl<'a> ShimWatch<'a> {
         let timeout = patience.map_or(PollTimeout::NONE, |d| {
             PollTimeout::try_from(d + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
-        // An interrupted wait is harmless: everything is looked at again.
+        // An interrupted wait is harmless: every condition is checked again.
         poll(&mut fds, timeout).is_ok() && fds[0].any().unwrap_or(false)
     }
 
@@ -124,7 +125,7 @@ impl<'a> ShimWatch<'a> {
                 Signal::SIGCHLD => self.reap(),
                 Signal::SIGINT if self.ended.is_none() => self.to_group(Signal::SIGINT),
                 Signal::SIGTERM if self.ended.is_none() => self.asked_to_stop(),
-                // SIGHUP: the terminal of whoever started us is none of our business.
+                // SIGHUP: the terminal of the parent does not concern the job.
                 _ => {}
             }
         }
@@ -146,7 +147,7 @@ impl<'a> ShimWatch<'a> {
     fn asked_to_stop(&mut self) {
         match self.ladder {
             Ladder::Running => self.terminate(stop_cause(self.dir).unwrap_or(StopCause::Shutdown)),
-            // Asked again: no more patience.
+            // A second request ends the grace period.
             Ladder::Asked { .. } => self.kill(Instant::now()),
             Ladder::Killing { .. } => {}
         }
@@ -155,7 +156,8 @@ impl<'a> ShimWatch<'a> {
     fn terminate(&mut self, cause: StopCause) {
         self.cause = Some(cause);
         self.to_group(Signal::SIGTERM);
-        // Those in other groups as well; nobody twice, a second SIGTERM means something else to many programs.
+        // Processes in other groups as well, but each only once: many programs treat a second
+        // SIGTERM differently.
         self.tree.terminate(|s| s.group != self.command.as_raw());
         self.ladder = Ladder::Asked { kill_at: Instant::now() + self.spec.grace };
     }
@@ -170,7 +172,7 @@ impl<'a> ShimWatch<'a> {
     }
 
     fn to_group(&self, signal: Signal) {
-        // The group is gone when the command just ended; then there is nobody to tell.
+        // The group is already gone when the command just ended.
         killpg(self.command, signal).ok();
     }
 

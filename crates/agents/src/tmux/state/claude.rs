@@ -1,8 +1,10 @@
-//! The screen of Claude Code: conversation, input box between two rules, status lines below it; or a dialog in its place.
+//! The screen of Claude Code: session text, input box between two rules, status lines below it; or
+//! a dialog in its place.
 
 use super::{Limit, State, after, is_spinner, question};
 
-/// Rules reach over the whole width; no answer begins at the left edge, so this cannot stand in one.
+/// Rules span the whole width; model output never begins at the left edge, so it cannot contain
+/// one.
 const RULE: &str = "────────";
 /// The upper edge of a menu.
 const MENU_EDGE: &str = "▔▔▔▔▔▔▔▔";
@@ -43,7 +45,8 @@ fn find_box<'a>(lines: &'a [&'a str]) -> Option<Box<'a>> {
     is_box.then(|| Box { conversation: &lines[..upper], input, below: &lines[lower + 1..] })
 }
 
-/// Something stands where the box should be; if its last line tells which keys answer it, it is a question.
+/// Something stands in the place of the box; if its last line names the keys of an answer, it is a
+/// question.
 fn dialog(lines: &[&str]) -> State {
     let asks = lines.last().is_some_and(|l| l.contains("Esc to cancel") || l.contains("Enter to confirm"));
     if !asks {
@@ -58,8 +61,8 @@ fn dialog(lines: &[&str]) -> State {
     State::Asking { question: question(dialog) }
 }
 
-/// A prompt that was answered by the program and not by the model: the `⎿` stands right below the prompt, and nothing
-/// followed. Output of tools stands below a `●` instead.
+/// A prompt that the program answered instead of the model: the `⎿` stands right below the prompt,
+/// and nothing followed. Output of tools stands below a `●` instead.
 fn refused(conversation: &[&str]) -> Option<Limit> {
     let prompt = conversation.iter().rposition(|l| l.starts_with('❯'))?;
     let rest = &conversation[prompt + 1..];

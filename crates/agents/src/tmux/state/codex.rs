@@ -1,13 +1,14 @@
-//! The screen of Codex: blocks that begin with a mark at the left edge, the input line `›`, a status line; or a menu.
+//! The screen of Codex: blocks that begin with a mark at the left edge, the input line `›`, a
+//! status line; or a menu.
 
 use super::{Limit, State, is_spinner};
 
-/// The last line of its menus names keys and what they do: `enter continue · esc quit`, `Press enter to confirm or esc to
-/// cancel`. Versions differ in the words.
+/// The last line of its menus names keys and their effect: `enter continue · esc quit`,
+/// `Press enter to confirm or esc to cancel`. The wording differs between versions.
 const KEYS: [&str; 2] = ["enter", "esc"];
 const KEYS_DO: [&str; 6] = ["select", "back", "confirm", "cancel", "continue", "quit"];
 
-/// What its title says while it asks for a permission.
+/// The title while it waits for a permission.
 const ASKS: &str = "Action Required";
 
 pub(super) fn detect(lines: &[&str], title: &str) -> State {
@@ -23,7 +24,7 @@ pub(super) fn detect(lines: &[&str], title: &str) -> State {
         let top = lines[..input].iter().rposition(|l| l.starts_with(['•', '■', '›'])).map_or(0, |i| i + 1);
         return State::Asking { question: question(&lines[top..input]) };
     }
-    // A list of choices below which nothing is known to stand: whoever types into it chooses.
+    // A list of choices with nothing known below it: typing would select one.
     if is_choice(lines[input]) && lines.get(input + 1).is_some_and(|l| is_choice(l)) {
         return State::Unknown;
     }
@@ -39,14 +40,15 @@ pub(super) fn composer(lines: &[&str]) -> Option<String> {
     (!is_choice(input)).then(|| input.trim_start_matches('›').trim().to_owned())
 }
 
-/// The last thing that was said before the input line. Further lines of an answer are set in, so a mark at the edge is
-/// the program's.
+/// The last block before the input line. Further lines of an answer are indented, so a mark at the
+/// edge is the program's.
 fn last_block<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
     let start = lines.iter().rposition(|l| l.starts_with(['•', '■', '›']))?;
     Some(&lines[start..])
 }
 
-/// `■ You’ve hit your usage limit. … try again at 9:42 PM.`, wrapped at the edge; older versions have a plain apostrophe.
+/// Reads `■ You’ve hit your usage limit. … try again at 9:42 PM.`, wrapped at the edge; older
+/// versions have a plain apostrophe.
 fn limit(block: &[&str]) -> Option<Limit> {
     let text = block.iter().take_while(|l| !l.trim().is_empty()).map(|l| l.trim()).collect::<Vec<_>>().join(" ");
     let said = text.strip_prefix('■')?.trim_start().replace('’', "'");
@@ -57,7 +59,8 @@ fn limit(block: &[&str]) -> Option<Limit> {
     Some(Limit { until })
 }
 
-/// What a menu asks: its first line with a question in it, else its first words. Below it stand the agent's reasons.
+/// The question of a menu: its first line with a question mark, else its first words. The agent's
+/// reasons stand below it.
 fn question(menu: &[&str]) -> String {
     let mut lines = menu.iter().map(|l| l.trim()).filter(|l| !l.is_empty());
     let first = lines.clone().next().unwrap_or_default();
@@ -65,7 +68,7 @@ fn question(menu: &[&str]) -> String {
     asked.unwrap_or(first).to_owned()
 }
 
-/// `› 1. Switch …`
+/// A numbered choice of a dialog: `› 1. Switch …`
 fn is_choice(line: &str) -> bool {
     let text = line.trim_start_matches('›').trim_start();
     text.split_once(". ").is_some_and(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! Whatever an agent does after git looked at a worktree, a look says the same as `git status`.
+//! After any change to a worktree, the cached look equals `git status`.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,9 +12,8 @@ use super::*;
 /// A repository with a private worktree of it.
 struct World {
     _temp: tempfile::TempDir,
-    /// The operator's repository.
+    /// The person's repository.
     repo: PathBuf,
-    /// The worktree.
     dir: PathBuf,
     tree: Worktree,
 }
@@ -42,7 +41,7 @@ impl World {
         self.repo.join(".git")
     }
 
-    /// Looks until git would not be asked again.
+    /// Looks until git would not be run again.
     async fn settle(&self) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -51,11 +50,11 @@ impl World {
                 assert!(look.clean, "{look:?}");
                 return;
             }
-            assert!(Instant::now() < end, "it cannot be sealed");
+            assert!(Instant::now() < end, "no fingerprint can be taken");
         }
     }
 
-    /// What a look says, which must be what git says.
+    /// The result of a look, which must equal git's.
     async fn look(&self) -> TreeStatus {
         let seen = self.tree.look(Detail::Files).await.unwrap();
         let git = self.tree.git().unwrap().with("GIT_OPTIONAL_LOCKS", "0");
@@ -64,7 +63,7 @@ impl World {
         seen
     }
 
-    /// Settles, lets an agent do something, looks at once and again when that is no news any more.
+    /// Settles, makes a change, looks at once and again when the change is no longer recent.
     async fn after(&self, action: impl FnOnce(&Path)) -> TreeStatus {
         self.settle().await;
         let known = self.tree.known();
@@ -87,7 +86,7 @@ fn git(dir: &Path, words: &str) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-/// Another text of the same length, with the times of the old one.
+/// Writes another text of the same length, with the times of the old one.
 fn forge(path: &Path, text: &str) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     fs::write(path, text).unwrap();
@@ -120,7 +119,7 @@ async fn an_edit_in_the_tick_of_the_seal_breaks_it() {
         let begun = Instant::now();
         fs::write(&path, "one\n").unwrap();
         let before = take(&scope, &sources);
-        assert!(before == Err(Unsealed::New) || begun.elapsed() >= TICK, "sealed within a tick");
+        assert!(before == Err(Unsealed::New) || begun.elapsed() >= TICK, "a fingerprint within a tick");
         forge(&path, "two\n");
         assert!(before.is_err() || take(&scope, &sources) != before, "the two look the same");
     }
@@ -172,7 +171,7 @@ async fn commits_resets_and_branches_are_seen() {
     assert!(look.clean && look.head == Some(first), "{look:?}");
     let look = world.after(|dir| drop(git(dir, "checkout -q -b mine"))).await;
     assert_eq!(look.branch.as_deref(), Some("mine"));
-    // On a branch a commit elsewhere moves this worktree too.
+    // On a branch, a commit elsewhere moves this worktree too.
     git(&world.repo, "update-ref refs/heads/mine HEAD");
     world.look().await;
 }
@@ -184,7 +183,7 @@ async fn flags_and_entries_of_the_index_are_seen() {
         git(dir, "update-index --assume-unchanged a.txt");
         fs::write(dir.join("a.txt"), "two\n").unwrap();
     };
-    assert!(world.after(hide).await.clean, "git believes it");
+    assert!(world.after(hide).await.clean, "git trusts it");
     assert!(!world.after(|dir| drop(git(dir, "update-index --no-assume-unchanged a.txt"))).await.clean);
     world.tree.bring_to("main").await.unwrap();
     assert!(!world.after(|dir| drop(git(dir, "rm -q --cached a.txt"))).await.clean);

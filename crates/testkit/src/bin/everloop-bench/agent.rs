@@ -1,5 +1,5 @@
-//! The tiny programs that this binary plays when it is started by everloop or by a shell: an agent that notes when it
-//! ran, one that floods, one that talks, and a step that syncs a file.
+//! The tiny programs that this binary becomes when everloop or a shell starts it: an agent that
+//! records its run time, one that floods, one that prints records, and a step that syncs a file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::{Result, measure};
 
-/// Plays the program that `args` name; `None` when they name none.
+/// Runs the program that `args` name; `None` when they name none.
 pub fn play(args: &[String], began_ns: u64) -> Option<Result<()>> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -19,7 +19,8 @@ pub fn play(args: &[String], began_ns: u64) -> Option<Result<()>> {
     }
 }
 
-/// Notes when this process began and when it is about to end. One write: lines of two agents never mix.
+/// Records when this process began and when it is about to end. One write: lines of two agents
+/// never mix.
 fn stamp(file: &Path, began_ns: u64) -> Result<()> {
     let mut out = OpenOptions::new().append(true).create(true).open(file)?;
     out.write_all(format!("{began_ns} {}\n", measure::monotonic()).as_bytes())?;
@@ -35,7 +36,7 @@ fn sync(file: &Path, times: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says this many bytes in everloop's own records, then its last word, and notes when.
+/// Prints this many bytes in everloop's native records, then the last record, and its time.
 fn talk(file: &Path, bytes: &str, began_ns: u64) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     out.write_all(b"{\"said\":\"session\",\"id\":\"bench\",\"model\":null}\n")?;

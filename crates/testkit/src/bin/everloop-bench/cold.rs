@@ -1,4 +1,4 @@
-//! How long a person waits for an answer: `--version`, and `status` over a long journal.
+//! Latency for a person: `--version`, and `status` over a long journal.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn plain(scene: &Scene, options: &Options, args: &[&str]) -> Command {
     command
 }
 
-/// A real loop with one turn behind it, and a journal that makes it look old.
+/// A real loop with one finished turn, and a journal that makes it look old.
 fn fill(scene: &Scene, options: &Options) -> Result<u64> {
     let agent = scene.agent("__flood 100");
     scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", "1"], 3)?;

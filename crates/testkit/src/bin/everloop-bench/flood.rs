@@ -22,7 +22,8 @@ pub fn run(options: &Options) -> Result<()> {
     let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", "1"];
     let mut supervisor = scene.everloop(&args).spawn()?;
     let mut peak_kb = 0;
-    // The peak is the kernel's own; it is read until the process is gone because afterwards nobody knows it.
+    // The peak is the kernel's own; it is read until the process is gone, because it is lost
+    // afterwards.
     while supervisor.try_wait()?.is_none() {
         peak_kb = usage(supervisor.id()).map_or(peak_kb, |u| u.peak_rss_kb.max(peak_kb));
         std::thread::sleep(Duration::from_millis(1));
@@ -46,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The least that anybody needs to keep all of it.
+/// The minimum for keeping all of it.
 fn through_a_shell(scene: &Scene) -> Result<Duration> {
     let script =
         format!("{} | cat > '{}'", scene.agent(&format!("__flood {FLOOD_BYTES}")), scene.path("flood").display());
@@ -58,7 +59,7 @@ fn through_a_shell(scene: &Scene) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// The turn as the journal tells it.
+/// The turn as the journal records it.
 struct Turn {
     until_exit: Duration,
     whole: Duration,
@@ -87,7 +88,7 @@ impl Turn {
     }
 }
 
-/// What the shim wrote down about itself.
+/// What the shim recorded about itself.
 fn shim_peak_kb(turns: &Path) -> Result<u64> {
     let mut peak = 0;
     for turn in std::fs::read_dir(turns)? {

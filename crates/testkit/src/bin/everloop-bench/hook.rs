@@ -1,4 +1,5 @@
-//! How long a person's own agent waits for a hook: each moment of a session, over a long journal, with a supervisor running.
+//! How long a person's own agent waits for a hook: each event of a session, over a long journal,
+//! with a supervisor running.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::{Options, Result};
 const ROWS: usize = 100_000;
 const BATCH: usize = 1_000;
 
-/// What is promised.
+/// The goals for median and p99.
 const TYPICAL: Duration = Duration::from_millis(20);
 const WORST: Duration = Duration::from_millis(60);
 
@@ -58,7 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
         );
         std::fs::write(&payload, text)?;
         if moment == "Stop" {
-            // The first one runs the check; what it said about these files is known from then on.
+            // The first one runs the check; its verdict on these files is cached from then on.
             times(&payload, 1, || scene.everloop(&["hook", moment]))?;
         }
         let took = times(&payload, samples, || scene.everloop(&["hook", moment]))?;
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How long a hook takes that reads this file on stdin. It may answer 0 or 2.
+/// How long a hook takes that reads this file on stdin. Its exit code may be 0 or 2.
 fn times(payload: &Path, samples: usize, mut command: impl FnMut() -> Command) -> Result<Times> {
     let mut all = Vec::with_capacity(samples);
     for _ in 0..samples {

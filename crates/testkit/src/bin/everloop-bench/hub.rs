@@ -1,8 +1,10 @@
-//! What the ledger costs next to plain SQL with the same client, on a PostgreSQL of our own and in SQLite, both of which
-//! sync every commit; how soon a task is known elsewhere; and what a hub bears.
+//! The cost of the ledger beside plain SQL with the same client, on a private PostgreSQL and in
+//! SQLite, both of which sync every commit; how soon a task is known to another node; and the load
+//! that a hub bears.
 //!
-//! `hub/race.rs` says how two queues are compared, `hub/postgres.rs` and `hub/sqlite.rs` are the queues, `hub/wake.rs` is about
-//! the way from one node to another, `hub/nodes.rs` about many that have nothing to do, `hub/peers.rs` about programs of others.
+//! `hub/race.rs` compares two queues, `hub/postgres.rs` and `hub/sqlite.rs` are the queues,
+//! `hub/wake.rs` measures the way from one node to another, `hub/nodes.rs` many idle nodes,
+//! `hub/peers.rs` other programs.
 
 mod nodes;
 mod peers;
@@ -22,9 +24,9 @@ use crate::report::{BenchRow, heading, ms};
 use crate::{Options, Result};
 use race::{Ours, claim, enqueue};
 
-/// Finished tasks that a claim has to ignore.
+/// Finished tasks that a claim has to skip.
 const FINISHED: u32 = 1_000_000;
-/// How long a claim among them may take.
+/// Bound of a claim among them.
 const CROWDED_MS: u128 = 50;
 
 pub fn run(options: &Options) -> Result<()> {
@@ -42,15 +44,15 @@ pub fn run(options: &Options) -> Result<()> {
     }
     heading("SQLite: the same, next to bare rusqlite");
     sqlite::run(options)?;
-    heading("from queueing a task to whoever waits for it and then holds it");
+    heading("from queueing a task to the lease of a waiting node");
     wake::run(options, &url)?;
-    heading(&format!("hub: {} nodes that have nothing to do", nodes::NODES));
+    heading(&format!("hub: {} idle nodes", nodes::NODES));
     nodes::run(options, &server, &url)?;
     heading(&format!("hub: a claim among {FINISHED} finished tasks"));
     crowded(options, &server, &mut ours.0)
 }
 
-/// A new hub at `url`.
+/// Initialises a hub at `url`.
 fn made(url: &str) -> Result<Postgres> {
     Postgres::init(&Url::parse(url)?)?;
     open(url)

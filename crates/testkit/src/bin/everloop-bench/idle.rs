@@ -1,4 +1,4 @@
-//! What a supervisor costs while its loop sleeps: memory, CPU, writes, starts.
+//! The cost of a supervisor while its loop sleeps: memory, CPU, writes, starts.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 pub fn run(options: &Options) -> Result<()> {
     let minute = options.length.pick(Duration::from_secs(60), Duration::from_secs(10));
-    heading(&format!("idle: a supervisor whose loop waits for a long gap, over {} s", minute.as_secs()));
+    heading(&format!("idle: a supervisor with a loop in a long gap, over {} s", minute.as_secs()));
     let scene = Scene::new(options, Project::Plain)?;
     let stamps = scene.path("stamps");
     let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (anon, pss, peak) = (mb(after.anon_kb), mb(after.pss_kb), mb(after.peak_rss_kb));
     remark(&format!("heap and stacks {anon}, the rest is mapped from the binary; fair share (Pss) {pss}, peak {peak}"));
     let cpu = after.cpu.saturating_sub(before.cpu);
-    // A shorter look is scaled up, so that the goal means the same.
+    // A shorter measurement is scaled up, so that the goal means the same.
     let cpu = cpu.mul_f64(60.0 / minute.as_secs_f64());
     let met = cpu <= Duration::from_millis(20);
     BenchRow::new("CPU per 60 s", format!("{:.5} s", cpu.as_secs_f64())).goal("<= 0.02 s", met).print();

@@ -1,4 +1,5 @@
-//! How fast the journal takes events, next to bare SQLite doing the same inserts with the same durability.
+//! How fast the journal takes events, beside bare SQLite doing the same inserts with the same
+//! durability.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use rusqlite::{Connection, params};
 use crate::report::{BenchRow, heading, remark};
 use crate::{Options, Result};
 
-/// Blocks of the two are taken in turns, so that a busy moment of the machine hits both.
+/// Blocks of the two alternate, so that a busy moment of the machine hits both.
 const BLOCKS: u32 = 5;
 
 pub fn run(options: &Options) -> Result<()> {
@@ -62,7 +63,8 @@ fn through_the_store(ledger: &mut Sqlite, batch: usize, commits: usize) -> Resul
     Ok(start.elapsed())
 }
 
-/// The same settings, columns and index as the journal of the store; no checksum, no JSON, no reading back.
+/// The same settings, columns and index as the journal of the store; no checksum, no JSON, no
+/// reading back.
 fn open_raw(path: &Path) -> Result<Connection> {
     let conn = Connection::open(path)?;
     conn.execute_batch(

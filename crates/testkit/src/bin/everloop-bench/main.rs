@@ -1,9 +1,12 @@
-//! What everloop costs, next to the floor under it: `just bench`. Builds nothing and asserts nothing; a goal that is not
-//! met is printed as such and the exit code stays 0, so that a busy machine never breaks anybody's build.
+//! The cost of everloop beside the floor under it: `just bench`. Builds nothing and asserts
+//! nothing; a missed goal is printed as such and the exit code stays 0, so that a busy machine
+//! never breaks a build.
 //!
-//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`, `mesh`: one section each, chosen with `--only`
-//! - `agent`: the tiny programs that this binary plays when everloop starts it
-//! - `scene`: a throw-away home, state folder and project; `measure`: clocks, quantiles, /proc; `report`: the lines
+//! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
+//!   `mesh`: one section each, chosen with `--only`
+//! - `agent`: the tiny programs that this binary becomes when everloop starts it
+//! - `scene`: a temporary home, state folder and project; `measure`: clocks, quantiles, /proc;
+//!   `report`: the lines
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what a tool prints is its purpose")]
 
@@ -27,7 +30,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What can go wrong while measuring; nobody acts on it but the reader.
+/// Failures while measuring; they are only printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
@@ -39,7 +42,7 @@ const USAGE: &str =
   --quick          fewer turns, shorter waits: for a first look
   --peers          in `hub`: also other queues in PostgreSQL, which are fetched and built first; needs npm";
 
-/// What was asked for.
+/// The command line.
 struct Options {
     everloop: PathBuf,
     dir: PathBuf,
@@ -52,9 +55,9 @@ struct Options {
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BenchLength {
-    /// The numbers that count.
+    /// The figures that count.
     Full,
-    /// A first look.
+    /// A first impression.
     Quick,
 }
 
@@ -84,7 +87,7 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 fn main() -> ExitCode {
-    // Before everything else: the first thing an agent does is look at the clock.
+    // Before everything else: an agent's first action is reading the clock.
     let began = measure::monotonic();
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(result) = agent::play(&args, began) {
@@ -125,7 +128,7 @@ fn measure_all(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `None` when only help was wanted.
+/// `None` when only help was requested.
 fn parse(args: &[String]) -> Result<Option<Options>> {
     let mut options = Options {
         everloop: std::env::current_exe()?.with_file_name("everloop"),

@@ -1,4 +1,4 @@
-//! Clocks, quantiles and what /proc knows. Prints nothing.
+//! Clocks, quantiles and /proc. Prints nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 
 use crate::Result;
 
-/// Nanoseconds of CLOCK_MONOTONIC: the same clock in every process, unlike what `Instant` promises.
+/// Nanoseconds of CLOCK_MONOTONIC: the same clock in every process, which `Instant` does not
+/// promise.
 pub fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists on every Linux");
     u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX)
@@ -71,7 +72,7 @@ pub fn sync_times(dir: &Path, samples: usize) -> Result<Times> {
     Times::new(all)
 }
 
-/// How long `command` takes from start to end, `samples` times. Its exit code does not matter here.
+/// How long `command` takes from start to end, `samples` times. Its exit code is ignored.
 pub fn run_times(mut command: impl FnMut() -> Command, samples: usize) -> Result<Times> {
     let mut all = Vec::with_capacity(samples);
     for _ in 0..samples {
@@ -88,13 +89,14 @@ pub fn run_times(mut command: impl FnMut() -> Command, samples: usize) -> Result
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessUsage {
     pub rss_kb: u64,
-    /// What is not a file: heap and stacks. The rest is the binary itself, which the kernel can drop and read again.
+    /// Heap and stacks. The rest is the mapped binary, which the kernel can drop and read again.
     pub anon_kb: u64,
-    /// Its share of pages that others map too; the fairer number for a binary that runs twice.
+    /// Its share of pages that other processes map too; the fairer figure for a binary that runs
+    /// twice.
     pub pss_kb: u64,
     pub peak_rss_kb: u64,
     pub cpu: Duration,
-    /// How often it went to sleep by itself, and so was woken.
+    /// Voluntary context switches, and so wake-ups.
     pub naps: u64,
     pub write_calls: u64,
 }
@@ -117,8 +119,8 @@ pub fn usage(pid: u32) -> Result<ProcessUsage> {
     })
 }
 
-/// CPU of all threads, also of those that ended, in nanoseconds: `stat` counts in steps of 10 ms, too coarse for an idle
-/// minute.
+/// CPU of all threads, also of ended ones, in nanoseconds: `stat` counts in steps of 10 ms, too
+/// coarse for an idle minute.
 fn cpu(pid: u32) -> Result<Duration> {
     let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid)?))?;
     Ok(Duration::from(clock_gettime(clock)?))
@@ -129,7 +131,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Cores and load: a busy machine explains strange numbers.
+/// Cores and load: a busy machine explains strange figures.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -1,5 +1,6 @@
-//! How long a mesh of three nodes is without a supervisor, when the one there was is killed and when it goes by itself, and how
-//! long it takes until the task of a node that died is begun elsewhere. Real processes, a real hub, the leases of real life.
+//! How long a mesh of three nodes is without a leader, when it is killed and when it shuts down,
+//! and how long it takes until another node begins the task of a dead one. Real processes, a real
+//! hub, production leases.
 
 mod elsewhere;
 
@@ -19,7 +20,7 @@ use crate::{Options, Result};
 /// Longer than any lease.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A node that goes by itself needs so long at most.
+/// Bound of a clean shutdown of a node.
 const FAREWELL: Duration = Duration::from_secs(20);
 
 pub fn run(options: &Options) -> Result<()> {
@@ -45,10 +46,10 @@ fn failover(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()
     let mut nodes: Vec<Machine> = (1..=3).map(|i| Machine::plain(&make, &format!("n{i}"), &url)).collect();
     nodes.iter_mut().for_each(Machine::start);
     let trials = options.length.pick(20, 3);
-    heading(&format!("mesh: three nodes without their supervisor, {trials} kills and {trials} clean ends"));
+    heading(&format!("mesh: three nodes without a leader, {trials} kills and {trials} clean ends"));
     let gaps = (0..trials).map(|_| without(&hub, &mut nodes, Signal::SIGKILL)).collect::<Result<Vec<_>>>()?;
     let gaps = Times::new(gaps)?;
-    BenchRow::new("killed: until another supervises, median", seconds(gaps.median()))
+    BenchRow::new("killed: until there is another leader, median", seconds(gaps.median()))
         .goal("<= 16 s", gaps.median() <= Duration::from_secs(16))
         .print();
     BenchRow::new("killed: worst", seconds(gaps.max())).goal("<= 22 s", gaps.max() <= Duration::from_secs(22)).print();
@@ -61,18 +62,18 @@ fn failover(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()
     Ok(())
 }
 
-/// Ends whoever supervises, and measures until somebody else does.
+/// Ends the leader, and measures until another node leads.
 fn without(hub: &Postgres, nodes: &mut [Machine], signal: Signal) -> Result<Duration> {
     let before = wait(hub, |leader| nodes.iter().any(|node| node.name == leader.node))?;
-    // All others have to be there, and between two of their questions, as in real life.
+    // All other nodes have to be up, and between two of their polls, as in production.
     std::thread::sleep(Duration::from_secs(6));
-    let victim = nodes.iter_mut().find(|node| node.name == before.node).ok_or("the supervisor is one of ours")?;
+    let victim = nodes.iter_mut().find(|node| node.name == before.node).ok_or("the leader is one of the nodes")?;
     let start = Instant::now();
     victim.signal(signal);
     wait(hub, |leader| leader.term > before.term && leader.node != before.node)?;
     let gap = start.elapsed();
     if !victim.is_gone(FAREWELL) {
-        return Err("a node does not go".into());
+        return Err("a node does not shut down".into());
     }
     victim.start();
     Ok(gap)
@@ -86,7 +87,7 @@ fn wait(hub: &Postgres, fits: impl Fn(&Leader) -> bool) -> Result<Leader> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err("nobody supervises".into())
+    Err("there is no leader".into())
 }
 
 fn seconds(d: Duration) -> String {

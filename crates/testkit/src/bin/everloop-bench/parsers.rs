@@ -1,5 +1,6 @@
-//! The parsers of agents' output. How fast they read what was really said; then garbage, spoiled lines of recorded runs, ten
-//! million of them: a panic ends the program, with the seed of its run, and memory is looked at in the end.
+//! The parsers of agents' output. How fast they read recorded output; then garbage, mutated lines
+//! of recorded runs, ten million of them: a panic ends the program with the seed of its run, and
+//! memory is checked at the end.
 
 #[path = "../../../../agents/tests/streams/mutate.rs"]
 mod mutate;
@@ -19,20 +20,21 @@ use crate::report::{BenchRow, heading, mb};
 use crate::{Options, Result};
 use mutate::{Corpus, Run};
 
-/// Lines that one reader gets: enough for records to meet.
+/// Lines per reader: enough for records to interact.
 const LINES: u64 = 100;
 
-/// A record of a megabyte as a tree of values is some tens of it; more would mean that something is kept.
+/// A record of a megabyte as a tree of values takes some tens of it; more would mean that something
+/// is kept.
 const RSS_GOAL_KB: u64 = 128 << 10;
 
-/// What an agent may say in its last moment.
+/// Output of an agent in its last moment.
 const BURST: usize = 10_000_000;
 /// How often it is read; the fastest counts.
 const READS: usize = 15;
-/// Read at once, as the supervisor does.
+/// Bytes per read, as in the supervisor.
 const CHUNK: usize = 64 << 10;
 
-/// The run that is going on.
+/// The seed of the current run.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub fn run(options: &Options) -> Result<()> {
@@ -41,7 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     for kind in [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Api] {
         whole(kind, &folder)?;
     }
-    heading("parsers: spoiled lines of recorded runs");
+    heading("parsers: mutated lines of recorded runs");
     let corpus = Corpus::read(&folder).map_err(|e| format!("`{}`: {e}", folder.display()))?;
     let runs: u64 = options.length.pick(10_000_000, 200_000) / LINES;
     let began = Instant::now();
@@ -68,7 +70,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Reads what a program said, over and over, and for our own format words of a usual length.
+/// Reads a program's recorded output repeatedly, and for the native format text of a usual length.
 fn whole(kind: AgentKind, folder: &Path) -> Result<()> {
     let mut said = Vec::new();
     if kind == AgentKind::Api {
@@ -88,7 +90,7 @@ fn whole(kind: AgentKind, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What it takes of a processor, in seconds: whatever else runs here does not count.
+/// CPU time in seconds: other load on the machine does not count.
 fn read(kind: AgentKind, stream: &[u8]) -> f64 {
     let (mut reader, mut report) = (Reader::new(kind, false), TurnReport::default());
     let now = clock::now();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One measured thing.
+/// One measured value.
 #[derive(Clone, Debug, Default)]
 pub struct BenchRow {
     what: String,
@@ -17,14 +17,14 @@ impl BenchRow {
         Self { what: what.into(), value: value.into(), ..Self::default() }
     }
 
-    /// What could not be beaten, and how many times as much we need.
+    /// The lower bound, and the ratio to it.
     pub fn floor(mut self, name: &str, value: &str, ratio: f64) -> Self {
         self.floor = Some(format!("{value} ({name})"));
         self.ratio = Some(ratio);
         self
     }
 
-    /// What was promised and whether it holds.
+    /// The goal and whether it is met.
     pub fn goal(mut self, goal: &str, met: bool) -> Self {
         self.goal = Some((goal.to_owned(), met));
         self

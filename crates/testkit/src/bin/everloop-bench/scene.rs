@@ -1,4 +1,5 @@
-//! A throw-away home, state folder and project, and everloop in it with a cleared environment. Gone when dropped.
+//! A temporary home, state folder and project, and everloop in it with a cleared environment.
+//! Removed when dropped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,7 @@ use crate::{Options, Result};
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the project is.
+/// The kind of project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Project {
     /// A folder without git.
@@ -30,7 +31,7 @@ impl Project {
     }
 }
 
-/// Where a measurement plays.
+/// The folders of one measurement.
 pub struct Scene {
     root: TempDir,
     everloop: PathBuf,
@@ -74,7 +75,7 @@ impl Scene {
         self.path("state")
     }
 
-    /// A program with nothing in its environment but a path and the throw-away home.
+    /// A program with nothing in its environment but a path and the temporary home.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
@@ -82,7 +83,7 @@ impl Scene {
         command
     }
 
-    /// everloop in the project; its talk is dropped.
+    /// everloop in the project; its stderr is dropped.
     pub fn everloop(&self, args: &[&str]) -> Command {
         let mut command = self.clean(&self.everloop);
         command.arg("--state-dir").arg(self.state()).args(args).current_dir(self.project());
@@ -90,12 +91,12 @@ impl Scene {
         command
     }
 
-    /// The shell words with which this binary plays an agent.
+    /// The shell words with which this binary becomes an agent.
     pub fn agent(&self, words: &str) -> String {
         format!("'{}' {words}", self.bench.display())
     }
 
-    /// Runs everloop to its end; any exit code but `wanted` is an error, told with its last words.
+    /// Runs everloop to its end; any exit code but `wanted` is an error with its last output.
     pub fn finish(&self, args: &[&str], wanted: i32) -> Result<Duration> {
         let start = Instant::now();
         let done = self.everloop(args).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
@@ -109,23 +110,23 @@ impl Scene {
         Err(format!("everloop {args:?} ended with {}, not {wanted}:\n{}", done.status, &words[from..]).into())
     }
 
-    /// The ledger, to look into.
+    /// Opens the ledger.
     pub fn ledger(&self, mode: OpenMode) -> Result<Sqlite> {
         Ok(Sqlite::open(&self.state().join("ledger.db"), mode)?)
     }
 
-    /// The only loop there is.
+    /// The only loop of the ledger.
     pub fn only_loop(&self) -> Result<LoopRow> {
         let rows = self.ledger(OpenMode::ReadOnly)?.loops()?;
         rows.into_iter().next().ok_or_else(|| "there is no loop".into())
     }
 }
 
-/// A supervisor that is ended with the scene, by its id.
+/// A supervisor that is ended with the scene, by its pid.
 pub struct Supervised(Child);
 
 impl Supervised {
-    /// `everloop up`, when it supervises.
+    /// Starts `everloop up` and waits until it supervises.
     pub fn start(scene: &Scene) -> Result<Self> {
         let mut daemon = Self(scene.everloop(&["up"]).spawn()?);
         let wake_pipe = scene.state().join("bell");
@@ -143,13 +144,13 @@ impl Supervised {
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // Nothing sleeps in here that needs a gentle end. An error means that it is gone already.
+        // No clean shutdown is needed here. An error means that it is already gone.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// Asks until the answer is yes.
+/// Polls until the condition holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !holds()? {

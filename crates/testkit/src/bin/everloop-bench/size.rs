@@ -1,4 +1,4 @@
-//! How large the binary is.
+//! The size of the binary.
 
 use crate::report::{BenchRow, heading, remark};
 use crate::{Options, Result};

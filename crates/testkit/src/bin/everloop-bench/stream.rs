@@ -1,5 +1,5 @@
-//! Agents that talk: what lies between an agent's last word and the next one's start, and whether the supervisor's memory
-//! stays where it is however much is said.
+//! Agents that print records: the time between an agent's last record and the next one's start, and
+//! whether the supervisor's memory stays flat whatever the amount of output.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::scene::{Project, Scene};
 use crate::turn::read_gaps;
 use crate::{Options, Result};
 
-/// What a turn of a real agent says, more or less.
+/// Output of a real agent's turn, roughly.
 const TALK_BYTES: usize = 100_000;
-/// What one says that does not stop talking, all of it in its last moment.
+/// Output of an agent that floods, all of it in its last moment.
 const FLOOD_BYTES: usize = 10_000_000;
-/// Turns after which the supervisor's memory is taken for settled.
+/// Turns after which the supervisor's memory counts as settled.
 const WARM: usize = 20;
 
 pub fn run(options: &Options) -> Result<()> {
     let turns = options.length.pick(1000, 60);
-    heading(&format!("stream: {turns} turns of agents that talk, in records"));
+    heading(&format!("stream: {turns} turns of agents that print records"));
     let (gaps, _) = talk(options, turns, TALK_BYTES)?;
     let met = gaps.median() <= Duration::from_millis(50);
-    BenchRow::new("from the last word to the next start, 0.1 MB", spread(&gaps)).goal("<= 50 ms", met).print();
+    BenchRow::new("from the last record to the next start, 0.1 MB", spread(&gaps)).goal("<= 50 ms", met).print();
     let (gaps, (low, high)) = talk(options, turns, FLOOD_BYTES)?;
-    BenchRow::new("the same, 10 MB said at once", spread(&gaps)).print();
+    BenchRow::new("the same, 10 MB at once", spread(&gaps)).print();
     let flat = (high - low) * 1024 <= 10_000_000;
     BenchRow::new("supervisor's memory from then on", format!("{} to {}", mb(low), mb(high)))
         .goal("+-5 MB", flat)
@@ -36,7 +36,8 @@ fn spread(gaps: &Times) -> String {
     format!("{} p90 {}", ms(gaps.median()), ms(gaps.p90()))
 }
 
-/// The gaps between turns that say so much, and the least and most memory that the supervisor had, in KB.
+/// The gaps between turns with this much output, and the least and most memory of the supervisor,
+/// in KB.
 fn talk(options: &Options, turns: u32, bytes: usize) -> Result<(Times, (u64, u64))> {
     let scene = Scene::new(options, Project::Plain)?;
     let stamps = scene.path("stamps");

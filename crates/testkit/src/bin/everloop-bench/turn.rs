@@ -1,5 +1,5 @@
-//! What lies between the end of one agent and the start of the next, next to a shell loop that does as little, and to
-//! shell loops that are as durable.
+//! The time between the end of one agent and the start of the next, beside a shell loop that does
+//! as little, and shell loops that are as durable.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::report::{BenchRow, heading, ms, ratio, remark};
 use crate::scene::{Project, Scene};
 use crate::{Options, Result};
 
-/// Turns that are looked at with strace: enough for a mean, few because each is slow.
+/// Turns that run under strace: enough for a mean, few because each is slow.
 const TRACED_TURNS: u32 = 20;
 /// Syncs that are timed: enough for a median, done in a second on a slow disk.
 const SYNC_SAMPLES: usize = 200;
@@ -39,7 +39,8 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The same agent and check in shell loops: as little as possible, and with so many syncs per turn.
+/// The same agent and check in shell loops: as little as possible, and with this many syncs per
+/// turn.
 struct Floors {
     bare: Duration,
     durable: Vec<(u32, Duration)>,
@@ -47,13 +48,13 @@ struct Floors {
 
 fn measure(options: &Options, project: Project, turns: u32, floors: &Floors) -> Result<()> {
     let scene = Scene::new(options, project)?;
-    // Next to the run and not once for all: what a sync takes depends on what else the disk has to do.
+    // Beside the run and not once for all: the time of a sync depends on the load of the disk.
     let before = sync_times(&scene.path(""), SYNC_SAMPLES)?.median();
     scene.finish(&arguments(&scene, turns).each_ref().map(String::as_str), 3)?;
     let after = sync_times(&scene.path(""), SYNC_SAMPLES)?.median();
     let sync = (before + after) / 2;
     let gaps = read_gaps(&scene.path("stamps"), turns)?;
-    // Every commit of the supervisor saves the loop, and every save counts its version up by one.
+    // Every commit of the supervisor saves the loop, and every save increments its version.
     let commits = scene.only_loop()?.version as f64 / f64::from(turns);
     let label = project.label();
     BenchRow::new(format!("everloop, {label}"), spread(&gaps))
@@ -70,7 +71,7 @@ fn measure(options: &Options, project: Project, turns: u32, floors: &Floors) -> 
     remark(&format!("with {} per sync, measured before and after the run", ms(sync)));
     match traced_syncs(options, project)? {
         Some(found) => remark(&format!("sync calls per turn seen by strace: {found}")),
-        None => remark("strace is not here: syncs outside of the ledger were not looked for"),
+        None => remark("strace is not installed: syncs outside of the ledger were not counted"),
     }
     Ok(())
 }
@@ -115,8 +116,8 @@ pub fn read_gaps(stamps: &Path, turns: u32) -> Result<Times> {
     Times::new(lines.windows(2).map(gap).collect())
 }
 
-/// Counts every sync call of everloop and its children from the first agent's start to the last one's, by file; `None`
-/// without strace.
+/// Counts every sync call of everloop and its children from the first agent's start to the last
+/// one's, by file; `None` without strace.
 fn traced_syncs(options: &Options, project: Project) -> Result<Option<String>> {
     let scene = Scene::new(options, project)?;
     let trace = scene.path("trace");
@@ -134,7 +135,8 @@ fn traced_syncs(options: &Options, project: Project) -> Result<Option<String>> {
     let (Some(first), Some(last)) = (lines.iter().position(is_agent), lines.iter().rposition(is_agent)) else {
         return Err("strace saw no agent".into());
     };
-    // A call that another thread interrupts is printed on two lines; only the first has the file's name.
+    // A call that another thread interrupts is printed on two lines; only the first has the file's
+    // name.
     let calls: Vec<&str> = lines[first..last].iter().filter(|l| l.contains("sync(")).copied().collect();
     let per_turn = |needle: &str| {
         let n = calls.iter().filter(|l| l.contains(needle)).count();

@@ -1,4 +1,5 @@
-//! `everloop-sim`: runs seeds of the simulation and says what came of them. Exit 1 when an invariant does not hold.
+//! `everloop-sim`: runs seeds of the simulation and prints a report. Exit 1 when an invariant does
+//! not hold.
 
 mod mesh;
 
@@ -25,7 +26,7 @@ struct Options {
     trace: bool,
     mesh: bool,
     planted: bool,
-    /// What is wanted of a mesh.
+    /// Options of the mesh.
     wanted: mesh::Wanted,
 }
 

@@ -1,4 +1,4 @@
-//! Many machines around one hub, on this thread alone: the time that it took is time of one core.
+//! Many nodes around one hub, on this thread alone: the elapsed time is time of one core.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -8,23 +8,23 @@ use everloop_testkit::sim::mesh::weather::{EVERY, Plan};
 use everloop_testkit::sim::mesh::{Setup, Sum, days, planted as bugs, random, run as simulate, run_with, small};
 use nix::time::{ClockId, clock_gettime};
 
-/// Sizes in turn, when nothing else is wanted.
+/// Sizes in turn, unless one is given.
 const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
-/// Of so many meshes one is in bad weather for hours; the others are watched for days.
+/// One mesh in this many has faults for hours; the others are watched for days.
 const STORM_ONE_IN: u64 = 4;
 
-/// What is wanted of a mesh.
+/// Options of the mesh.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted {
-    /// So many machines.
+    /// Number of nodes.
     pub nodes: Option<u64>,
-    /// Ends after so many minutes of a core.
+    /// Ends after this many minutes of CPU time.
     pub minutes: Option<u64>,
     /// Every two faults at every two places of a small mesh.
     pub pairs: bool,
 }
 
-/// What this process used of a core.
+/// CPU time of this process.
 fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -77,7 +77,7 @@ fn pairs() -> impl Iterator<Item = (Setup, u64, Plan)> {
     both.map(|faults| (small(), 0, Plan::At(faults)))
 }
 
-/// Makes each mistake about many machines and says what it took to find it.
+/// Plants each bug of the mesh and prints how it was found.
 #[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
 pub fn planted() -> ExitCode {
     let mut missed = 0;

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as opencode and others speak them.
+//! OpenAI's chat completions, as opencode and others use them.
 
 use serde_json::{Value, json};
 

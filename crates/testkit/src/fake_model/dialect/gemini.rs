@@ -58,12 +58,12 @@ pub fn error(status: u16, message: &str) -> Value {
     json!({ "error": { "code": status, "message": message, "status": word } })
 }
 
-/// The client finds a delay in the details, not in a header.
+/// The client reads the delay from the details, not from a header.
 pub fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
-/// A quota that is used up; the client tells a day from a minute by the id.
+/// An exhausted quota; the client distinguishes a day from a minute by the id.
 pub fn quota_failure(id: &str) -> Value {
     json!({
         "@type": "type.googleapis.com/google.rpc.QuotaFailure",

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API, as codex speaks it.
+//! OpenAI's Responses API, as codex uses it.
 
 use serde_json::{Value, json};
 

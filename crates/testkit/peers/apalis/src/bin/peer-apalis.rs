@@ -1,4 +1,4 @@
-//! apalis: fills its queue, works it off, prints the seconds that took.
+//! apalis: fills its queue, drains it, prints the seconds that took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a job needs: how many came before it, and whom to tell of the last.
+/// Shared state of the jobs: how many are done, and the signal for the last one.
 #[derive(Clone)]
 struct Count {
     done: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Jobs whose end is written down.
+/// Jobs that are recorded as done.
 async fn done(pool: &PgPool) -> Result<usize, Failure> {
     let row: (i64,) = sqlx::query_as("select count(*) from apalis.jobs where status = 'Done'").fetch_one(pool).await?;
     Ok(row.0 as usize)

@@ -1,5 +1,5 @@
-//! Many nodes that have nothing to do, and what that costs the hub. They are played by a few connections; each asks what a
-//! real one asks (`supervisor/mesh/node.rs`), at its own times.
+//! Many idle nodes, and what they cost the hub. A few connections simulate them; each sends the
+//! queries of a real one (`supervisor/mesh/node.rs`), at its own times.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,22 +17,22 @@ use crate::report::{BenchRow, remark};
 use crate::{Options, Result};
 
 pub const NODES: u32 = 1000;
-/// Connections that play them.
+/// Connections that simulate them.
 const PLAYERS: u32 = 20;
-/// What a node says of itself.
+/// The status document of a node.
 const INFO: &str = r#"{"version":"0.1.0","pid":4711,"holds":[],"leads":false,"draining":false,"next_beat":1}"#;
-/// Between two signs of life.
+/// Interval between two heartbeats.
 const BEAT: Duration = Duration::from_secs(5);
-/// Of one core.
+/// Goal, as a share of one core.
 const MOST: f64 = 0.10;
 
 pub fn run(options: &Options, server: &PostgresServer, url: &str) -> Result<()> {
-    // As it is a minute after the last work: the server has swept by itself.
+    // The state a minute after the last work: autovacuum has run.
     server.psql("test0", "vacuum analyze");
     let players = (0..PLAYERS).map(|_| super::open(url)).collect::<Result<Vec<_>>>()?;
-    // Everybody was there before: plans are made, rows are there.
     let measured = options.length.pick(Duration::from_secs(20), Duration::from_secs(6));
     let asked = AtomicU64::new(0);
+    // Every node beats once before: statements are prepared, rows exist.
     let warm = Instant::now() + BEAT.mul_f64(1.2);
     let end = warm + measured;
     let mut leader = super::open(url)?;
@@ -50,7 +50,7 @@ pub fn run(options: &Options, server: &PostgresServer, url: &str) -> Result<()> 
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         let after = (cpu(server.pid())?, asked.load(Ordering::Relaxed));
         for player in playing {
-            player.join().map_err(|_| "a player is gone")??;
+            player.join().map_err(|_| "a connection thread panicked")??;
         }
         Ok::<_, Box<dyn std::error::Error>>((after.0.saturating_sub(before.0), after.1 - before.1))
     })?;
@@ -63,7 +63,7 @@ pub fn run(options: &Options, server: &PostgresServer, url: &str) -> Result<()> 
     Ok(())
 }
 
-/// One connection plays its share of the nodes, one after the other, each at its time.
+/// One connection simulates its share of the nodes, one after the other, each at its time.
 fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Result<()> {
     let start = Instant::now();
     let mut due: Vec<(Duration, u32)> = Vec::new();
@@ -80,7 +80,7 @@ fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Re
         }
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
         let heard = hub.beat(Time(0), &NodeId::new(format!("n{player}-{node}")), INFO)?;
-        // Somebody supervises, so nobody else asks for it; nothing is free, so nobody lists it.
+        // There is a leader, so no other node campaigns; no task is free, so none is listed.
         if heard.waiting || heard.led_until.is_none_or(|until| until <= heard.at) {
             return Err("these nodes should have nothing to do".into());
         }
@@ -90,7 +90,7 @@ fn play(mut hub: Postgres, player: usize, end: Instant, asked: &AtomicU64) -> Re
     }
 }
 
-/// One node is the supervisor, and asks for it as often as a real one does.
+/// One node is the leader, and renews its lease as often as a real one does.
 fn lead(mut hub: Postgres, end: Instant) -> Result<()> {
     while Instant::now() < end {
         hub.transact(Time(0), &[Op::Elect { node: NodeId::new("leader"), lease: Duration::from_secs(15) }])?;
@@ -100,13 +100,13 @@ fn lead(mut hub: Postgres, end: Instant) -> Result<()> {
     Ok(())
 }
 
-/// What a server and all its processes used so far.
+/// CPU of a server and all its processes so far.
 fn cpu(pid: u32) -> Result<Duration> {
     let mut sum = usage(pid)?.cpu + ended(pid)?;
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         if parent(&entry.path()) == Some(pid) {
-            // One that ends right now is counted by its parent.
+            // A process that ends right now is counted by its parent.
             sum += usage(child).map(|used| used.cpu).unwrap_or_default();
         }
     }
@@ -117,14 +117,14 @@ fn parent(proc: &Path) -> Option<u32> {
     stat(proc).get(1)?.parse().ok()
 }
 
-/// Of children that ended, in the kernel's steps of 10 ms.
+/// CPU of children that ended, in the kernel's steps of 10 ms.
 fn ended(pid: u32) -> Result<Duration> {
     let fields = stat(&Path::new("/proc").join(pid.to_string()));
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).ok_or("no such process");
     Ok(Duration::from_millis((ticks(13)? + ticks(14)?) * 10))
 }
 
-/// What stands behind the name of the program, which may hold anything: state, parent, …
+/// The fields after the program's name, which may contain anything: state, parent, …
 fn stat(proc: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
     let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);

@@ -1,9 +1,9 @@
-//! Programs of others that keep a queue in PostgreSQL, on the same server, in the same run. They are not part of the
-//! workspace: `crates/testkit/peers` holds one small program per peer, with a lock file of its own; what they need is
-//! fetched and built next to this program when they are asked for.
+//! Other programs with a queue in PostgreSQL, on the same server, in the same run. They are not
+//! part of the workspace: `crates/testkit/peers` holds one small program per peer, with a lock file
+//! of its own; their dependencies are fetched and built next to this program on demand.
 //!
-//! Each is called with the address, what to use, the size of batches and the number of jobs; it fills its queue, works
-//! it off and prints how many seconds the latter took.
+//! Each gets the address, what to use, the size of batches and the number of jobs; it fills its
+//! queue, drains it and prints how many seconds the latter took.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ use super::race::{BATCHES, Ours, Queue, median};
 use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
-/// Where the programs stand.
+/// Folder of the programs.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// What is compared, the program, what to use of it.
+/// The name in the report, the program, what to use of it.
 const PEERS: &[(&str, Program, &str)] = &[
     ("graphile-worker", Program::Node("graphile.js"), "default"),
     ("graphile-worker, local queue", Program::Node("graphile.js"), "batched"),
@@ -31,7 +31,8 @@ enum Program {
     Rust,
 }
 
-/// Prints a row for each peer and size of batches. Blocks are taken in turns, and in each our own come right before.
+/// Prints a row for each peer and size of batches. Blocks alternate, and in each the ledger runs
+/// right before the peer.
 pub fn run(options: &Options, server: &PostgresServer) -> Result<()> {
     let built = Built::make()?;
     heading("hub: next to other queues, jobs per second, each with one process that works");
@@ -60,14 +61,14 @@ pub fn run(options: &Options, server: &PostgresServer) -> Result<()> {
     Ok(())
 }
 
-/// Where the built programs are.
+/// Paths of the built programs.
 struct Built {
     node: PathBuf,
     rust: PathBuf,
 }
 
 impl Built {
-    /// Fetches and builds what is not there yet, in the folder of this program.
+    /// Fetches and builds what is missing, in the folder of this program.
     fn make() -> Result<Self> {
         let dir = std::env::current_exe()?.with_file_name("peers");
         let (node, rust) = (dir.join("node"), dir.join("apalis"));
@@ -86,7 +87,7 @@ impl Built {
         Ok(Self { node, rust: rust.join("release/peer-apalis") })
     }
 
-    /// How many seconds a peer worked.
+    /// Seconds that a peer worked.
     fn work(&self, program: Program, args: &[&str]) -> Result<f64> {
         let mut command = match program {
             // The version that it brings along; the machine's own may be too old.
@@ -103,11 +104,11 @@ impl Built {
         }
         let text = String::from_utf8(said.stdout)?;
         let seconds = text.lines().last().unwrap_or_default().parse();
-        Ok(seconds.map_err(|_| format!("{command:?} said `{text}`"))?)
+        Ok(seconds.map_err(|_| format!("{command:?} printed `{text}`"))?)
     }
 }
 
-/// Its words go to stderr: stdout is for figures.
+/// Its output goes to stderr: stdout is for figures.
 fn done(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status()?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed").into()) }

@@ -1,5 +1,5 @@
-//! Plain `SKIP LOCKED` in PostgreSQL: the same table and indexes; prepared statements, no fence, no dependencies, no
-//! deadline, nothing read back but ids.
+//! Plain `SKIP LOCKED` in PostgreSQL: the same table and indexes; prepared statements, no fence, no
+//! dependencies, no deadline, nothing read back but ids.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls, Statement};
 use super::race::Queue;
 use crate::Result;
 
-/// The queue.
+/// A hand-written queue over one `SKIP LOCKED` table.
 pub struct PlainQueue {
     runtime: Runtime,
     client: Client,

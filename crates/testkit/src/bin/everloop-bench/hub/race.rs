@@ -1,5 +1,6 @@
-//! Two queues that are given the same work in turns, so that a busy moment of the machine hits both. What counts is the
-//! median of the ratios of neighbours, not the ratio of sums, which one bad moment can turn round.
+//! Two queues that get the same work in turns, so that a busy moment of the machine hits both. The
+//! result is the median of the ratios of neighbours, not the ratio of sums, which one bad moment
+//! can invert.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +15,17 @@ use crate::{Options, Result};
 /// Tasks that are claimed at once.
 pub const BATCHES: [u32; 3] = [1, 10, 100];
 
-/// Something that hands out tasks.
+/// A queue of tasks.
 pub trait Queue {
-    /// What it is.
+    /// Its name in the report.
     fn name(&self) -> &str;
-    /// Puts `n` tasks into it, whose names begin with `prefix`.
+    /// Adds `n` tasks whose ids begin with `prefix`.
     fn fill(&mut self, prefix: &str, n: u32) -> Result<()>;
     /// Claims and finishes `batch` tasks, `rounds` times.
     fn work(&mut self, batch: u32, rounds: u32) -> Result<Duration>;
 }
 
-/// Lets two work in turns, each first every second time, and prints what came of it.
+/// Lets two queues work in turns, each first every second time, and prints the result.
 pub fn run(options: &Options, (ours, plain): (&mut dyn Queue, &mut dyn Queue), batch: u32) -> Result<()> {
     let (pairs, rounds) = (options.length.pick(40, 6), rounds(batch));
     let mut took: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
@@ -64,7 +65,7 @@ pub fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// A ledger of ours.
+/// The ledger of everloop.
 pub struct Ours<L>(pub L);
 
 impl<L: Ledger> Queue for Ours<L> {
@@ -109,7 +110,7 @@ pub fn enqueue(ledger: &mut impl Ledger, prefix: &str, n: u32) -> Result<()> {
     Ok(())
 }
 
-/// Claims exactly `n` tasks and answers how they are finished.
+/// Claims exactly `n` tasks and returns the operations that finish them.
 pub fn claim(ledger: &mut impl Ledger, n: u32) -> Result<Vec<Op>> {
     let claim = Op::Claim { node: NodeId::new("bench"), n, owner: None, lease: Duration::from_secs(90) };
     let Some(Reply::Claimed(rows)) = ledger.transact(Time(0), &[claim])?.pop() else { return Err("no claim".into()) };

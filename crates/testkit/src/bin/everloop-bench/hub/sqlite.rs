@@ -1,5 +1,5 @@
-//! A queue in bare rusqlite: the same table, indexes, durability and cache; no fence, no dependencies, nothing read back
-//! but ids. Each batch is two transactions, as everywhere.
+//! A queue in bare rusqlite: the same table, indexes, durability and cache; no fence, no
+//! dependencies, nothing read back but ids. Each batch is two transactions, as everywhere.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! How soon a task is held by whoever waits for it: through the hub, by a hint and a claim, next to a plain insert, notify
-//! and claim; and on one machine, where a byte in a pipe is the hint.
+//! How soon a waiting node holds a new task: through the hub, by a notification and a claim, beside
+//! a plain insert, notify and claim; and on one machine, where a byte in a pipe is the
+//! notification.
 
 use std::io::{Read, Write, pipe};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +15,7 @@ use crate::measure::Times;
 use crate::report::{BenchRow, ms, ratio, remark};
 use crate::{Options, Result};
 
-/// A hint is there within milliseconds; one that is not is lost.
+/// A notification arrives within milliseconds; a later one is lost.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn run(options: &Options, url: &str) -> Result<()> {
@@ -52,15 +53,15 @@ impl Hub {
     fn open(url: &str) -> Result<Self> {
         let (told, hints) = channel();
         let address = Url::parse(url)?;
-        // Ends with the process: nobody hears of a hint that is not given.
+        // Ends with the process: the thread sees no end without a notification.
         std::thread::spawn(move || listen(&address, |_| told.send(()).is_ok()));
         let (here, there) = (super::open(url)?, super::open(url)?);
-        // Whoever listens only now does not hear what was said before.
+        // A listener that connects late misses earlier notifications.
         let end = Instant::now() + WAIT_TIMEOUT;
         while hints.recv_timeout(Duration::from_millis(20)).is_err() {
             here.hint("work")?;
             if Instant::now() > end {
-                return Err("no hint arrives".into());
+                return Err("no notification arrives".into());
             }
         }
         Ok(Self { here, there, hints })
@@ -81,14 +82,14 @@ impl Hub {
     }
 }
 
-/// Waits for the hint and claims: when that was, and how to finish it.
+/// Waits for the notification and claims; returns the time and the operations that finish the task.
 fn held(hints: &mut Receiver<()>, ledger: &mut impl Ledger) -> Result<(Instant, Vec<everloop_core::op::Op>)> {
     hints.recv_timeout(WAIT_TIMEOUT)?;
     let ops = claim(ledger, 1)?;
     Ok((Instant::now(), ops))
 }
 
-/// The same with nothing around it.
+/// The same in plain SQL.
 struct Plain {
     runtime: tokio::runtime::Runtime,
     here: Client,
@@ -160,7 +161,7 @@ async fn connect(url: &str) -> std::result::Result<Client, tokio_postgres::Error
     Ok(client)
 }
 
-/// Two connections to one file; the bell of a supervisor is a pipe too.
+/// Two connections to one file; the wake of a supervisor is a pipe too.
 fn local(options: &Options, rounds: u32) -> Result<Vec<Duration>> {
     let dir = tempfile::Builder::new().prefix("everloop-bench.").tempdir_in(&options.dir)?;
     let path = dir.path().join("ledger.db");
@@ -177,7 +178,7 @@ fn local(options: &Options, rounds: u32) -> Result<Vec<Duration>> {
             });
             enqueue(&mut here, &format!("w{round}"), 1)?;
             ring.write_all(&[0])?;
-            Ok::<_, Box<dyn std::error::Error>>(waiting.join().map_err(|_| "the other one is gone")??)
+            Ok::<_, Box<dyn std::error::Error>>(waiting.join().map_err(|_| "the other connection is gone")??)
         })?;
         finish(&mut there, &ops)?;
         all.push(took);

@@ -1,5 +1,5 @@
-//! A node dies with everything on it: how long until an agent works on its task elsewhere. Several meshes at once, because nearly
-//! all of it is waiting for leases to end.
+//! A node dies with everything on it: how long until an agent works on its task on another node.
+//! Several meshes at once, because nearly all of it is waiting for leases to expire.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::measure::Times;
 use crate::report::{BenchRow, heading};
 use crate::{Options, Result};
 
-/// Longer than all leases and the amnesty together.
+/// Longer than all leases and the grace period together.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
-/// Before the end: renewed and beaten at least once, as in real life.
+/// Before the kill: leases and heartbeats were renewed at least once, as in production.
 const CALM: Duration = Duration::from_secs(25);
-/// Between two looks.
+/// Poll interval for the task.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who dies.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Node,
@@ -54,7 +54,7 @@ pub fn run(options: &Options, server: &PostgresServer, dir: &Path) -> Result<()>
     Ok(())
 }
 
-/// Two nodes with a task each, of which one supervises; a third comes, and one of the two goes.
+/// Two nodes with a task each, one of them the leader; a third joins, and one of the two is killed.
 fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path)) -> Result<Duration> {
     let url = server.database();
     Postgres::init(&Url::parse(&url)?)?;
@@ -98,7 +98,7 @@ fn until(holds: impl Fn() -> bool) -> Result<()> {
     let end = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         if Instant::now() >= end {
-            return Err("it is waited for in vain".into());
+            return Err("timed out waiting for the mesh".into());
         }
         std::thread::sleep(POLL_INTERVAL);
     }
