@@ -11,8 +11,8 @@ use everloop_store::{Error, Ledger, LoopRow, OpenMode, Sqlite};
 
 use crate::caller::Caller;
 use crate::error::{Code, Failure};
+use crate::record::read_state;
 use crate::state_folder::StateFolder;
-use crate::supervisor::read_state;
 use crate::ui::{Format, Ui};
 
 mod agents;

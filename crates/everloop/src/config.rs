@@ -16,7 +16,6 @@ use jiff::tz::TimeZone;
 mod account;
 mod agent;
 mod completion;
-mod diagnostic;
 mod hook;
 mod hub;
 mod keys;
@@ -25,6 +24,7 @@ mod naming;
 mod notify;
 mod outbound;
 mod overrides;
+mod projects;
 mod read;
 mod resolve;
 mod schema;
@@ -35,20 +35,18 @@ mod tests;
 mod value;
 mod watch;
 
+pub use crate::diagnostic::{ConfigError, Diagnostic};
 pub use agent::{BUILT_IN, built_in};
-pub use diagnostic::{ConfigError, Diagnostic};
-pub use hook::Hook;
 pub use hub::HubSource;
 pub use keys::WorkspaceKey;
-pub use notify::NotifierKeys;
-pub use outbound::{OutboundKeys, OutboundTarget};
 pub use overrides::{Flags, Overrides};
+pub use projects::FileProjects;
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
 pub use show::{WithOrigin, render};
 pub use value::ListenAddress;
 
-use diagnostic::SourceText;
+use crate::diagnostic::SourceText;
 use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{FileOwner, Sections, read};
@@ -201,7 +199,7 @@ impl Config {
     /// Resolves every loop of the file; all mistakes are returned at once.
     pub fn check(&self, moment: &ResolveContext) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
-        diagnostics.extend(self.outside().err().into_iter().flat_map(|error| error.diagnostics));
+        diagnostics.extend(self.outbound().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
         for name in self.project.loops.keys() {
             match self.resolve(name, moment) {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use everloop_core::event::LoopEnd;
 use serde_json::{Value, json};
 
-use crate::config::{ConfigError, Diagnostic};
+use crate::diagnostic::{ConfigError, Diagnostic};
 
 /// How the program ends; the whole table of exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Sqlite};
 
-use crate::supervisor::read_state;
+use crate::record::read_state;
 
 /// Somebody else may write at the same time; then it is read again and tried again.
 const MAX_CONFLICT_RETRIES: u32 = 8;

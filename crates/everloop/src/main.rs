@@ -9,6 +9,7 @@
 //! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
+mod account;
 mod api;
 mod board;
 mod caller;
@@ -16,6 +17,7 @@ mod cli;
 mod completion;
 mod config;
 mod detect;
+mod diagnostic;
 mod error;
 mod hold;
 mod hook;
@@ -25,11 +27,14 @@ mod mailbox;
 mod mcp;
 mod membership;
 mod notifiers;
+mod projects;
+mod quantities;
 mod record;
 mod recover;
 mod state_folder;
 mod supervisor;
 mod tally;
+mod text;
 mod tickets;
 mod ui;
 mod unit;

@@ -10,8 +10,8 @@ use everloop_store::Ledger;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::config::{self, NotifierKeys, Overrides};
 use crate::error::Failure;
+use crate::projects::NotifierSpec;
 
 /// The kind of the documents that hold outboxes.
 pub const DOCS: &str = "notify";
@@ -22,7 +22,7 @@ pub struct NotifierSender {
     /// The folder of the project whose loops it hears of; `None`: all.
     pub dir: Option<PathBuf>,
     /// How, of what and when.
-    pub of: NotifierKeys,
+    pub of: NotifierSpec,
 }
 
 impl NotifierSender {
@@ -41,21 +41,6 @@ impl NotifierSender {
             (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
         }
     }
-}
-
-/// The user's folder of everloop, if there is a home.
-pub fn user_dir() -> Option<PathBuf> {
-    config::user_dir(|name| std::env::var(name).ok())
-}
-
-/// The notifiers of the user and of the project that `dir` is in.
-pub fn senders(dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure> {
-    let root = config::find(dir).unwrap_or(dir);
-    let config = config::load(root, user_dir().as_deref(), &Overrides::default())?;
-    let (user, project) = config.notifiers(&config::ResolveContext::at(now))?;
-    let user = user.into_iter().map(|of| NotifierSender { dir: None, of });
-    let project = project.into_iter().map(|of| NotifierSender { dir: Some(root.to_owned()), of });
-    Ok(user.chain(project).collect())
 }
 
 /// The outbox of a notifier, with its version.

@@ -3,10 +3,11 @@
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
+use everloop_core::state::{LoopState, STATE_VERSION};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger};
+use everloop_store::{Error, Ledger, LoopRow};
 
-use crate::supervisor::read_state;
+use crate::error::Failure;
 
 /// The operations that write these events. Events of a loop are part of its state (that is what `replay` proves), so they are
 /// applied to it and it is saved, if nobody else did since; its supervisor sees that somebody wrote and reads again.
@@ -23,4 +24,17 @@ pub fn record(ledger: &impl Ledger, owner: Option<&LoopId>, events: &[Event], no
         ops.push(state.save(version));
     }
     Ok(ops)
+}
+
+/// Reads a stored state, refusing what a newer everloop wrote.
+pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
+    let broken = |why: String| Failure::failed(format!("the stored state of loop `{}` cannot be read: {why}", row.id));
+    let value: serde_json::Value = serde_json::from_str(&row.state).map_err(|e| broken(e.to_string()))?;
+    let version = value.get("state_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if version > u64::from(STATE_VERSION) {
+        return Err(broken(format!("format {version} is newer than this everloop understands ({STATE_VERSION})"))
+            .hint("use the everloop that wrote it, or a newer one"));
+    }
+    serde_json::from_value(value)
+        .map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
 }

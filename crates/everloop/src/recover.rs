@@ -14,7 +14,7 @@ use everloop_core::time::Time;
 use everloop_store::LoopRow;
 use everloop_store::mirror::{COMPLETED_MOST, Lost, MirrorContents, Rows};
 
-use crate::supervisor::read_state;
+use crate::record::read_state;
 
 /// Fences and epochs go on so far above the last known one. The files are behind by seconds, or by as long as the disk was
 /// full; no task changes hands a thousand times in that time.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_turn_that_began_after_the_last_moment_is_a_stranger() {
         let mut with_loop = found(vec![row("k3f9-2", leased(), 1)]);
-        let mut state = LoopState::new(LoopId::new("k3f9"), "x".to_owned(), crate::ui::sample::spec(), Time(1));
+        let mut state = LoopState::new(LoopId::new("k3f9"), "x".to_owned(), everloop_testkit::sample::spec(), Time(1));
         state.task_number = 2;
         with_loop.rows.loops.push(LoopRow {
             id: state.id.clone(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use everloop_agents::process::Identity;
-use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::ids::{LoopId, NodeId, TurnId};
 use everloop_core::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -240,6 +240,12 @@ fn default_root() -> Result<PathBuf, Failure> {
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot {what} `{}`", path.display())).because(error)
+}
+
+/// This machine's name.
+pub fn node_id() -> NodeId {
+    let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).filter(|n| !n.is_empty());
+    NodeId::new(name.unwrap_or_else(|| "localhost".to_owned()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! after it may happen twice, because a crash may follow. Readers never come here: they read the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_agents::job::ShimProgram;
@@ -13,7 +14,7 @@ use everloop_core::correlated_stalls::CorrelatedStalls;
 use everloop_core::event::Event;
 use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
-use everloop_core::state::{LoopState, Phase, STATE_VERSION, TurnStage};
+use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,9 +24,10 @@ use tokio::time::sleep;
 use crate::api::{Api, Listen, Wake};
 use crate::error::Failure;
 use crate::membership::Membership;
-use crate::state_folder::{Ownership, StateFolder};
+use crate::projects::Projects;
+use crate::record::read_state;
+use crate::state_folder::{Ownership, StateFolder, node_id};
 
-pub mod account;
 mod action_run;
 mod boards;
 mod clock;
@@ -91,6 +93,8 @@ pub struct SupervisorOptions {
     pub shim: ShimProgram,
     /// Whether and where it answers HTTP.
     pub listen: Listen,
+    /// The configuration of folders.
+    pub projects: Arc<dyn Projects>,
 }
 
 /// Sees every commit; the only way in which a supervisor is looked at from inside its own process.
@@ -146,6 +150,7 @@ struct Answer {
 
 /// The one owner of all loops on this machine.
 pub struct Supervisor {
+    projects: Arc<dyn Projects>,
     home: StateFolder,
     ledger: Sqlite,
     _ownership: Ownership,
@@ -190,6 +195,7 @@ impl Supervisor {
         let api = Api::new(options.listen, role, node_id(), &options.home);
         Self {
             home: options.home,
+            projects: options.projects,
             ledger,
             _ownership: ownership,
             reach: options.reach,
@@ -460,25 +466,6 @@ impl Supervisor {
         }
         Ok(())
     }
-}
-
-/// Reads a stored state, refusing what a newer everloop wrote.
-pub fn read_state(row: &LoopRow) -> Result<LoopState, Failure> {
-    let broken = |why: String| Failure::failed(format!("the stored state of loop `{}` cannot be read: {why}", row.id));
-    let value: serde_json::Value = serde_json::from_str(&row.state).map_err(|e| broken(e.to_string()))?;
-    let version = value.get("state_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if version > u64::from(STATE_VERSION) {
-        return Err(broken(format!("format {version} is newer than this everloop understands ({STATE_VERSION})"))
-            .hint("use the everloop that wrote it, or a newer one"));
-    }
-    serde_json::from_value(value)
-        .map_err(|e| broken(e.to_string()).hint("`everloop replay` rebuilds it from the journal"))
-}
-
-/// This machine's name.
-pub fn node_id() -> NodeId {
-    let name = nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).filter(|n| !n.is_empty());
-    NodeId::new(name.unwrap_or_else(|| "localhost".to_owned()))
 }
 
 struct Signals {

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 use crate::hold::Release;
+use crate::record::read_state;
 use crate::record::record;
-use crate::supervisor::read_state;
 
 /// The kind of the documents beside tickets.
 pub const DOCS: &str = "ticket";

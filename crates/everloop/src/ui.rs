@@ -1,6 +1,6 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and money
 //! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`]: what people read
 //! - [`live`]: the view that stays in place while a loop runs
 //!
@@ -16,18 +16,17 @@ pub mod agents;
 mod answer;
 pub mod board;
 pub mod events;
-pub mod figures;
+
 pub mod live;
 pub mod paint;
 pub mod quarantine;
-#[cfg(test)]
-pub mod sample;
 pub mod status;
 pub mod summary;
 pub mod table;
-pub mod text;
+
 pub mod usage;
 
+pub(crate) use crate::{quantities, text};
 pub use events::event_line;
 pub use paint::Paint;
 pub use summary::summary;

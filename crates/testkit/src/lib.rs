@@ -10,6 +10,7 @@
 //! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a private PostgreSQL server, and a pooler in front of it; [`proxy`]: stands
 //!   before it and cuts
+//! - [`sample`]: loop states to print
 //! - [`processes`]: which processes belong to a state folder
 
 pub mod chaos;
@@ -21,4 +22,5 @@ pub mod post_office;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod sample;
 pub mod sim;

@@ -2,23 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, OutboundKeys, Overrides};
 use crate::error::Failure;
+use crate::projects::Projects;
 
 /// Where a board is written when somebody asks for it and the project names no place.
 pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
-pub fn of(dir: &Path) -> Result<Option<PathBuf>, Failure> {
-    Ok(outside(dir)?.board)
-}
-
-/// All that the project wants others to see and to hear.
-pub fn outside(dir: &Path) -> Result<OutboundKeys, Failure> {
-    match config::find(dir) {
-        None => Ok(OutboundKeys::default()),
-        Some(root) => Ok(config::load(root, None, &Overrides::default())?.outside()?),
-    }
+pub fn of(projects: &impl Projects, dir: &Path) -> Result<Option<PathBuf>, Failure> {
+    Ok(projects.outbound(dir)?.board)
 }
 
 /// The folder of wishes beside a board.

@@ -14,6 +14,7 @@ use super::Invocation;
 use super::task::{TaskChange, named_loop, note};
 use crate::board::import::{Import, ImportedTask};
 use crate::board::{board_folder, file, intents, merge};
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -90,7 +91,7 @@ fn said(session: &Invocation, text: &str, name: &str) -> Result<Code, Failure> {
 fn write(path: Option<PathBuf>, session: &Invocation) -> Result<Code, Failure> {
     let path = match path {
         Some(path) => session.dir.join(path),
-        None => board_folder::of(&session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL)),
+        None => board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL)),
     };
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -173,7 +174,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 fn driver(session: &Invocation) -> Result<String, Failure> {
-    let file = board_folder::of(&session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL));
+    let file = board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL));
     let root = crate::config::find(&session.dir).unwrap_or(&session.dir);
     let file = file.strip_prefix(root).map_or_else(|_| board_folder::USUAL.into(), |f| f.display().to_string());
     let inbox = board_folder::inbox(Path::new(&file));

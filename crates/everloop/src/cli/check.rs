@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Invocation, config as config_verb, up};
+use crate::account;
 use crate::config;
 use crate::error::{Code, Failure};
-use crate::supervisor::{account, read_state};
-use crate::ui::board::{score, scoreboard};
+use crate::record::read_state;
+use crate::ui::board::scoreboard;
+use crate::ui::quantities::score;
 use crate::ui::text::{clean, clean_lines};
 
 const HELP: &str = "Examples:

@@ -13,8 +13,9 @@ use super::Invocation;
 use super::send::person;
 use crate::error::{Code, Failure};
 use crate::hold;
-use crate::supervisor::{node_id, read_state};
-use crate::ui::figures::moment;
+use crate::record::read_state;
+use crate::state_folder::node_id;
+use crate::ui::quantities::moment;
 
 mod view;
 

@@ -15,7 +15,7 @@ use super::why::sessions;
 use crate::config;
 use crate::error::{Code, Failure};
 use crate::hook::text::cut;
-use crate::ui::figures;
+use crate::ui::quantities;
 use crate::ui::text::{clean, clean_lines};
 
 const HELP: &str = "Examples:
@@ -72,7 +72,7 @@ fn show(of: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
         return Err(Failure::failed(format!("no session left a handoff {whose}"))
             .hint("`everloop init` lets sessions leave one; `everloop status` names them"));
     };
-    let mut lines = vec![format!("left {} by session {}:", figures::here(left.at), clean(&left.session))];
+    let mut lines = vec![format!("left {} by session {}:", quantities::here(left.at), clean(&left.session))];
     lines.extend(clean_lines(&left.text, SHOWN_LINES));
     session.ui.answer(&lines, &json!({ "handoff": left }))?;
     Ok(Code::Ok)

@@ -23,6 +23,7 @@ use serde_json::json;
 use super::{Invocation, check, handoff, up};
 use crate::caller;
 use crate::completion::{self, CompletionInputs};
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 use crate::hook::guardian::Guardian;
 use crate::hook::payload::{HookEvent, Payload};
@@ -80,7 +81,7 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
     let Some(home) = StateFolder::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
     let Some(ledger) = session.reader(&home)? else { return Ok(Code::Ok) };
     let cwd = payload.cwd().unwrap_or_else(|| session.dir.clone());
-    let Some(place) = SessionFolder::find(&cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
+    let Some(place) = SessionFolder::find(&FileProjects, &cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
     let agent = args.agent.clone().unwrap_or_else(|| payload.agent().to_owned());
     let mut seat = SessionContext { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
     match moment {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::mailbox::{MessageBody, comments_of};
-use crate::ui::figures::relative;
+use crate::ui::quantities::relative;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Invocation, hub};
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
-use crate::supervisor::node_id;
+use crate::state_folder::node_id;
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop join && everloop up

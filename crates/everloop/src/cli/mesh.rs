@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Invocation, node};
 use crate::error::{Code, Failure};
 use crate::immune;
-use crate::ui::figures::{self, Accuracy};
+use crate::ui::quantities::{self, Accuracy};
 use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
@@ -135,15 +135,15 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, 
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
     }
     let aside = state.used().microusd.saturating_sub(state.spent.microusd);
-    let aside = if aside > 0 { format!(", {} set aside", figures::money(aside)) } else { String::new() };
-    lines.push(format!("Used      {}{aside}", figures::spend(state.spent, Accuracy::Reported)));
+    let aside = if aside > 0 { format!(", {} set aside", quantities::money(aside)) } else { String::new() };
+    lines.push(format!("Used      {}{aside}", quantities::spend(state.spent, Accuracy::Reported)));
     if let Some(reason) = &state.waits {
-        lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &figures::here))));
+        lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &quantities::here))));
     }
     let (limited, record) = (limits(hub, state)?, immune::read(hub)?.1);
     let look = session.ui.look(session.now());
     for (account, limited) in &limited {
-        let until = figures::moment(limited.held.until, look.now, &look.zone);
+        let until = quantities::moment(limited.held.until, look.now, &look.zone);
         lines.push(format!(
             "Limited   account {} until {until}, says {}",
             clean(account),

@@ -13,7 +13,7 @@ use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 use crate::supervisor::mesh::{NODE, Wish};
-use crate::ui::figures;
+use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
@@ -108,7 +108,11 @@ fn heard(row: &NodeRow, missed: Option<Time>, now: Time) -> String {
     match missed {
         None => format!("{} ago", human(now.since(row.seen_at))),
         Some(back) => {
-            format!("silent since {} (said it would be back at {})", figures::here(row.seen_at), figures::here(back))
+            format!(
+                "silent since {} (said it would be back at {})",
+                quantities::here(row.seen_at),
+                quantities::here(back)
+            )
         }
     }
 }

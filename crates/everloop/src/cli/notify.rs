@@ -4,8 +4,10 @@ use everloop_core::notify::{Button, Notification, Severity};
 use serde_json::{Value, json};
 
 use super::Invocation;
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 use crate::notifiers::{self, NotifierSender};
+use crate::projects::Projects as _;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
@@ -37,7 +39,7 @@ enum What {
 }
 
 pub fn notify(args: NotifyArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let senders = notifiers::senders(&session.dir, session.now())?;
+    let senders = FileProjects.notifiers(&session.dir, session.now())?;
     match args.what {
         What::List => list(&senders, session),
         What::Test { name } => test(senders, name.as_deref(), session),

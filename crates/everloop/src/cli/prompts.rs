@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Invocation, logs};
 use crate::error::{Code, Failure};
 use crate::state_folder::StateFolder;
-use crate::ui::figures::moment;
+use crate::ui::quantities::moment;
 use crate::ui::text::{clean, fit};
 
 const HELP: &str = "Examples:

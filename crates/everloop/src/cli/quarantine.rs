@@ -13,7 +13,7 @@ use super::{Invocation, node};
 use crate::error::{Code, Failure};
 use crate::immune::{read, write};
 use crate::membership::Membership;
-use crate::ui::figures::moment;
+use crate::ui::quantities::moment;
 use crate::ui::quarantine as view;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;

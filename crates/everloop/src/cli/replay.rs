@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::immune;
-use crate::supervisor::read_state;
+use crate::record::read_state;
 use crate::ui::text::{clean, count};
 
 const HELP: &str = "Examples:
@@ -232,7 +232,7 @@ mod tests {
     use everloop_core::time::Time;
 
     use super::*;
-    use crate::ui::sample::spec;
+    use everloop_testkit::sample::spec;
 
     fn ledger() -> Sqlite {
         let mut ledger = Sqlite::in_memory().unwrap();

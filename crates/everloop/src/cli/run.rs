@@ -1,6 +1,7 @@
 //! `everloop run`: work on a goal until its checks pass.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
@@ -11,11 +12,11 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Invocation, send, up};
-use crate::config::{Flags, ResolvedLoop};
+use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::error::{Code, Failure};
 use crate::state_folder::StateFolder;
 use crate::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
-use crate::ui::{Format, figures};
+use crate::ui::{Format, quantities};
 
 mod apply;
 mod create;
@@ -206,7 +207,7 @@ fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, orig
         WorkspaceMode::InPlace => format!("directly in {}", state.spec.workspace.dir),
     };
     ui.talk(&format!("  works {place}"));
-    ui.talk(&format!("  at most: {}", figures::ceiling(&state.spec)));
+    ui.talk(&format!("  at most: {}", quantities::ceiling(&state.spec)));
     for line in crate::ui::agents::permissions(&state.spec) {
         ui.talk(&format!("  {line}"));
     }
@@ -244,8 +245,14 @@ fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId)
         if let Ok(ownership) = home.own("run", session.now())? {
             let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
-            let options =
-                SupervisorOptions { home: home.clone(), reach, until, shim, listen: up::listen_on_demand(session)? };
+            let options = SupervisorOptions {
+                home: home.clone(),
+                reach,
+                until,
+                shim,
+                listen: up::listen_on_demand(session)?,
+                projects: Arc::new(FileProjects),
+            };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
             interrupted = up::block_on(supervisor.run(&mut watcher))??;
         } else {
@@ -264,7 +271,7 @@ fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId)
                 return Ok(code_of(interrupt));
             }
             (_, None, Some(code)) => {
-                session.ui.talk(&everloop_core::why::why(&state, session.now(), &|t| figures::here(t)));
+                session.ui.talk(&everloop_core::why::why(&state, session.now(), &|t| quantities::here(t)));
                 return Ok(code);
             }
             (_, None, None) => {}

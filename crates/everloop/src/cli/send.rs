@@ -4,6 +4,7 @@
 //! or we ourselves.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
@@ -18,6 +19,7 @@ use super::Invocation;
 use super::task::{TaskChange, named_loop};
 use crate::api::Listen;
 pub use crate::caller::person;
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 use crate::mailbox;
 use crate::supervisor::{LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
@@ -151,6 +153,7 @@ pub fn deliver(session: &Invocation, id: &LoopId) -> Result<Taker, Failure> {
                 until: Until::Idle,
                 shim: super::up::own_shim()?,
                 listen: Listen::Off,
+                projects: Arc::new(FileProjects),
             };
             let supervisor = Supervisor::new(options, ledger, ownership);
             super::up::block_on(supervisor.run(&mut Silent))??;

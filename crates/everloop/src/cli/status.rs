@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::notifiers;
+use crate::record::read_state;
 use crate::state_folder::LockOwner;
-use crate::supervisor::{node_id, read_state};
-use crate::ui::board::score;
-use crate::ui::figures::{coarse, moment, relative};
+use crate::state_folder::node_id;
+use crate::ui::quantities::score;
+use crate::ui::quantities::{coarse, moment, relative};
 use crate::ui::quarantine;
 use crate::ui::status::{StatusStyle, status_table};
 use crate::ui::text::{clean, fit};
@@ -262,7 +263,7 @@ mod tests {
     use everloop_core::guard::{GuardState, Versioned};
 
     use super::*;
-    use crate::ui::sample::{START, state};
+    use everloop_testkit::sample::{START, state};
 
     fn owner() -> LockOwner {
         let process = Identity { pid: 1, start_ticks: 1, boot: String::new() };

@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use super::send::{Taker, deliver};
 use super::{Invocation, node};
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 use crate::mailbox;
 use crate::membership::Membership;
 use crate::notifiers;
+use crate::projects::Projects as _;
+use crate::record::read_state;
 use crate::supervisor::mesh::copy_of;
-use crate::supervisor::read_state;
 use crate::tickets::{self, Doer, Effect, TicketRecord};
-use crate::ui::figures::{moment, relative};
+use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};
 
 const HELP: &str = "Examples:
@@ -187,7 +189,7 @@ fn told(ledger: &Sqlite, ticket: &Ticket, session: &Invocation) -> Result<Vec<(S
     let alerts = tickets::alerts(ledger)?;
     let look = session.ui.look(session.now());
     let mut found = Vec::new();
-    for sender in notifiers::senders(home.as_deref().unwrap_or(&session.dir), look.now)? {
+    for sender in FileProjects.notifiers(home.as_deref().unwrap_or(&session.dir), look.now)? {
         let (_, outbox) = notifiers::outbox(ledger, &sender.key())?;
         let mine: Vec<Alert> =
             alerts.iter().filter(|a| a.id == ticket.id && sender.hears(a, home.as_deref())).cloned().collect();

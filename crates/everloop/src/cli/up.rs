@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_agents::job::ShimProgram;
@@ -18,11 +19,11 @@ use serde_json::json;
 
 use super::Invocation;
 use crate::api::{self, Listen};
-use crate::config;
+use crate::config::{self, FileProjects};
 use crate::error::{Code, Failure};
 use crate::state_folder::{LockOwner, Ownership, StateFolder};
 use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
-use crate::ui::{self, figures};
+use crate::ui::{self, quantities};
 use crate::unit::{Manager, Unit, is_ours};
 
 /// Looks after every loop that is not over, until it is told to stop (Ctrl-C, `everloop down`). Loops of an everloop.toml in
@@ -64,7 +65,14 @@ pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
         Some(config::ListenAddress(None)) => Listen::Off,
     };
-    let options = SupervisorOptions { home, reach: LoopSelection::All, until: Until::Told, shim: own_shim()?, listen };
+    let options = SupervisorOptions {
+        home,
+        reach: LoopSelection::All,
+        until: Until::Told,
+        shim: own_shim()?,
+        listen,
+        projects: Arc::new(FileProjects),
+    };
     session.ui.talk(&format!(
         "supervising (state in {}); stop with Ctrl-C or `everloop down`",
         options.home.root().display()
@@ -153,7 +161,7 @@ fn own(home: &StateFolder, session: &Invocation, queue: bool) -> Result<Ownershi
 pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
     let who = owner.map_or_else(
         || "another process".to_owned(),
-        |o| format!("`everloop {}` (process {}, since {})", o.role, o.process.pid, figures::here(o.since)),
+        |o| format!("`everloop {}` (process {}, since {})", o.role, o.process.pid, quantities::here(o.since)),
     );
     Failure::failed(format!("{who} already supervises `{}`", home.root().display()))
         .hint("`everloop status` shows what it does; `everloop down` stops it; --state-dir names another folder")

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Invocation, logs};
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
+use crate::record::read_state;
 use crate::tally::{By, Loop, UsageTally};
 use crate::ui::usage::usage_lines;
 

@@ -13,8 +13,8 @@ use super::Invocation;
 use super::status::{freeze_of, supervisor_json};
 use crate::completion;
 use crate::error::{Code, Failure};
-use crate::supervisor::node_id;
-use crate::ui::figures::{moment, relative};
+use crate::state_folder::node_id;
+use crate::ui::quantities::{moment, relative};
 use crate::ui::quarantine;
 use crate::ui::text::clean;
 

@@ -4,11 +4,11 @@ pub use everloop_core::spec::DEFAULT_ACCOUNT;
 use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
 
 use super::account::{self, Account};
-use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{self, Layer, Origin};
 use super::value::{AgentKindName, ApiFormatKey, nearest};
 use super::{Config, ResolveContext, naming};
+use crate::diagnostic::{ConfigError, Diagnostic};
 
 /// The agents that are there without a section.
 pub const BUILT_IN: [AgentKind; 5] =

@@ -5,10 +5,10 @@ use std::path::{Component, Path};
 use everloop_core::completion::{CompletionRule, CompletionSign};
 
 use super::Config;
-use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::CompletionKeys;
 use super::layer::Layer;
 use super::value::nearest;
+use crate::diagnostic::{ConfigError, Diagnostic};
 
 /// More are no signs any more but a program; each costs a look at every hook.
 const RULES_MOST: usize = 20;

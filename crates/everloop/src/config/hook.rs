@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use everloop_core::completion::CompletionRule;
 use everloop_core::hook::{Rules, Shrink};
 
-use super::diagnostic::ConfigError;
 use super::keys::{GuardianKeys, HookKeys};
 use super::layer::{Layer, Origin};
 use super::value::write_duration;
 use super::{Config, Diagnostic};
+use crate::diagnostic::ConfigError;
+use crate::projects::HookSpec;
 
 /// Below the minute after which Claude Code ends a hook.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(50);
@@ -18,28 +18,9 @@ const WINDOW_TOKENS: u64 = 200_000;
 /// A third of a memory does not go by accident.
 const SHRINK_PERCENT: u32 = 30;
 
-/// What the project says about sessions in it.
-#[derive(Clone, Debug)]
-pub struct Hook {
-    /// The loop whose checks hold them, by name.
-    pub name: Option<String>,
-    /// How far they are held.
-    pub rules: Rules,
-    /// How long the checks may take, all together.
-    pub patience: Duration,
-    /// Tokens that their context window holds.
-    pub window_tokens: u64,
-    /// Globs of files that may not shrink.
-    pub guarded: Vec<String>,
-    /// By how much they may.
-    pub shrink: Shrink,
-    /// Signs of being complete.
-    pub completions: Vec<CompletionRule>,
-}
-
 impl Config {
     /// What the project says about sessions in it, typed. A percentage above 100 is a mistake.
-    pub fn hook(&self) -> Result<Hook, ConfigError> {
+    pub fn hook(&self) -> Result<HookSpec, ConfigError> {
         let mut values = built_in();
         values.lay(&self.project.hook);
         let hook: HookKeys = values.typed()?;
@@ -62,7 +43,7 @@ impl Config {
                 return Err(wrong.hint("use a number from 1 to 100").into());
             }
         }
-        Ok(Hook {
+        Ok(HookSpec {
             name: hook.r#loop.map(|text| text.0),
             rules,
             patience: hook.patience.map_or(WAIT_TIMEOUT, |span| span.0),

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::diagnostic::Diagnostic;
 use super::keys::HubKeys;
 use super::layer::Layer;
 use super::{Config, ResolveContext};
+use crate::diagnostic::Diagnostic;
 
 /// Who knows the address.
 #[derive(Clone, Debug, PartialEq, Eq)]

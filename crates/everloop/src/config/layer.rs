@@ -9,8 +9,8 @@ use everloop_core::spec::GuardSpec;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::diagnostic::{Diagnostic, SourceText};
 use super::value::write_duration;
+use crate::diagnostic::{Diagnostic, SourceText};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]

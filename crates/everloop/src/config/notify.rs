@@ -9,12 +9,13 @@ use everloop_core::notify::{REPEATS, Route, Severity};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::diagnostic::{ConfigError, Diagnostic};
 use super::layer::{Layer, Origin};
 use super::value::{
     Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
 };
 use super::{Config, ResolveContext};
+use crate::diagnostic::{ConfigError, Diagnostic};
+use crate::projects::NotifierSpec;
 
 /// Somebody who is told of tickets. Which keys there are depends on the kind.
 #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -77,15 +78,6 @@ pub struct NotifyKeys {
     pub ca_file: Option<NonEmptyText>,
 }
 
-/// Somebody who is told of tickets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotifierKeys {
-    /// How.
-    pub notifier: Notifier,
-    /// Of what, and when.
-    pub route: Route,
-}
-
 /// A section, and what it is read with.
 struct Given<'a> {
     keys: &'a NotifyKeys,
@@ -97,9 +89,9 @@ struct Given<'a> {
 
 impl Config {
     /// Those of the user, who hear of everything, and those of the project, who hear of its loops.
-    pub fn notifiers(&self, moment: &ResolveContext) -> Result<(Vec<NotifierKeys>, Vec<NotifierKeys>), ConfigError> {
+    pub fn notifiers(&self, moment: &ResolveContext) -> Result<(Vec<NotifierSpec>, Vec<NotifierSpec>), ConfigError> {
         let mut wrong = Vec::new();
-        let mut read = |sections: &[(Layer, Origin)]| -> Vec<NotifierKeys> {
+        let mut read = |sections: &[(Layer, Origin)]| -> Vec<NotifierSpec> {
             let mut taken = BTreeSet::new();
             let mut found = Vec::new();
             for (layer, place) in sections {
@@ -120,7 +112,7 @@ impl Config {
     }
 }
 
-fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<NotifierKeys, Diagnostic> {
+fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<NotifierSpec, Diagnostic> {
     let keys: NotifyKeys = layer.typed()?;
     let Some(kind) = keys.kind else {
         return Err(place.blame("`[[notify]]` has no `kind`").hint("add `kind = \"desktop\"`"));
@@ -141,7 +133,7 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
         repeats: keys.repeats.map_or(REPEATS, |n| u32::try_from(n.0).unwrap_or(u32::MAX)),
     };
     let ca_file = keys.ca_file.as_ref().map(|text| given.path(&text.0));
-    Ok(NotifierKeys { notifier: Notifier { name, way, ca_file }, route })
+    Ok(NotifierSpec { notifier: Notifier { name, way, ca_file }, route })
 }
 
 /// Keys that every kind has.
@@ -258,7 +250,7 @@ impl Given<'_> {
         let from = self.must("from", keys.from.as_ref())?;
         for (key, address) in to.iter().map(|to| ("to", to)).chain([("from", &from)]) {
             if !is_address(address) {
-                let message = format!("`{}` is no plain address", crate::ui::text::clean(address));
+                let message = format!("`{}` is no plain address", crate::text::clean(address));
                 return Err(self.layer.origin(key).blame(message).hint("write it like `me@example.com`"));
             }
         }

@@ -3,46 +3,17 @@
 use std::path::{Component, PathBuf};
 
 use everloop_agents::notify::check_address;
-use everloop_core::completion::CompletionRule;
 use everloop_core::spec::VariableSource;
 
 use super::Config;
-use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
 use super::layer::Layer;
 use super::value::{CommandLine, NonEmptyText, VariableName};
+use crate::diagnostic::{ConfigError, Diagnostic};
+use crate::projects::{OutboundSpec, OutboundTarget};
 
 /// Turns between two statuses when nobody says how many.
 pub(super) const EVERY: u32 = 5;
-
-/// What a project wants others to see and to hear.
-#[derive(Clone, Debug, Default)]
-pub struct OutboundKeys {
-    /// The file of the board.
-    pub board: Option<PathBuf>,
-    /// Turns between two statuses.
-    pub every: u32,
-    /// Who hears them.
-    pub mailbox: Option<OutboundTarget>,
-    /// Who hears what happens to tasks.
-    pub tracker: Option<OutboundTarget>,
-    /// Signs of being complete.
-    pub completions: Vec<CompletionRule>,
-}
-
-/// Who hears something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutboundTarget {
-    /// A program.
-    Command(Vec<String>),
-    /// A server.
-    Http {
-        /// Where to.
-        url: String,
-        /// Where the token is found that opens the door there.
-        token: Option<VariableSource>,
-    },
-}
 
 /// The keys that say who hears something.
 struct Said {
@@ -54,14 +25,14 @@ struct Said {
 
 impl Config {
     /// What the project wants others to see and to hear.
-    pub fn outside(&self) -> Result<OutboundKeys, ConfigError> {
+    pub fn outbound(&self) -> Result<OutboundSpec, ConfigError> {
         let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
         let tracker = self.project.tracker.typed::<TrackerKeys>()?;
         let MailboxKeys { command, url, token_env, token_file, every } = mailbox;
         let mail = Said { command, url, token_env, token_file };
         let TrackerKeys { command, url, token_env, token_file } = tracker;
         let track = Said { command, url, token_env, token_file };
-        Ok(OutboundKeys {
+        Ok(OutboundSpec {
             board: self.board_file()?.map(|file| self.dir.join(file)),
             every: every.map_or(EVERY, |every| every.0),
             mailbox: self.sink("mailbox", mail, &self.project.mailbox)?,

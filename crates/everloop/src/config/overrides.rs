@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::diagnostic::Diagnostic;
 use super::keys::LoopKeys;
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::read::fits;
+use crate::diagnostic::Diagnostic;
 
 /// The environment variables that are read, and the keys they stand for.
 pub const ENVIRONMENT: [(&str, &str); 15] = [

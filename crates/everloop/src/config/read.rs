@@ -11,7 +11,6 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::agent;
-use super::diagnostic::{Diagnostic, SourceText};
 use super::keys::{
     AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
     MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, meaning, names,
@@ -19,6 +18,7 @@ use super::keys::{
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
 use super::value::nearest;
+use crate::diagnostic::{Diagnostic, SourceText};
 
 /// The section of a notifier, as it stands in the file.
 const NOTIFY: &str = "[notify]";

@@ -10,7 +10,6 @@ use everloop_core::spec::{
 use everloop_core::watch::WatchSpec;
 
 use super::agent::{self, AgentChoices};
-use super::diagnostic::{ConfigError, Diagnostic};
 use super::keys::{CheckKeys, GuardKeys, LoopKeys, WorkspaceKey};
 use super::layer::{Layer, Origin, guard_layer};
 use super::naming;
@@ -18,6 +17,7 @@ use super::show::{self, Effective};
 use super::value::{Count, CountLimit, Span};
 use super::watch;
 use super::{Config, ResolveContext};
+use crate::diagnostic::{ConfigError, Diagnostic};
 
 /// A check that takes longer hangs more often than it works.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);

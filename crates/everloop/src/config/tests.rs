@@ -12,6 +12,7 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
 use super::*;
+use crate::projects::OutboundTarget;
 
 /// A project and a user, in a folder of their own.
 struct Project {
@@ -740,7 +741,7 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
 
 #[test]
 fn who_else_hears_of_it_is_named_in_one_way_and_no_token_goes_out_in_the_open() {
-    let outside = |toml: &str| Project::new(&format!("{GOOD}{toml}")).load().expect("it can be read").outside();
+    let outside = |toml: &str| Project::new(&format!("{GOOD}{toml}")).load().expect("it can be read").outbound();
     let good =
         outside("[tracker]\nurl = \"https://t.example/x\"\ntoken_env = \"TOKEN\"\n[mailbox]\ncommand = [\"x\"]\n");
     let good = good.expect("all of it is good");

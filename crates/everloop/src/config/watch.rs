@@ -2,10 +2,10 @@
 
 use everloop_core::watch::{EVERY, LEAST_EVERY, MOST_MONITORS, MOST_TIMEOUT, MonitorSpec, TIMEOUT, Target, WatchSpec};
 
-use super::diagnostic::Diagnostic;
 use super::keys::{LoopKeys, MonitorKeys};
 use super::layer::Layer;
 use super::value::NonEmptyText;
+use crate::diagnostic::Diagnostic;
 
 /// A name of a monitor is shown in lines and stands in keys.
 const NAME_MAX_CHARS: usize = 40;

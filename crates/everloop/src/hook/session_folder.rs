@@ -13,9 +13,10 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
-use crate::config::{self, Flags, Hook, Overrides, ResolveContext};
+use crate::account;
 use crate::error::Failure;
-use crate::supervisor::{account, read_state};
+use crate::projects::{HookSpec, Projects};
+use crate::record::read_state;
 
 /// Where a session is.
 pub struct SessionFolder {
@@ -30,7 +31,7 @@ pub struct SessionFolder {
     /// The loop, where the ledger knows it.
     pub state: Option<LoopState>,
     /// What the project says about sessions.
-    pub hook: Hook,
+    pub hook: HookSpec,
     /// Its folder of configuration, from which globs of guarded files count.
     pub root: PathBuf,
     protect: Vec<String>,
@@ -39,34 +40,18 @@ pub struct SessionFolder {
 
 impl SessionFolder {
     /// The place of a session in `cwd`; `None` when no project there says anything, or names several loops and none of them.
-    pub fn find(cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
-        let Some(root) = config::find(cwd) else { return Ok(None) };
-        let user = config::user_dir(|name| std::env::var(name).ok());
-        let config = config::load(root, user.as_deref(), &Overrides::new(Flags::default()))?;
-        let hook = config.hook()?;
-        let loops = config.loops();
-        let name = match (&hook.name, loops.as_slice()) {
-            (Some(name), _) => name.clone(),
-            (None, [only]) => only.clone(),
-            (None, _) => return Ok(None),
-        };
-        let wanted = config.resolve(&name, &ResolveContext::at(now))?;
+    pub fn find(projects: &impl Projects, cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
+        let Some(spec) = projects.session(cwd, now)? else { return Ok(None) };
         let mut place = Self {
-            dir: wanted.workspace.dir.clone(),
-            goal: wanted.goal.clone(),
-            checks: wanted.checks.clone(),
+            dir: spec.dir,
+            name: spec.name,
+            goal: spec.goal,
+            checks: spec.checks,
             state: None,
-            hook,
-            root: root.to_owned(),
-            protect: wanted
-                .workspace
-                .protect
-                .iter()
-                .cloned()
-                .chain(wanted.workspace.unprotect.iter().map(|glob| format!("!{glob}")))
-                .collect(),
-            agents: wanted.agents().cloned().collect(),
-            name,
+            hook: spec.hook,
+            root: spec.root,
+            protect: spec.protect,
+            agents: spec.agents,
         };
         place.meet(ledger)?;
         Ok(Some(place))

@@ -4,8 +4,8 @@ use everloop_core::hook::Handoff;
 use everloop_core::scoreboard::{Scoreboard, Verdict};
 
 use super::session_folder::SessionFolder;
-use crate::ui::board::score;
-use crate::ui::text::clean;
+use crate::quantities::score;
+use crate::text::clean;
 
 /// What a held session is told is cut here.
 const REASON_BYTES: usize = 4 << 10;

@@ -12,10 +12,11 @@ use everloop_store::Ledger;
 use tokio::time::Instant;
 
 use super::outbound::{DeliveryResult, LAST_WORDS};
-use super::{Supervisor, Until, read_state};
+use super::{Supervisor, Until};
 use crate::board::{board_folder, file, intents};
-use crate::config::{self, PROJECT_FILE};
 use crate::error::Failure;
+use crate::projects::{OutboundSpec, Projects};
+use crate::record::read_state;
 
 /// What was seen last.
 #[derive(Default)]
@@ -29,9 +30,9 @@ pub(super) struct Boards {
 }
 
 struct Place {
-    /// When its configuration was last written.
-    stamp: Option<SystemTime>,
-    outside: config::OutboundKeys,
+    /// When the files of its configuration were last written.
+    stamps: Vec<Option<SystemTime>>,
+    outside: OutboundSpec,
 }
 
 impl Supervisor {
@@ -75,14 +76,14 @@ impl Supervisor {
     }
 
     /// What the projects of all loops want.
-    fn wanted(&mut self) -> Vec<(PathBuf, config::OutboundKeys)> {
+    fn wanted(&mut self) -> Vec<(PathBuf, OutboundSpec)> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
-        dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect()
+        dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&*self.projects, &dir))).collect()
     }
 
     /// Tells those outside what they do not know yet.
-    fn tell_outside(&mut self, wanted: &[(PathBuf, config::OutboundKeys)]) -> Result<(), Failure> {
+    fn tell_outside(&mut self, wanted: &[(PathBuf, OutboundSpec)]) -> Result<(), Failure> {
         for (dir, outside) in wanted {
             let Some(sink) = &outside.tracker else { continue };
             let slots = &self.slots;
@@ -118,7 +119,7 @@ impl Supervisor {
                 None => return Ok(()),
             },
         };
-        let wants = self.boards.find(Path::new(&state.spec.workspace.dir));
+        let wants = self.boards.find(&*self.projects, Path::new(&state.spec.workspace.dir));
         let Some(sink) = &wants.mailbox else { return Ok(()) };
         self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
     }
@@ -145,19 +146,25 @@ impl Supervisor {
     }
 }
 
+/// When the files of a folder's configuration were last written; `None` for one that is not there.
+pub(super) fn written(projects: &dyn Projects, dir: &Path) -> Vec<Option<SystemTime>> {
+    let at = |path: &PathBuf| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    projects.sources(dir).iter().map(at).collect()
+}
+
 impl Boards {
     /// What a project wants; its configuration is read again when it was written.
-    pub(super) fn find(&mut self, dir: &Path) -> config::OutboundKeys {
-        let stamp = std::fs::metadata(dir.join(PROJECT_FILE)).and_then(|meta| meta.modified()).ok();
-        let known = self.places.get(dir).filter(|place| place.stamp == stamp);
+    pub(super) fn find(&mut self, projects: &dyn Projects, dir: &Path) -> OutboundSpec {
+        let stamps = written(projects, dir);
+        let known = self.places.get(dir).filter(|place| place.stamps == stamps);
         if let Some(place) = known {
             return place.outside.clone();
         }
-        let outside = board_folder::outside(dir).unwrap_or_else(|failure| {
+        let outside = projects.outbound(dir).unwrap_or_else(|failure| {
             self.tell(&failure);
-            config::OutboundKeys::default()
+            OutboundSpec::default()
         });
-        self.places.insert(dir.to_owned(), Place { stamp, outside: outside.clone() });
+        self.places.insert(dir.to_owned(), Place { stamps, outside: outside.clone() });
         // A new place is written to at once.
         self.seq = None;
         outside

@@ -14,10 +14,11 @@ use everloop_core::time::Time;
 use everloop_store::{Error, Ledger};
 use tokio::time::sleep;
 
-use super::{Supervisor, Watcher, read_state};
+use super::{Supervisor, Watcher};
 use crate::board;
 use crate::error::Failure;
 use crate::immune;
+use crate::record::read_state;
 
 /// How long a task is held without renewal; renewed well before (see `liveness`).
 pub const LEASE: Duration = Duration::from_secs(90);

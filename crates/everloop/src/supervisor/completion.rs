@@ -26,7 +26,7 @@ impl Supervisor {
         let Phase::Turn(turn) = &slot.state.phase else { return Ok(false) };
         let (by, name) = (format!("turn {}", turn.id), slot.state.name.clone());
         let dir: Option<PathBuf> = slot.workspace.as_ref().map(Workspace::turn_dir);
-        let rules = self.boards.find(Path::new(&slot.state.spec.workspace.dir)).completions;
+        let rules = self.boards.find(&*self.projects, Path::new(&slot.state.spec.workspace.dir)).completions;
         if rules.is_empty() {
             return Ok(false);
         }

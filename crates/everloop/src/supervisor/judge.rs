@@ -10,9 +10,9 @@ use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 
-use super::account;
 use super::action_run::{ActionRun, full_text};
 use super::turn::split_turn;
+use crate::account;
 
 impl ActionRun {
     /// The checks on what the loop starts from.

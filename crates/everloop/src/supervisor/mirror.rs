@@ -18,8 +18,9 @@ use everloop_store::mirror::{Mirror, MirrorError, Passed, Scores};
 use everloop_store::{DocRow, LoopRow, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
-use super::{node_id, read_state};
+use crate::record::read_state;
 use crate::state_folder::StateFolder;
+use crate::state_folder::node_id;
 
 /// A change is in the files after this time; what changes in between comes with it.
 const REST: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 //! the same key. What a person answers takes effect in the transaction that moves the cursor, so it takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use everloop_agents::notify::telegram::ChatReply;
@@ -18,11 +18,12 @@ use everloop_store::{Ledger, LoopRow};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::boards::written;
 use super::reply_listener::ReplyListener;
-use super::{Supervisor, Until, Watcher, read_state};
-use crate::config::{PROJECT_FILE, USER_FILE};
+use super::{Supervisor, Until, Watcher};
 use crate::error::Failure;
 use crate::notifiers::{self, NotifierSender};
+use crate::record::read_state;
 use crate::tickets::{self, Doer};
 
 /// Answers of notifiers under way; each has one message and one question.
@@ -67,7 +68,7 @@ pub(super) struct NotifierRuns {
     /// Where loops work, also those that are over.
     homes: BTreeMap<LoopId, PathBuf>,
     /// When configurations were last written, by folder.
-    stamps: BTreeMap<PathBuf, [Option<SystemTime>; 2]>,
+    stamps: BTreeMap<PathBuf, Vec<Option<SystemTime>>>,
     complaints: BTreeSet<String>,
     /// Something happened that may have to be told.
     stale: bool,
@@ -129,14 +130,10 @@ impl Supervisor {
         self.find_homes(loops);
         let mut dirs: BTreeSet<PathBuf> = self.notify.homes.values().cloned().collect();
         dirs.insert(self.home.root().to_owned());
-        let user = notifiers::user_dir().map(|dir| dir.join(USER_FILE));
-        let stamp = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
-        let of_user = user.as_deref().and_then(stamp);
-        let now: BTreeMap<PathBuf, [Option<SystemTime>; 2]> = dirs
+        let now: BTreeMap<PathBuf, Vec<Option<SystemTime>>> = dirs
             .into_iter()
             .map(|dir| {
-                let root = crate::config::find(&dir).unwrap_or(&dir).join(PROJECT_FILE);
-                let stamps = [of_user, stamp(&root)];
+                let stamps = written(&*self.projects, &dir);
                 (dir, stamps)
             })
             .collect();
@@ -146,7 +143,7 @@ impl Supervisor {
         }
         let mut senders: BTreeMap<String, NotifierSender> = BTreeMap::new();
         for dir in now.keys() {
-            match notifiers::senders(dir, self.clock.now()) {
+            match self.projects.notifiers(dir, self.clock.now()) {
                 Ok(found) => senders.extend(found.into_iter().map(|sender| (sender.key(), sender))),
                 Err(failure) => {
                     // A file that is being written must not silence anybody: who was there stays.

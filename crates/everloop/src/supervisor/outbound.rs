@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::account;
+use crate::account;
 use crate::board::file;
-use crate::config::OutboundTarget;
 use crate::error::Failure;
+use crate::projects::OutboundTarget;
 
 /// What is told in one go; the rest comes after it.
 const BATCH: usize = 64;

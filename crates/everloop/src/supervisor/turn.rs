@@ -15,10 +15,10 @@ use everloop_core::spec::{AgentSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use tokio::time::sleep;
 
-use super::account;
 use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
 use super::stream::{Follow, agent_of};
+use crate::account;
 use crate::api::Line;
 use crate::error::Failure;
 

@@ -136,7 +136,7 @@ impl Supervisor {
             .filter(|m| m.id > known)
             .map(|m| format!("From {}: {}", m.by, MessageBody::of(m).text))
             .collect();
-        let summary = format!("{} new in {name}", crate::ui::text::count(new.len() as u64, "message"));
+        let summary = format!("{} new in {name}", crate::text::count(new.len() as u64, "message"));
         let found = WatchedContent { cursor: last.to_string(), summary, text: new.join("\n\n") };
         Ok(WatchReading { monitor: monitor.name.clone(), from, found: Ok(found) })
     }

@@ -104,7 +104,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::ui::sample;
+    use everloop_testkit::sample;
 
     fn agent(kind: AgentKind, account: &str) -> AgentSpec {
         AgentSpec { name: kind.label().to_owned(), kind, account: account.to_owned(), ..AgentSpec::default() }

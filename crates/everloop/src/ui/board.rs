@@ -2,8 +2,8 @@
 
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 
-use super::figures::took;
 use super::paint::Paint;
+use super::quantities::took;
 use super::text::{clean, fit, pad, width};
 
 /// A name longer than this is cut.
@@ -16,15 +16,6 @@ pub fn mark(verdict: &Verdict, paint: Paint) -> String {
         Verdict::Fail => paint.bad("✗"),
         Verdict::Flaky { .. } => paint.warn("~"),
         Verdict::Broken { .. } => paint.warn("!"),
-    }
-}
-
-/// `3 of 5 checks pass`.
-pub fn score(board: &Scoreboard) -> String {
-    match board.0.len() {
-        0 => "no check has run yet".to_owned(),
-        1 => format!("{} of 1 check passes", board.passing().len()),
-        all => format!("{} of {all} checks pass", board.passing().len()),
     }
 }
 
@@ -57,8 +48,9 @@ fn change(before: &Verdict, now: &Verdict, paint: Paint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::board;
+    use super::super::quantities::score;
     use super::*;
+    use everloop_testkit::sample::board;
 
     #[test]
     fn a_board_says_what_changed() {

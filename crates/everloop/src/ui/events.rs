@@ -10,8 +10,8 @@ use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
 
-use super::board::score;
-use super::figures::{Accuracy, clock, moment, money};
+use super::quantities::score;
+use super::quantities::{Accuracy, clock, moment, money};
 use super::quarantine;
 use super::text::{clean, count, times};
 
@@ -232,8 +232,8 @@ mod tests {
     use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
     use everloop_core::scoreboard::Verdict;
 
-    use super::super::sample::{START, board, spec};
     use super::*;
+    use everloop_testkit::sample::{START, board, spec};
 
     fn line(event: Event) -> String {
         let record = JournalRecord { seq: 1, at: START, owner: Some(LoopId::new("k3f9")), version: 1, event };

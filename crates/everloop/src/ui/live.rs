@@ -12,10 +12,11 @@ use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
 
-use super::board::{score, scoreboard};
+use super::board::scoreboard;
 use super::events::ended;
-use super::figures::{Accuracy, coarse, moment, spend};
 use super::paint::Paint;
+use super::quantities::score;
+use super::quantities::{Accuracy, coarse, moment, spend};
 use super::text::{clean, fit, width};
 
 /// Checks beyond this are summed up, so that the view fits on a small terminal.
@@ -166,8 +167,8 @@ mod tests {
     use everloop_core::reason::Reason;
     use everloop_core::state::StopWish;
 
-    use super::super::sample::{START, state, turn};
     use super::*;
+    use everloop_testkit::sample::{START, state, turn};
 
     fn facts() -> LiveFacts {
         LiveFacts {

@@ -6,7 +6,7 @@ use everloop_core::time::Time;
 use everloop_core::why::quarantined;
 use serde_json::{Value, json};
 
-use super::figures::{moment, relative};
+use super::quantities::{moment, relative};
 use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, fit};

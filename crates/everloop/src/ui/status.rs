@@ -5,8 +5,8 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
-use super::figures::{Accuracy, coarse, moment, money, relative};
 use super::paint::Paint;
+use super::quantities::{Accuracy, coarse, moment, money, relative};
 use super::table::Table;
 use super::text::{clean, fit};
 
@@ -104,9 +104,9 @@ mod tests {
     use everloop_core::guard::{Cooling, Freeze, GuardState, Versioned};
     use everloop_core::reason::Reason;
 
-    use super::super::sample::{START, state, turn};
     use super::super::text::width;
     use super::*;
+    use everloop_testkit::sample::{START, state, turn};
 
     fn look(width: usize) -> StatusStyle {
         StatusStyle { now: Time(START.0 + 130_000), zone: TimeZone::UTC, paint: Paint::Off, width }

@@ -5,10 +5,11 @@ use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{KeptWork, LoopState, Phase, Try};
 use everloop_core::time::human;
 
-use super::board::{score, scoreboard};
+use super::board::scoreboard;
 use super::events::{amounts_to, ended, short};
-use super::figures::{Accuracy, coarse, spend};
 use super::paint::Paint;
+use super::quantities::score;
+use super::quantities::{Accuracy, coarse, spend};
 use super::text::{clean, count, pad};
 
 /// The heads stand in a column of this width.
@@ -200,8 +201,8 @@ mod tests {
     use everloop_core::state::TurnTally;
     use everloop_core::time::Time;
 
-    use super::super::sample::{START, board, state, tried};
     use super::*;
+    use everloop_testkit::sample::{START, board, state, tried};
 
     fn over(ending: LoopEnd) -> LoopState {
         let mut state = state();

@@ -3,7 +3,7 @@
 use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
 
-use super::figures::{Accuracy, coarse, money, tokens};
+use super::quantities::{Accuracy, coarse, money, tokens};
 use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, count, fit};
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::tally::By;
     use crate::ui::Paint;
-    use crate::ui::sample::START;
+    use everloop_testkit::sample::START;
 
     fn seen(used_permille: u32, reset_in_min: i64) -> Window {
         let reset_at = Some(Time(START.0 + reset_in_min * 60_000));

@@ -7,9 +7,9 @@ use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
+use crate::record::read_state;
 use crate::state_folder::{LockOwner, StateFolder};
-use crate::supervisor::read_state;
-use crate::ui::figures::here;
+use crate::ui::quantities::here;
 use crate::ui::text::count;
 
 /// A last record later than now by more than this says that the clock was set back.

@@ -22,8 +22,8 @@ use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
 use crate::cli::agents::look_at;
 use crate::error::Failure;
+use crate::record::read_state;
 use crate::state_folder::StateFolder;
-use crate::supervisor::read_state;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::error::{Code, Failure};
-use crate::ui::figures::{moment, money, relative, tokens};
+use crate::ui::quantities::{moment, money, relative, tokens};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::ui::Paint;
-    use crate::ui::sample::{START, state as loop_state};
+    use everloop_testkit::sample::{START, state as loop_state};
 
     #[test]
     fn scopes_are_listed_with_what_holds_them() {

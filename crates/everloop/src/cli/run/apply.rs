@@ -11,7 +11,7 @@ use serde_json::json;
 use super::create::{complete, create};
 use crate::cli::{Invocation, config as verb, send, up};
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
+use crate::record::read_state;
 
 /// Sends every loop of the file what it is to do from now on; makes those that are new.
 pub fn apply(session: &Invocation) -> Result<Code, Failure> {

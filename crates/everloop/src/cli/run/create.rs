@@ -14,8 +14,8 @@ use super::RunArgs;
 use crate::cli::{Invocation, up};
 use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::error::{Code, Failure};
+use crate::record::read_state;
 use crate::state_folder::StateFolder;
-use crate::supervisor::read_state;
 use crate::ui::Ui;
 
 /// Where the loop came from.

@@ -9,8 +9,9 @@ use everloop_store::Ledger;
 use super::watch::Foreground;
 use crate::cli::Invocation;
 use crate::error::Failure;
+use crate::record::read_state;
 use crate::state_folder::StateFolder;
-use crate::supervisor::{Watcher, read_state};
+use crate::supervisor::Watcher;
 
 /// How often the ledger is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

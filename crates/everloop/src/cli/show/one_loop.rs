@@ -12,7 +12,7 @@ use crate::cli::Invocation;
 use crate::cli::why::sign_line;
 use crate::completion;
 use crate::error::{Code, Failure};
-use crate::ui::figures::{ceiling, moment};
+use crate::ui::quantities::{ceiling, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::summary;
 use crate::ui::table::Table;

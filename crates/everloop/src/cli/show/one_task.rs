@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::Invocation;
 use crate::cli::task;
 use crate::error::{Code, Failure};
-use crate::ui::figures::moment;
+use crate::ui::quantities::moment;
 use crate::ui::text::{clean, clean_lines};
 
 /// Lines shown of a prompt or a result; `--json` has all.

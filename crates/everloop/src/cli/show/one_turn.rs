@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::cli::Invocation;
 use crate::error::{Code, Failure};
-use crate::supervisor::read_state;
-use crate::ui::figures::{coarse, moment};
+use crate::record::read_state;
+use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Invocation, TaskChange, named_loop, no_task, note};
 use crate::board;
 use crate::error::{Code, Failure};
-use crate::supervisor::node_id;
+use crate::state_folder::node_id;
 use crate::ui::text::clean;
 
 /// Somebody else may be faster; then the next one is taken.

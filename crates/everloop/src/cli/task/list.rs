@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Invocation, named_loop};
 use crate::error::{Code, Failure};
-use crate::ui::figures::{coarse, relative};
+use crate::ui::quantities::{coarse, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;

@@ -10,9 +10,9 @@ use serde_json::json;
 use crate::cli::Invocation;
 use crate::cli::hook::read_record;
 use crate::error::{Code, Failure};
-use crate::ui::board::score;
 use crate::ui::events::in_session;
-use crate::ui::figures::{moment, relative};
+use crate::ui::quantities::score;
+use crate::ui::quantities::{moment, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
 

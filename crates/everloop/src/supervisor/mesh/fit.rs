@@ -22,8 +22,8 @@ use everloop_store::{Error, Ledger, LoopRow};
 
 use super::node::{Hint, Node};
 use crate::hold;
+use crate::quantities;
 use crate::supervisor::{node_id, read_state};
-use crate::ui::figures;
 
 /// Other nodes write to the record, too; so often it is tried again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
@@ -63,7 +63,7 @@ impl Node {
 
     /// Lets another machine have a task with which this one can do nothing.
     pub(super) fn give_back(&mut self, held: &Held, reason: &Reason) {
-        let why = waiting(reason, self.pace.wall(), &figures::here);
+        let why = waiting(reason, self.pace.wall(), &quantities::here);
         let spec = self.local_state(held).map(|state| state.spec);
         if !self.release(held, self.hub_now(), &why) {
             return;

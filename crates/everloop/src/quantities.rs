@@ -3,11 +3,21 @@
 use std::time::Duration;
 
 use everloop_core::guard::Spend;
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::LoopSpec;
 use everloop_core::time::{Time, human};
 use jiff::tz::TimeZone;
 
-use super::text::count;
+use crate::text::count;
+
+/// `3 of 5 checks pass`.
+pub fn score(board: &Scoreboard) -> String {
+    match board.0.len() {
+        0 => "no check has run yet".to_owned(),
+        1 => format!("{} of 1 check passes", board.passing().len()),
+        all => format!("{} of {all} checks pass", board.passing().len()),
+    }
+}
 
 /// `in 12s`, `3m ago`, `now`.
 pub fn relative(at: Time, now: Time) -> String {
@@ -168,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_most_a_loop_may_use_is_said_before_it_starts() {
-        let mut spec = super::super::sample::spec();
+        let mut spec = everloop_testkit::sample::spec();
         assert_eq!(ceiling(&spec), "10 turns, ~$1.00");
         spec.guard.budget.microusd = Some(500_000);
         spec.bounds.max_time = Some(Duration::from_secs(8 * 3600));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::ui::text;
+use crate::text;
 
 /// A text that was read, to point into.
 #[derive(Debug, PartialEq, Eq)]

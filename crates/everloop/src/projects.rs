@@ -1,0 +1,109 @@
+//! What the engine needs to know of a folder's configuration, as typed answers. The front end reads the
+//! files and implements [`Projects`]; the engine never parses a configuration itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everloop_agents::notify::Notifier;
+use everloop_core::completion::CompletionRule;
+use everloop_core::hook::{Rules, Shrink};
+use everloop_core::notify::Route;
+use everloop_core::spec::{AgentSpec, CheckSpec, VariableSource};
+use everloop_core::time::Time;
+
+use crate::error::Failure;
+use crate::notifiers::NotifierSender;
+
+/// The configuration of folders, read anew at every call.
+pub trait Projects: Send + Sync + std::fmt::Debug {
+    /// The files that decide the answers about `dir`; an answer holds until one of them changes.
+    fn sources(&self, dir: &Path) -> Vec<PathBuf>;
+
+    /// Where a project publishes its board, statuses and task changes. A folder without configuration
+    /// publishes nothing.
+    fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure>;
+
+    /// The notifiers of the user and of the project that `dir` belongs to.
+    fn notifiers(&self, dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure>;
+
+    /// The loop whose checks hold sessions in `dir`; `None` without a project or without one clear loop.
+    fn session(&self, dir: &Path, now: Time) -> Result<Option<SessionSpec>, Failure>;
+}
+
+/// What a project publishes, and where.
+#[derive(Clone, Debug, Default)]
+pub struct OutboundSpec {
+    /// The file of the board.
+    pub board: Option<PathBuf>,
+    /// Turns between two statuses.
+    pub every: u32,
+    /// Receives the status of loops.
+    pub mailbox: Option<OutboundTarget>,
+    /// Receives every change of tasks.
+    pub tracker: Option<OutboundTarget>,
+    /// Signs of being complete.
+    pub completions: Vec<CompletionRule>,
+}
+
+/// Where a message of a mailbox or tracker goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboundTarget {
+    /// A program with its arguments.
+    Command(Vec<String>),
+    /// A server that takes POST requests.
+    Http {
+        /// The whole address.
+        url: String,
+        /// Where the bearer token is found.
+        token: Option<VariableSource>,
+    },
+}
+
+/// A notifier and its route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifierSpec {
+    /// The channel and its credentials.
+    pub notifier: Notifier,
+    /// Severities, quiet hours and repeats.
+    pub route: Route,
+}
+
+/// What a project wants of sessions that everloop did not start.
+#[derive(Clone, Debug)]
+pub struct HookSpec {
+    /// The loop whose checks hold them, by name.
+    pub name: Option<String>,
+    /// How far they are held.
+    pub rules: Rules,
+    /// Time that all checks together may take.
+    pub patience: Duration,
+    /// Size of their context window, in tokens.
+    pub window_tokens: u64,
+    /// Globs of files that may not shrink.
+    pub guarded: Vec<String>,
+    /// By how much guarded files may shrink.
+    pub shrink: Shrink,
+    /// Signs of being complete.
+    pub completions: Vec<CompletionRule>,
+}
+
+/// The loop of a folder as its configuration describes it.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    /// The folder of the configuration.
+    pub root: PathBuf,
+    /// The folder in which the checks run.
+    pub dir: PathBuf,
+    /// The name of the loop.
+    pub name: String,
+    /// The goal of the loop.
+    pub goal: String,
+    /// The checks of the loop.
+    pub checks: Vec<CheckSpec>,
+    /// What the project wants of sessions.
+    pub hook: HookSpec,
+    /// Globs of protected files; those after `!` are not protected.
+    pub protect: Vec<String>,
+    /// The agents of the loop, for their secrets and variables.
+    pub agents: Vec<AgentSpec>,
+}
