@@ -2,7 +2,7 @@
 # Installs the real agent programs that the tests drive, and the SDK of MCP: crates/testkit/agent-clis.sh [NAME…]
 #
 # They go into a cache outside of the repository, ${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop-test}, each
-# into a folder of its own version, complete or not at all. npm's own configuration says where packages come from. Each
+# into a folder of its own version, complete or not at all. npm's own configuration selects the registry. Each
 # program has to start and name its version in an empty environment without a network.
 # stdout: one line each, `NAME VERSION PROGRAM`, then `dir FOLDER`: the folder in which each is found under its plain name.
 # Exit code 0: all are there; 1: one could not be installed or started; 2: usage.
@@ -41,7 +41,7 @@ scratch="$cache/.new"
 rm -rf -- "$scratch"
 trap 'rm -rf -- "$scratch"' EXIT
 
-# Nothing but loopback may be there: a program that wants to update or report itself finds nobody.
+# Nothing but loopback is reachable: a program cannot update itself or send reports.
 alone=(unshare --net)
 ((EUID == 0)) || alone=(unshare --map-root-user --net)
 
@@ -51,7 +51,7 @@ fail() {
   exit 1
 }
 
-# version PROGRAM: what it says of itself.
+# version PROGRAM: the version that it prints.
 version() {
   rm -rf -- "$scratch/home"
   mkdir -m 700 -p -- "$scratch/home"
