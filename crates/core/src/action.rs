@@ -1,4 +1,7 @@
-//! What the shell is asked to do, and the inputs with which it answers. The core performs nothing.
+//! Actions for the shell to perform, and the inputs that report their results. The core performs
+//! nothing.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use serde::{Deserialize, Serialize};
 
@@ -10,122 +13,83 @@ use crate::spec::Bounds;
 use crate::time::Time;
 use crate::watch::WatchReading;
 
-/// Something the shell is to do. Every action may be asked twice (after a crash) and must bear it.
+/// An effect for the shell to carry out. After a crash an action may be returned a second time, so
+/// each one must be repeatable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Run the checks where the loop starts. Answer: [`Input::Baselined`].
     Baseline,
     /// Prepare the workspace and start the agent. Answer: [`Input::Exited`], sooner or later.
-    Spawn {
-        /// Which turn.
-        turn: TurnId,
-        /// The task it works on.
-        task: TaskId,
-    },
+    Spawn { turn: TurnId, task: TaskId },
     /// Wait for a turn that outlived its supervisor. Answer: [`Input::Exited`].
-    Adopt {
-        /// Which turn.
-        turn: TurnId,
-    },
+    Adopt { turn: TurnId },
     /// Stop the agent: interrupt, terminate, kill, with everything it started.
-    Stop {
-        /// Which turn.
-        turn: TurnId,
-        /// Why.
-        cause: StopCause,
-    },
-    /// Keep the work under a pin, look at it, run the checks on it. Answer: [`Input::Judged`].
+    Stop { turn: TurnId, cause: StopCause },
+    /// Pin the work, inspect it, run the checks on it. Answer: [`Input::Judged`].
     Judge {
-        /// Which turn.
         turn: TurnId,
         /// The task, for the commit's trailer.
         task: TaskId,
     },
     /// Move the work onto the target, once. Answer: [`Input::Integrated`].
     Integrate {
-        /// Which turn.
         turn: TurnId,
         /// The task, for the commit's trailer.
         task: TaskId,
         /// The judged commit.
         commit: String,
     },
-    /// Tell a person.
+    /// Notify a person.
     Tell {
-        /// One ticket per cause.
+        /// Deduplication key: one ticket per cause.
         key: String,
-        /// What to say.
         text: String,
     },
-    /// Look at all monitors soon. Answer: [`Input::Beat`].
+    /// Probe all monitors soon. Answer: [`Input::Beat`].
     Look,
     /// The loop ended: remove what it no longer needs (worktrees, never refs).
     Cleanup,
 }
 
-/// What comes in.
+/// An input of [`decide`](crate::decide::decide): the result of an action, a timer or a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Input {
-    /// A timer or a wake: look again.
+    /// A timer or a wake: decide again.
     Tick,
     /// First input after a restart.
     Recovered {
-        /// What was found of the turn that the state says is under way.
+        /// State of the turn that the loop's state records as under way.
         found: TurnTrace,
     },
     /// The checks before the first turn.
     Baselined {
-        /// What they said, or why they could not be run.
+        /// The scoreboard and the commit it belongs to, or why the checks could not run.
         result: Result<(Scoreboard, Option<String>), String>,
     },
-    /// The agent is gone.
-    Exited {
-        /// Which turn.
-        turn: TurnId,
-        /// How.
-        exit: Exit,
-    },
-    /// The agent was never there, or vanished without a record.
-    Vanished {
-        /// Which turn.
-        turn: TurnId,
-    },
-    /// Signs of life were looked for.
-    Evidence {
-        /// Which turn.
-        turn: TurnId,
-        /// What was seen.
-        sample: crate::evidence::Sample,
-    },
+    /// The agent's process ended.
+    Exited { turn: TurnId, exit: Exit },
+    /// The agent never started, or vanished without a record.
+    Vanished { turn: TurnId },
+    /// A liveness sample of the running turn.
+    Evidence { turn: TurnId, sample: crate::evidence::Sample },
     /// The work was judged.
-    Judged {
-        /// Which turn.
-        turn: TurnId,
-        /// The result.
-        judgement: Judgement,
-    },
-    /// The work was moved, or not.
+    Judged { turn: TurnId, judgement: Judgement },
+    /// The work reached the target branch, or did not.
     Integrated {
-        /// Which turn.
         turn: TurnId,
         /// How it went.
         result: Integration,
     },
-    /// Monitors were looked at.
+    /// Monitors were probed.
     Beat {
-        /// What was seen.
+        /// One result per monitor that was due.
         looks: Vec<WatchReading>,
-        /// Beats in a row that brought nothing, this one included.
+        /// Beats in a row without news, this one included.
         empty: u32,
     },
-    /// A person's or another program's wish.
-    Command {
-        /// Who.
-        by: String,
-        /// What.
-        command: LoopCommand,
-    },
-    /// The supervisor goes down: stop the turn, start nothing.
+    /// A command of a person or of another program.
+    Command { by: String, command: LoopCommand },
+    /// The supervisor shuts down: stop the turn, start nothing.
     Shutdown,
 }
 
@@ -151,41 +115,33 @@ pub enum TurnTrace {
     Idle,
 }
 
-/// What people and programs can ask of a loop.
+/// Commands that people and programs can give to a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum LoopCommand {
     /// Start no turn until resumed, or until a time.
     Pause {
-        /// Why.
         reason: String,
-        /// It goes on by itself then.
+        /// The pause ends by itself at this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Time>,
     },
     /// Go on; with new bounds if the old ones ended it.
-    Resume {
-        /// New bounds.
-        bounds: Option<Bounds>,
-    },
+    Resume { bounds: Option<Bounds> },
     /// End after this turn, or now.
     Stop {
-        /// Stop the agent too.
+        /// Stop the running agent too.
         now: bool,
     },
     /// A message for the next turn.
     Steer {
-        /// The message.
         message: String,
-        /// Whose word it is.
+        /// Trust of the author: decides whether the prompt presents the message as an instruction.
         #[serde(default, skip_serializing_if = "Trust::is_operator")]
         trust: Trust,
     },
-    /// Do it differently from now on.
-    Reconfigure {
-        /// What the loop is to do.
-        spec: Box<crate::spec::LoopSpec>,
-    },
-    /// Look again now: a wait of a rhythm ends, a wait of the guard does not.
+    /// Replace the specification from now on.
+    Reconfigure { spec: Box<crate::spec::LoopSpec> },
+    /// Decide again now: a wait of a rhythm ends, a wait of the guard does not.
     Wake,
 }

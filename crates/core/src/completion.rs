@@ -1,58 +1,48 @@
-//! Signs that somebody else's work gives of being complete: a plan without open boxes, a marker that was printed, a file that
-//! is there. A sign is a signal and never a proof: whether a goal is reached is for the checks to say. Owns what a sign is and
-//! when it is worth telling; reading files and output is the business of whoever asks.
+//! Completion signs in work that everloop does not drive itself: a plan without open boxes, a
+//! printed marker, an existing file. A sign is a signal and never a proof: only the checks decide
+//! whether a goal is reached. Owns the rules and when a sign is reported; the caller reads files
+//! and output.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// The kind of document that remembers a sign.
+/// Kind of the document that remembers a sign.
 pub const SIGN: &str = "sign";
 /// Version of that document. A newer one is refused, never guessed at.
 pub const SIGN_VERSION: u32 = 1;
-/// A file is looked at up to here; a longer one has no plan in it.
+/// Files are read up to this size; a longer file contains no plan.
 pub const FILE_MAX_BYTES: u64 = 256 << 10;
 
-/// What is looked for, under a name.
+/// A named sign to watch for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletionRule {
-    /// How people call it.
     pub name: String,
-    /// Only for this loop, by name; `None` for all of the project.
+    /// Name of the loop it is limited to; `None` applies to all loops of the project.
     pub of: Option<String>,
-    /// What is looked for.
     pub sign: CompletionSign,
 }
 
-/// What is looked for.
+/// What counts as a sign of completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionSign {
     /// A file with boxes (`- [x]`), none of them open.
     Plan {
-        /// The file, from the folder of the loop.
+        /// Path relative to the loop's folder.
         file: String,
     },
-    /// A line in a file that says exactly this.
-    Line {
-        /// The line.
-        marker: String,
-        /// The file.
-        file: String,
-    },
-    /// A line in an agent's own words that says exactly this.
-    Said {
-        /// The line.
-        marker: String,
-    },
-    /// A file that is there.
-    Appears {
-        /// Which.
-        file: String,
-    },
+    /// A line in a file that equals the marker.
+    Line { marker: String, file: String },
+    /// A line in the agent's output that equals the marker.
+    Said { marker: String },
+    /// A file that exists.
+    Appears { file: String },
 }
 
 impl CompletionSign {
-    /// The file to look at, if it is about one.
+    /// The file to read, if the sign is about one.
     pub fn file(&self) -> Option<&str> {
         match self {
             CompletionSign::Plan { file } | CompletionSign::Line { file, .. } | CompletionSign::Appears { file } => {
@@ -63,47 +53,47 @@ impl CompletionSign {
     }
 }
 
-/// What there is to look at.
+/// Material for one evaluation of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletionEvidence<'a> {
-    /// Who is looked at: a turn or a session.
+    /// The observed turn or session.
     pub by: &'a str,
-    /// The end of what the agent said; data.
+    /// The end of the agent's output; data.
     pub said: &'a str,
-    /// What is in the rule's file; `None` when it is not there.
+    /// Content of the rule's file; `None` when it does not exist.
     pub file: Option<&'a str>,
 }
 
-/// What is remembered of a rule, so that a sign is told once.
+/// Stored memory of a rule, so that a sign is reported once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Format of this record.
     pub sign_version: u32,
-    /// It was seen at the last look.
+    /// The sign was present at the last evaluation.
     pub there: bool,
-    /// Which words they were, where it is about words.
+    /// Checksum of the output that gave the sign; 0 for signs in files.
     pub mark: u32,
-    /// When it was last told.
+    /// Time of the last report.
     pub at: Time,
-    /// Whose work gave it: a turn or a session.
+    /// The turn or session that gave the sign.
     pub by: String,
-    /// What was seen.
+    /// The sign as a sentence.
     pub text: String,
 }
 
-/// What a look means.
+/// Result of one evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionReading {
-    /// Nothing that was not known.
     Same,
-    /// The sign is gone; the next time it is worth telling again.
+    /// The sign is gone; its next appearance is reported again.
     Gone(Memory),
-    /// It is worth telling.
+    /// The sign is new and must be reported.
     Seen(Memory),
 }
 
 impl CompletionRule {
-    /// Looks once. A sign in a file is told when it comes up, one in words once per words.
+    /// Evaluates the rule once. A sign in a file is reported when it appears, one in the output
+    /// once per distinct output.
     pub fn look(&self, before: Option<&Memory>, evidence: &CompletionEvidence<'_>, now: Time) -> CompletionReading {
         let known = before.filter(|memory| memory.there);
         let mark = match &self.sign {
@@ -112,7 +102,7 @@ impl CompletionRule {
         };
         match (self.seen(evidence), known) {
             (None, None) => CompletionReading::Same,
-            // Nobody takes back what he said.
+            // Output cannot be taken back: its sign does not disappear.
             (None, Some(_)) if matches!(self.sign, CompletionSign::Said { .. }) => CompletionReading::Same,
             (None, Some(memory)) => CompletionReading::Gone(Memory { there: false, ..memory.clone() }),
             (Some(_), Some(memory)) if memory.mark == mark => CompletionReading::Same,
@@ -123,7 +113,7 @@ impl CompletionRule {
         }
     }
 
-    /// What gives the sign, in words.
+    /// Describes the sign, if it is present.
     fn seen(&self, evidence: &CompletionEvidence<'_>) -> Option<String> {
         match &self.sign {
             CompletionSign::Plan { file } => {
@@ -131,17 +121,18 @@ impl CompletionRule {
                 Some(format!("`{file}` has no open box ({done} done)"))
             }
             CompletionSign::Line { marker, file } => {
-                has_line(evidence.file?, marker).then(|| format!("`{file}` says `{marker}`"))
+                has_line(evidence.file?, marker).then(|| format!("`{file}` contains the line `{marker}`"))
             }
             CompletionSign::Said { marker } => {
-                has_line(evidence.said, marker).then(|| format!("the agent says `{marker}`"))
+                has_line(evidence.said, marker).then(|| format!("the agent printed `{marker}`"))
             }
             CompletionSign::Appears { file } => evidence.file.map(|_| format!("`{file}` is there")),
         }
     }
 }
 
-/// How many boxes are ticked; `None` when one is open or there is none. What stands in a block of code is no plan.
+/// Number of ticked boxes; `None` when one is open or there is none. Boxes in a code block are no
+/// plan.
 fn boxes(text: &str) -> Option<u32> {
     let (mut done, mut code) = (0, false);
     for line in text.lines().map(str::trim_start) {
@@ -161,7 +152,7 @@ fn boxes(text: &str) -> Option<u32> {
     (done > 0).then_some(done)
 }
 
-/// A line that says this and nothing else: what only quotes the marker, or talks about it, does not count.
+/// Whether a line equals the marker: a line that quotes or mentions it does not count.
 fn has_line(text: &str, marker: &str) -> bool {
     let marker = marker.trim();
     !marker.is_empty() && text.lines().any(|line| line.trim() == marker)
@@ -212,7 +203,7 @@ mod tests {
         for text in ["> ALL DONE", "I will say ALL DONE", "ALL DONE?", "", "all done"] {
             assert!(!has_line(text, "ALL DONE"), "{text}");
         }
-        assert!(!has_line("\n\n", " "), "an empty marker is everywhere and says nothing");
+        assert!(!has_line("\n\n", " "), "an empty marker is everywhere and means nothing");
     }
 
     #[test]
@@ -221,7 +212,7 @@ mod tests {
         assert_eq!((seen.by.as_str(), seen.text.as_str()), ("k-1.1", "`PLAN.md` has no open box (1 done)"));
         assert_eq!(plan().look(Some(&seen), &file(Some("- [x] a\n- [x] b")), Time(2)), CompletionReading::Same);
         let gone = memory(plan().look(Some(&seen), &file(Some("- [ ] more")), Time(3)));
-        assert!(!gone.there && gone.at == Time(1), "it still says when it was last told");
+        assert!(!gone.there && gone.at == Time(1), "the time of the last report stays");
         assert_eq!(plan().look(Some(&gone), &file(None), Time(4)), CompletionReading::Same);
         assert!(
             matches!(plan().look(Some(&gone), &file(Some("- [x] more")), Time(5)), CompletionReading::Seen(m) if m.at == Time(5))
@@ -245,7 +236,7 @@ mod tests {
         assert!(matches!(rule.look(None, &file(Some("")), Time(1)), CompletionReading::Seen(_)));
         let line = self::rule(CompletionSign::Line { marker: "END".to_owned(), file: "log".to_owned() });
         assert!(
-            matches!(line.look(None, &file(Some("a\nEND\n")), Time(1)), CompletionReading::Seen(m) if m.text == "`log` says `END`")
+            matches!(line.look(None, &file(Some("a\nEND\n")), Time(1)), CompletionReading::Seen(m) if m.text == "`log` contains the line `END`")
         );
     }
 }

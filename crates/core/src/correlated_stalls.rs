@@ -1,4 +1,7 @@
-//! Several turns that look stuck at the same time: then it is not them, it is us (our eyes, our disk, our network).
+//! Correlated stalls: several turns that look stuck at the same time point to a shared cause on
+//! this node (the supervisor's own timer, disk or network), not to the agents.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,24 +11,23 @@ use serde::{Deserialize, Serialize};
 use crate::ids::TurnId;
 use crate::time::Time;
 
-/// Turns that begin to look stuck within this time of each other do so together; for so long it is waited for others.
+/// Turns that begin to look stuck within this time of each other are correlated; a verdict waits
+/// this long for further ones.
 const TOGETHER: Duration = Duration::from_secs(60);
 
-/// Whether others look stuck as well.
+/// Whether other turns look stuck at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Company {
-    /// It is this turn alone.
+    /// Only this turn looks stuck.
     #[default]
     Alone,
-    /// Others may follow: too early to say.
+    /// Too early to decide: others may follow.
     Unclear,
-    /// At least half of all turns look stuck together: nobody is stopped for it.
+    /// At least half of all turns look stuck together: none of them is stopped.
     Together {
-        /// How many.
         stuck: u32,
-        /// Of how many.
         running: u32,
-        /// This one tells a person, so that it is told once.
+        /// Set for exactly one of the turns, which opens the ticket.
         tells: bool,
     },
 }
@@ -35,7 +37,7 @@ pub enum Company {
 pub struct CorrelatedStalls(BTreeMap<TurnId, Time>);
 
 impl CorrelatedStalls {
-    /// Takes note of how a turn looks.
+    /// Records whether a turn looks stuck.
     pub fn see(&mut self, turn: &TurnId, stuck: bool, now: Time) {
         if stuck {
             self.0.entry(turn.clone()).or_insert(now);
@@ -49,7 +51,8 @@ impl CorrelatedStalls {
         self.0.retain(|turn, _| runs(turn));
     }
 
-    /// Whether others look stuck like this one; `running` are all turns that run, this one too.
+    /// Whether others look stuck like this turn; `running` counts all running turns, this one
+    /// included.
     pub fn company(&self, turn: &TurnId, running: usize, now: Time) -> Company {
         let Some(since) = self.0.get(turn).filter(|_| running > 1) else { return Company::Alone };
         let near = |at: &Time| at.since(*since) <= TOGETHER && since.since(*at) <= TOGETHER;
@@ -93,7 +96,7 @@ mod tests {
         let together = |stuck, running, tells| Company::Together { stuck, running, tells };
         let two = stalls(&[0, 60]);
         assert_eq!(two.company(&turn(0), 4, at(60)), together(2, 4, true));
-        assert_eq!(two.company(&turn(1), 4, at(60)), together(2, 4, false), "one of them tells it");
+        assert_eq!(two.company(&turn(1), 4, at(60)), together(2, 4, false), "one of them opens the ticket");
         assert_eq!(two.company(&turn(0), 4, at(9000)), together(2, 4, true), "for as long as it lasts");
         assert_eq!(two.company(&turn(0), 5, at(60)), Company::Alone, "two of five are not half");
         assert_eq!(stalls(&[0, 61]).company(&turn(0), 2, at(61)), Company::Alone, "not within a minute");

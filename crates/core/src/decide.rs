@@ -1,7 +1,10 @@
 //! The loop: state, input and time in; events, ledger operations and actions out.
 //!
-//! A decision is made on a copy of the state to which each event is applied as it is emitted, so that one input can carry
-//! a loop through several steps (a turn ends, the next one starts) in one transaction.
+//! A decision is made on a copy of the state to which each event is applied as it is emitted, so
+//! that one input can carry a loop through several steps (a turn ends, the next one starts) in one
+//! transaction.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,39 +25,36 @@ mod stalled;
 mod turn;
 mod watch;
 
-/// What a decision may look at besides the loop's state.
+/// Everything a decision reads besides the loop's state.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// The time.
     pub now: Time,
-    /// For jitter; another one for every decision.
+    /// Seed of the jitter, a different one for every decision.
     pub seed: u64,
-    /// Where we are.
     pub node: &'a NodeId,
-    /// What the guard remembers.
+    /// Stored guard states.
     pub guards: &'a Guards,
-    /// Who is to be used less or not at all, with the version under which it was read.
+    /// Quarantines and reduced shares, with the version under which the document was read.
     pub immune: (u64, &'a Immune),
-    /// How long a task is held without renewal.
+    /// Time for which a task is held without renewal.
     pub lease: Duration,
-    /// The supervisor goes down: start nothing.
+    /// The supervisor shuts down: start nothing.
     pub draining: bool,
-    /// The loop's current task; `None` when it cannot be taken again (a person ended or blocked it).
+    /// The loop's current task; `None` when it cannot be taken again (a person ended or blocked
+    /// it).
     pub current_task: Option<Ready>,
-    /// The most urgent queued task that somebody else made for this loop.
+    /// The most urgent queued task of this loop that another author created.
     pub board_task: Option<Ready>,
-    /// The keepalive that counts, as long as it is open.
+    /// The current keepalive, as long as it is open.
     pub keepalive: Option<Ready>,
 }
 
 /// A task that can be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Which.
     pub id: TaskId,
-    /// Its stored fence.
+    /// The stored fence.
     pub fence: Fence,
-    /// Its kind.
     pub kind: String,
     /// Higher is sooner; above 0 is urgent.
     pub priority: i32,
@@ -67,14 +67,14 @@ impl From<&TaskRow> for Ready {
     }
 }
 
-/// What is to happen. Nothing of it has happened until [`Decision::batch`] is committed.
+/// Events, operations and actions to commit. Nothing has happened until [`Decision::batch`] is
+/// committed.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// What happened.
     pub events: Vec<Event>,
     /// Changes to tasks and tickets that belong to the events.
     pub ops: Vec<Op>,
-    /// What the shell is to do once the batch is committed.
+    /// What the shell performs once the batch is committed.
     pub actions: Vec<Action>,
     /// The state after the events.
     pub state: LoopState,
@@ -82,7 +82,7 @@ pub struct Decision {
     pub guards: Guards,
     /// The immune system after the events.
     pub immune: Immune,
-    /// When to look again by itself.
+    /// Time of the next decision if no other input comes.
     pub wake_at: Option<Time>,
     touched: BTreeMap<Scope, u64>,
     /// The version of the immune system's document, if a step changed it.
@@ -90,7 +90,8 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The one transaction of this decision; empty when nothing happened. `version` is that of the stored loop.
+    /// The single transaction of this decision; empty when nothing happened. `version` is that of
+    /// the stored loop.
     pub fn batch(&self, version: u64) -> Vec<Op> {
         if self.events.is_empty() {
             return Vec::new();
@@ -136,13 +137,13 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
 struct Step<'a> {
     ctx: &'a Context<'a>,
     out: Decision,
-    /// The first task about a change that was seen in this very decision.
+    /// The first task about a change that this decision recorded.
     signalled: Option<Ready>,
-    /// Why the keepalive ends and the next one begins.
+    /// Reason for ending the keepalive and starting the next one.
     renew: Option<String>,
-    /// Beats in a row that brought nothing, when they are enough to park.
+    /// Beats in a row without news, when they suffice to park the loop.
     in_vain: Option<u32>,
-    /// The supervisor just came back.
+    /// The supervisor just restarted.
     recovering: bool,
 }
 
@@ -164,7 +165,8 @@ impl<'a> Step<'a> {
 
     fn done(mut self) -> Decision {
         self.keep_alive();
-        // Whatever was decided, a loop that waits has a timer: derived from the state, so that no path can forget it.
+        // Whatever was decided, a waiting loop has a timer: derived from the state, so that no path
+        // can forget it.
         self.out.wake_at = self.wake_time();
         self.out
     }
@@ -193,7 +195,7 @@ impl<'a> Step<'a> {
         self.out.actions.push(action);
     }
 
-    /// One ticket per cause: opened once, told once.
+    /// One ticket per cause: opened once, reported once.
     fn ticket(&mut self, key: String, text: String) {
         if self.state().tickets.contains(&key) && !crate::planted::is(crate::planted::Bug::TicketEveryTime) {
             return;

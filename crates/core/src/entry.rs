@@ -1,40 +1,41 @@
-//! What an agent may put on the board. Pure: what is there already comes from the ledger.
+//! Admission of tasks that agents put on the board. Pure: the existing tasks come from the ledger.
 //!
-//! A person may add what he likes. Agents add tasks for agents, and some do so without end: so few at a time, and tasks of
-//! tasks of tasks no deeper than this.
+//! People add tasks without limits. Agents that create tasks for agents may do so without end, so
+//! the number of open tasks and the depth of derived tasks are bounded.
 
 use crate::ids::TaskId;
 use crate::op::{NewTask, Trust};
 
-/// A task of a person may have tasks, these may have tasks, and these too.
+/// Depth of derived tasks: a person's task may have tasks, these may have tasks, and these too.
 pub const DEPTH_MOST: u32 = 3;
-/// Open tasks of one author.
+/// Maximum open tasks of one author.
 pub const OPEN_MOST: usize = 20;
-/// Open tasks of all agents together.
+/// Maximum open tasks of all agents together.
 pub const OPEN_ALL_MOST: usize = 500;
-/// What one of them may say.
+/// Maximum size of an agent's prompt.
 pub const PROMPT_MAX_BYTES: usize = 32_000;
-/// What one of them may wait for.
+/// Maximum dependencies of an agent's task.
 pub const DEPS_MOST: usize = 20;
 
-/// Why a task is not taken onto the board, and what to do instead.
+/// Why a task is not admitted, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What is wrong.
+    /// The violated limit, as a sentence.
     pub why: String,
-    /// What to do.
+    /// The hint for the author.
     pub instead: &'static str,
 }
 
-/// What the rules look at besides the task.
+/// Lookups that the rules need besides the task.
 pub trait EntryContext {
-    /// A task that is there.
+    /// An existing task.
     fn task(&self, id: &TaskId) -> Option<NewTask>;
     /// Open tasks of agents: those of `author`, and all.
     fn open(&self, author: &str) -> (usize, usize);
 }
 
-/// The task out of which a task was added: its author is a turn on it, or says for which task he acts.
+/// The task that a task was derived from: its author is a turn on that task, or names it (`NAME for
+/// TASK`).
 pub fn parent(author: &str) -> Option<TaskId> {
     if let Some(turn) = author.strip_prefix("turn ") {
         return turn.rsplit_once('.').map(|(task, _)| TaskId::new(task));
@@ -42,7 +43,7 @@ pub fn parent(author: &str) -> Option<TaskId> {
     author.rsplit_once(" for ").map(|(_, task)| TaskId::new(task))
 }
 
-/// How many tasks of agents lie between a task and a person's, itself included.
+/// Number of agents' tasks between a task and a person's, itself included.
 pub fn depth(task: &NewTask, board: &impl EntryContext) -> u32 {
     let mut depth = 0;
     let mut next = Some(task.clone());
@@ -53,7 +54,7 @@ pub fn depth(task: &NewTask, board: &impl EntryContext) -> u32 {
     depth
 }
 
-/// Whether a new task may come onto the board.
+/// Whether a new task may be put on the board.
 pub fn admit(task: &NewTask, board: &impl EntryContext) -> Result<(), Refused> {
     let refuse = |why: String, instead| Err(Refused { why, instead });
     if task.trust == Trust::Operator {
@@ -71,7 +72,7 @@ pub fn admit(task: &NewTask, board: &impl EntryContext) -> Result<(), Refused> {
     if depth(task, board) > DEPTH_MOST {
         return refuse(
             format!("tasks of tasks of agents are only {DEPTH_MOST} deep"),
-            "do it in this turn, or ask a person to add it",
+            "do it in this turn, or leave it to a person",
         );
     }
     let (own, all) = board.open(&task.author);

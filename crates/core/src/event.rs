@@ -1,4 +1,6 @@
-//! What happened. Events are the only thing that changes a state; they are kept for ever in the journal.
+//! Events are the only thing that changes a state; the journal keeps them for ever.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use serde::{Deserialize, Serialize};
 
@@ -17,25 +19,16 @@ use crate::time::Time;
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
 pub const EVENT_VERSION: u32 = 6;
 
-/// Something that happened to a loop or to the guard.
+/// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A loop was made.
-    LoopCreated {
-        /// What people call it.
-        name: String,
-        /// What it is to do.
-        spec: Box<LoopSpec>,
-    },
-    /// The operator changed what the loop is to do.
-    SpecChanged {
-        /// What it is to do from now on.
-        spec: Box<LoopSpec>,
-    },
+    LoopCreated { name: String, spec: Box<LoopSpec> },
+    /// A person changed the specification.
+    SpecChanged { spec: Box<LoopSpec> },
     /// The checks were run before the first turn.
     Baselined {
-        /// What they said.
         board: Scoreboard,
         /// The commit they were run on; `None` without git.
         work: Option<String>,
@@ -47,236 +40,181 @@ pub enum Event {
     },
     /// A turn begins; journaled before its process exists.
     TurnStarted {
-        /// `<task>.<fence>`.
         turn: TurnId,
-        /// The task it works on.
         task: TaskId,
-        /// Under which fence.
         fence: Fence,
         /// Counts from 1, over all tasks of the loop.
         number: u32,
         /// What the guard granted.
         permit: Permit,
-        /// Who takes it.
         #[serde(default)]
         agent: String,
-        /// Under which account.
         #[serde(default)]
         account: String,
-        /// The conversation that it goes on with.
+        /// The session that the turn continues.
         #[serde(default)]
         resume: Option<String>,
-        /// Why this agent, where the loop has several.
+        /// Why this agent was chosen, where the loop has several.
         #[serde(default)]
         chosen: Option<Reason>,
     },
-    /// Another agent or account of the operator's list takes over.
+    /// Another listed agent or account takes over.
     AgentSwitched {
         /// `agent@account` before.
         from: String,
         /// `agent@account` now.
         to: String,
-        /// What holds the one before, or that the preferred one is free again.
+        /// What holds the previous one, or that the preferred one is free again.
         reason: Reason,
     },
-    /// The agent's process is gone.
-    TurnExited {
-        /// Which turn.
-        turn: TurnId,
-        /// How it ended.
-        exit: Exit,
-    },
-    /// The work was looked at and the checks were run on it.
-    TurnJudged {
-        /// Which turn.
-        turn: TurnId,
-        /// What was found.
-        judgement: Judgement,
-    },
-    /// The target moved under the work: it is judged again on the new base.
-    TurnReturned {
-        /// Which turn.
-        turn: TurnId,
-        /// What moved.
-        why: String,
-    },
+    /// The agent's process ended.
+    TurnExited { turn: TurnId, exit: Exit },
+    /// The work was inspected and the checks were run on it.
+    TurnJudged { turn: TurnId, judgement: Judgement },
+    /// The target moved under the work, which is judged again on the new base.
+    TurnReturned { turn: TurnId, why: String },
     /// The turn is over and counted.
     TurnEnded {
-        /// Which turn.
         turn: TurnId,
-        /// What it amounts to.
         outcome: Outcome,
-        /// What its scopes are charged.
+        /// Charge to the scopes of the permit.
         settled: Settled,
-        /// The loop's work stands here now; `None` when it did not move.
+        /// New head of the loop's work; `None` when it did not move.
         work: Option<String>,
-        /// How the work reached the operator, if it did.
+        /// How the work reached the target branch, if it did.
         integrated: Option<Integrated>,
     },
-    /// A person or a signal wants the loop to look again.
-    Woken {
-        /// Who.
-        by: String,
-    },
+    /// A person or a signal made the loop decide again.
+    Woken { by: String },
     /// No turn starts until resumed, or until a time.
     Paused {
-        /// Who.
         by: String,
-        /// Why.
         reason: String,
-        /// It goes on by itself then.
+        /// The pause ends by itself at this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Time>,
     },
     /// The pause is over, or an ended loop goes on.
     Resumed {
-        /// Who.
         by: String,
         /// New bounds, if the old ones had ended the loop.
         bounds: Option<Bounds>,
     },
-    /// The loop is to end.
+    /// The loop has to end.
     StopAsked {
-        /// Who.
         by: String,
         /// Whether the running turn is stopped too.
         now: bool,
     },
     /// A message for the next turn.
     Steered {
-        /// Who.
         by: String,
-        /// The message; data for the prompt.
+        /// Text for the prompt; data.
         message: String,
-        /// Whose word it is.
+        /// Trust of the author: decides whether the prompt presents the message as an instruction.
         #[serde(default, skip_serializing_if = "Trust::is_operator")]
         trust: Trust,
     },
     /// The running turn is being stopped.
-    Stopping {
-        /// Which turn.
-        turn: TurnId,
-        /// Why.
-        cause: StopCause,
-    },
-    /// Frosty: the scope cools down.
+    Stopping { turn: TurnId, cause: StopCause },
+    /// Frosty cools the scope down.
     Cooldown {
-        /// Who.
         scope: Scope,
-        /// Until when.
         until: Time,
-        /// How often in a row.
+        /// Cooldowns in a row.
         level: u32,
     },
     /// An agent failed; the next start waits.
     Backoff {
-        /// Who.
         scope: Scope,
-        /// Until when.
         until: Time,
-        /// `failure` or `asked` (a marker in the agent's output).
+        /// `failure: …`, or the delay that the agent requested.
         why: String,
     },
-    /// The vendor will not serve an account now.
+    /// The vendor does not serve an account now.
     Limited {
-        /// The account.
         scope: Scope,
-        /// What its CLI said.
+        /// The limit as the CLI reported it.
         limit: VendorLimit,
-        /// Nothing starts before.
+        /// No turn starts before this time.
         until: Time,
-        /// How often in a row without a success.
+        /// Limits in a row without a success.
         strikes: u32,
     },
-    /// Really Chill Willy, a wall, or a person: a full hold.
+    /// Really Chill Willy, a wall, or a person holds the scope completely.
     Frozen {
-        /// Who.
         scope: Scope,
         /// The whole record of why.
         freeze: crate::guard::Freeze,
     },
     /// The hold is over.
     Released {
-        /// Who.
         scope: Scope,
         /// A person's name, `canary`, or `booked`.
         by: String,
-        /// Why.
         reason: String,
     },
-    /// Something repeats that should not: no-op turns, the same error, ping-pong, stagnation.
+    /// A pattern repeats that should not: no-op turns, the same error, ping-pong, stagnation.
     Noticed {
-        /// Which pattern.
         pattern: Pattern,
-        /// For how many turns.
+        /// Length of the pattern in turns.
         turns: u32,
     },
-    /// Nothing got better for too long: the next turns try another way, before a person is told.
+    /// Too long without progress: the next turns follow another strategy, before a ticket is
+    /// opened.
     StrategyChanged {
-        /// What passed without progress.
+        /// The threshold that was exceeded without progress.
         reason: Reason,
-        /// Who had been at work; others of the operator's list are asked first now.
+        /// The agent so far; other listed agents come first from now on.
         agent: String,
     },
-    /// A person should look.
+    /// A ticket for a person was opened.
     TicketOpened {
-        /// One ticket per cause.
+        /// Deduplication key: one ticket per cause.
         key: String,
-        /// What it says.
         text: String,
     },
-    /// Solved.
-    TicketClosed {
-        /// Which cause.
-        key: String,
-    },
-    /// The loop is over (and can be resumed unless it was reached).
-    Ended {
-        /// How.
-        ending: LoopEnd,
-    },
-    /// The supervisor came back and found this.
+    /// The cause of a ticket is gone.
+    TicketClosed { key: String },
+    /// The loop is over; it can be resumed unless it reached its goal.
+    Ended { ending: LoopEnd },
+    /// The supervisor restarted and found the turn in this state.
     Recovered {
         /// `alive`, `exited`, `gone` or `idle`.
         found: String,
     },
     /// Something happened in an agent's session that everloop did not start.
     InSession {
-        /// As its CLI calls it.
+        /// The id that the CLI gave to the session.
         session: String,
-        /// The loop whose checks hold it, by name.
+        /// Name of the loop that provides the checks.
         name: String,
-        /// What happened.
         did: SessionAct,
     },
-    /// A step of the immune system: who failed, who is charged, who gets less work, none, or a trial.
+    /// A step of the immune system: a charge, a smaller share, a quarantine or a trial.
     Immune {
         /// What was done.
         step: Box<immune::ImmuneStep>,
     },
-    /// A monitor saw something that was not known.
+    /// A monitor saw a change.
     Signalled {
-        /// Which monitor.
         monitor: String,
-        /// What is known from here on.
+        /// The new known state of the monitored source.
         cursor: String,
-        /// The task that is about it; `None` for the first look.
+        /// The task about the change; `None` for the first probe.
         task: Option<TaskId>,
-        /// What changed, in one line; data.
+        /// The change in one line; data.
         what: String,
     },
-    /// The next keepalive is the one that counts.
+    /// A new keepalive replaces the one before.
     Keepalive {
-        /// Which.
+        /// Counts from 1, per loop.
         number: u32,
         /// What ended the one before.
         after: String,
     },
-    /// Something worth a line that changes no state.
-    Note {
-        /// The line.
-        text: String,
-    },
+    /// A journal line that changes no state.
+    Note { text: String },
 }
 
 /// How an agent's process ended.
@@ -284,32 +222,30 @@ pub enum Event {
 pub struct Exit {
     /// Exit code, unless a signal ended it.
     pub code: Option<i32>,
-    /// Signal number.
     pub signal: Option<i32>,
-    /// It never started: the reason.
+    /// Why the process could not be started.
     pub spawn_error: Option<String>,
-    /// When it started.
     pub started_at: Time,
-    /// When it ended.
     pub ended_at: Time,
-    /// Bytes it wrote, also those not kept.
+    /// Bytes written, including those that were not kept.
     pub out_bytes: u64,
-    /// End of its output, capped and redacted.
+    /// End of the output, capped and redacted.
     pub tail: String,
-    /// Delay it asked for with `<BACKOFF …>`, in milliseconds.
+    /// Delay requested with `<BACKOFF …>`, in milliseconds.
     pub backoff_ms: Option<u64>,
-    /// It was stopped by everloop.
+    /// Set when everloop stopped the process.
     pub stopped: Option<StopCause>,
     /// Processes that were left behind and had to be killed.
     pub leftovers: u32,
-    /// What its stream said, summed up; `None` for an agent without one.
+    /// Summary of the agent's stream; `None` for an agent without one.
     #[serde(default)]
     pub report: Option<Box<TurnReport>>,
 }
 
 impl Exit {
-    /// The agent itself says that all went well. One with a stream must have said so and have ended well: exit code 0
-    /// alone also comes from a CLI that was interrupted, ran out of tokens or was refused a tool.
+    /// Whether the agent reported success. An agent with a stream must have reported a good end:
+    /// exit code 0 alone also comes from a CLI that was interrupted, ran out of tokens or was
+    /// refused a tool.
     pub fn ok(&self) -> bool {
         let lingered = self.stopped == Some(StopCause::Lingers);
         let ended = self.code == Some(0) && self.stopped.is_none() || lingered;
@@ -324,7 +260,7 @@ impl Exit {
 
     /// `exit 1`, `signal 9`, `could not start: …`, `stopped: …`.
     pub fn describe(&self) -> String {
-        // Whoever had said its last word before it was stopped did not end because of that.
+        // A process that lingered after its final record did not end because it was stopped.
         if let (Some(limit), None | Some(StopCause::Lingers)) = (self.limit(), self.stopped) {
             return format!("limit ({}): {}", limit.class, limit.text);
         }
@@ -332,7 +268,7 @@ impl Exit {
             (Some(e), _, _, _) => format!("could not start: {e}"),
             (_, Some(cause), _, _) => format!("stopped: {}", cause.describe()),
             (_, _, Some(s), _) => format!("signal {s}"),
-            (_, _, _, Some(0)) if !self.ok() => "exit 0 without a final word".to_owned(),
+            (_, _, _, Some(0)) if !self.ok() => "exit 0 without a final record".to_owned(),
             (_, _, _, Some(c)) => format!("exit {c}"),
             (None, None, None, None) => "ended without a trace".to_owned(),
         }
@@ -343,24 +279,24 @@ impl Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
-    /// It ran out its wall budget.
+    /// The turn exceeded its time limit.
     Wall,
     /// No sign of life.
     Stuck,
-    /// The same again and again.
+    /// The same steps repeat without end.
     Spinning,
-    /// It used tokens for long and changed nothing in its workspace.
+    /// Tokens were used for long without a change in the workspace.
     NoDiff,
-    /// It said its last word and did not end.
+    /// The agent finished and its process did not end.
     Lingers,
-    /// A person said so.
+    /// A person stopped it.
     Person,
-    /// The supervisor goes down.
+    /// The supervisor shut down.
     Shutdown,
 }
 
 impl StopCause {
-    /// In words.
+    /// The cause as a clause for messages.
     pub fn describe(self) -> &'static str {
         match self {
             StopCause::Wall => "its time was up",
@@ -374,26 +310,26 @@ impl StopCause {
     }
 }
 
-/// What was found when a turn's work was looked at.
+/// Result of inspecting and checking a turn's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The tree differs from where the turn began.
     pub changed: bool,
-    /// The commit that holds the work (merged with the target where that moved); `None` without git or change.
+    /// The commit that holds the work (merged with the target where that moved); `None` without git
+    /// or change.
     pub commit: Option<String>,
-    /// Where the attempt is pinned for ever, if it was worth pinning.
+    /// Ref that pins the attempt for ever, if it was worth pinning.
     pub pin: Option<String>,
-    /// Files, insertions, deletions in words.
+    /// Files, insertions and deletions as text.
     pub diffstat: String,
     /// Protected files that the turn changed.
     pub violations: Vec<String>,
-    /// What the checks said about the work.
     pub board: Scoreboard,
-    /// The work could not be looked at: conflict, broken workspace.
+    /// Why the work could not be inspected: conflict, broken workspace.
     pub error: Option<String>,
 }
 
-/// What a turn amounts to.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Outcome {
@@ -406,37 +342,32 @@ pub enum Outcome {
     /// Nothing was changed.
     NoOp,
     /// Protected files were changed; the work is pinned, not used.
-    Refused {
-        /// Which.
-        paths: Vec<String>,
-    },
+    Refused { paths: Vec<String> },
     /// Fewer checks pass than before; the work is pinned, not used.
     Regressed {
         /// Checks that no longer pass.
         lost: Vec<String>,
     },
-    /// The agent could not take or finish the turn; nobody's fault but the agent's.
+    /// The agent could not take or finish the turn; the task is not charged.
     AgentFailed {
-        /// How.
         why: String,
-        /// Its partial work was good enough to go on from.
+        /// Its partial work is good enough to continue from.
         kept: bool,
     },
-    /// The turn broke its workspace or ran out its wall budget; counts on the task.
-    TaskFailed {
-        /// How.
-        why: String,
-    },
-    /// The vendor would not serve the account; the conversation goes on when it does and nothing is counted.
+    /// The turn broke its workspace or exceeded its time limit; the task is charged.
+    TaskFailed { why: String },
+    /// The vendor did not serve the account; the session continues when it does and nothing is
+    /// counted.
     Limited {
         /// Which kind of limit.
         class: LimitClass,
-        /// The work so far is there for the turn that goes on.
+        /// The work so far is kept for the turn that continues.
         kept: bool,
     },
     /// Stopped by a person or by a shutdown; the task is tried again and nothing is counted.
     Interrupted,
-    /// The process vanished with its machine or its runner; the task is tried again and nothing is counted.
+    /// The process vanished with its node or its runner; the task is tried again and nothing is
+    /// counted.
     Lost,
 }
 
@@ -449,7 +380,7 @@ impl Outcome {
     /// Whether the same task is tried again.
     pub fn retries(&self) -> bool {
         match self {
-            // Work that is kept carries the task's name; a second piece of work needs another one.
+            // Work that is kept carries the id of its task; further work needs another task.
             Outcome::AgentFailed { kept, .. } | Outcome::Limited { kept, .. } => !kept,
             Outcome::TaskFailed { .. } | Outcome::Interrupted | Outcome::Lost => true,
             Outcome::Reached
@@ -461,7 +392,7 @@ impl Outcome {
         }
     }
 
-    /// One or two words.
+    /// Name of the outcome in one or two words.
     pub fn label(&self) -> &'static str {
         match self {
             Outcome::Reached => "reached",
@@ -479,18 +410,17 @@ impl Outcome {
     }
 }
 
-/// What a turn's scopes are charged when it ends.
+/// Charge to the scopes of a turn when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
-    /// What it used; replaces the reservation.
+    /// Actual usage; replaces the reservation.
     pub spend: Spend,
-    /// The figures are our estimate, not the agent's report.
+    /// The figures are an estimate of everloop, not the agent's report.
     pub estimated: bool,
-    /// It failed.
     pub failed: bool,
     /// It failed soon after its start.
     pub died_young: bool,
-    /// It brought progress.
+    /// More checks pass than before.
     pub progress: bool,
     /// A limit ended it.
     #[serde(default)]
@@ -500,25 +430,24 @@ pub struct Settled {
     pub source: UsageSource,
 }
 
-/// How work reached the operator.
+/// How work reached the target branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Integrated {
-    /// The target branch holds it now (or did already, after a crash).
+    /// The target branch contains it (also if an earlier attempt landed it before a crash).
     Landed {
         /// The commit on the target.
         commit: String,
     },
-    /// The operator's tree is in the way; the work waits under a ref.
+    /// The person's working tree is in the way; the work waits under a ref.
     Aside {
-        /// The commit.
         commit: String,
         /// What is in the way.
         why: String,
-        /// What the operator can type.
+        /// Command that lands the work by hand.
         command: String,
     },
-    /// There is no branch: the work is in the folder.
+    /// The loop has no branch: the work is in the folder.
     InPlace,
 }
 
@@ -530,14 +459,14 @@ pub enum Pattern {
     NoOps,
     /// The same failure again and again.
     SameError,
-    /// Two states in turn.
+    /// Two states alternate.
     PingPong,
     /// No progress for long.
     Stagnation,
 }
 
 impl Pattern {
-    /// In words.
+    /// Name of the pattern in messages.
     pub fn label(self) -> &'static str {
         match self {
             Pattern::NoOps => "no-op turns",
@@ -560,13 +489,7 @@ pub enum LoopEnd {
         bound: String,
     },
     /// A person stopped it.
-    Stopped {
-        /// Who.
-        by: String,
-    },
+    Stopped { by: String },
     /// It cannot go on: the workspace or the checks are gone.
-    Failed {
-        /// Why.
-        why: String,
-    },
+    Failed { why: String },
 }

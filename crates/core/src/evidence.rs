@@ -1,4 +1,7 @@
-//! Slow, stuck or healthy: signs of life, and what the stream shows where there is one.
+//! Health of a running turn: slow, stuck or healthy, from signs of life and from the agent's
+//! stream.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -11,45 +14,45 @@ use crate::spec::GuardSpec;
 /// Past a phase's soft limit, this long without any other sign of life means stuck.
 const NO_EVIDENCE: Duration = Duration::from_secs(60);
 
-/// What was seen of a running turn.
+/// Observation of a running turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// How long it has been running.
     #[serde(with = "crate::time::millis")]
     pub running: Duration,
     /// Time since any sign of life: output, CPU, a new child.
     #[serde(with = "crate::time::millis")]
     pub silent: Duration,
-    /// How late our own timer was; a machine that slept must not blame the agent.
+    /// Lateness of the supervisor's own timer; time during which the node slept does not count
+    /// against the agent.
     #[serde(with = "crate::time::millis")]
     pub timer_late: Duration,
-    /// What its stream shows, for an agent that has one.
+    /// Summary of the stream, for an agent that has one.
     #[serde(rename = "pulse")]
     pub phase_liveness: Option<PhaseLiveness>,
     /// Whether other turns look stuck at the same time.
     pub company: Company,
 }
 
-/// What a sample says.
+/// Classification of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Signs of life, or not silent for long.
     Healthy,
-    /// It waits for a person.
+    /// The agent waits for a person.
     Asking,
     /// Silent for too long.
     Stuck,
-    /// The same again and again.
+    /// The same steps repeat without end.
     Spinning,
-    /// Tokens without a change.
+    /// Tokens are used without a change in the workspace.
     NoDiff,
-    /// It said its last word and does not end.
+    /// The agent finished and its process does not end.
     Lingers,
-    /// Past its wall budget.
     OverWall,
 }
 
-/// Judges a sample by the loop's limits and by what is usual; all limits are stretched by how late our own timer is.
+/// Classifies a sample by the loop's limits and by the usual gaps; every limit is extended by the
+/// lateness of the supervisor's own timer.
 pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     let stretch = sample.timer_late;
     if sample.running > spec.turn_wall + stretch {
@@ -146,6 +149,6 @@ mod tests {
         assert_eq!(ask(&sample(1801)), Health::NoDiff);
         let mut spec = GuardSpec::default();
         spec.phases.no_diff = None;
-        assert_eq!(health(&sample(9000), &spec, &Gaps::default()), Health::Healthy, "the operator lifted it");
+        assert_eq!(health(&sample(9000), &spec, &Gaps::default()), Health::Healthy, "the limit is off");
     }
 }

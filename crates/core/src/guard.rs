@@ -1,9 +1,13 @@
-//! Who may start a turn now; if not, when and why. One place for every permit, pure.
+//! Permits: whether a turn may start now; if not, when and why. The single place for every permit,
+//! pure.
 //!
-//! [`permit`](permit::permit) asks the rules in this order: freeze; the vendor's limit, pace, cooldown, gap, backoff and caps (of these the one
-//! that holds longest is named); budgets; bucket; slots. What the guard remembers is [`GuardState`], one per [`Scope`], kept in
-//! the ledger and changed by events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and
+//! [`permit`](permit::permit) evaluates the rules in this order: freeze; the vendor's limit, pace,
+//! cooldown, gap, backoff and caps (of these the one that holds longest is named); budgets; bucket;
+//! slots. The guard's memory is [`GuardState`], one per [`Scope`], kept in the ledger and changed
+//! by events only ([`GuardState::apply`]). [`reflex`] turns the end of a turn into cooldowns and
 //! freezes.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,17 +28,13 @@ mod starts;
 
 pub use starts::Starts;
 
-/// Whom a rule of the guard is about.
+/// The subject of a guard rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Scope {
-    /// Everything.
     All,
-    /// A machine.
     Node(NodeId),
-    /// A credential set.
     Account(String),
-    /// A loop.
     Loop(LoopId),
 }
 
@@ -68,19 +68,17 @@ impl TryFrom<String> for Scope {
     }
 }
 
-/// Calls, tokens and dollars.
+/// Usage in calls, tokens and dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
-    /// Turns.
     pub calls: u64,
-    /// Tokens.
     pub tokens: u64,
     /// Millionths of a dollar.
     pub microusd: u64,
 }
 
 impl Spend {
-    /// The greater of each.
+    /// The greater value of each field.
     #[must_use]
     pub fn most(self, other: Spend) -> Spend {
         Spend {
@@ -90,7 +88,7 @@ impl Spend {
         }
     }
 
-    /// Both together.
+    /// The sum of each field.
     #[must_use]
     pub fn plus(self, other: Spend) -> Spend {
         Spend {
@@ -104,33 +102,31 @@ impl Spend {
 /// The right to start one turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permit {
-    /// Everybody who is charged.
+    /// All scopes that are charged.
     pub scopes: Vec<Scope>,
-    /// What is set aside until the turn is settled.
+    /// Reservation until the turn is settled.
     pub reserve: Spend,
     /// The frozen scope for which this start is a trial.
     pub canary: Option<Scope>,
-    /// The account's bucket after this start.
+    /// State of the account's bucket after this start.
     pub bucket: Option<Bucket>,
 }
 
-/// The guard's answer.
+/// Answer to a permit request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermitDecision {
-    /// Start.
     Go(Permit),
-    /// Not now.
     Wait(Reason),
-    /// Not within the loop's budget, ever.
+    /// Never within the loop's budget.
     Spent(Reason),
 }
 
-/// A token bucket's content.
+/// Content of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Thousandths of a start.
     pub millistarts: u64,
-    /// As of when.
+    /// Time at which the content was computed.
     pub at: Time,
 }
 
@@ -139,69 +135,61 @@ pub struct Bucket {
 pub struct Freeze {
     /// `cooldowns`, `relapse`, `person`.
     pub cause: String,
-    /// Who was involved and what was seen: turns, exits, cooldowns.
+    /// Turns, exits and cooldowns that led to the freeze.
     pub audit: Vec<String>,
-    /// Since when.
     pub since: Time,
     /// The booked end; `None` waits for a person.
     pub until: Option<Time>,
-    /// The next trial start, if any is allowed.
+    /// Next trial start, if trials are allowed.
     pub canary_at: Option<Time>,
     /// Time between trial starts, in milliseconds.
     pub canary_every_ms: u64,
-    /// Who asked for it, when a person did.
+    /// The person that requested it, if a person did.
     pub by: Option<String>,
 }
 
 /// A scope that cools down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cooling {
-    /// Until when.
     pub until: Time,
-    /// How often in a row.
+    /// Cooldowns in a row.
     pub level: u32,
 }
 
-/// A wait after a failure, or one that the agent asked for.
+/// A wait after a failure, or a delay that the agent requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backing {
-    /// Until when.
     pub until: Time,
-    /// `failure` or `asked`.
+    /// `failure: …`, or the delay that the agent requested.
     pub why: String,
 }
 
 /// The vendor's own limit on an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountHold {
-    /// What its CLI said.
+    /// The limit as the CLI reported it.
     pub limit: VendorLimit,
-    /// Nothing starts before.
+    /// No turn starts before this time.
     pub until: Time,
-    /// How often in a row without a success.
+    /// Limits in a row without a success.
     pub strikes: u32,
 }
 
-/// What the guard remembers about a scope.
+/// Stored guard state of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardState {
-    /// A full hold.
     pub freeze: Option<Freeze>,
-    /// A short one.
     pub cooling: Option<Cooling>,
-    /// A wait after a failure.
     pub backing: Option<Backing>,
-    /// When the last turn started.
     pub last_start: Option<Time>,
-    /// How many started when.
+    /// Counts of starts per period.
     pub starts: Starts,
-    /// What running turns have set aside.
+    /// Reservations of running turns.
     pub reserved: BTreeMap<TurnId, Spend>,
-    /// What ended turns used.
+    /// Usage of ended turns.
     pub spent: Spend,
     /// Starts that died young since the last progress, newest last.
     pub deaths: Vec<Time>,
-    /// Failures in a row.
     pub failures: u32,
     /// Cooldowns in a row without progress.
     pub level: u32,
@@ -211,15 +199,14 @@ pub struct GuardState {
     pub freezes: Vec<Time>,
     /// A freeze ended by the clock, not by a success: the next young death freezes again at once.
     pub probation: bool,
-    /// The bucket.
     pub bucket: Option<Bucket>,
     /// The vendor's own limit; stays, with its time passed, until a turn ended without one.
     #[serde(default)]
     pub held: Option<AccountHold>,
-    /// How long this account's agents usually say nothing.
+    /// Usual silences of this account's agents.
     #[serde(default)]
     pub gaps: Gaps,
-    /// What this account's turns last said of its allowances.
+    /// Allowances that this account's turns reported last.
     #[serde(default)]
     pub windows: Vec<Window>,
 }
@@ -229,9 +216,8 @@ pub struct GuardState {
 pub struct Versioned {
     /// 0 when it was never written.
     pub version: u64,
-    /// What it remembers.
     pub state: GuardState,
 }
 
-/// All guard states that a decision looks at.
+/// All guard states that a decision reads.
 pub type Guards = BTreeMap<Scope, Versioned>;

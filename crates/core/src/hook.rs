@@ -1,5 +1,7 @@
-//! An agent's session that everloop did not start: what is known about it, and whether it may stop. Owns the rules and the
-//! record; reading a CLI's payload and running checks is the business of whoever asks.
+//! Rules for an agent's session that everloop did not start: its record, and whether it may stop.
+//! The caller parses the CLI's payload and runs the checks.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -11,154 +13,130 @@ use crate::time::Time;
 
 /// Version of the stored record. A newer one is refused, never guessed at.
 pub const SESSION_VERSION: u32 = 1;
-/// The kind of document that a session's record is.
+/// Kind of the documents that hold sessions.
 pub const SESSION: &str = "session";
-/// The kind of document that a handoff is.
+/// Kind of the documents that hold handoffs.
 pub const HANDOFF: &str = "handoff";
 
-/// A verdict on the same tree is believed for this long: what a check looks at may also lie outside of the tree.
+/// How long a verdict on the same tree stays valid: a check may also read things outside of the
+/// tree.
 const VERDICT_LASTS: Duration = Duration::from_secs(300);
 
-/// How far a session is held.
+/// Limits for holding a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Holds in a row without any change of the tree.
     pub holds: u32,
     /// Holds in all between two prompts of a person.
     pub holds_in_all: u32,
-    /// Percent of the context window at which a handoff is asked for.
+    /// Context fullness in percent at which a handoff is requested.
     pub handoff_at: u32,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        // Claude Code itself ends a turn at the ninth block in a row; a handoff needs room to be written in.
+        // Claude Code itself ends a turn at the ninth block in a row; a handoff needs room to be
+        // written in.
         Self { holds: 8, holds_in_all: 30, handoff_at: 85 }
     }
 }
 
-/// What is known about a session.
+/// Stored record of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookSession {
     /// Format of this record.
     pub session_version: u32,
-    /// Whose session: `claude`, `codex`, `gemini`.
+    /// CLI of the session: `claude`, `codex`, `gemini`.
     pub agent: String,
-    /// The folder it works in.
     pub dir: String,
-    /// The loop whose checks hold it, by name.
+    /// Name of the loop that provides the checks.
     pub name: String,
-    /// The same by id, where the ledger knows it.
+    /// Id of that loop, where the ledger has one.
     pub owner: Option<LoopId>,
-    /// When it was first seen.
     pub started_at: Time,
-    /// When it was last heard of.
+    /// Time of its latest hook call.
     pub seen_at: Time,
-    /// It said that it is over.
+    /// The CLI reported the end of the session.
     pub ended: bool,
     /// Holds in a row without any change of the tree.
     pub holds: u32,
-    /// Holds since a person last said something.
+    /// Holds since the last prompt of a person.
     pub holds_in_all: u32,
-    /// What the checks said last.
+    /// Latest verdict of the checks.
     pub verdict: Option<SessionVerdict>,
-    /// Nothing is asked of it before this: its vendor does not serve it.
+    /// No hold before this time: the vendor does not serve the session.
     pub parked_until: Option<Time>,
-    /// What it says it still waits for: its background tasks and timers.
+    /// Background tasks and timers that the session reported as pending.
     pub pending: Vec<String>,
-    /// How full its context window is.
     pub context_percent: Option<u32>,
-    /// It was asked for a handoff at this fullness.
+    /// A handoff was requested at this fullness.
     pub handoff_asked: bool,
-    /// Fingerprints of the loop's messages that it was told.
+    /// Fingerprints of the loop's messages that were delivered.
     pub told: Vec<u64>,
-    /// A fingerprint of what it was told when it was last held.
+    /// Fingerprint of the reason that was given with the latest hold.
     #[serde(default)]
     pub reason: Option<u64>,
-    /// What was last decided about it, and when.
+    /// Latest decision and its time.
     #[serde(default)]
     pub last: Option<(Time, SessionAct)>,
 }
 
-/// What the checks said about a tree.
+/// Verdict of the checks on a tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionVerdict {
-    /// A signature of the tree; `None` when it is too large to be signed.
+    /// Signature of the tree; `None` when it is too large to be signed.
     pub tree: Option<String>,
-    /// When.
     pub at: Time,
-    /// What they said.
     pub board: Scoreboard,
 }
 
-/// What happened in a session, for the journal.
+/// A session event for the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "snake_case")]
 pub enum SessionAct {
-    /// It began, or went on.
+    /// The session began or was resumed.
     Began {
-        /// Whose session.
         agent: String,
         /// `startup`, `resume`, `compact`.
         source: String,
-        /// Where.
         dir: String,
     },
-    /// A person said something.
+    /// A person entered a prompt.
     Prompted {
-        /// What; capped, without secrets.
+        /// Capped, without secrets.
         text: String,
     },
-    /// It wanted to stop and was held.
+    /// A stop was refused.
     Held {
-        /// How often in a row.
+        /// Holds in a row.
         holds: u32,
-        /// What does not pass.
+        /// Checks that do not pass.
         failing: Vec<String>,
     },
-    /// It wanted to stop and was let go.
-    LetGo {
-        /// Why.
-        why: Why,
-    },
+    /// A stop was allowed.
+    LetGo { why: Why },
     /// A tool call was refused.
-    Refused {
-        /// Which tool.
-        tool: String,
-        /// On what.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// A guarded file was lost or cut, and is back.
+    Refused { tool: String, path: String, why: String },
+    /// A guarded file was lost or cut, and was restored.
     Restored {
-        /// Which.
         path: String,
-        /// Bytes that it had been left with; `None` when it was gone.
+        /// Remaining bytes before the restore; `None` when it was gone.
         left_bytes: Option<u64>,
     },
-    /// Its vendor does not serve it now.
+    /// The vendor does not serve the session now.
     Parked {
-        /// What was said.
+        /// The vendor's message.
         text: String,
-        /// Until when, where that is known.
+        /// Reset time, where it is known.
         until: Option<Time>,
     },
-    /// What it knows was written down for the next one.
-    HandedOff {
-        /// `compaction`, `end`.
-        at: String,
-    },
-    /// Its work gives a sign of being complete; the checks decide whether it is.
-    LooksComplete {
-        /// Which rule saw it.
-        rule: String,
-        /// What was seen.
-        text: String,
-    },
+    /// The state of the work was written down for the next session.
+    HandedOff { at: String },
+    /// The work shows a sign of completion; the checks decide whether it is complete.
+    LooksComplete { rule: String, text: String },
     /// It is over.
     Ended {
-        /// What its CLI says about it.
+        /// Reason that the CLI gave.
         reason: String,
     },
 }
@@ -169,59 +147,46 @@ pub enum SessionAct {
 pub enum Why {
     /// All checks pass.
     Passes,
-    /// It waits for something of its own, and will be woken by it.
-    Pending {
-        /// For what.
-        what: Vec<String>,
-    },
+    /// The session waits for something of its own that will wake it.
+    Pending { what: Vec<String> },
     /// The guard or a person holds the loop.
-    Guard {
-        /// What exactly.
-        what: String,
-    },
-    /// Its vendor does not serve it.
-    Parked {
-        /// Until when.
-        until: Time,
-    },
-    /// Nobody can say whether the goal is reached.
-    Unjudged {
-        /// Why not.
-        why: String,
-    },
-    /// It was held often enough; a person has to look.
+    Guard { what: String },
+    /// The vendor does not serve the session.
+    Parked { until: Time },
+    /// The checks could not be evaluated.
+    Unjudged { why: String },
+    /// The maximum number of holds is reached; a person has to look.
     Cap {
-        /// How often it was held.
+        /// Number of holds so far.
         holds: u32,
     },
 }
 
-/// What is known at the moment in which a session wants to stop.
+/// Facts at the moment in which a session wants to stop.
 #[derive(Clone, Debug, Default)]
 pub struct StopRequest<'a> {
-    /// A signature of the tree as it is.
+    /// Signature of the present tree.
     pub tree: Option<String>,
     /// What holds the loop.
     pub guard: Option<String>,
-    /// What the session waits for.
     pub pending: &'a [String],
-    /// It was held before and goes on since.
+    /// The session was held before and has continued since.
     pub again: bool,
 }
 
-/// What is to be done about a session that wants to stop.
+/// Decision about a session that wants to stop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopDecision {
-    /// Only the checks can say; run them and ask [`HookSession::judged`].
+    /// Run the checks and pass their result to [`HookSession::judged`].
     Ask,
-    /// It may not stop.
+    /// The session must continue.
     Hold,
-    /// It may.
+    /// The session may stop.
     LetGo(Why),
 }
 
 impl HookSession {
-    /// Whether it may stop, as far as that is known without running anything.
+    /// Decides as far as possible without running anything.
     pub fn wants_to_stop(&mut self, stop: &StopRequest<'_>, rules: &Rules, now: Time) -> StopDecision {
         self.pending = stop.pending.to_vec();
         if !stop.again {
@@ -239,7 +204,7 @@ impl HookSession {
         self.parked_until = None;
         let same = stop.tree.is_some() && self.verdict.as_ref().is_some_and(|v| v.tree == stop.tree);
         if !same && self.verdict.as_ref().is_some_and(|v| v.tree.is_some()) {
-            // Something was done since; that is not the same as saying "done" again.
+            // Something was done since: a stop on another tree starts the count anew.
             self.holds = 0;
         }
         match &self.verdict {
@@ -248,7 +213,8 @@ impl HookSession {
         }
     }
 
-    /// The same after the checks were run. `tree` was signed after them, since they may write files of their own.
+    /// Decides after the checks have run. `tree` is signed after them, since checks may write files
+    /// of their own.
     pub fn judged(&mut self, board: Scoreboard, tree: Option<String>, rules: &Rules, now: Time) -> StopDecision {
         let passes = board.all_pass();
         self.verdict = Some(SessionVerdict { tree, at: now, board });
@@ -270,17 +236,18 @@ impl HookSession {
         StopDecision::Hold
     }
 
-    /// It is held, and this is what it is told.
+    /// Records the reason that was given with a hold.
     pub fn held_with(&mut self, reason: &str) {
         self.reason = Some(words(reason));
     }
 
-    /// Whether a prompt is only what it was told when it was held: Gemini tells its hooks of both in the same way.
+    /// Whether a prompt only repeats the reason of the latest hold: Gemini reports both to its
+    /// hooks in the same way.
     pub fn echoes(&self, prompt: &str) -> bool {
         self.reason == Some(words(prompt))
     }
 
-    /// A person said something: whatever was counted, begins anew.
+    /// A person entered a prompt: all counts start anew.
     pub fn prompted(&mut self) {
         self.holds = 0;
         self.holds_in_all = 0;
@@ -288,7 +255,8 @@ impl HookSession {
         self.ended = false;
     }
 
-    /// Takes note of how full the context is; true when it is time to ask for a handoff, once per filling.
+    /// Records the fullness of the context; true when a handoff must be requested, once per
+    /// filling.
     pub fn fills(&mut self, percent: Option<u32>, rules: &Rules) -> bool {
         let Some(percent) = percent else { return false };
         self.context_percent = Some(percent);
@@ -298,7 +266,7 @@ impl HookSession {
         ask
     }
 
-    /// The messages that it was not told yet; from now on they are.
+    /// The messages that were not delivered yet; marks them as delivered.
     pub fn untold<'a>(&mut self, notes: &'a [String]) -> Vec<&'a str> {
         let new: Vec<&str> =
             notes.iter().filter(|n| !self.told.contains(&fingerprint(n))).map(String::as_str).collect();
@@ -307,7 +275,7 @@ impl HookSession {
     }
 }
 
-/// The same words are the same, however the lines are broken.
+/// Fingerprint that ignores how lines are broken.
 fn words(text: &str) -> u64 {
     fingerprint(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
@@ -316,22 +284,20 @@ fn fingerprint(text: &str) -> u64 {
     u64::from(crc32fast::hash(text.as_bytes()))
 }
 
-/// What one session leaves for the next.
+/// Notes that one session leaves for the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Format of this record.
     pub handoff_version: u32,
-    /// Of which session.
     pub session: String,
-    /// When.
     pub at: Time,
-    /// What it says; data.
+    /// Text of the notes; data.
     pub text: String,
-    /// The agent wrote it itself; otherwise it is what could be seen from outside.
+    /// Written by the agent itself; otherwise collected from outside.
     pub by_agent: bool,
 }
 
-/// How far a guarded file may shrink at once.
+/// How much a guarded file may shrink at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shrink {
     /// Percent of its bytes.
@@ -339,10 +305,11 @@ pub struct Shrink {
 }
 
 impl Shrink {
-    /// Smaller files change too much with every edit for a share to mean anything; they still may not vanish.
+    /// In smaller files every edit changes a large share, so only their removal counts.
     const SMALL_BYTES: u64 = 200;
 
-    /// Whether a guarded file that had `before` bytes and has `after` (`None`: is gone) has lost too much.
+    /// Whether a guarded file lost too much: it had `before` bytes and has `after` (`None`: it is
+    /// gone).
     pub fn is_too_much(self, before: u64, after: Option<u64>) -> bool {
         match after {
             None => true,
@@ -391,7 +358,7 @@ mod tests {
         session.judged(board(false), None, &rules, NOW);
         let unsigned = StopRequest { again: true, ..StopRequest::default() };
         assert_eq!(session.wants_to_stop(&unsigned, &rules, NOW), StopDecision::Ask);
-        assert_eq!(session.holds, 2, "nobody knows that anything was done");
+        assert_eq!(session.holds, 2, "no change of the tree is known");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Newtypes for everything that has an identity. Owns no rules about how ids are drawn: the edges do that.
+//! Newtypes for everything that has an identity. The edges draw ids; this file has no rules about
+//! that.
 
 use std::fmt;
 
@@ -44,7 +45,7 @@ text_id!(
     TurnId
 );
 text_id!(
-    /// A machine that runs everloop.
+    /// A node: an installation of everloop that takes turns.
     NodeId
 );
 

@@ -1,12 +1,18 @@
-//! Who is to blame when turns fail, and what is done about it. Pure: outcomes and the time in, steps with their reasons out.
+//! Fault attribution: which node, account, agent, pane or task kind makes turns fail, and the
+//! response. Pure: outcomes and the time in, steps with their reasons out.
 //!
-//! Every turn that ends is an outcome on several [`Subject`]s at once: machine, pane, account, agent, kind of task. A failure
-//! is counted on all of them that it concerns and charged to the one that fails across different values of the others
-//! ([`blame`]). Charges bring tiers ([`tier`]): first less work, then none but one trial after a while; then, if that does not
-//! help, one threshold is moved for a time. [`caps`] keep all of that from doing harm: a fleet is never quarantined out of
-//! existence, and when everybody looks bad it is the observer who is. [`rules`] are what people and experience say on top.
+//! Every turn that ends is an outcome of several [`Subject`]s at once: node, pane, account, agent,
+//! kind of task. A failure is counted for all subjects it concerns and charged to the one that
+//! fails across different values of the others ([`blame`]). Charges raise the tier ([`tier`]):
+//! first a smaller share of the work, then none except one trial after a while; if that does not
+//! help, one threshold moves for a time. [`caps`] bound the damage: a fleet is never quarantined
+//! out of existence, and when everything fails at once the observer is suspected instead. [`rules`]
+//! are set by people or learned from repeated corrections.
 //!
-//! What is remembered is [`Immune`], one document in the ledger, changed by [`ImmuneStep`] only ([`Immune::apply`]).
+//! The state is [`Immune`], one document in the ledger, changed by [`ImmuneStep`] only
+//! ([`Immune::apply`]).
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,38 +42,37 @@ pub use tier::observe;
 
 /// Format of the stored document. A newer one is refused, never guessed at.
 pub const IMMUNE_VERSION: u32 = 1;
-/// The kind of the document in the ledger.
+/// Kind of the document in the ledger.
 pub const DOC: &str = "immune";
-/// Its key: there is one for all machines.
+/// Key of the document: one for all nodes.
 pub const FLEET: &str = "fleet";
 
-/// A beat of a subject at work is one of its outcomes; of one that is held, this much time.
+/// Length of a beat for a quarantined subject; for a working one a beat is an outcome.
 pub const BEAT: Duration = Duration::from_secs(60);
 
-/// Names longer than this are cut: kinds of tasks are free text, also of agents.
+/// Longer names are cut: kinds of tasks are free text and may come from agents.
 const NAME_CHARS: usize = 64;
 
-/// In which respect subjects differ. The order breaks ties: of two that were never seen apart the narrower one is charged.
+/// Kind of a subject. The order breaks ties: of two that were never seen apart the narrower one is
+/// charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dimension {
     /// An interactive agent in a terminal.
     Pane,
     /// A credential set.
     Account,
-    /// Which agent, the strategy of a turn.
+    /// The agent, as the strategy of a turn.
     Agent,
-    /// The kind of the task.
     Kind,
-    /// The machine.
     Node,
 }
 
 impl Dimension {
-    /// All of them.
+    /// All dimensions, narrowest first.
     pub const ALL: [Dimension; 5] =
         [Dimension::Pane, Dimension::Account, Dimension::Agent, Dimension::Kind, Dimension::Node];
 
-    /// As it is written.
+    /// Prefix in the written form of a subject.
     pub fn label(self) -> &'static str {
         match self {
             Dimension::Pane => "pane",
@@ -79,18 +84,17 @@ impl Dimension {
     }
 }
 
-/// Somebody who can be to blame: `account:default`, `node:here`, `kind:docs`.
+/// A possible cause of failures: `account:default`, `node:here`, `kind:docs`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Subject {
     /// In which respect.
     pub dimension: Dimension,
-    /// Which one.
     pub name: String,
 }
 
 impl Subject {
-    /// A subject; a long name is cut.
+    /// Creates a subject; a long name is cut.
     pub fn new(dimension: Dimension, name: &str) -> Self {
         Self { dimension, name: name.chars().take(NAME_CHARS).collect() }
     }
@@ -118,14 +122,14 @@ impl TryFrom<String> for Subject {
         });
         found.ok_or_else(|| {
             format!(
-                "`{text}` is nobody who can be quarantined; write `node:NAME`, `pane:NAME`, `account:NAME`, \
+                "`{text}` cannot be quarantined; write `node:NAME`, `pane:NAME`, `account:NAME`, \
                  `agent:NAME` or `kind:NAME`"
             )
         })
     }
 }
 
-/// What a turn's end says about its subjects. The first two are nobody's failure.
+/// Class of a turn's end for its subjects. The first two are no failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -133,23 +137,24 @@ pub enum Class {
     Good,
     /// The turn ended well and the checks still fail.
     NotYet,
-    /// The agent could not take or finish the turn: never the task's fault.
+    /// The agent could not take or finish the turn; the task is not at fault.
     AgentFailed,
-    /// The vendor would not serve the account, and said so.
+    /// The vendor reported that it does not serve the account.
     Unserved,
-    /// The turn broke its workspace or ran out its time.
+    /// The turn broke its workspace or exceeded its time limit.
     TaskFailed,
 }
 
 impl Class {
-    /// What an outcome says; `None` when it says nothing (stopped by a person, vanished with its machine).
+    /// Class of an outcome; `None` when it proves nothing (stopped by a person, vanished with its
+    /// node).
     pub fn of(outcome: &Outcome) -> Option<Class> {
         match outcome {
             Outcome::Reached | Outcome::Progress => Some(Class::Good),
             Outcome::NotYet | Outcome::NoOp | Outcome::Refused { .. } | Outcome::Regressed { .. } => {
                 Some(Class::NotYet)
             }
-            // No connection may as well be the machine's fault.
+            // A missing connection may as well be the node's fault.
             Outcome::AgentFailed { .. } | Outcome::Limited { class: LimitClass::Network, .. } => {
                 Some(Class::AgentFailed)
             }
@@ -159,38 +164,38 @@ impl Class {
         }
     }
 
-    /// Whether somebody failed.
+    /// Whether the turn failed.
     pub fn failed(self) -> bool {
         matches!(self, Class::AgentFailed | Class::Unserved | Class::TaskFailed)
     }
 
-    /// Whether it is a failure of such a subject: `None` when the turn did not put it to the test.
+    /// Whether it is a failure of such a subject; `None` when the turn did not put it to the test.
     pub fn failed_for(self, dimension: Dimension) -> Option<bool> {
         match self {
             Class::Good | Class::NotYet => Some(false),
-            // An agent that cannot start says nothing about the task: a vendor's outage ends no loop.
+            // An agent that cannot start proves nothing about the task: a vendor's outage ends no
+            // loop.
             Class::AgentFailed => (dimension != Dimension::Kind).then_some(true),
-            // The vendor named the account; nobody else was put to the test.
+            // The vendor named the account; no other subject was put to the test.
             Class::Unserved => (dimension == Dimension::Account).then_some(true),
-            // A broken workspace may be the machine's; the agent had its say.
+            // A broken workspace may be the node's fault; the agent itself worked.
             Class::TaskFailed => Some(matches!(dimension, Dimension::Kind | Dimension::Node)),
         }
     }
 }
 
-/// An outcome.
+/// Outcome of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedOutcome {
-    /// Everybody who took part, at most one of each dimension.
+    /// All subjects that took part, at most one of each dimension.
     pub subjects: Vec<Subject>,
-    /// What it says about them.
     pub class: Class,
-    /// When the vendor serves the account again, if it said so.
+    /// When the vendor serves the account again, if it reported that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at: Option<Time>,
 }
 
-/// Everybody who takes part in a turn.
+/// All subjects of a turn.
 pub fn subjects(node: &NodeId, agent: &AgentSpec, kind: Option<&str>) -> Vec<Subject> {
     let mut all = vec![
         Subject::new(Dimension::Node, node.as_str()),
@@ -204,28 +209,27 @@ pub fn subjects(node: &NodeId, agent: &AgentSpec, kind: Option<&str>) -> Vec<Sub
     all
 }
 
-/// What is remembered about everybody.
+/// State of the immune system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Immune {
     /// Format of this document.
     pub immune_version: u32,
-    /// The latest outcomes.
     pub record: OutcomeRecord,
-    /// Everybody who was charged lately.
+    /// Subjects that were charged lately.
     pub standings: BTreeMap<Subject, SubjectTier>,
-    /// What people and experience say.
+    /// Rules of people and learned ones.
     pub rules: Vec<ImmuneRule>,
-    /// What was corrected lately; the same correction again and again becomes a rule.
+    /// Recent corrections; a correction that repeats becomes a rule.
     pub corrections: Vec<rules::Correction>,
     /// The number of the next rule.
     pub next_rule: u32,
-    /// Everybody looks bad, so nobody is held.
+    /// Everything fails at once, so no subject is held.
     pub suspicion: Option<Reason>,
-    /// What was moved by experience.
+    /// Learned deviations from the built-in values.
     pub thresholds: Thresholds,
-    /// The latest move, while it is not known whether it helps.
+    /// The latest move, while its effect is unknown.
     pub moved: Option<Moved>,
-    /// When subjects that had been let back had to be taken out again.
+    /// Times at which released subjects had to be quarantined again.
     pub relapses: Vec<Time>,
 }
 
@@ -247,7 +251,7 @@ impl Default for Immune {
 }
 
 impl Immune {
-    /// Reads the document, refusing what a newer everloop wrote.
+    /// Reads the document and refuses a newer format.
     pub fn read(body: &str) -> Result<Self, String> {
         let immune: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
         if immune.immune_version > IMMUNE_VERSION {
@@ -256,7 +260,8 @@ impl Immune {
         Ok(immune)
     }
 
-    /// Takes these steps; the operations that keep them, if nobody else wrote since `version`.
+    /// Applies these steps and returns the operations that store them, unless another writer stored
+    /// since `version`.
     pub fn save(&mut self, version: u64, steps: Vec<ImmuneStep>, now: Time) -> Vec<Op> {
         for step in &steps {
             self.apply(step, now);
@@ -268,49 +273,45 @@ impl Immune {
     }
 }
 
-/// How a subject stands. There is none for whoever was not charged lately.
+/// Standing of a subject that was charged lately; all others have none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectTier {
-    /// What is done about it.
     pub tier: Tier,
-    /// Its outcomes since it was first charged.
+    /// Outcomes since the first charge.
     pub beats: u64,
-    /// The beats at which it was charged, oldest first.
+    /// Beats at which it was charged, oldest first.
     pub charges: Vec<u64>,
-    /// The beats at which it was given less work.
+    /// Beats at which its share was reduced.
     pub softs: Vec<u64>,
-    /// How often the time without work was doubled.
+    /// How often the quarantine was doubled.
     pub level: u32,
-    /// The beat of its last step up or down.
+    /// Beat of the last step up or down.
     pub stepped: u64,
-    /// When it was last let back after having been out.
+    /// When it was last released from quarantine.
     pub let_back: Option<Time>,
-    /// Why it stands so.
+    /// Why it has this tier.
     pub reason: Reason,
 }
 
-/// What is done about a subject.
+/// Treatment of a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Tier {
-    /// Nothing; it is watched.
     Watched,
-    /// It gets half of its work.
+    /// Half of the work.
     Soft {
-        /// Until then.
         until: Time,
     },
-    /// It gets none.
+    /// Quarantined: no work.
     Out {
-        /// Then one trial.
+        /// Time of the next trial.
         until: Time,
-        /// The trial under way.
         trial: Option<TurnId>,
     },
 }
 
 impl Tier {
-    /// When it changes by itself or by a trial.
+    /// When the tier changes by itself or by a trial.
     pub fn until(&self) -> Option<Time> {
         match self {
             Tier::Watched => None,
@@ -319,22 +320,20 @@ impl Tier {
     }
 }
 
-/// What experience may move, within half and double. The guard's limits are not among it.
+/// Thresholds that may be tuned, within half and double. The guard's limits are not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
-    /// By how much a subject must be worse than the others to be charged.
+    /// Excess over the other subjects' failure rate that a charge needs.
     Margin,
-    /// For how long a subject is out.
+    /// Length of a quarantine.
     Out,
 }
 
 /// Thousandths of the built-in values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// Of [`Threshold::Margin`].
     pub margin_permille: u32,
-    /// Of [`Threshold::Out`].
     pub out_permille: u32,
 }
 
@@ -345,7 +344,7 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Where one stands.
+    /// Present value of one threshold.
     pub fn get(self, which: Threshold) -> u32 {
         match which {
             Threshold::Margin => self.margin_permille,
@@ -364,115 +363,87 @@ impl Thresholds {
 /// A threshold that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Which.
     pub threshold: Threshold,
-    /// Thousandths before.
     pub from: u32,
-    /// When.
     pub at: Time,
-    /// How many subjects were out then.
+    /// Number of quarantined subjects at that time.
     pub out: u32,
 }
 
-/// A step, as it is journaled. The only thing that changes an [`Immune`].
+/// A journaled step, the only thing that changes an [`Immune`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "did", rename_all = "snake_case")]
 pub enum ImmuneStep {
     /// A turn ended.
     Seen {
-        /// Which.
         turn: TurnId,
-        /// What it says about whom.
         seen: ObservedOutcome,
     },
-    /// A failure was charged.
+    /// A failure was charged to a subject.
     Charged {
-        /// To whom.
         subject: Subject,
-        /// The comparison.
         reason: Reason,
     },
-    /// It gets half of its work.
+    /// The subject gets half of its work.
     Soft {
-        /// Who.
         subject: Subject,
-        /// Until then.
         until: Time,
-        /// Why.
         reason: Reason,
     },
-    /// It gets no work.
+    /// The subject is quarantined.
     Out {
-        /// Who.
         subject: Subject,
-        /// Then one trial.
+        /// Time of the next trial.
         until: Time,
-        /// How often that was doubled.
+        /// How often the quarantine was doubled.
         level: u32,
-        /// Why.
         reason: Reason,
     },
-    /// One turn tries whether it works again.
+    /// One turn tests whether the subject works again.
     Trial {
-        /// Who is tried.
         subject: Subject,
-        /// In which turn.
         turn: TurnId,
     },
-    /// The trial said nothing; another one may be made.
+    /// The trial proved nothing; another one may start.
     Untried {
-        /// Who.
         subject: Subject,
     },
-    /// One step down.
+    /// The subject's tier goes down by one step.
     Eased {
-        /// Who.
         subject: Subject,
-        /// Why.
         reason: Reason,
     },
-    /// Everybody looks bad: nobody is held, the observer is looked at.
+    /// Everything fails at once: no subject is held, the observer is suspected.
     Suspected {
-        /// What was seen.
         reason: Reason,
     },
-    /// They do not any more.
+    /// The suspicion against the observer is over.
     Trusted,
     /// One threshold was moved, for a time.
     Moved {
-        /// Which.
         threshold: Threshold,
         /// Thousandths of the built-in value.
         permille: u32,
-        /// Why.
         reason: Reason,
     },
-    /// The move was looked at again: it helped and stays, or it did not and is taken back.
+    /// The move was reviewed: it helped and stays, or it did not and is undone.
     Settled {
-        /// Which.
         threshold: Threshold,
         /// Thousandths of the built-in value.
         permille: u32,
-        /// What came of it.
         reason: Reason,
     },
     /// A person or a step corrected something.
     Corrected {
-        /// What.
         what: RuleEffect,
     },
-    /// A rule was made.
     Ruled {
-        /// Which.
         rule: ImmuneRule,
     },
-    /// A person ended it.
+    /// A person lifted a rule or a quarantine.
     Lifted {
-        /// What.
         what: RuleEffect,
-        /// Who.
         by: String,
-        /// Why.
         why: String,
     },
 }

@@ -1,4 +1,7 @@
-//! Journal records: numbered, chained, checksummed. A record that does not fit its checksum is never guessed at.
+//! Journal records: numbered, chained, checksummed. A record with a wrong checksum is refused,
+//! never guessed at.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use serde::{Deserialize, Serialize};
 
@@ -11,49 +14,34 @@ use crate::time::Time;
 pub struct JournalRecord {
     /// Grows by one.
     pub seq: u64,
-    /// When.
     pub at: Time,
-    /// Which loop; `None` for the guard and the supervisor.
+    /// The loop; `None` for the guard and the supervisor.
     pub owner: Option<LoopId>,
     /// Format of `event`.
     pub version: u32,
-    /// What happened.
     pub event: Event,
 }
 
-/// What is wrong with a journal.
+/// Damage of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A record's content does not fit its checksum.
     #[error("journal record {seq} is damaged (its checksum does not fit)")]
-    Checksum {
-        /// Which.
-        seq: u64,
-    },
+    Checksum { seq: u64 },
     /// A record is missing or out of order.
     #[error("journal record {expected} is missing (found {found})")]
     Gap {
-        /// The one that should be there.
+        /// The number that should follow.
         expected: u64,
-        /// The one that is.
+        /// The number that follows.
         found: u64,
     },
-    /// A newer everloop wrote this.
+    /// A newer everloop wrote the record.
     #[error("journal record {seq} has format {version}, newer than this everloop understands ({EVENT_VERSION})")]
-    Newer {
-        /// Which.
-        seq: u64,
-        /// Its format.
-        version: u32,
-    },
+    Newer { seq: u64, version: u32 },
     /// The checksum fits but the content cannot be read.
     #[error("journal record {seq} cannot be read: {why}")]
-    Unreadable {
-        /// Which.
-        seq: u64,
-        /// Why.
-        why: String,
-    },
+    Unreadable { seq: u64, why: String },
 }
 
 /// The stored form of a record: exactly these parts are covered by the checksum.
@@ -61,15 +49,12 @@ pub enum Damage {
 pub struct Stored {
     /// Grows by one.
     pub seq: u64,
-    /// When.
     pub at: Time,
-    /// Which loop.
     pub owner: Option<LoopId>,
     /// Format of `body`.
     pub version: u32,
-    /// The event as JSON.
     pub body: String,
-    /// Over all of the above and the checksum of the record before.
+    /// Covers all of the above and the checksum of the record before.
     pub sum: u32,
 }
 
@@ -81,7 +66,8 @@ pub fn encode(seq: u64, at: Time, owner: Option<&LoopId>, event: &Event, previou
     stored
 }
 
-/// Opens a stored record, refusing anything that is not exactly what was written after `previous`.
+/// Opens a stored record and refuses anything that is not exactly what was written after
+/// `previous`.
 pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<JournalRecord, Damage> {
     let seq = stored.seq;
     let expected = previous.map_or(1, |p| p.seq + 1);
@@ -91,7 +77,7 @@ pub fn open(stored: &Stored, previous: Option<&Stored>) -> Result<JournalRecord,
     open_after(stored, previous.map_or(0, |p| p.sum))
 }
 
-/// The same for a record that was written after one with this checksum, whatever its number.
+/// Like [`open`], for a record that follows one with this checksum, whatever its number.
 pub fn open_after(stored: &Stored, previous_sum: u32) -> Result<JournalRecord, Damage> {
     let seq = stored.seq;
     if checksum(stored, previous_sum) != stored.sum {
@@ -104,7 +90,7 @@ pub fn open_after(stored: &Stored, previous_sum: u32) -> Result<JournalRecord, D
     Ok(JournalRecord { seq, at: stored.at, owner: stored.owner.clone(), version: stored.version, event })
 }
 
-/// Gives a stored record another place in a journal: of its content nothing changes.
+/// Moves a stored record to another place in a journal; its content stays the same.
 #[must_use]
 pub fn reseal(stored: &Stored, seq: u64, previous_sum: u32) -> Stored {
     let mut stored = Stored { seq, sum: 0, ..stored.clone() };
@@ -112,7 +98,7 @@ pub fn reseal(stored: &Stored, seq: u64, previous_sum: u32) -> Stored {
     stored
 }
 
-/// A checksum over anything else that is kept in files.
+/// Checksum of other content that is kept in files.
 pub fn sum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }

@@ -1,4 +1,6 @@
-//! What a finished turn amounts to. Only the checks decide; what the agent says about itself is not even looked at.
+//! Result of a finished turn. Only the checks decide; the agent's own report is not considered.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use crate::event::{Exit, Judgement, Outcome, Pattern, StopCause};
 use crate::planted::{self, Bug};
@@ -6,25 +8,25 @@ use crate::spec::{Integrate, WorkspaceMode};
 use crate::state::{LoopState, Try};
 use crate::stream::LimitClass;
 
-/// What to do with a turn's work.
+/// Result of a turn and the use of its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assessment {
-    /// What it amounts to.
     pub outcome: Outcome,
     /// The next turn starts from it.
     pub keep: bool,
-    /// It moves onto the operator's branch.
+    /// It moves onto the target branch.
     pub integrate: bool,
 }
 
-/// Weighs a turn.
+/// Assesses a turn by its exit and the judgement of its work.
 pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
     let in_place = state.spec.workspace.mode == WorkspaceMode::InPlace;
     let refuse = |outcome| Assessment { outcome, keep: in_place, integrate: false };
     if planted::is(Bug::TrustsExitCode) && exit.ok() {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
     }
-    // Checks that did not run, or that may have been tampered with, say nothing about the work, in place neither.
+    // Checks that did not run, or that may have been tampered with, prove nothing about the work,
+    // not even in place.
     let believed = in_place && planted::is(Bug::BelievesTamperedChecks);
     let unproven = |outcome| Assessment { outcome, keep: believed, integrate: false };
     if let Some(why) = &found.error {
@@ -34,8 +36,8 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         return unproven(Outcome::Refused { paths: found.violations.clone() });
     }
     let board = &found.board;
-    // Who watches with all checks passing has proved nothing by changing nothing: whether the agent worked at all is what is
-    // left to ask.
+    // A turn that changes nothing while all checks pass proves nothing: what remains is whether the
+    // agent worked at all.
     let idle = state.board.all_pass() && state.landed.all_pass() && !found.changed;
     if board.all_pass() && !idle {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
@@ -45,12 +47,12 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         return Assessment { outcome: Outcome::Progress, keep: true, integrate };
     }
     if let (Some(limit), None) = (exit.limit().filter(|l| l.class != LimitClass::Context), exit.stopped) {
-        // It goes on with the same conversation, which expects to find what it did so far.
+        // The same session continues and expects to find its work so far.
         let (class, kept) = (limit.class, found.changed);
         return Assessment { outcome: Outcome::Limited { class, kept }, keep: kept || in_place, integrate: false };
     }
     if exit.report.as_ref().is_some_and(|r| r.session_lost) && !found.changed {
-        // Nobody's fault: the next turn begins a fresh conversation.
+        // A full context is no failure: the next turn begins a fresh session.
         return refuse(Outcome::Lost);
     }
     let worse = board.score() < state.board.score() && !planted::is(Bug::AcceptsRegression);
@@ -78,13 +80,14 @@ fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {
     Assessment { outcome, keep, integrate: false }
 }
 
-/// No-op turns or equal errors in a row from which on it is said aloud.
+/// Number of no-op turns or equal errors in a row from which on they are reported.
 const SAID_FROM: u32 = 3;
 
-/// Patterns that the latest turn completes; each is reported when it is first seen and then as it doubles.
+/// Patterns that the latest turn completes; each is reported when it first appears and at every
+/// doubling.
 pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
     let mut found = Vec::new();
-    // Nothing is missing that there could be progress towards.
+    // All checks pass: there is nothing to make progress towards.
     if state.board.all_pass() && state.landed.all_pass() {
         return found;
     }
@@ -102,12 +105,12 @@ pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
     found
 }
 
-/// Whether so many turns are the number from which on it is said, or that doubled, and doubled again.
+/// Whether `turns` equals `from` times a power of two.
 pub fn doubles(turns: u32, from: u32) -> bool {
     turns >= from && (turns / from).is_power_of_two() && turns.is_multiple_of(from)
 }
 
-/// The last four turns went back and forth between two scoreboards.
+/// Whether the last four turns alternate between two scoreboards.
 fn ping_pong(tries: &[Try]) -> bool {
     let [.., a, b, c, d] = tries else { return false };
     a.passing == c.passing && b.passing == d.passing && a.passing != b.passing

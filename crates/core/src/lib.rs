@@ -1,29 +1,30 @@
-//! The part of everloop that decides. Pure: no clock, no files, no processes, no randomness of its own.
+//! The part of everloop that decides. Pure: no clock, no files, no processes, no randomness of its
+//! own.
 //!
-//! - [`ids`], [`time`]: the small words everything else is made of
-//! - [`spec`]: what an operator asked for: goal, checks, agent, limits, guard
+//! - [`ids`], [`time`]: identities and times
+//! - [`spec`]: the specification of a loop: goal, checks, agent, limits, guard
 //! - [`event`]: what happened, the only thing that changes a [`state`]
 //! - [`decide`](mod@decide): state + input + time in; events, ledger operations and actions out
-//! - [`action`]: what the shell is asked to do, and the inputs with which it answers
-//! - [`guard`]: who may start a turn now, and if not, when and why
-//! - [`immune`]: who is to blame when turns fail, and who gets less work, none, or a trial
+//! - [`action`]: actions for the shell, and the inputs that report their results
+//! - [`guard`]: whether a turn may start now, and if not, when and why
+//! - [`immune`]: which subject makes turns fail: smaller share, quarantine, trial
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
-//! - [`mesh`]: a loop that many machines work on
-//! - [`notify`]: who is told of a ticket, when and how often
-//! - [`op`]: what a ledger can be asked to do atomically
+//! - [`mesh`]: a loop that many nodes work on
+//! - [`notify`]: which notifier reports a ticket, when and how often
+//! - [`op`]: the operations of a ledger, in atomic batches
 //! - [`scoreboard`]: verdicts of checks, and which scoreboard is better
-//! - [`entry`]: what an agent may put on the board of tasks
-//! - [`tracker`]: what others are still to be told
-//! - [`completion`]: signs of being complete, as signals
-//! - [`judge`]: what a finished turn amounts to
+//! - [`entry`]: which tasks an agent may put on the board
+//! - [`tracker`]: what is still to be reported to trackers and mailboxes
+//! - [`completion`]: signs of completion, as signals
+//! - [`judge`]: the result of a finished turn
 //! - [`evidence`]: slow, stuck or healthy
-//! - [`correlated_stalls`]: several that look stuck at once, which is our own fault
-//! - [`phase`]: what an agent with a stream is busy with, and whether it is stuck or spinning
-//! - [`stream`]: what an agent's CLI says while it works, in one model
-//! - [`telemetry`]: what its telemetry says it used, as a second source
+//! - [`correlated_stalls`]: correlated stalls, which point to the node itself
+//! - [`phase`]: the phase of an agent with a stream, and whether it is stuck or spinning
+//! - [`stream`]: the records of every agent's CLI in one model
+//! - [`telemetry`]: usage from a CLI's telemetry, as a second source
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
-//! - [`prompt`]: what the next turn must be told
+//! - [`prompt`]: the content of the next turn's prompt
 //! - [`watch`]: what a loop watches, and when
 //! - [`why`]: any state in one paragraph
 //! - [`journal`]: records with checksums

@@ -1,8 +1,12 @@
-//! Who is told of a ticket, when and how often. Pure: open tickets, what a notifier is for, what it was told and the time
-//! go in; the notifier's outbox comes out, with when to look again and why each ticket stands where it does.
+//! Delivery of tickets: which notifier sends what, when and how often. Pure: open tickets, the
+//! notifier's route, its outbox and the time go in; the new outbox comes out, with the next wake
+//! and the reason for each ticket.
 //!
-//! An outbox is a document of the ledger. A message is written there before it is sent and taken out when it was: a crash
-//! between the two sends it again under the same key. How a message travels is not known here.
+//! An outbox is a document of the ledger. A message is written there before it is sent and removed
+//! afterwards: a crash between the two sends it again under the same key. The transport is not
+//! known here.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,34 +30,34 @@ pub const OUTBOX_FORMAT: u32 = 1;
 pub const REPEAT_FIRST: Duration = Duration::from_secs(15 * 60);
 /// The longest wait between two repeats.
 pub const REPEAT_CAP: Duration = Duration::from_secs(4 * 3600);
-/// Repeats when nobody says how many: a day and a half. The ticket stays open without them.
+/// Default number of repeats: a day and a half. The ticket stays open without them.
 pub const REPEATS: u32 = 12;
-/// A cause that comes and goes is told again only after this.
+/// A cause that comes and goes is reported again only after this.
 const FLAPPING: Duration = Duration::from_secs(15 * 60);
-/// So many messages may go one by one…
+/// Number of messages that are sent one by one…
 const BURST: usize = 5;
-/// …within this; then what is due goes together.
+/// …within this time; beyond that everything due is sent together.
 const BURST_WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Between two messages of a storm: below the minute within which a cause has to be told.
+/// Gap between two messages of a storm: below the minute within which a cause has to be reported.
 const STORM_GAP: Duration = Duration::from_secs(50);
-/// Causes that are remembered although their tickets are closed.
+/// Number of remembered causes with closed tickets.
 const CLOSED_KEPT: usize = 100;
 /// First and longest wait after a delivery failed.
 const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(15 * 60));
-/// The same for a notifier that was refused: a wrong token does not become right within seconds.
+/// First and longest wait after a refusal: a wrong token does not become right within seconds.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
-/// Nobody may make us wait longer.
+/// Upper bound of a wait that the other side requests.
 const ASKED_CAP: Duration = Duration::from_secs(3600);
-/// A message that was refused this often is given up, so that it does not keep back those behind it.
+/// Number of refusals after which a message is given up, so that it does not block those behind it.
 const REFUSALS: u32 = 3;
 
-/// How much a ticket matters.
+/// Importance of a ticket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// For information only.
     Info,
-    /// Somebody should look; the rest goes on.
+    /// A person should look; the rest goes on.
     #[default]
     Warning,
     /// Nothing goes on, or something is badly wrong.
@@ -61,10 +65,10 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All of them, from least to most.
+    /// All severities, least important first.
     pub const ALL: [Severity; 3] = [Severity::Info, Severity::Warning, Severity::Critical];
 
-    /// One word.
+    /// The severity in one word.
     pub fn label(self) -> &'static str {
         match self {
             Severity::Info => "info",
@@ -74,7 +78,7 @@ impl Severity {
     }
 }
 
-/// How much the ticket of this cause matters.
+/// Severity of the ticket of this cause.
 pub fn severity(key: &str) -> Severity {
     match key.split_once(':').map_or(key, |(kind, _)| kind) {
         "guard.freeze" | "turns.stuck" | "stalled" => Severity::Critical,
@@ -86,30 +90,25 @@ pub fn severity(key: &str) -> Severity {
 /// An open ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Its number.
     pub id: u64,
-    /// Its cause.
     pub key: String,
-    /// Which loop, if any.
     pub owner: Option<LoopId>,
-    /// What it says.
     pub text: String,
-    /// Since when.
     pub opened_at: Time,
-    /// A person has seen it.
+    /// A person has acknowledged it.
     pub acked: bool,
 }
 
-/// What a notifier is for.
+/// Selection of tickets for a notifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Only tickets that matter at least so much.
+    /// Minimum severity of a ticket.
     pub min: Severity,
-    /// And of these only such; empty: all.
+    /// Further limits the severities; empty allows all.
     pub only: Vec<Severity>,
-    /// When it must not disturb, except for what is critical.
+    /// Hours without messages, except critical ones.
     pub quiet: Option<QuietHours>,
-    /// How often a ticket is repeated at most.
+    /// Maximum number of repeats of a ticket.
     pub repeats: u32,
 }
 
@@ -119,10 +118,9 @@ impl Default for Route {
     }
 }
 
-/// The time, and what people's clocks make of it.
+/// The time, in UTC and on local clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalTime {
-    /// The time.
     pub now: Time,
     /// Minutes that local time is ahead of UTC.
     pub local_minutes: i32,
@@ -131,20 +129,19 @@ pub struct LocalTime {
 /// A message for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notification {
-    /// The same for every attempt to send it, and for no other message.
+    /// Same for every attempt to send it, and for no other message.
     pub key: String,
-    /// How much it matters: the most of its tickets.
+    /// The highest severity of its tickets.
     pub severity: Severity,
-    /// One line.
+    /// One line of text.
     pub title: String,
-    /// What it says.
     pub text: String,
-    /// The tickets that it tells of.
+    /// Numbers of the tickets in it.
     pub tickets: Vec<u64>,
-    /// What can be done about it with one press, where a notifier has buttons.
+    /// Replies with one press, where a notifier has buttons.
     #[serde(default)]
     pub buttons: Vec<Button>,
-    /// How often it was refused.
+    /// Number of refusals so far.
     #[serde(default)]
     pub refused: u32,
 }
@@ -152,67 +149,58 @@ pub struct Notification {
 /// A button beneath a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Button {
-    /// What it says.
     pub label: String,
-    /// What it sends back; read by [`pressed`].
+    /// Data that a press sends back; read by [`pressed`].
     pub data: String,
 }
 
-/// What a person did about a ticket, from afar.
+/// A person's remote reply to a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyAction {
-    /// Answered it.
     Answer {
-        /// Which.
         ticket: u64,
-        /// In these words.
         text: String,
     },
-    /// Has seen it.
+    /// The person has seen it.
     Ack {
-        /// Which.
         ticket: u64,
     },
 }
 
-/// How often somebody was told of a cause.
+/// Reports of a cause so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeCount {
-    /// The ticket.
     pub id: u64,
-    /// How often.
     pub times: u32,
-    /// When last.
     pub last: Time,
 }
 
 /// A notifier that cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
-    /// Since when.
     pub since: Time,
-    /// Attempts in a row.
     pub tries: u32,
-    /// Not tried again before.
+    /// No attempt before this time.
     pub next: Time,
-    /// What it said.
+    /// Error of the latest attempt.
     pub why: String,
 }
 
-/// What one notifier was told and what it still has to hear.
+/// Reports of one notifier so far, and its pending messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outbox {
     /// Format of this document.
     pub format: u32,
-    /// By cause.
+    /// Reports by cause.
     pub told: BTreeMap<String, NoticeCount>,
-    /// When messages went lately.
+    /// Times of the latest messages.
     pub recent: Vec<Time>,
-    /// What waits to be sent, oldest first. Nothing joins them: what else is due is put together when they are gone.
+    /// Messages to be sent, oldest first. None is added to a non-empty queue: further tickets are
+    /// combined when it is empty.
     pub pending: Vec<Notification>,
-    /// It cannot be reached.
+    /// Set while the notifier cannot be reached.
     pub failing: Option<Failing>,
-    /// The next answer to be read, for those who answer.
+    /// Position of the next reply to be read, for notifiers with replies.
     #[serde(default)]
     pub cursor: i64,
 }
@@ -230,34 +218,35 @@ impl Default for Outbox {
     }
 }
 
-/// What is to happen with a notifier.
+/// Decision about a notifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryPlan {
-    /// The outbox as it should be; the same as before when nothing is to be written.
+    /// The new outbox; equal to the old one when nothing is to be written.
     pub outbox: Outbox,
-    /// When to look again by itself.
+    /// Time of the next planning.
     pub wake_at: Option<Time>,
-    /// For each open ticket (by number) why it is told now, later or not at all.
+    /// For each open ticket (by number) why it is sent now, later or not at all.
     pub reasons: BTreeMap<u64, Reason>,
 }
 
-/// How a delivery failed.
+/// A failed delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undelivered {
-    /// In words, without any secret.
+    /// Error as text, without any secret.
     pub why: String,
-    /// How long the other side wants to be left alone.
+    /// Wait that the other side requested.
     pub retry_after: Option<Duration>,
-    /// It was heard and refused, so that the same again is of little use.
+    /// It was received and refused, so that a repetition is of little use.
     pub refused: bool,
 }
 
-/// What a notifier has to hear now.
+/// Plans the messages of a notifier.
 pub fn plan(alerts: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime) -> DeliveryPlan {
     let mut plan = DeliveryPlan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
     plan.outbox.forget(alerts, moment.now);
     if route.quiet.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
-        // What could not be sent in time waits for the morning, and keeps back nothing that cannot.
+        // What could not be sent in time waits for the morning and does not delay critical
+        // messages.
         plan.outbox.pending.retain(|m| m.severity == Severity::Critical);
     }
     let queued = !plan.outbox.pending.is_empty();
@@ -278,7 +267,8 @@ pub fn plan(alerts: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime)
         plan.reasons.insert(alert.id, reason);
     }
     if queued {
-        // Once its time has come it is sent, and whoever sends it comes back by himself: a wake in the past would be a busy loop.
+        // A message that is due is sent at once, and its result causes the next planning: a wake in
+        // the past would be a busy loop.
         plan.wake_at = plan.outbox.failing.as_ref().map(|f| f.next).filter(|next| *next > moment.now);
     } else if !due.is_empty() {
         plan.send(&due, moment.now);
@@ -291,7 +281,7 @@ enum Due {
     Never(Reason),
 }
 
-/// When a ticket is to be told next.
+/// When a ticket is to be sent next.
 fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
     let weight = severity(&alert.key);
     if weight < route.min || !route.only.is_empty() && !route.only.contains(&weight) {
@@ -320,7 +310,7 @@ fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due
 }
 
 impl DeliveryPlan {
-    /// Queues what is due: one by one, or together when that would be too many.
+    /// Queues the due tickets: one by one, or together when that would be too many.
     fn send(&mut self, due: &[&Alert], now: Time) {
         let room = BURST.saturating_sub(self.outbox.recent.len());
         let next = self.outbox.recent.last().map(|last| *last + STORM_GAP);
@@ -345,7 +335,7 @@ impl DeliveryPlan {
 }
 
 impl Outbox {
-    /// Lets go of what is over.
+    /// Drops closed causes and messages that are obsolete.
     fn forget(&mut self, alerts: &[Alert], now: Time) {
         let open: BTreeMap<&str, &Alert> = alerts.iter().map(|a| (a.key.as_str(), a)).collect();
         let waits: BTreeSet<u64> = alerts.iter().filter(|a| !a.acked).map(|a| a.id).collect();
@@ -363,7 +353,7 @@ impl Outbox {
         }
         self.recent.retain(|at| *at + BURST_WINDOW > now && *at <= now);
         if self.pending.is_empty() {
-            // Nobody waits for it any more; whether it works is found out with the next message.
+            // No message is pending; the next one will show whether the notifier works.
             self.failing = self.failing.take().filter(|f| f.next > now);
         }
     }
@@ -381,7 +371,7 @@ impl Outbox {
         self.pending.first().filter(|_| !rests)
     }
 
-    /// A message arrived.
+    /// Records a successful delivery.
     pub fn delivered(&mut self, message: &Notification, alerts: &[Alert], now: Time) {
         self.pending.retain(|m| m.key != message.key);
         self.failing = None;
@@ -389,14 +379,15 @@ impl Outbox {
         self.count(message, alerts, now);
     }
 
-    /// A message did not arrive; `seed` spreads those who try again.
+    /// Records a failed delivery; `seed` spreads the retries.
     pub fn undelivered(&mut self, key: &str, alerts: &[Alert], (how, now, seed): (&Undelivered, Time, u64)) {
         let before = self.failing.take();
         let tries = before.as_ref().map_or(0, |f| f.tries) + 1;
         let (first, cap) = if how.refused { REFUSED } else { RETRY };
         let wait = match how.retry_after {
             Some(asked) => asked.min(ASKED_CAP),
-            // Anywhere up to the doubled wait, so that many who lost the same server do not come back at once.
+            // Anywhere up to the doubled wait, so that many clients of one server do not come back
+            // at once.
             None => between(first / 5, doubled(first, tries - 1, cap), seed),
         };
         let since = before.map_or(now, |f| f.since);

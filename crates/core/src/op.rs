@@ -1,7 +1,9 @@
-//! What a ledger can be asked to do. Every batch of operations is one transaction: all or nothing.
+//! The operations of a ledger. Every batch of operations is one transaction: all or nothing.
 //!
-//! The types live here so that `decide` can ask for them and so that every ledger means the same by them. A ledger
-//! gives atomicity and durability, never logic.
+//! The types live here so that `decide` can return them and so that every ledger gives them the
+//! same meaning. A ledger provides atomicity and durability, never logic.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -16,178 +18,138 @@ use crate::time::{Time, millis};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
-    /// Puts a task into the queue. A task whose id is there already is left as it is.
+    /// Puts a task into the queue. An existing task with this id is left as it is.
     Enqueue(NewTask),
-    /// Takes up to `n` ready tasks (queued and due, or leased with the lease over), highest priority first, then oldest,
-    /// then smallest id; tasks with unfinished dependencies are not ready.
+    /// Takes up to `n` ready tasks (queued and due, or leased with the lease over), highest
+    /// priority first, then oldest, then smallest id; tasks with unfinished dependencies are not
+    /// ready.
     Claim {
-        /// Who takes them.
         node: NodeId,
-        /// How many at most.
+        /// Maximum number of tasks.
         n: u32,
         /// Only tasks of this loop; `None` takes tasks that belong to no loop.
         owner: Option<LoopId>,
-        /// For how long.
         #[serde(with = "millis")]
         lease: Duration,
     },
-    /// Takes this very task under this very fence, which must be the next one.
+    /// Takes this task under this fence, which must be the next one.
     Take {
-        /// Which.
         task: TaskId,
         /// Must be one above the task's fence.
         fence: Fence,
-        /// Who.
         node: NodeId,
-        /// For how long.
         #[serde(with = "millis")]
         lease: Duration,
     },
-    /// Holds on to a task.
+    /// Extends the lease of a task.
     Renew {
-        /// Which.
         task: TaskId,
-        /// Under which fence.
         fence: Fence,
-        /// For how long from now.
+        /// Counted from now.
         #[serde(with = "millis")]
         lease: Duration,
     },
-    /// Ends a task. Only the holder of the latest fence can; anybody else is [`Refusal::Fenced`].
+    /// Ends a task. Only the holder of the latest fence can; any other caller gets
+    /// [`Refusal::Fenced`].
     Finish {
-        /// Which.
         task: TaskId,
-        /// Under which fence.
         fence: Fence,
         /// `Done` or `Dead`.
         state: TaskEnd,
-        /// What came of it.
         result: String,
     },
     /// Gives a task back to the queue.
     Release {
-        /// Which.
         task: TaskId,
-        /// Under which fence.
         fence: Fence,
-        /// Not before this.
+        /// Earliest time of the next claim.
         ready_at: Time,
         /// Whether the attempt counts as a failure of the task.
         failed: bool,
     },
-    /// Keeps a result that came too late to count.
+    /// Keeps a late result, which came after the loss of its lease and does not count.
     Shelve {
-        /// Which task.
         task: TaskId,
-        /// Under which lost fence.
+        /// The lost fence.
         fence: Fence,
-        /// What came of it.
         result: String,
     },
-    /// A person's change to a task, whoever holds it.
-    Amend {
-        /// Which.
-        task: TaskId,
-        /// What.
-        change: Amendment,
-    },
-    /// This node is there.
+    /// A person's change to a task, regardless of its holder.
+    Amend { task: TaskId, change: Amendment },
+    /// Records that this node is alive.
     Heartbeat {
-        /// Who.
         node: NodeId,
         /// Process identity and version, for people.
         info: String,
     },
-    /// Asks to be the supervisor: granted when nobody is, the lease is over, or it is the caller already.
+    /// Requests the leader lease: granted when there is no leader, its lease is over, or the caller
+    /// is the leader already.
     Elect {
-        /// Who.
         node: NodeId,
-        /// For how long.
         #[serde(with = "millis")]
         lease: Duration,
     },
-    /// The rest of the batch counts only while `node` is the supervisor under `term`; else [`Refusal::NotLeader`].
-    Lead {
-        /// Who.
-        node: NodeId,
-        /// Under which epoch.
-        #[serde(rename = "epoch")]
-        term: u64,
-    },
-    /// Ends its own time as supervisor, so that nobody has to wait for the end of the lease. Nothing when it was over.
-    Resign {
-        /// Who.
-        node: NodeId,
-        /// Under which epoch.
-        #[serde(rename = "epoch")]
-        term: u64,
-    },
-    /// Writes a guard's state if nobody else did since `version` was read.
+    /// The rest of the batch counts only while `node` is the leader in this term; otherwise
+    /// [`Refusal::NotLeader`].
+    Lead { node: NodeId, term: u64 },
+    /// Ends the caller's own leader lease, so that the next leader need not wait for its end. No
+    /// effect when it was over.
+    Resign { node: NodeId, term: u64 },
+    /// Writes a guard's state unless it changed since `version` was read.
     SaveGuard {
-        /// Whose.
         scope: Scope,
         /// The version that was read; 0 for none.
         version: u64,
         /// The new state.
         state: Box<GuardState>,
     },
-    /// Writes a loop's state if nobody else did since `version` was read.
+    /// Writes a loop's state unless it changed since `version` was read.
     SaveLoop {
-        /// Which.
         id: LoopId,
         /// The version that was read; 0 for none.
         version: u64,
-        /// A short name of its phase, for listings.
+        /// Short name of the phase, for listings.
         phase: String,
         /// The state as JSON.
         state: String,
     },
-    /// Writes a document if nobody else did since `version` was read. What its body means is the writer's business.
+    /// Writes a document unless it changed since `version` was read. The meaning of its body is up
+    /// to the writer.
     SaveDoc {
-        /// What sort of document: `session`.
+        /// Kind of the document, for example `session`.
         kind: String,
-        /// Which of them.
         key: String,
         /// The version that was read; 0 for none.
         version: u64,
-        /// What it says, as JSON.
         body: String,
     },
     /// Leaves a message for a loop (or for the supervisor, with `to` = `*`).
     Signal {
-        /// To whom.
         to: String,
-        /// From whom.
         by: String,
-        /// What, as JSON.
+        /// Content as JSON.
         body: String,
     },
-    /// Takes messages out of the box; refused ([`Refusal::Gone`]) when one is not there any more.
-    Consume {
-        /// Which.
-        ids: Vec<u64>,
-    },
+    /// Removes messages from the mailbox; refused ([`Refusal::Gone`]) when one does not exist any
+    /// more.
+    Consume { ids: Vec<u64> },
     /// Opens a ticket; one per open key.
     OpenTicket {
-        /// The cause.
         key: String,
         /// Which loop, if any.
         owner: Option<LoopId>,
-        /// What it says.
         text: String,
     },
     /// Closes the open ticket of that key, if there is one.
     CloseTicket {
-        /// The cause.
         key: String,
         /// How it was solved.
         answer: String,
     },
     /// Writes events to the journal.
     Append {
-        /// Which loop; `None` for the guard and the supervisor.
+        /// The loop; `None` for the guard and the supervisor.
         owner: Option<LoopId>,
-        /// What happened.
         events: Vec<Event>,
     },
 }
@@ -195,25 +157,22 @@ pub enum Op {
 /// A task to be queued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTask {
-    /// Chosen by whoever makes it.
+    /// Chosen by the creator.
     pub id: TaskId,
     /// The loop it belongs to.
     pub owner: Option<LoopId>,
     /// `batch` for a loop's own; free text otherwise.
     pub kind: String,
-    /// One line.
     pub title: String,
-    /// What the agent is told; data.
+    /// Text for the agent; data.
     pub prompt: String,
     /// Higher is sooner.
     pub priority: i32,
     /// Tasks that must be done before.
     pub deps: Vec<TaskId>,
-    /// Who made it.
     pub author: String,
-    /// How far its text is trusted.
     pub trust: Trust,
-    /// Not before this.
+    /// Earliest time of the first claim.
     pub ready_at: Time,
 }
 
@@ -221,7 +180,7 @@ pub struct NewTask {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Written by the operator or by everloop itself.
+    /// Written by a person or by everloop itself.
     #[default]
     Operator,
     /// Written by an agent.
@@ -229,13 +188,13 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// Whether it is the operator's word.
+    /// Whether the text is a person's or everloop's own.
     pub fn is_operator(&self) -> bool {
         *self == Trust::Operator
     }
 }
 
-/// Where a task is; each task is in exactly one of these.
+/// State of a task; each task is in exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum TaskState {
@@ -243,12 +202,9 @@ pub enum TaskState {
     Queued,
     /// Held by a node.
     Leased {
-        /// By whom.
         node: NodeId,
-        /// Until when.
         until: Time,
     },
-    /// Finished.
     Done,
     /// Given up: failed too often, or cancelled.
     Dead,
@@ -257,7 +213,7 @@ pub enum TaskState {
 }
 
 impl TaskState {
-    /// One word, as it stands in listings and in the database.
+    /// The state in one word, as it stands in listings and in the database.
     pub fn label(&self) -> &'static str {
         match self {
             TaskState::Queued => "queued",
@@ -273,19 +229,17 @@ impl TaskState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskEnd {
-    /// Finished.
     Done,
-    /// Given up.
     Dead,
 }
 
-/// What a person can do to a task.
+/// A person's change to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amendment {
-    /// Queued → Blocked.
     Block,
-    /// Blocked, Dead or Leased → Queued, with attempts forgotten. The fence grows, so a holder loses it.
+    /// Blocked, Dead or Leased → Queued, with attempts forgotten. The fence grows, so a holder
+    /// loses it.
     Retry,
     /// Anything not done → Dead. The fence grows.
     Cancel,
@@ -294,79 +248,65 @@ pub enum Amendment {
 /// A task as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRow {
-    /// As it was made.
+    /// The task as it was created.
     #[serde(flatten)]
     pub task: NewTask,
-    /// Where it is.
     pub state: TaskState,
     /// Its latest fence.
     pub fence: Fence,
     /// Attempts that failed.
     pub failures: u32,
-    /// What came of it.
     pub result: Option<String>,
-    /// When it was made.
     pub created_at: Time,
-    /// When it last changed.
     pub updated_at: Time,
 }
 
-/// A result that came too late to count.
+/// A late result: it came after the loss of its lease and does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateResult {
-    /// Which task.
     pub task: TaskId,
-    /// Under which fence.
     pub fence: Fence,
-    /// When.
     pub at: Time,
-    /// What.
     pub result: String,
 }
 
-/// A message in the box.
+/// A message in the mailbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Grows.
+    /// Grows with every message.
     pub id: u64,
-    /// When.
     pub at: Time,
-    /// To whom.
     pub to: String,
-    /// From whom.
     pub by: String,
-    /// What, as JSON.
+    /// Content as JSON.
     pub body: String,
 }
 
 /// A question or alarm for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Grows.
+    /// Grows with every ticket.
     pub id: u64,
-    /// The cause.
     pub key: String,
     /// Which loop, if any.
     pub owner: Option<LoopId>,
-    /// What it says.
     pub text: String,
-    /// When it was opened.
     pub opened_at: Time,
-    /// When and how it was solved.
+    /// Time and answer of its end.
     pub closed: Option<(Time, String)>,
 }
 
-/// What an operation answers. Same operations, same answers, in every ledger.
+/// Result of an operation. Same operations, same results, in every ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Done, nothing to tell.
+    /// Done, without further data.
     Ok,
-    /// Whether something new was made (a task, a ticket).
+    /// Whether something new was created (a task, a ticket).
     Made(bool),
     /// Tasks that were taken, with their new fences.
     Claimed(Vec<TaskRow>),
-    /// The epoch under which the caller is supervisor; `None` when somebody else is.
+    /// The term in which the caller is the leader; `None` when another node is.
     Elected(Option<u64>),
     /// The sequence number of the last event written.
     Appended(u64),
@@ -386,8 +326,8 @@ impl Reply {
     }
 }
 
-/// Somebody took the task away (a person cancelled it): the turn's end is kept, its result goes on the shelf. False when
-/// there is nothing to shelve, so that the refusal stands.
+/// Handles a lost task (a person cancelled it): the turn's end is kept, its result becomes a late
+/// result. False when there is no result to keep, so that the refusal stands.
 pub fn shelve_late(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
     let mut results = Vec::new();
     batch.retain(|op| match op {
@@ -406,52 +346,42 @@ pub fn shelve_late(batch: &mut Vec<Op>, task: &TaskId, fence: Fence) -> bool {
     found
 }
 
-/// Why a batch was refused; nothing of it happened.
+/// Why a batch was refused; no part of it took effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// The caller no longer holds the task.
     #[error("task `{task}` is not held under fence {fence} any more")]
     Fenced {
-        /// Which.
         task: TaskId,
-        /// Under which fence it was tried.
+        /// Fence of the refused operation.
         fence: Fence,
     },
-    /// Somebody else wrote first: read again, decide again.
-    #[error("`{what}` was changed by somebody else")]
+    /// Another writer was first: read again, decide again.
+    #[error("`{what}` was changed by another writer")]
     Conflict {
         /// Loop, guard or document.
         what: String,
     },
     /// No such task or message.
     #[error("`{what}` is not there")]
-    Gone {
-        /// What was asked for.
-        what: String,
-    },
+    Gone { what: String },
     /// The task is in a state in which this cannot be done.
     #[error("task `{task}` is {state}, so this cannot be done")]
     WrongState {
-        /// Which.
         task: TaskId,
         /// Where it is.
         state: String,
     },
-    /// Somebody else is the supervisor, or nobody is.
-    #[error("this node is not the supervisor under epoch {term} any more")]
+    /// Another node is the leader, or none is.
+    #[error("this node is not the leader of term {term} any more")]
     #[serde(rename = "deposed")]
     NotLeader {
-        /// Under which epoch it was tried.
+        /// Term of the refused operation.
         #[serde(rename = "epoch")]
         term: u64,
     },
     /// The new task's dependencies form a cycle or name unknown tasks.
     #[error("task `{task}`: {why}")]
-    BadDependency {
-        /// Which.
-        task: TaskId,
-        /// What is wrong.
-        why: String,
-    },
+    BadDependency { task: TaskId, why: String },
 }

@@ -1,5 +1,6 @@
-//! How fast an allowance of an account is used, where that leads by its reset, and how long a start has to wait so that it
-//! lasts until then. Pure figures; the guard decides by them only where the operator wants that.
+//! Pace of an account's allowance: how fast it is used, where that leads by its reset, and how long
+//! a start has to wait so that it lasts until then. Pure figures; the guard applies them only where
+//! the configuration enables it.
 
 use std::time::Duration;
 
@@ -8,36 +9,37 @@ use serde::{Deserialize, Serialize};
 use crate::stream::{Quota, SAME_RESET};
 use crate::time::Time;
 
-/// Before this much of a window has passed, a pace says more about chance than about the work.
+/// Before this share of a window has passed, a pace is mostly chance.
 const LEAST_PERMILLE: u64 = 20;
-/// How far ahead of the line a start may be, in thousandths of the allowance: enough for a first turn in a fresh window,
-/// and in the last twentieth of a window everything that is left may be used.
+/// How far ahead of the line a start may be, in thousandths of the allowance: enough for a first
+/// turn in a fresh window, and in the last twentieth of a window everything that is left may be
+/// used.
 pub const AHEAD_PERMILLE: u32 = 50;
-/// The same for a task that somebody marked as urgent.
+/// The same for an urgent task.
 pub const AHEAD_URGENT_PERMILLE: u32 = 200;
 
-/// What an allowance looks like now, and where it goes.
+/// State and trend of an allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowancePace {
-    /// Thousandths of the window's time that had passed when its use was last told.
+    /// Thousandths of the window's time that had passed at the latest report.
     pub elapsed_permille: u32,
-    /// Thousandths of the allowance that are used at the reset if it goes on like this; above 1000 it ends before.
+    /// Projected use at the reset, in thousandths of the allowance; above 1000 it ends before.
     pub at_reset_permille: u32,
-    /// When it is used up if it goes on like this, if that is before the reset.
+    /// Projected time at which it is used up, if that is before the reset.
     pub empty_at: Option<Time>,
 }
 
-/// The latest word on an allowance.
+/// The latest report about an allowance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// What was said.
+    /// As the CLI reported it.
     pub quota: Quota,
-    /// When it was said.
+    /// Time of the report.
     pub seen: Time,
 }
 
 impl Window {
-    /// It has started anew since.
+    /// Whether the window has been reset since.
     pub fn is_over(&self, now: Time) -> bool {
         self.quota.reset_at.is_some_and(|at| at <= now)
     }
@@ -47,8 +49,8 @@ impl Window {
         pace(&self.quota, self.seen, now)
     }
 
-    /// Takes a newer word. Within one window use only grows: of two turns that ran side by side, the one that ends last
-    /// may have heard of it first.
+    /// Applies a newer report. Within one window use only grows: of two turns that ran in parallel,
+    /// the one that ends last may have the older report.
     pub fn renew(&mut self, quota: &Quota, seen: Time) {
         let same = match (self.quota.reset_at, quota.reset_at) {
             (Some(known), Some(new)) => known.0.abs_diff(new.0) <= SAME_RESET.as_millis() as u64,
@@ -59,9 +61,10 @@ impl Window {
         }
     }
 
-    /// Until when a start has to wait so that the allowance lasts to the reset: until the line from nothing at the beginning
-    /// to all of it at the reset has come up to what is used, less `ahead_permille`. Never beyond the reset. `None`: it
-    /// may start now, or nothing can be said, because the window's end or length is not known or it is not now.
+    /// Until when a start has to wait so that the allowance lasts to the reset: until the line from
+    /// nothing at the beginning to all of it at the reset has come up to what is used, less
+    /// `ahead_permille`. Never beyond the reset. `None`: it may start now, or the window's end or
+    /// length is unknown, or it is not the current window.
     pub fn hold(&self, ahead_permille: u32, now: Time) -> Option<Time> {
         let (reset, length) = (self.quota.reset_at?, length(&self.quota)?);
         let begin = reset - length;
@@ -79,7 +82,7 @@ impl Window {
     }
 }
 
-/// How long a window is; the vendor says so, or its name does.
+/// Length of a window, as reported or derived from its name.
 pub fn length(quota: &Quota) -> Option<Duration> {
     let named = match quota.window.as_str() {
         "five_hour" => Some(Duration::from_secs(5 * 3600)),
@@ -89,8 +92,8 @@ pub fn length(quota: &Quota) -> Option<Duration> {
     quota.length_ms.filter(|ms| *ms > 0).map(Duration::from_millis).or(named)
 }
 
-/// The pace since the window began, from what was told at `seen`. `None` when that cannot be known: no end, no length, a
-/// window that is over at `now`, or one that has hardly begun.
+/// The pace since the window began, from the report at `seen`. `None` when it cannot be known: no
+/// end, no length, a window that is over at `now`, or one that has hardly begun.
 pub fn pace(quota: &Quota, seen: Time, now: Time) -> Option<AllowancePace> {
     let (reset, length) = (quota.reset_at?, length(quota)?);
     if reset <= now {
@@ -115,7 +118,7 @@ pub fn pace(quota: &Quota, seen: Time, now: Time) -> Option<AllowancePace> {
     })
 }
 
-/// `a * b / c`, without a way to overflow.
+/// `a * b / c`, without overflow.
 fn share(a: u64, b: u64, c: u64) -> u64 {
     let exact = u128::from(a) * u128::from(b) / u128::from(c.max(1));
     u64::try_from(exact).unwrap_or(u64::MAX)
@@ -193,7 +196,7 @@ mod tests {
         assert_eq!(hold(1000, 4 * HOUR), Some(Time(5 * HOUR)), "nothing is left");
         assert_eq!(hold(2000, 4 * HOUR), Some(Time(5 * HOUR)));
         assert_eq!(hold(1000, 5 * HOUR), None, "it starts anew");
-        assert_eq!(five(450).hold(AHEAD_URGENT_PERMILLE, Time(5 * HOUR / 4)), None, "who is urgent goes ahead");
+        assert_eq!(five(450).hold(AHEAD_URGENT_PERMILLE, Time(5 * HOUR / 4)), None, "an urgent task goes ahead");
     }
 
     #[test]
@@ -244,7 +247,7 @@ mod tests {
         };
         let mut window = Window { quota: quota(600, 5 * HOUR), seen: Time(1) };
         window.renew(&quota(300, 5 * HOUR + 900), Time(2));
-        assert_eq!((window.quota.used_permille, window.seen), (600, Time(1)), "it ran beside and heard of less");
+        assert_eq!((window.quota.used_permille, window.seen), (600, Time(1)), "it ran in parallel and reports less");
         window.renew(&quota(700, 5 * HOUR), Time(3));
         assert_eq!(window.quota.used_permille, 700);
         window.renew(&quota(10, 10 * HOUR), Time(4));

@@ -1,5 +1,7 @@
-//! Slow, stuck or spinning, for agents with a stream: what the agent is busy with, for how long, and how long that usually
-//! takes.
+//! Phases of an agent with a stream: what it is busy with, for how long, and how long that usually
+//! takes; whether it is slow, stuck or spinning.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,38 +16,38 @@ use crate::time::Time;
 const SAME_CALL: u32 = 5;
 /// The same error this often in a row neither.
 const SAME_ERROR: u32 = 3;
-/// Open calls that are remembered; a stream that opens more without closing any is broken.
+/// Maximum number of remembered open calls; a stream that opens more without closing any is broken.
 const OPEN: usize = 64;
-/// What was learned about a phase counts from this many gaps on.
+/// Minimum number of gaps from which on learned limits apply.
 const ENOUGH: u32 = 50;
-/// A histogram that holds more is halved, so that it follows the times.
+/// A histogram with more entries is halved, so that it follows changes.
 const PLENTY: u32 = 2_000;
 /// Buckets of a histogram: powers of two of milliseconds, the last one is about nine hours.
 const BUCKETS: usize = 26;
 
-/// What an agent is busy with.
+/// Phase of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
-    /// Nothing was heard of it yet.
+    /// No record was read yet.
     #[default]
     Starting,
     /// The model thinks or writes.
     Model,
     /// A tool runs.
     Tool,
-    /// Another agent works for it.
+    /// A subagent is at work.
     Subagent,
-    /// It announced that it tries a request again.
+    /// The CLI announced the retry of a request.
     Retry,
     /// It waits for a person.
     Asking,
-    /// It said its last word.
+    /// The final record was read.
     AfterResult,
 }
 
 impl Doing {
-    /// In words, after "it is".
+    /// Clause after "it is" for messages.
     pub fn describe(self) -> &'static str {
         match self {
             Doing::Starting => "starting",
@@ -59,21 +61,20 @@ impl Doing {
     }
 }
 
-/// What a stream shows of its agent.
+/// Summary of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseLiveness {
-    /// What it is busy with.
     pub doing: Doing,
-    /// For how long nothing was said.
+    /// Time since the latest record.
     #[serde(with = "crate::time::millis")]
     pub quiet: Duration,
     /// The open tool's own limit, or the announced delay of a retry, in milliseconds.
     pub allowed_ms: Option<u64>,
-    /// It does the same again and again.
+    /// The same call or error repeats.
     pub spinning: bool,
-    /// How often the model has said or done something.
+    /// Number of records with text or tool calls of the model.
     pub said: u64,
-    /// For how long it went on like that without changing its workspace; see [`Barren`].
+    /// Time with such records but without a change of the workspace; see [`Barren`].
     #[serde(with = "crate::time::millis")]
     pub barren: Duration,
 }
@@ -112,12 +113,12 @@ impl Phases {
         }
     }
 
-    /// Takes note of something that was said.
+    /// Processes a record.
     pub fn take(&mut self, said: &AgentEvent, at: Time) {
         self.gaps.add(self.doing, at.since(self.since));
         self.since = at;
         self.retry_ms = None;
-        // Whoever speaks or calls a tool uses tokens, also where the CLI counts them only in the end.
+        // Text and tool calls use tokens, also where the CLI counts them only at the end.
         let speaks = matches!(
             said,
             AgentEvent::Text { .. } | AgentEvent::ToolStarted { .. } | AgentEvent::Used(_) | AgentEvent::UsedInAll(_)
@@ -140,7 +141,7 @@ impl Phases {
         }
         self.doing = match said {
             AgentEvent::Result { .. } => Doing::AfterResult,
-            // Usage and quotas may follow the last word.
+            // Usage and quotas may follow the final record.
             AgentEvent::Used(_)
             | AgentEvent::UsedInAll(_)
             | AgentEvent::Quota(_)
@@ -158,7 +159,7 @@ impl Phases {
         };
     }
 
-    /// What the stream shows now.
+    /// Summary at `now`.
     pub fn phase_liveness(&self, now: Time) -> PhaseLiveness {
         let allowed_ms = match self.doing {
             Doing::Retry => self.retry_ms,
@@ -170,7 +171,7 @@ impl Phases {
         PhaseLiveness { doing: self.doing, quiet, allowed_ms, spinning, said, barren: Duration::ZERO }
     }
 
-    /// How long the gaps were, for the next turns.
+    /// Lengths of the gaps, for the next turns.
     pub fn gaps(&self) -> &Gaps {
         &self.gaps
     }
@@ -180,8 +181,9 @@ fn counted((known, times): (u64, u32), new: u64) -> (u64, u32) {
     if known == new { (new, times.saturating_add(1)) } else { (new, 1) }
 }
 
-/// Tokens without a change: for how long an agent has been talking while its workspace stayed as it is. The time between
-/// two looks counts when something was said in it; a long tool that runs by itself does not.
+/// Activity without a change: for how long an agent has produced output while its workspace stayed
+/// the same. The time between two samples counts when there was output in it; a long tool that runs
+/// by itself does not.
 #[derive(Clone, Debug)]
 pub struct Barren {
     sign: Option<u64>,
@@ -192,17 +194,17 @@ pub struct Barren {
 }
 
 impl Barren {
-    /// A turn that begins now and is looked at about this often.
+    /// A turn that begins now and is sampled about this often.
     pub fn new(every: Duration, now: Time) -> Self {
         Self { sign: None, said: 0, looked: now, every, total: Duration::ZERO }
     }
 
-    /// Takes note of the workspace, as a number that is another one after every change; `None`: it cannot be known. Tells for
-    /// how long there has been nothing but talk.
+    /// Records the workspace, as a number that differs after every change; `None`: it cannot be
+    /// known. Returns the time of activity without a change.
     pub fn look(&mut self, sign: Option<u64>, said: u64, now: Time) -> Duration {
         let same = sign.is_some() && sign == self.sign;
         let spoke = said > self.said;
-        // A look that comes much later was ours to make: the machine slept.
+        // A sample that comes much later is the supervisor's own delay: the node slept.
         let since = now.since(self.looked).min(self.every * 2);
         self.total = match (same, spoke) {
             (false, _) => Duration::ZERO,
@@ -213,19 +215,19 @@ impl Barren {
         self.total
     }
 
-    /// For how long there was nothing but talk when it was last looked at.
+    /// Time of activity without a change at the latest sample.
     pub fn total(&self) -> Duration {
         self.total
     }
 }
 
-/// How long nothing is usually said, by what the agent is busy with.
+/// Usual gaps between records, by phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Gaps(BTreeMap<Doing, Vec<u32>>);
 
 impl Gaps {
-    /// Nothing was learned yet.
+    /// Whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -234,13 +236,13 @@ impl Gaps {
         let ms = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - ms.leading_zeros()) as usize;
         let row = self.0.entry(doing).or_insert_with(|| vec![0; BUCKETS]);
-        // A row that somebody stored shorter is no reason to panic.
+        // A stored row that is too short must not cause a panic.
         if let Some(count) = row.get_mut(bucket.min(BUCKETS - 1)) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// Takes over what another turn learned.
+    /// Adds the gaps of another turn.
     pub fn learn(&mut self, other: &Gaps) {
         for (doing, counts) in &other.0 {
             let row = self.0.entry(*doing).or_insert_with(|| vec![0; BUCKETS]);
@@ -272,7 +274,7 @@ impl Gaps {
         None
     }
 
-    /// The limits for a pulse: the operator's, moved by what was learned, never further than threefold.
+    /// The limits for a pulse: the configured ones, moved by what was learned, at most threefold.
     pub fn limit(&self, phase_liveness: &PhaseLiveness, limits: &PhaseLimits) -> Option<PhaseLimit> {
         let plain = match phase_liveness.doing {
             Doing::Starting => limits.starting,
@@ -292,16 +294,16 @@ impl Gaps {
         let Some(p99) = self.p99(phase_liveness.doing) else { return Some(plain) };
         let near = |learned: Duration, plain: Duration| learned.clamp(plain / 3, plain * 3);
         match phase_liveness.doing {
-            // Its length is the operator's patience, not the agent's habit.
+            // This limit is configured, not learned.
             Doing::AfterResult => Some(plain),
             _ => Some(PhaseLimit { soft: near(p99 * 3, plain.soft), hard: near(p99 * 10, plain.hard) }),
         }
     }
 }
 
-/// What a tool may take beyond its own limit.
+/// Time that a tool may take beyond its own limit.
 const TOOL_GRACE: Duration = Duration::from_secs(60);
-/// What a retry may take beyond the time that was announced.
+/// Time that a retry may take beyond the announced delay.
 const RETRY_GRACE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -371,9 +373,9 @@ mod tests {
         let mut look = |sign, said, secs: u64| barren.look(sign, said, at(secs)).as_secs();
         assert_eq!(look(Some(1), 1, 5), 0, "nothing is known before the first look");
         assert_eq!(look(Some(1), 2, 305), 300);
-        assert_eq!(look(Some(1), 2, 605), 300, "a tool runs, nobody talks");
+        assert_eq!(look(Some(1), 2, 605), 300, "a tool runs without output");
         assert_eq!(look(Some(1), 9, 905), 600);
-        assert_eq!(look(Some(1), 10, 9905), 1200, "the machine slept for most of it");
+        assert_eq!(look(Some(1), 10, 9905), 1200, "the node slept for most of it");
         assert_eq!(look(Some(2), 11, 10_205), 0, "a file was changed");
         assert_eq!(look(Some(2), 12, 10_505), 300);
         assert_eq!(look(None, 13, 10_805), 0, "what cannot be seen is not held against it");

@@ -1,4 +1,6 @@
-//! What the next turn must be told. A model of the prompt; the text is made from it by a template at the edge.
+//! Content of the next turn's prompt. A template at the edge turns this model into text.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use serde::Serialize;
 
@@ -10,47 +12,42 @@ use crate::state::{LoopState, Note, Phase, Try};
 use crate::time::{Time, human};
 use crate::watch::SIGNAL;
 
-/// Turns of which the prompt tells.
+/// Maximum number of earlier turns in the prompt.
 const TRIES_TOLD: usize = 6;
 
 /// Everything a template can use.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prompt {
-    /// The goal, in the operator's words.
     pub goal: String,
-    /// The turn's number.
     pub number: u32,
-    /// The task's id.
     pub task: String,
-    /// What somebody wrote on the board for this turn.
+    /// The task from the board for this turn.
     pub assignment: Option<Assignment>,
     /// The checks and their verdicts.
     pub checks: Vec<CheckLine>,
-    /// How many pass.
     pub passing: usize,
-    /// Nothing got better for too long: another way is wanted.
+    /// Set after too long without progress: the turn should take another approach.
     pub rethink: Option<Rethink>,
-    /// What was tried, newest first.
+    /// Earlier attempts, newest first.
     pub tries: Vec<String>,
-    /// Messages from the operator.
+    /// Messages of people.
     pub messages: Vec<String>,
-    /// Messages from others; data.
+    /// Messages of others; data.
     pub mail: Vec<QuotedMessage>,
-    /// What was written beneath the task; data.
+    /// Comments on the task; data.
     pub comments: Vec<QuotedMessage>,
-    /// What is left of turns, time and budget.
+    /// Remaining turns, time and budget.
     pub left: Vec<String>,
-    /// Files that may not be changed.
     pub protected: Vec<String>,
     /// Whether the turn works in a private copy of the repository.
     pub isolated: bool,
-    /// The turn goes on with an earlier conversation.
+    /// The turn continues an earlier session.
     pub resumed: bool,
-    /// Last words of the conversation before, for one that begins anew; data.
+    /// Last words of the previous session, for a fresh one; data.
     pub handoff: String,
 }
 
-/// What an agent is told when nothing got better for too long.
+/// Hint for the agent after too long without progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rethink {
     /// Turns without progress.
@@ -61,36 +58,31 @@ pub struct Rethink {
     pub failing: Vec<String>,
 }
 
-/// A message from somebody who is not the operator.
+/// An untrusted message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QuotedMessage {
-    /// Who.
     pub by: String,
-    /// What; data.
+    /// Data, never instructions.
     pub text: String,
 }
 
 /// A task from the board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assignment {
-    /// One line.
     pub title: String,
-    /// The text.
     pub text: String,
-    /// Written by an agent: data, not instructions of the operator.
+    /// Written by an agent: data, not instructions of a person.
     pub untrusted: bool,
-    /// The monitor that saw what the text says; empty for a task that somebody wrote.
+    /// The monitor that saw the change in the text; empty for any other task.
     pub monitor: String,
-    /// What the operator wants done about it.
+    /// The configured instruction for a change.
     pub wish: String,
 }
 
 /// A check as the agent sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckLine {
-    /// Its name.
     pub name: String,
-    /// Its command.
     pub run: String,
     /// Whether it counts as met.
     pub passes: bool,
@@ -126,7 +118,7 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
 }
 
 fn rethink(state: &LoopState) -> Rethink {
-    // A change for time or money may come before a turn counted.
+    // A change of strategy for time or money may come before a turn counted.
     let turns = state.since_progress.max(1);
     let counted = state.tries.iter().rev().filter(|t| t.outcome.counts()).take(TRIES_TOLD.min(turns as usize));
     Rethink {

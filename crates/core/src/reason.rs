@@ -1,4 +1,4 @@
-//! Why something is as it is: the rule that decided and what it looked at.
+//! Reasons of decisions: the rule that decided and its inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// A decision's reason: which rule, on which inputs, until when.
+/// The reason of a decision: which rule, on which inputs, until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Rule id, for example `guard.gap`. `why` knows a sentence for each.
+    /// Rule id, for example `guard.gap`. `why` has a sentence for each.
     pub rule: String,
-    /// What the rule looked at.
+    /// Values that the rule evaluated.
     pub inputs: BTreeMap<String, String>,
-    /// When it will be looked at again by itself; `None` means only a signal or a person changes it.
+    /// When it is evaluated again by itself; `None` means only a signal or a person changes it.
     pub until: Option<Time>,
 }
 
@@ -24,14 +24,14 @@ impl Reason {
         Self { rule: rule.to_owned(), inputs: BTreeMap::new(), until: None }
     }
 
-    /// Adds an input.
+    /// Adds an input value.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.inputs.insert(name.to_owned(), format!("{value}"));
         self
     }
 
-    /// Says when it changes by itself.
+    /// Sets the time at which it changes by itself.
     #[must_use]
     pub fn until(mut self, at: Time) -> Self {
         self.until = Some(at);

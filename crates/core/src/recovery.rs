@@ -1,30 +1,32 @@
-//! What a restarted supervisor does about a loop. The same path as any other decision; safe when it crashes again.
+//! Plan of a restarted supervisor for a loop. The same path as any other decision; safe when it
+//! crashes again.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use crate::action::{Action, TurnTrace};
 use crate::event::Exit;
 use crate::planted::{self, Bug};
 use crate::state::{LoopState, Phase, TurnStage};
 
-/// What is to be done first.
+/// The first step after a restart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecoveryPlan {
     /// Run the baseline (again).
     Baseline,
     /// Nothing was under way: go on.
     Advance,
-    /// The turn's process lives: wait for it.
+    /// The turn's process is alive: wait for it.
     Adopt,
     /// It ended meanwhile: take its record.
     TakeExit(Box<Exit>),
     /// It is gone without a record: give the task back.
     GiveBack,
-    /// An action was under way that bears being done twice.
+    /// An interrupted action that may be repeated.
     Redo(Action),
-    /// Over.
     Nothing,
 }
 
-/// The plan for a loop, given what was found of its turn.
+/// The plan for a loop, given the state of its turn.
 pub fn plan(state: &LoopState, found: &TurnTrace) -> RecoveryPlan {
     let turn = match &state.phase {
         Phase::New => return RecoveryPlan::Baseline,

@@ -1,5 +1,7 @@
 //! Verdicts of checks and the scoreboard they make. Owns which of two scoreboards is better.
 
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -7,19 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::CheckSpec;
 
-/// What one check said.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It holds.
     Pass,
-    /// It does not.
     Fail,
     /// Both were seen on the same tree; it counts as passed when most runs passed.
     Flaky {
         /// Runs that passed.
         passes: u32,
-        /// All runs.
         runs: u32,
     },
     /// The check itself did not work: missing, hangs, cannot start, edited.
@@ -54,17 +53,15 @@ impl fmt::Display for Verdict {
 /// One line of the scoreboard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// The check's name.
     pub name: String,
-    /// What it said.
     pub verdict: Verdict,
-    /// How much it counts.
+    /// Share of the score.
     pub weight: u32,
-    /// How long it took, all runs together.
+    /// Duration of all runs together, in milliseconds.
     pub millis: u64,
     /// The end of its output, capped and redacted; data, never instructions.
     pub output: String,
-    /// Fingerprint of the normalised output, to see the same error again.
+    /// Fingerprint of the normalised output; equal fingerprints mean the same error.
     pub fingerprint: u64,
 }
 
@@ -128,11 +125,12 @@ pub enum CheckRun {
     Broken(String),
 }
 
-/// How often a surprising verdict is tried in all: 2 of 3 decide.
+/// Maximum number of runs for a surprising verdict: 2 of 3 decide.
 pub const FLAKY_RUNS: usize = 3;
 
-/// Whether a check should be run again after `runs`. A verdict that is as expected costs one run; one that goes against
-/// the evidence (it passed before and fails now, or passes now although nothing was changed) is tried up to three times.
+/// Whether a check must run again after `runs`. An expected verdict costs one run; a surprising one
+/// (passed before and fails now, or passes now although nothing changed) is repeated up to three
+/// times.
 pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[CheckRun]) -> bool {
     let Some(first) = runs.first() else { return true };
     if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(CheckRun::Broken(_))) {
@@ -144,7 +142,7 @@ pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[CheckRun]) -> 
         CheckRun::Failed => passed_before,
         CheckRun::Broken(_) => false,
     };
-    // Two equal answers of three cannot be outvoted.
+    // Two equal results of three cannot be outvoted.
     surprising && !(runs.len() == 2 && runs[0] == runs[1])
 }
 

@@ -1,4 +1,6 @@
-//! What an operator asked for. Typed once at the edge; the core never sees flags or files.
+//! The specification of a loop. Typed once at the edge; the core never sees flags or files.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -7,40 +9,39 @@ use serde::{Deserialize, Serialize};
 use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
 
-/// The account that is there without a section: whoever is logged in on the machine.
+/// The account without a section in the configuration: the CLI's own login on the node.
 pub const DEFAULT_ACCOUNT: &str = "default";
 
-/// A loop as the operator wants it.
+/// Everything a person configures about a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopSpec {
-    /// What is to be reached, in the operator's words.
+    /// The goal, in a person's words.
     pub goal: String,
-    /// The commands that say whether it is reached.
+    /// Commands that decide whether the goal is reached.
     pub checks: Vec<CheckSpec>,
-    /// Who works on it.
+    /// The preferred agent.
     pub agent: AgentSpec,
-    /// Who works on it while that one's account is held, in the operator's order. Empty: nobody.
+    /// Agents that take over while the preferred one's account is held, in the configured order.
     #[serde(default)]
     pub others: Vec<AgentSpec>,
-    /// Where the work happens.
     pub workspace: WorkspaceSpec,
-    /// When to end without having reached it.
+    /// When the loop ends without having reached its goal.
     pub bounds: Bounds,
     /// When a turn may start.
     pub guard: GuardSpec,
-    /// What is watched besides the checks.
+    /// Monitors besides the checks.
     #[serde(default, skip_serializing_if = "WatchSpec::is_empty")]
     pub watch: WatchSpec,
 }
 
 impl LoopSpec {
-    /// Everybody who may work on it, in the operator's order.
+    /// All agents, in the configured order.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
         std::iter::once(&self.agent).chain(&self.others)
     }
 }
 
-/// One criterion: a command whose exit code says whether it holds.
+/// One criterion: a command that passes with exit code 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckSpec {
     /// Unique within the loop.
@@ -50,86 +51,85 @@ pub struct CheckSpec {
     /// A check that takes longer is broken.
     #[serde(with = "millis")]
     pub timeout: Duration,
-    /// How much it counts in the score.
+    /// Share of the score.
     pub weight: u32,
-    /// Hash of the command and of the files it names, taken when the loop was made.
+    /// Hash of the command and of the files it names, taken when the loop was created.
     pub pin: String,
 }
 
-/// Who takes a turn: a command, or a CLI whose options and stream everloop knows.
+/// An agent: a command, or a CLI with options and a stream that everloop supports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentSpec {
-    /// What it is called in reports.
     pub name: String,
-    /// How it is driven.
     #[serde(default)]
     pub kind: AgentKind,
-    /// The argument vector. Of a command: `{prompt}` and `{prompt_file}` are replaced; with neither, the prompt arrives on
-    /// stdin. Of a known CLI: the program, and arguments that the operator wants besides everloop's own.
+    /// The argument vector. Of a command: `{prompt}` and `{prompt_file}` are replaced; with
+    /// neither, the prompt arrives on stdin. Of a supported CLI: the program, and arguments besides
+    /// everloop's own.
     pub argv: Vec<String>,
-    /// The model, where the operator wants a certain one.
     #[serde(default)]
     pub model: Option<String>,
-    /// What the agent may do without asking.
+    /// Permissions without approval by a person.
     #[serde(default)]
     pub permission: Permission,
     /// Commands that it may run besides editing files, as prefixes (`cargo test`).
     #[serde(default)]
     pub allow: Vec<String>,
-    /// Names of environment variables that it, the checks and the setup may see besides the built-in allow list.
+    /// Names of environment variables that the agent, the checks and the setup may see besides the
+    /// built-in allow list.
     pub pass_env: Vec<String>,
-    /// Names of environment variables that hold its own login: for it alone, never for checks, which run what it wrote.
+    /// Names of environment variables with the agent's own login: for the agent alone, never for
+    /// checks, which run what it wrote.
     #[serde(default)]
     pub login: Vec<String>,
-    /// The credential set it runs under; turns of one account share caps and rates.
+    /// Its credential set; turns of one account share caps and rates.
     pub account: String,
-    /// The account's own environment.
+    /// Environment variables of the account.
     #[serde(default)]
     pub env: Vec<Variable>,
-    /// Where the vendor's API is, if not where the CLI looks by itself.
+    /// Base URL of the vendor's API, if not the CLI's default.
     #[serde(default)]
     pub api_base: Option<String>,
-    /// Turns after which a conversation is ended and a fresh one begins; 1 never resumes. 0 stands for the default.
+    /// Turns after which a fresh session begins; 1 never resumes. 0 stands for the default.
     #[serde(default)]
     pub session_turns: u32,
-    /// What one turn is taken to cost, in millionths of a dollar, until the agent itself reports it.
+    /// Assumed cost of a turn, in millionths of a dollar, until the agent reports it.
     pub turn_microusd: u64,
-    /// What one turn is taken to use in tokens, until the agent itself reports it.
+    /// Assumed tokens of a turn, until the agent reports them.
     pub turn_tokens: u64,
-    /// Which tasks it is for.
+    /// Tasks that the agent takes.
     #[serde(default)]
     pub tasks: Tasks,
-    /// Whether a CLI that can is asked to send everloop its telemetry.
+    /// Whether a CLI with telemetry is configured to send it to everloop.
     #[serde(default, skip_serializing_if = "Telemetry::is_on")]
     pub telemetry: Telemetry,
 }
 
-/// Which tasks an agent is for; without a word: all.
+/// Selection of tasks for an agent; all by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tasks {
-    /// Only of these kinds; empty: of every kind. A loop's own tasks are of the kind `batch`.
+    /// Accepted kinds; empty accepts every kind. A loop's own tasks are of the kind `batch`.
     pub kinds: Vec<String>,
-    /// Only from this priority up.
     pub min_priority: Option<i32>,
-    /// Only up to this priority.
     pub max_priority: Option<i32>,
 }
 
 impl Tasks {
-    /// All of them.
+    /// Whether every task is accepted.
     pub fn all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a task is one of them.
+    /// Whether a task is accepted.
     pub fn include(&self, kind: &str, priority: i32) -> bool {
         let of_kind = self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind);
         of_kind && self.min_priority.is_none_or(|n| priority >= n) && self.max_priority.is_none_or(|n| priority <= n)
     }
 
-    /// A priority for which nobody of these takes a task of a kind that none of them names; `None`: there is always somebody.
+    /// A priority at which none of these accepts a task of a kind that none of them names; `None`
+    /// when there is no such gap.
     pub fn gap(all: &[&Tasks]) -> Option<i32> {
-        // What changes, changes at one of these.
+        // Coverage only changes at these priorities.
         let below = all.iter().filter_map(|t| t.min_priority).map(|n| n.saturating_sub(1));
         let above = all.iter().filter_map(|t| t.max_priority).map(|n| n.saturating_add(1));
         let mut edges = [0].into_iter().chain(below).chain(above);
@@ -137,47 +137,42 @@ impl Tasks {
     }
 }
 
-/// Whether a CLI is asked for its telemetry.
+/// Whether a CLI sends its telemetry to everloop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Telemetry {
-    /// It stays on this machine, and figures are all that is wanted.
+    /// It stays on this node, and only figures are used.
     #[default]
     On,
-    /// The operator does not want it.
     Off,
 }
 
 impl Telemetry {
-    /// As it is when nobody says anything.
+    /// Whether this is the default.
     pub fn is_on(&self) -> bool {
         *self == Telemetry::On
     }
 }
 
-/// How an agent is driven.
+/// Driver of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentKind {
-    /// Any command; only its work, its exit code and signs of life are looked at.
+    /// Any command; only its work, its exit code and its signs of life are observed.
     #[default]
     Command,
-    /// Claude Code.
     Claude,
-    /// Codex.
     Codex,
-    /// Gemini CLI.
     Gemini,
-    /// opencode.
     Opencode,
-    /// everloop's own agent, which talks to a model itself.
+    /// everloop's own agent, which calls a model itself.
     Api,
     /// An interactive agent in a tmux pane.
     Pane,
 }
 
 impl AgentKind {
-    /// All of them.
+    /// All kinds, in the order of the reference.
     pub const ALL: [AgentKind; 7] = [
         AgentKind::Command,
         AgentKind::Claude,
@@ -188,7 +183,7 @@ impl AgentKind {
         AgentKind::Pane,
     ];
 
-    /// As it is written in flags and files.
+    /// Name in flags and files.
     pub fn label(self) -> &'static str {
         match self {
             AgentKind::Command => "command",
@@ -202,56 +197,56 @@ impl AgentKind {
     }
 }
 
-/// What an agent may do without asking.
+/// Permissions of an agent without approval by a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// Edit files in its workspace and run the commands that the operator allows.
+    /// Edit files in its workspace and run the allowed commands.
     #[default]
     Edits,
-    /// Everything.
     Full,
 }
 
 /// An environment variable of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// As the agent sees it.
+    /// Name that the agent sees.
     pub name: String,
-    /// Where its value comes from when a turn starts; a secret itself is never stored.
+    /// Origin of the value when a turn starts; a secret itself is never stored.
     pub source: VariableSource,
 }
 
-/// Where the value of a variable comes from.
+/// Origin of a variable's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VariableSource {
     /// A variable of the supervisor's own environment.
     Env(String),
-    /// A file; its first line.
+    /// The first line of a file.
     File(String),
     /// A plain value that is no secret.
     Plain(String),
 }
 
-/// Where turns work and how their work reaches the operator.
+/// Where turns work and how their work reaches the target branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkspaceSpec {
-    /// The operator's folder.
+    /// The project folder of a person.
     pub dir: String,
-    /// Isolation of a turn from the operator's checkout.
+    /// Isolation of a turn from the person's checkout.
     pub mode: WorkspaceMode,
-    /// When work moves onto the operator's branch.
+    /// When work moves onto the target branch.
     pub integrate: Integrate,
     /// A command run in every new worktree before the first turn or check there (`npm ci`).
     pub setup: Option<String>,
-    /// Start from the uncommitted state of the operator's tree instead of its last commit.
+    /// Start from the uncommitted state of the person's tree instead of its last commit.
     pub include_dirty: bool,
-    /// Existing files matching these globs may not be changed or removed by a turn that wants to count.
+    /// Globs of existing files that a turn must not change or remove; otherwise its work does not
+    /// count.
     pub protect: Vec<String>,
 }
 
-/// How a turn is kept apart from the operator's checkout.
+/// Isolation of a turn from the person's checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WorkspaceMode {
@@ -264,7 +259,7 @@ pub enum WorkspaceMode {
     InPlace,
 }
 
-/// When a turn's work moves onto the operator's branch.
+/// When a turn's work moves onto the target branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Integrate {
@@ -277,17 +272,15 @@ pub enum Integrate {
 /// When a loop ends without having reached its goal. Empty bounds mean: never.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Turns that may end.
     pub max_turns: Option<u32>,
-    /// Time since the loop was made.
+    /// Time since the loop was created.
     #[serde(with = "opt_millis")]
     pub max_time: Option<Duration>,
-    /// A point in time.
     pub deadline: Option<Time>,
 }
 
 impl Bounds {
-    /// When the first of them is over, for what began at `from`, and its name.
+    /// The earliest time bound for a loop that began at `from`, and its name.
     pub fn end(&self, from: Time) -> Option<(Time, &'static str)> {
         let by_time = self.max_time.map(|d| (from + d, "time"));
         let by_deadline = self.deadline.map(|at| (at, "deadline"));
@@ -298,23 +291,23 @@ impl Bounds {
 /// When a turn may start. Every number here has its reason in [`GuardSpec::default`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardSpec {
-    /// Least time between two starts of this loop.
+    /// Minimum time between two starts of this loop.
     #[serde(with = "millis")]
     pub gap: Duration,
-    /// Most starts in a minute, an hour, a day.
+    /// Maximum starts in a minute, an hour, a day.
     pub caps: StartCaps,
-    /// What the loop may use in all.
+    /// Total usage that the loop may have.
     pub budget: Budget,
     /// Steady rate of an account, over all its loops.
     pub bucket: Option<BucketSpec>,
     /// Spread the allowance of the account's windows, so that it lasts until their reset.
     #[serde(default)]
     pub pace: bool,
-    /// Turns that may run at once on this machine.
+    /// Turns that may run in parallel on this node.
     pub slots: u32,
-    /// The short reflex.
+    /// The short reflex, a cooldown.
     pub frosty: FrostySpec,
-    /// The deep reflex.
+    /// The deep reflex, a freeze.
     pub willy: WillySpec,
     /// First wait after an agent failed; doubles.
     #[serde(with = "millis")]
@@ -328,51 +321,52 @@ pub struct GuardSpec {
     /// A turn without any sign of life for this long is stopped.
     #[serde(with = "millis")]
     pub turn_silence: Duration,
-    /// How long an agent with a stream may say nothing, by what it is busy with.
+    /// Maximum silence of an agent with a stream, by phase.
     #[serde(default)]
     pub phases: PhaseLimits,
-    /// Turns without progress after which another way is tried, and after as many more a person is told.
+    /// Turns without progress after which another strategy is tried, and after as many more a
+    /// ticket is opened.
     pub stagnation_turns: u32,
-    /// The same as time that turns took, where the operator wants it.
+    /// The same as time spent in turns, if configured.
     #[serde(default, with = "opt_millis", skip_serializing_if = "Option::is_none")]
     pub stagnation_time: Option<Duration>,
     /// The same in millionths of a dollar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stagnation_microusd: Option<u64>,
-    /// Whether another way is tried at all before a person is told.
+    /// Whether another strategy is tried at all before a ticket is opened.
     #[serde(default = "on", skip_serializing_if = "is_on")]
     pub stagnation_change: bool,
 }
 
-/// As it is when nobody says anything, and as it was not written before there was a choice.
+/// The default, also for specifications from before the field existed.
 fn on() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_on(flag: &bool) -> bool {
     *flag
 }
 
-/// How long an agent with a stream may say nothing, by what it is busy with.
+/// Maximum silence of an agent with a stream, by phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseLimits {
-    /// Nothing was heard of it yet.
+    /// Before the first record of the stream.
     pub starting: PhaseLimit,
     /// The model thinks or writes.
     pub model: PhaseLimit,
     /// A tool runs that names no limit of its own.
     pub tool: PhaseLimit,
-    /// Another agent works for it.
+    /// A subagent is at work.
     pub subagent: PhaseLimit,
-    /// It said its last word and has not ended.
+    /// The agent finished and its process has not ended.
     pub after_result: PhaseLimit,
-    /// It uses tokens and changes nothing in its workspace.
+    /// Tokens are used without a change in the workspace.
     #[serde(default = "no_diff", with = "opt_millis")]
     pub no_diff: Option<Duration>,
 }
 
-/// Half an hour is long for reading alone, and what was understood by then stands in the conversation.
+/// Half an hour is long for reading alone, and the findings so far remain in the session.
 #[expect(clippy::unnecessary_wraps, reason = "a field's default is the field's type")]
 fn no_diff() -> Option<Duration> {
     Some(Duration::from_secs(30 * 60))
@@ -381,10 +375,10 @@ fn no_diff() -> Option<Duration> {
 /// Past `soft` without any other sign of life, or past `hard` in any case, an agent is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseLimit {
-    /// With evidence of life it may take longer.
+    /// Exceeding it needs another sign of life.
     #[serde(with = "millis")]
     pub soft: Duration,
-    /// It may not.
+    /// Exceeding it is never allowed.
     #[serde(with = "millis")]
     pub hard: Duration,
 }
@@ -393,21 +387,23 @@ impl Default for PhaseLimits {
     fn default() -> Self {
         let limit = |soft, hard| PhaseLimit { soft: Duration::from_secs(soft), hard: Duration::from_secs(hard) };
         Self {
-            // A CLI that loads plugins and servers still says hello within half a minute.
+            // A CLI that loads plugins and servers still prints its first record within half a
+            // minute.
             starting: limit(30, 120),
-            // The longest thinking seen is minutes; the CLIs themselves give up a silent stream after five.
+            // The longest thinking seen is minutes; the CLIs themselves give up a silent stream
+            // after five.
             model: limit(180, 900),
-            // Builds and test runs.
+            // Long enough for builds and test runs.
             tool: limit(600, 3600),
             subagent: limit(1200, 3600),
-            // Enough to write a session; a CLI that hangs after its result is a known illness.
+            // Enough to write a session; CLIs that hang after their result are known.
             after_result: limit(10, 20),
             no_diff: no_diff(),
         }
     }
 }
 
-/// Most starts per window; `None` is no cap.
+/// Maximum starts per window; `None` is no cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartCaps {
     /// Starts in any 60 s.
@@ -419,19 +415,17 @@ pub struct StartCaps {
 }
 
 impl StartCaps {
-    /// Those that are set: the window's name and length, and the starts in it.
+    /// The caps that are set: name and length of the window, and the starts in it.
     pub fn windows(&self) -> impl Iterator<Item = (&'static str, Duration, u32)> {
         let all = [("minute", 60, self.per_minute), ("hour", 3600, self.per_hour), ("day", 86_400, self.per_day)];
         all.into_iter().filter_map(|(name, secs, cap)| Some((name, Duration::from_secs(secs), cap?)))
     }
 }
 
-/// What a loop may use in all; reserved before a turn, settled after it.
+/// Total usage that a loop may have; reserved before a turn, settled after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Turns.
     pub calls: Option<u64>,
-    /// Tokens.
     pub tokens: Option<u64>,
     /// Millionths of a dollar.
     pub microusd: Option<u64>,
@@ -447,7 +441,7 @@ pub struct BucketSpec {
     pub every: Duration,
 }
 
-/// Frosty: starts that die young bring a cooldown.
+/// Frosty: starts that die young lead to a cooldown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrostySpec {
     /// This many deaths…
@@ -455,10 +449,10 @@ pub struct FrostySpec {
     /// …within this window, or in a row without progress…
     #[serde(with = "millis")]
     pub window: Duration,
-    /// …bring a cooldown of this length, doubling while it repeats…
+    /// …lead to a cooldown of this length, doubling while it repeats…
     #[serde(with = "millis")]
     pub cooldown: Duration,
-    /// …up to this.
+    /// …up to this maximum.
     #[serde(with = "millis")]
     pub cap: Duration,
     /// A failed turn shorter than this died young.
@@ -466,7 +460,7 @@ pub struct FrostySpec {
     pub young: Duration,
 }
 
-/// Really Chill Willy: repeated cooldowns bring a freeze.
+/// Really Chill Willy: repeated cooldowns lead to a freeze.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WillySpec {
     /// This many cooldowns…
@@ -474,7 +468,7 @@ pub struct WillySpec {
     /// …within this window…
     #[serde(with = "millis")]
     pub window: Duration,
-    /// …bring a freeze of this length…
+    /// …lead to a freeze of this length…
     #[serde(with = "millis")]
     pub freeze: Duration,
     /// …in which one trial start is allowed per this time.
@@ -494,11 +488,12 @@ impl Default for GuardSpec {
         Self {
             // A model turn that ends sooner did nothing worth a second one at once.
             gap: secs(15),
-            // Above what one busy loop does in good health, far below what a runaway does; the gap rules the minute.
+            // Above what one busy loop does in good health, far below what a runaway does; the gap
+            // limits the minute.
             caps: StartCaps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
             budget: Budget::default(),
             bucket: None,
-            // A loop is never slowed down without having been asked to be.
+            // Pacing is opt-in: a loop is never slowed down by default.
             pace: false,
             // Two agents saturate a laptop; four leave room for turns that wait on a model.
             slots: 4,
@@ -515,13 +510,13 @@ impl Default for GuardSpec {
             backoff_cap: secs(300),
             // Long enough for a big refactoring, short enough that a night has several tries.
             turn_wall: secs(2 * 3600),
-            // Without a stream there is only evidence: output, CPU, children, changed files.
+            // Without a stream there are only signs of life: output, CPU, children, changed files.
             turn_silence: secs(600),
             phases: PhaseLimits::default(),
             stagnation_turns: 10,
             stagnation_time: None,
             stagnation_microusd: None,
-            // A fresh start costs one conversation; a person who is called for nothing costs trust.
+            // A fresh start costs one session; a needless notification costs a person's trust.
             stagnation_change: true,
         }
     }

@@ -1,4 +1,7 @@
-//! What is known about a loop: the fold of its events. Bounded in size, because it is written with every commit.
+//! State of a loop: the fold of its events. Bounded in size, because it is written with every
+//! commit.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -21,52 +24,49 @@ mod apply;
 /// Version of the stored state. A newer one is refused, never guessed at.
 pub const STATE_VERSION: u32 = 1;
 
-/// Turns remembered for the prompt and for patterns; older ones are in the journal.
+/// Maximum number of remembered turns for the prompt and for patterns; older ones are in the
+/// journal.
 pub const TRIES_KEPT: usize = 12;
-/// Kept commits remembered for the summary; older ones are in the journal and on the branch.
+/// Maximum number of remembered commits for the summary; older ones are in the journal and on the
+/// branch.
 pub const KEPT_LISTED: usize = 50;
-/// Messages waiting for the next turn.
+/// Maximum number of messages waiting for the next turn.
 pub const NOTES_KEPT: usize = 20;
 
-/// A task that breaks its workspace or runs out its time this often is set aside, with a ticket.
+/// A task that breaks its workspace or exceeds its time limit this often is set aside, with a
+/// ticket.
 pub const POISON: u32 = 3;
 
-/// A loop.
+/// The full state of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
     /// Format of this state.
     pub state_version: u32,
-    /// Which loop.
     pub id: LoopId,
-    /// What people call it.
     pub name: String,
-    /// What it is to do.
     pub spec: LoopSpec,
-    /// Where it is.
     pub phase: Phase,
-    /// Nothing starts while this is set.
+    /// No turn starts while this is set.
     pub paused: Option<Pause>,
-    /// It is to end.
+    /// Set when the loop has to end.
     pub stop: Option<StopWish>,
-    /// When it was made.
     pub created_at: Time,
-    /// When it last changed.
     pub updated_at: Time,
     /// The time from which `max_time` counts.
     pub clock_from: Time,
-    /// Events applied.
+    /// Number of applied events.
     pub events: u64,
-    /// Turns started, also those that were lost.
+    /// Turns started, including lost ones.
     pub started: u32,
     /// Turns that ended and count against the bounds.
     pub turns: u32,
-    /// The number of the latest task that the loop made for itself.
+    /// Number of the latest task that the loop created for itself.
     pub task_number: u32,
     /// The current or latest task.
     pub task: Option<TaskId>,
-    /// Its fence.
+    /// Fence of that task.
     pub fence: Fence,
-    /// The current task goes on (it was given back), instead of a new one being made.
+    /// The current task continues (it was given back), instead of a new one being created.
     pub retry: bool,
     /// Failed attempts at the current task.
     pub task_failures: u32,
@@ -74,33 +74,33 @@ pub struct LoopState {
     pub baseline: Option<Scoreboard>,
     /// The checks on the loop's work as it stands.
     pub board: Scoreboard,
-    /// The checks on what has reached the operator: his branch, or a commit left aside for him.
+    /// The checks on what has landed: the target branch, or a commit left aside for a person.
     pub landed: Scoreboard,
-    /// The commit where the work stands; `None` without git.
+    /// The commit of the work; `None` without git.
     pub work: Option<String>,
-    /// What was tried lately, oldest first.
+    /// Latest turns, oldest first.
     pub tries: Vec<Try>,
-    /// How many turns ended how.
+    /// Number of turns by outcome.
     pub tally: TurnTally,
     /// Work that was kept, newest last.
     pub kept: Vec<KeptWork>,
-    /// All of them, also those no longer listed.
+    /// All of them, including those no longer listed.
     pub kept_count: u32,
     /// Turns since the last progress.
     pub since_progress: u32,
-    /// Time in turns and money as they stood then.
+    /// Time in turns and money at the last progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Box<Then>>,
-    /// Another way is tried, until there is progress.
+    /// Set while another strategy is tried, until there is progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Box<StrategyChange>>,
     /// No-op turns in a row.
     pub noops: u32,
-    /// The same failure in a row.
+    /// Equal failures in a row.
     pub same_error: u32,
     /// Messages for the next turn.
     pub notes: Vec<Note>,
-    /// What was used in all.
+    /// Total usage so far.
     pub spent: Spend,
     /// Whether the figures in `spent` are estimates.
     pub spent_estimated: bool,
@@ -112,24 +112,24 @@ pub struct LoopState {
     pub in_turns: Duration,
     /// Keys of tickets this loop opened and that are still open.
     pub tickets: Vec<String>,
-    /// The conversation that the next turn may go on with.
+    /// The session that the next turn may continue.
     #[serde(default)]
     pub session: Option<AgentSession>,
-    /// The agent's last words, for a turn that begins a fresh conversation.
+    /// The agent's last words, for a turn that begins a fresh session.
     #[serde(default)]
     pub handoff: String,
     /// `agent@account` of the latest turn.
     #[serde(default)]
     pub worker: String,
-    /// The most that one turn used so far; what the next one sets aside.
+    /// Maximum usage of one turn so far; the next reservation.
     #[serde(default)]
     pub dearest: Spend,
-    /// What its monitors saw.
+    /// Memory of its monitors.
     #[serde(default, skip_serializing_if = "WatchState::is_empty")]
     pub watch: WatchState,
 }
 
-/// What had been used when there was progress last.
+/// Usage at the last progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Then {
     /// Time spent in turns.
@@ -139,33 +139,32 @@ pub struct Then {
     pub spent: Spend,
 }
 
-/// Nothing got better for too long, so that another way is tried.
+/// A change of strategy after too long without progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StrategyChange {
-    /// What had passed without progress.
+    /// The threshold that was exceeded.
     pub reason: Reason,
-    /// The number of the first turn that tries it.
+    /// Number of the first turn with the new strategy.
     pub from_turn: u32,
-    /// Who had been at work before; others are asked first now.
+    /// The agent before; others come first from now on.
     pub agent: String,
     /// Turns without progress until then.
     pub turns: u32,
-    /// What had been used until then.
+    /// Usage until then.
     pub then: Then,
 }
 
-/// A conversation with an agent.
+/// A resumable session with an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSession {
-    /// `agent@account`: nobody else can go on with it.
+    /// `agent@account`, the only one that can continue it.
     pub worker: String,
-    /// As its CLI calls it.
+    /// The id that the CLI gave to it.
     pub id: String,
     /// Turns in it.
     pub turns: u32,
-    /// How full it is.
     pub context_percent: Option<u32>,
-    /// What it used in all, for CLIs that only count so.
+    /// Total usage of the session, for CLIs that only report this.
     pub in_all: Option<Usage>,
 }
 
@@ -173,7 +172,7 @@ pub struct AgentSession {
 pub const OVER: [&str; 4] = ["reached", "exhausted", "stopped", "failed"];
 
 impl LoopState {
-    /// The operation that keeps it, if nobody else wrote since `version`.
+    /// The operation that stores the state, unless it changed since `version`.
     pub fn save(&self, version: u64) -> Op {
         Op::SaveLoop {
             id: self.id.clone(),
@@ -183,7 +182,7 @@ impl LoopState {
         }
     }
 
-    /// The operations with which a new one begins.
+    /// The operations that create a loop.
     pub fn birth(&self) -> Vec<Op> {
         let created = Event::LoopCreated { name: self.name.clone(), spec: Box::new(self.spec.clone()) };
         let mut ops = vec![Op::Append { owner: Some(self.id.clone()), events: vec![created] }, self.save(0)];
@@ -191,7 +190,7 @@ impl LoopState {
         ops
     }
 
-    /// Turns, time in them and money since the last progress, or since another way is tried.
+    /// Turns, time in them and money since the last progress, or since the change of strategy.
     pub fn since_then(&self) -> (u32, Duration, Spend) {
         let (turns, then) = match &self.strategy {
             Some(change) => (change.turns, change.then.clone()),
@@ -206,8 +205,8 @@ impl LoopState {
         (self.since_progress.saturating_sub(turns), self.in_turns.saturating_sub(then.in_turns), spent)
     }
 
-    /// Everybody who may take a task, as they are asked: in the operator's order, and while another way is tried those first
-    /// who come after the one that had been at work. Another account of that one is no other way.
+    /// The agents for a task, in the configured order. While another strategy is tried, those after
+    /// the previous agent come first; another account of that agent is no other strategy.
     pub fn candidates(&self, kind: &str, priority: i32) -> Vec<&AgentSpec> {
         let mut candidates: Vec<_> = self.spec.agents().filter(|a| a.tasks.include(kind, priority)).collect();
         if let Some(change) = &self.strategy
@@ -219,40 +218,36 @@ impl LoopState {
         candidates
     }
 
-    /// Whether the loop is over; it may be resumed unless it was reached.
+    /// Whether the loop is over; it may be resumed unless its goal was reached.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended { .. })
     }
 }
 
-/// Where a loop is.
+/// Phase of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
-    /// Made; its checks have not been run yet.
+    /// Created; its checks have not been run yet.
     New,
-    /// Between turns, about to ask the guard.
+    /// Between turns, before the guard's decision.
     Ready,
     /// Between turns, and nothing may start.
     Waiting {
         /// The rule, its inputs, and until when.
         reason: Reason,
-        /// Since when.
         since: Time,
     },
     /// A turn is under way.
     Turn(Box<Turn>),
-    /// Over.
     Ended {
-        /// How.
         ending: LoopEnd,
-        /// When.
         at: Time,
     },
 }
 
 impl Phase {
-    /// One word, for listings.
+    /// Name of the phase in listings.
     pub fn label(&self) -> &'static str {
         match self {
             Phase::New => "baseline",
@@ -280,77 +275,64 @@ impl Phase {
 /// A turn under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// `<task>.<fence>`.
     pub id: TurnId,
-    /// Its task.
     pub task: TaskId,
-    /// Its fence.
     pub fence: Fence,
-    /// Its number.
     pub number: u32,
-    /// When it was granted.
+    /// When the permit was granted.
     pub started_at: Time,
-    /// What was granted.
     pub permit: Permit,
-    /// How far it is.
     pub stage: TurnStage,
-    /// It is being stopped.
+    /// Set while the turn is being stopped.
     pub stopping: Option<StopCause>,
-    /// How its process ended.
     pub exit: Option<Exit>,
-    /// What was found.
     pub judgement: Option<Judgement>,
     /// How often the target moved under it.
     pub returned: u32,
-    /// How many of the loop's messages are in its prompt.
+    /// Number of the loop's messages in its prompt.
     pub told: usize,
-    /// Who has it.
     #[serde(default)]
     pub agent: String,
-    /// Under which account.
     #[serde(default)]
     pub account: String,
-    /// The conversation that it goes on with.
+    /// The session that it continues.
     #[serde(default)]
     pub resume: Option<String>,
-    /// Why this agent, where the loop has several.
+    /// Why this agent was chosen, where the loop has several.
     #[serde(default)]
     pub chosen: Option<Reason>,
-    /// What it used, once its agent said so.
+    /// Usage, once its agent reported it.
     #[serde(default)]
     pub used: Option<Usage>,
-    /// Which way it said so.
+    /// Source of these figures.
     #[serde(default, skip_serializing_if = "UsageSource::is_stream")]
     pub source: UsageSource,
 }
 
-/// `agent@account`.
+/// The worker's name, `agent@account`.
 pub fn worker(agent: &str, account: &str) -> String {
     format!("{agent}@{account}")
 }
 
-/// How far a turn is.
+/// Progress of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStage {
-    /// The agent has it.
+    /// The agent works.
     Running,
-    /// The checks have it.
+    /// The checks run.
     Judging,
-    /// It is moved onto the target.
+    /// The work is moved onto the target.
     Integrating,
 }
 
-/// Nothing starts.
+/// A pause: no turn starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Who.
     pub by: String,
-    /// Why.
     pub reason: String,
-    /// Since when.
     pub at: Time,
-    /// It goes on by itself then.
+    /// The pause ends by itself at this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
@@ -359,19 +341,14 @@ pub struct Pause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Note {
-    /// The operator's word.
+    /// A person's instruction.
     Operator(String),
-    /// From somebody else: data, never instructions.
-    Mail {
-        /// Who.
-        by: String,
-        /// What.
-        text: String,
-    },
+    /// From any other author: data, never instructions.
+    Mail { by: String, text: String },
 }
 
 impl Note {
-    /// What it says.
+    /// The text of the message.
     pub fn text(&self) -> &str {
         match self {
             Note::Operator(text) | Note::Mail { text, .. } => text,
@@ -379,50 +356,43 @@ impl Note {
     }
 }
 
-/// The loop is to end.
+/// A request to end the loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopWish {
-    /// Who.
     pub by: String,
-    /// The running turn too.
+    /// Stop the running turn, too.
     pub now: bool,
 }
 
-/// A turn that is over, as the next one is told about it.
+/// A finished turn, as the next prompt describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Try {
-    /// Which.
     pub turn: TurnId,
-    /// Its number.
     pub number: u32,
-    /// What it amounts to.
     pub outcome: Outcome,
     /// What it changed.
     pub diffstat: String,
-    /// Where it is pinned.
+    /// Ref that pins the work.
     pub pin: Option<String>,
-    /// The checks after it.
+    /// Names of the checks that pass after it.
     pub passing: Vec<String>,
     /// Fingerprint of the failures after it.
     pub fingerprint: u64,
-    /// How long it took.
     #[serde(with = "millis")]
     pub took: Duration,
     /// How the process ended.
     pub exit: String,
-    /// The last line the agent wrote.
+    /// The last line of output.
     pub last_line: String,
-    /// Who had it.
     #[serde(default)]
     pub agent: String,
-    /// Why this agent, where the loop has several.
+    /// Why this agent was chosen, where the loop has several.
     #[serde(default)]
     pub chosen: Option<Reason>,
 }
 
-/// How many turns ended how.
+/// Number of turns by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of the outcomes")]
 pub struct TurnTally {
     pub progress: u32,
     pub not_yet: u32,
@@ -442,11 +412,9 @@ pub struct TurnTally {
 pub struct KeptWork {
     /// By which task.
     pub task: TaskId,
-    /// Where.
     pub commit: Option<String>,
-    /// What it changed.
     pub diffstat: String,
-    /// How it reached the operator.
+    /// How it reached the target branch.
     pub integrated: Option<Integrated>,
 }
 

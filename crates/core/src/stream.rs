@@ -1,7 +1,11 @@
-//! One model for what every agent CLI says while it works. The parsers in `agents` make it, a [`TurnReport`] sums it up.
+//! One model for the records of every agent CLI. The parsers in `agents` produce it, a [`TurnReport`]
+//! sums it up.
 //!
-//! A CLI's own records and the agent's words are kept apart here for good: [`AgentEvent::Limit`] is made from records that the
-//! vendor's CLI wrote, never from [`AgentEvent::Text`], so an agent that writes about limits cannot bring one about.
+//! A CLI's own records and the agent's text stay separate: [`AgentEvent::Limit`] is made from records
+//! that the vendor's CLI wrote, never from [`AgentEvent::Text`], so an agent that writes about limits
+//! cannot cause one.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::fmt;
 use std::time::Duration;
@@ -11,95 +15,86 @@ use serde::{Deserialize, Serialize};
 use crate::phase::Gaps;
 use crate::time::Time;
 
-/// Text of an agent that is kept in a report.
+/// Length of the agent's text that is kept in a report.
 const TEXT_KEPT: usize = 2_000;
-/// Two resets that lie closer together are the same one, told less precisely.
+/// Two resets that lie closer together are the same one, reported less precisely.
 pub(crate) const SAME_RESET: Duration = Duration::from_secs(60);
 
-/// One thing that a CLI said.
+/// One record of a CLI.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
 pub enum AgentEvent {
-    /// The conversation's id, and the model that answers.
+    /// The session's id, and the model in use.
     Session {
-        /// With which it can be resumed.
+        /// The id that resumes it.
         id: String,
         /// For example `claude-opus-5-5`.
         model: Option<String>,
     },
     /// The session that was to be resumed does not exist (any more).
     SessionLost,
-    /// Words of the agent; data.
+    /// Text of the agent; data.
     Text {
         /// Capped by the parser.
         text: String,
     },
     /// A tool call began.
     ToolStarted {
-        /// The call's id.
         id: String,
-        /// The tool.
         name: String,
-        /// Of name and arguments: the same call twice has the same one.
+        /// Hash of name and arguments: equal for equal calls.
         fingerprint: u64,
         /// The call's own limit, where it names one, in milliseconds.
         timeout_ms: Option<u64>,
-        /// The call is another agent at work.
+        /// The call runs a subagent.
         subagent: bool,
     },
     /// A tool call ended.
     ToolEnded {
-        /// The call's id.
         id: String,
-        /// Of the error, if it failed.
+        /// Fingerprint of the error, if it failed.
         error: Option<u64>,
     },
-    /// The CLI was refused a tool because nobody was there to allow it.
-    Denied {
-        /// The tool.
-        tool: String,
-    },
+    /// The CLI was refused a tool because no person was there to allow it.
+    Denied { tool: String },
     /// The CLI waits for a person.
-    Asking {
-        /// For what.
-        what: String,
-    },
-    /// The CLI itself tries a request again.
+    Asking { what: String },
+    /// The CLI itself retries a request.
     Retrying {
         /// Counts from 1.
         attempt: u32,
-        /// When it will, in milliseconds, if it says so.
+        /// Announced delay in milliseconds.
         delay_ms: Option<u64>,
-        /// Why, if it says so.
+        /// Announced cause of the retry.
         class: Option<LimitClass>,
     },
-    /// The vendor will not serve this account now.
+    /// The vendor does not serve this account now.
     Limit(VendorLimit),
-    /// How much of an allowance is used; no refusal.
+    /// Used share of an allowance; no refusal.
     Quota(Quota),
-    /// What was used since the last such record.
+    /// Usage since the last such record.
     Used(Usage),
-    /// What was used in the whole session so far, earlier turns included.
+    /// Usage of the whole session so far, earlier turns included.
     UsedInAll(Usage),
-    /// How full the conversation is.
+    /// Fullness of the session's context.
     Context {
         /// Tokens in it.
         used: u64,
         /// Tokens that fit.
         window: u64,
     },
-    /// The CLI says that it is done with the turn; a later one replaces it.
+    /// The CLI reports the end of the turn; a later one replaces it.
     Result {
-        /// It counts as a success for the CLI.
+        /// The CLI counts it as a success.
         ok: bool,
-        /// The last words, or the error.
+        /// The final text, or the error.
         text: String,
     },
-    /// A line that is no record, or a record that nobody here knows.
+    /// A line that is no record, or a record of an unknown kind.
     Unknown,
 }
 
-/// Which kind of limit.
+/// Class of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitClass {
@@ -111,27 +106,27 @@ pub enum LimitClass {
     Model,
     /// Too many requests.
     Rate,
-    /// The vendor has too much to do, or an error of its own.
+    /// The vendor is overloaded, or has an error of its own.
     Overload,
     /// The connection failed.
     Network,
-    /// A cap on spending that somebody set.
+    /// A configured cap on spending.
     Spend,
     /// Nothing left to spend.
     Credit,
     /// Not logged in, or not allowed.
     Auth,
-    /// The conversation is too long.
+    /// The session is too long for the context.
     Context,
 }
 
 impl LimitClass {
-    /// Waiting does not help: a person has to.
+    /// Waiting does not help: only a person can lift it.
     pub fn needs_person(self) -> bool {
         matches!(self, LimitClass::Spend | LimitClass::Credit | LimitClass::Auth)
     }
 
-    /// In words.
+    /// The cause as a clause for messages.
     pub fn describe(self) -> &'static str {
         match self {
             LimitClass::Window => "the plan's window is used up",
@@ -143,7 +138,7 @@ impl LimitClass {
             LimitClass::Spend => "the spending cap is reached",
             LimitClass::Credit => "the credit is used up",
             LimitClass::Auth => "the account is not let in",
-            LimitClass::Context => "the conversation is too long",
+            LimitClass::Context => "the session is too long",
         }
     }
 }
@@ -165,33 +160,32 @@ impl fmt::Display for LimitClass {
     }
 }
 
-/// The vendor will not serve this account now.
+/// The vendor does not serve this account now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VendorLimit {
     /// The rule of the catalogue that recognised it.
     pub rule: String,
-    /// Which kind.
     pub class: LimitClass,
-    /// When it ends, if the vendor says so.
+    /// When it ends, if the vendor reported that.
     pub reset_at: Option<Time>,
-    /// What the CLI said, in short; safe to show.
+    /// The CLI's message, shortened; safe to show.
     pub text: String,
 }
 
-/// How much of an allowance is used.
+/// Used share of an allowance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    /// `five_hour`, `seven_day`, `primary`: the vendor's own name for it.
+    /// The vendor's own name for it: `five_hour`, `seven_day`, `primary`.
     pub window: String,
-    /// Thousandths.
+    /// Thousandths of the allowance.
     pub used_permille: u32,
-    /// When it starts anew.
+    /// Time of the next reset.
     pub reset_at: Option<Time>,
-    /// How long the window is, in milliseconds, where it is known.
+    /// Length of the window in milliseconds, where it is known.
     pub length_ms: Option<u64>,
 }
 
-/// Tokens and money.
+/// Usage in tokens and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens read, without those from a cache.
@@ -202,17 +196,17 @@ pub struct Usage {
     pub cache_read: u64,
     /// Tokens put into a cache.
     pub cache_write: u64,
-    /// Millionths of a dollar, where the CLI knows.
+    /// Millionths of a dollar, where the CLI reports them.
     pub microusd: Option<u64>,
 }
 
 impl Usage {
-    /// All tokens.
+    /// The sum of all tokens.
     pub fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output).saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         let money = match (self.microusd, other.microusd) {
@@ -228,7 +222,7 @@ impl Usage {
         }
     }
 
-    /// What came after `earlier`, when both count from the same beginning.
+    /// The difference to `earlier`, when both count from the same beginning.
     #[must_use]
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
@@ -241,56 +235,53 @@ impl Usage {
     }
 }
 
-/// What a CLI said in one turn, summed up; kept in the turn's record.
+/// Summary of a CLI's records in one turn; kept in the turn's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnReport {
-    /// The session, for resuming.
+    /// Id for resuming the session.
     pub session: Option<String>,
-    /// The session that was to be resumed is gone.
+    /// The session to be resumed does not exist any more.
     #[serde(default)]
     pub session_lost: bool,
-    /// Which model answered.
     pub model: Option<String>,
-    /// What this turn used, as far as the CLI counts by turn.
+    /// Usage of this turn, as far as the CLI counts by turn.
     pub used: Usage,
-    /// What the whole session used, for CLIs that only count so.
+    /// Usage of the whole session, for CLIs that only report this.
     #[serde(default)]
     pub in_all: Option<Usage>,
-    /// What this turn used by the CLI's telemetry, where it sent any.
+    /// Usage of this turn by the CLI's telemetry, where it sent any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Usage>,
-    /// The limit that ended it; one that the CLI overcame is not one.
+    /// The limit that ended the turn; one that the CLI overcame is not one.
     pub limit: Option<VendorLimit>,
-    /// The latest word on each allowance.
+    /// The latest report about each allowance.
     #[serde(default)]
     pub quotas: Vec<Quota>,
-    /// How full the conversation is, in percent.
+    /// Fullness of the context, in percent.
     #[serde(default)]
     pub context_percent: Option<u32>,
-    /// What the CLI said in the end: `Some(true)` is success; `None` means that it said nothing.
+    /// Success as reported by the final record; `None` without one.
     pub ok: Option<bool>,
-    /// Tool calls.
     #[serde(default)]
     pub tools: u32,
     /// Retries inside the CLI.
     #[serde(default)]
     pub retries: u32,
-    /// Refused tools.
     #[serde(default)]
     pub denied: u32,
-    /// Lines that nobody knows.
+    /// Lines that were not recognised.
     #[serde(default)]
     pub unknown: u64,
     /// The last words.
     #[serde(default)]
     pub last_text: String,
-    /// How long it said nothing, by what it was busy with.
+    /// Lengths of the silences, by phase.
     #[serde(default)]
     pub gaps: Gaps,
 }
 
 impl TurnReport {
-    /// Takes note of one thing that was said.
+    /// Processes one record.
     pub fn take(&mut self, said: &AgentEvent) {
         match said {
             AgentEvent::Session { id, model } => {
@@ -301,7 +292,7 @@ impl TurnReport {
             }
             AgentEvent::SessionLost => self.session_lost = true,
             AgentEvent::Text { text } => {
-                // Whoever speaks again was let in again.
+                // New text proves that the limit was overcome.
                 self.limit = None;
                 self.keep(text);
             }
@@ -336,16 +327,18 @@ impl TurnReport {
         }
     }
 
-    /// Remembers the last words. A stream may hold a hundred thousand of them, so the room of those before is used again.
+    /// Keeps the latest text. A stream may contain a hundred thousand of them, so the buffer is
+    /// reused.
     fn keep(&mut self, text: &str) {
-        // No more bytes, no more characters.
+        // Few bytes cannot hold more characters.
         let end = (text.len() > TEXT_KEPT).then(|| text.char_indices().nth(TEXT_KEPT)).flatten();
         self.last_text.clear();
         self.last_text.push_str(end.map_or(text, |(end, _)| &text[..end]));
     }
 
-    /// Of several records about one refusal the first is the most precise, unless a later one knows the time. A reset that
-    /// lies later is another refusal: the CLI waited by itself and was limited again.
+    /// Of several records about one refusal the first is the most precise, unless a later one has
+    /// the time. A later reset belongs to another refusal: the CLI waited by itself and was limited
+    /// again.
     fn take_limit(&mut self, limit: &VendorLimit) {
         let better = match (self.limit.as_ref().map(|known| known.reset_at), limit.reset_at) {
             (None, _) | (Some(None), Some(_)) => true,

@@ -1,7 +1,8 @@
-//! A second source for what a turn used: the telemetry of its CLI. [`TelemetrySum`] sums up what arrived, [`settle`] says what counts.
+//! A second source of a turn's usage: the telemetry of its CLI. [`TelemetrySum`] sums up what arrived,
+//! [`settle`] decides what counts.
 //!
-//! The stream is the first source. It is silent about a turn that was cut off, and it may be wrong; whoever is charged by
-//! it must not be charged too little.
+//! The stream is the first source. It is silent about a turn that was cut off, and it may be wrong;
+//! the charge must never be too small.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,32 +10,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::stream::Usage;
 
-/// Series of one turn that are kept: five counters for each model and kind of request, and some room.
+/// Maximum number of series of one turn: five counters for each model and kind of request, and some
+/// room.
 const SERIES_MOST: usize = 1_000;
-/// Requests of one turn that are told apart from their repetition; a turn of two hours has some hundreds.
+/// Maximum number of requests of one turn that are recognised when repeated; a turn of two hours
+/// has some hundreds.
 const REQUESTS_MOST: usize = 20_000;
 /// Both sources agree when they differ by no more than one part in this many.
 const TOLERANCE: u64 = 10;
 
-/// Where a turn's figures come from.
+/// Source of a turn's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
     /// The agent's stream.
     #[default]
     Stream,
-    /// At least one of them from its telemetry, because the stream said nothing or less.
+    /// At least one figure comes from telemetry, because the stream reported nothing or less.
     Telemetry,
 }
 
 impl UsageSource {
-    /// Records from before there was another one say nothing.
+    /// Whether this is the default, which records from before the field existed omit.
     pub fn is_stream(&self) -> bool {
         *self == UsageSource::Stream
     }
 }
 
-/// What a turn used, by both sources, and which of them said so. The greater counts where they differ.
+/// Usage of a turn by both sources, and the source that counts. The greater one counts where they
+/// differ.
 pub fn settle(stream: Usage, heard: Option<Usage>) -> (Usage, UsageSource) {
     let Some(heard) = heard else { return (stream, UsageSource::Stream) };
     let tokens = exceeds(heard.tokens(), stream.tokens());
@@ -54,7 +58,7 @@ fn exceeds(heard: u64, stream: u64) -> bool {
     heard > stream.saturating_add(stream / TOLERANCE)
 }
 
-/// What a counter counts.
+/// Quantity of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of `Usage`")]
 pub enum Counter {
@@ -65,25 +69,26 @@ pub enum Counter {
     Microusd,
 }
 
-/// What the values of a series mean.
+/// Meaning of the values of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temporality {
-    /// What came since the last one.
+    /// The increase since the last value.
     Delta,
-    /// Everything since the series began.
+    /// The total since the series began.
     Cumulative,
 }
 
 /// One value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What is counted.
+    /// The counted quantity.
     pub counter: Counter,
-    /// Of everything else that tells one series from another.
+    /// Hash of everything else that distinguishes series.
     pub series: u64,
-    /// What the value means.
+    /// Delta or cumulative value.
     pub temporality: Temporality,
-    /// When the series began; a program that starts again begins again. Only compared, so the unit does not matter.
+    /// When the series began; a restarted program begins again. Only compared, so the unit does not
+    /// matter.
     pub began: u64,
     /// When the value was taken.
     pub at: u64,
@@ -97,7 +102,7 @@ struct Series {
     sum: u64,
 }
 
-/// What the telemetry of one turn said so far.
+/// Telemetry of one turn so far.
 #[derive(Clone, Debug, Default)]
 pub struct TelemetrySum {
     series: BTreeMap<(Counter, u64, u64), Series>,
@@ -109,7 +114,7 @@ pub struct TelemetrySum {
 }
 
 impl TelemetrySum {
-    /// Takes note of a value; one that was sent twice counts once.
+    /// Adds a value; one that was sent twice counts once.
     pub fn point(&mut self, point: &Point) {
         let began = match point.temporality {
             Temporality::Delta => 0,
@@ -131,7 +136,7 @@ impl TelemetrySum {
         };
     }
 
-    /// Takes note of an answered request; `id` tells it from its repetition.
+    /// Adds a successful request; `id` recognises its repetition.
     pub fn request(&mut self, id: u64, used: Usage) {
         if self.seen.len() >= REQUESTS_MOST || self.seen.insert(id) {
             self.answered += 1;
@@ -139,32 +144,33 @@ impl TelemetrySum {
         }
     }
 
-    /// Takes note of a request that failed.
+    /// Counts a failed request.
     pub fn error(&mut self) {
         self.errors += 1;
     }
 
-    /// Takes note of something that nobody here knows.
+    /// Counts an unknown record.
     pub fn unknown(&mut self) {
         self.unknown += 1;
     }
 
-    /// Requests that were answered.
+    /// Number of successful requests.
     pub fn requests(&self) -> u64 {
         self.answered
     }
 
-    /// Requests that failed.
+    /// Number of failed requests.
     pub fn errors(&self) -> u64 {
         self.errors
     }
 
-    /// Things that nobody here knew.
+    /// Number of unknown records.
     pub fn unknowns(&self) -> u64 {
         self.unknown
     }
 
-    /// What was used, as far as it arrived. Counters and requests tell the same story; whichever came further is told.
+    /// Usage as far as it arrived. Counters and requests report the same usage; the greater one is
+    /// used.
     pub fn used(&self) -> Option<Usage> {
         let mut counted = Usage::default();
         for ((counter, _, _), series) in &self.series {
@@ -195,7 +201,7 @@ mod tests {
     fn telemetry_fills_what_the_stream_left_out() {
         assert_eq!(settle(tokens(0, None), None), (tokens(0, None), UsageSource::Stream));
         assert_eq!(settle(tokens(0, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), UsageSource::Telemetry));
-        // A turn that was cut off knows its tokens in part, and no money.
+        // A turn that was cut off reports its tokens in part, and no money.
         assert_eq!(settle(tokens(80, None), Some(tokens(90, Some(7)))), (tokens(90, Some(7)), UsageSource::Telemetry));
         assert_eq!(
             settle(tokens(100, None), Some(tokens(100, Some(7)))),
@@ -209,7 +215,7 @@ mod tests {
         assert_eq!(settle(stream, Some(tokens(1100, Some(550)))), (stream, UsageSource::Stream), "within a tenth");
         assert_eq!(settle(stream, Some(tokens(1101, Some(550)))).0, tokens(1101, Some(500)));
         assert_eq!(settle(stream, Some(tokens(1000, Some(551)))), (tokens(1000, Some(551)), UsageSource::Telemetry));
-        // An agent knows where its telemetry goes and may send what it likes: too little changes nothing.
+        // An agent can send any telemetry: too small figures change nothing.
         assert_eq!(settle(stream, Some(tokens(1, Some(1)))), (stream, UsageSource::Stream));
         assert_eq!(settle(stream, Some(tokens(u64::MAX, None))).0, tokens(u64::MAX, Some(500)));
     }

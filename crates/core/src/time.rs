@@ -1,4 +1,5 @@
-//! Points in time as everloop stores them: UTC milliseconds. The clock itself is read at the edges only.
+//! Points in time as everloop stores them: UTC milliseconds. The clock itself is read at the edges
+//! only.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -66,7 +67,7 @@ pub mod opt_millis {
     }
 }
 
-/// A duration as a person reads it: `90s`, `15m`, `2h 5m`, `3d`.
+/// A duration for people: `90s`, `15m`, `2h 5m`, `3d`.
 pub fn human(d: Duration) -> String {
     let ms = d.as_millis();
     let s = d.as_secs();
@@ -82,7 +83,8 @@ pub fn human(d: Duration) -> String {
     }
 }
 
-/// Reads `90s`, `15m`, `2h`, `1d`, `500ms` or a sum of these (`1h 30m`); a bare number is refused except `0`.
+/// Reads `90s`, `15m`, `2h`, `1d`, `500ms` or a sum of these (`1h 30m`); a bare number is refused
+/// except `0`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text == "0" {

@@ -1,6 +1,9 @@
-//! What others are still to be told: a tracker what happened to tasks, a mailbox how a loop is doing. Derived from what is there
-//! and from what was told last, so that nothing is told twice and nothing is lost while we or they are away. Owns what is due
-//! and in which order; who is told, and how, is the business of whoever asks.
+//! Reports to trackers (what happened to tasks) and mailboxes (how a loop is doing). What is due is
+//! derived from the present state and the last report, so that nothing is reported twice and
+//! nothing is lost while either side is away. Owns what is due and in which order; the caller
+//! chooses the receiver and the transport.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +15,34 @@ use crate::op::{TaskRow, TaskState};
 use crate::state::LoopState;
 use crate::time::Time;
 
-/// Version of what is remembered. A newer one is refused, never guessed at.
+/// Version of the stored document. A newer one is refused, never guessed at.
 pub const TOLD_VERSION: u32 = 1;
-/// The kind of document that remembers what a tracker was told.
+/// Kind of the document with a tracker's reports.
 pub const TRACKER: &str = "tracker";
-/// The kind of document that remembers what a mailbox was told.
+/// Kind of the document with a mailbox's reports.
 pub const MAILBOX: &str = "mailbox";
 
-/// First wait after somebody could not be told; it doubles.
+/// First wait after a failed report; it doubles.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// The longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What a tracker was told.
+/// Reports to a tracker so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackerState {
     /// Format of this record.
     pub told_version: u32,
-    /// Of tasks made before, all is known that is not in the list.
+    /// Finished tasks created before this time were reported, even if they are not listed.
     pub since: Time,
-    /// Tasks as it knows them. One that is done is left out as soon as all others are known, too.
+    /// Reported tasks. A finished one is removed as soon as all others are reported, too.
     pub tasks: BTreeMap<TaskId, TrackedTask>,
 }
 
-/// A task as a tracker knows it.
+/// A task as it was last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackedTask {
-    /// Its state in one word.
     pub state: String,
-    /// Its fence.
     pub fence: Fence,
-    /// When it was made.
     pub created_at: Time,
 }
 
@@ -52,21 +52,21 @@ impl TrackedTask {
     }
 }
 
-/// What happened to a task, in the words of a tracker.
+/// A change of a task, in the vocabulary of trackers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TrackerStep {
-    /// It is new.
+    /// The task is new.
     Create,
-    /// Somebody works on it.
+    /// A node works on it.
     Claim,
-    /// Anything else: it was given back, blocked, set aside.
+    /// Any other change: given back, blocked, set aside.
     Comment,
-    /// It is done.
+    /// The task is done.
     Complete,
 }
 
 impl TrackerStep {
-    /// The tracker's word.
+    /// The tracker's own word.
     pub fn word(self) -> &'static str {
         match self {
             TrackerStep::Create => "create",
@@ -77,26 +77,25 @@ impl TrackerStep {
     }
 }
 
-/// Something that a tracker is still to be told.
+/// A change that is still to be reported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackerUpdate<'a> {
-    /// What happened.
     pub step: TrackerStep,
-    /// To which task; as it is now.
+    /// The task as it is now.
     pub row: &'a TaskRow,
-    /// What is known once it was told.
+    /// The stored entry once it was reported.
     pub then: TrackedTask,
 }
 
 impl TrackerUpdate<'_> {
-    /// The same for the same change, so that one that is told again can be known by it.
+    /// Same for the same change, so that a repeated report is recognised.
     pub fn key(&self) -> String {
         format!("{}:{}:{}", self.row.task.id, self.step.word(), self.then.fence)
     }
 }
 
 impl TrackerState {
-    /// Of somebody new: what is there already is none of his.
+    /// Starts for a new tracker: existing tasks are not reported.
     pub fn begin(rows: &[TaskRow]) -> Self {
         let since = newest(rows).unwrap_or_default();
         let kept = rows.iter().filter(|row| row.state != TaskState::Done || row.created_at >= since);
@@ -104,7 +103,7 @@ impl TrackerState {
         Self { told_version: TOLD_VERSION, since, tasks }
     }
 
-    /// The first `most` things to tell, in the order in which they happened.
+    /// The first `most` changes to report, in the order in which they happened.
     pub fn due<'a>(&self, rows: &'a [TaskRow], most: usize) -> Vec<TrackerUpdate<'a>> {
         let mut due: Vec<(Time, TrackerUpdate<'a>)> = Vec::new();
         for row in rows {
@@ -127,7 +126,7 @@ impl TrackerState {
         let known = self.tasks.get(&row.task.id);
         let (mut steps, before) = match known {
             Some(known) => (Vec::new(), (known.state.as_str(), known.fence)),
-            // Told as done long ago. What is open was never told, whatever its clock said.
+            // Reported as done long ago. An open task was never reported, whatever its clock was.
             None if row.created_at < self.since && row.state == TaskState::Done => return Vec::new(),
             None => (vec![TrackerStep::Create], ("queued", Fence(0))),
         };
@@ -140,15 +139,15 @@ impl TrackerState {
         steps
     }
 
-    /// It was told.
+    /// Records a successful report.
     pub fn take(&mut self, task: TaskId, known: TrackedTask) {
         self.tasks.insert(task, known);
     }
 
-    /// Nothing of these was due: what is done need not be remembered. False when nothing changes.
+    /// Drops finished tasks when nothing is due. False when nothing changes.
     pub fn settle(&mut self, rows: &[TaskRow]) -> bool {
         let (before, since) = (self.tasks.len(), newest(rows).unwrap_or_default().max(self.since));
-        // Of the same millisecond there may be another one that nobody has seen yet.
+        // Another task of the same millisecond may still be unseen.
         self.tasks.retain(|_, known| known.state != "done" || known.created_at >= since);
         let forgot = self.tasks.len() != before;
         if forgot {
@@ -162,31 +161,31 @@ fn newest(rows: &[TaskRow]) -> Option<Time> {
     rows.iter().map(|row| row.created_at).max()
 }
 
-/// What a mailbox was told about a loop.
+/// Reports to a mailbox about a loop so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mailed {
     /// Format of this record.
     pub told_version: u32,
     /// Turns at the last status.
     pub turns: u32,
-    /// That it is over.
+    /// The end of the loop was reported.
     pub over: bool,
 }
 
 impl Mailed {
-    /// As the loop is now.
+    /// The state after a report of the loop as it is now.
     pub fn of(state: &LoopState) -> Self {
         Self { told_version: TOLD_VERSION, turns: state.turns, over: state.is_over() }
     }
 
-    /// Whether a status is due: every so many turns, and at the end.
+    /// Whether a status is due: every `every` turns, and at the end.
     pub fn is_due(&self, state: &LoopState, every: u32) -> bool {
         let every = every.max(1);
         state.turns / every > self.turns / every || state.is_over() && !(self.over && state.turns == self.turns)
     }
 }
 
-/// How long to leave somebody alone who could not be told so often in a row.
+/// How long to wait after this many failed reports in a row.
 pub fn wait(failures: u32) -> Duration {
     FIRST_WAIT.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(LONGEST_WAIT)
 }
@@ -218,7 +217,7 @@ mod tests {
         TaskState::Leased { node: NodeId::new("here"), until: Time(9) }
     }
 
-    /// What is told, as words, and all of it is heard.
+    /// Reports everything that is due; returns it as words.
     fn tell(told: &mut TrackerState, rows: &[TaskRow], most: usize) -> Vec<String> {
         let due = told.due(rows, most);
         let words = due.iter().map(|c| format!("{} {}", c.step.word(), c.row.task.id)).collect();
@@ -244,9 +243,9 @@ mod tests {
         assert_eq!(tell(&mut told, &rows, 100), [""; 0], "once");
         assert!(told.settle(&rows), "what is done is not remembered");
         assert_eq!(told.tasks.keys().map(TaskId::as_str).collect::<Vec<_>>(), ["new", "quick"], "but for the newest");
-        assert_eq!(tell(&mut told, &rows, 100), [""; 0], "and not told again either");
+        assert_eq!(tell(&mut told, &rows, 100), [""; 0], "and is not reported again either");
         assert!(!told.settle(&rows));
-        // Made in the same millisecond, and by a clock that was set back.
+        // Created in the same millisecond, and by a clock that was set back.
         let late = [rows[3].clone(), row("twin", 30, TaskState::Done, 1), row("past", 3, TaskState::Queued, 0)];
         assert_eq!(tell(&mut told, &late, 100), ["create past", "create twin", "complete twin"]);
     }
@@ -258,7 +257,7 @@ mod tests {
         assert_eq!(say(TaskState::Queued, 0), ["create t"]);
         assert_eq!(say(leased(), 1), ["claim t"]);
         assert_eq!(say(leased(), 1), [""; 0], "a lease that goes on is nothing new");
-        assert_eq!(say(leased(), 2), ["claim t"], "somebody else");
+        assert_eq!(say(leased(), 2), ["claim t"], "another node");
         assert_eq!(say(TaskState::Queued, 2), ["comment t"], "given back");
         assert_eq!(say(TaskState::Blocked, 2), ["comment t"]);
         assert_eq!(say(TaskState::Dead, 3), ["comment t"]);

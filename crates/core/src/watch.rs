@@ -1,8 +1,10 @@
-//! Monitors: what a loop watches, which of them are to be looked at, and what is remembered of each.
+//! Monitors: what a loop watches, which monitors are due, and what is remembered of each.
 //!
-//! A beat is a look at the monitors that are due. It is the shell's own errand: a beat that finds nothing starts no turn and
-//! writes nothing. That a loop watches at all stands in the ledger as its keepalive, a task of which exactly one is open
-//! while there are monitors (see `decide/watch.rs`).
+//! A beat is a probe of the monitors that are due. It is an action run of the shell: a beat without
+//! news starts no turn and writes nothing. The ledger shows that a loop watches by its keepalive, a
+//! task of which exactly one is open while there are monitors (see `decide/watch.rs`).
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,43 +16,43 @@ use crate::op::{NewTask, Op, Trust};
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, millis};
 
-/// The kind of the task that keeps a watching loop alive.
+/// Kind of the task that keeps a watching loop alive.
 pub const KEEPALIVE: &str = "keepalive";
-/// The kind of the tasks that monitors make.
+/// Kind of the tasks that monitors create.
 pub const SIGNAL: &str = "signal";
 
-/// The rule of a loop that has nothing to do and watches.
+/// Rule of a loop that has nothing to do and watches.
 pub const WATCHING: &str = "watch";
-/// The rule of one that has watched in vain for long.
+/// Rule of one that has watched in vain for long.
 pub const PARKED: &str = "watch.parked";
 
-/// A monitor is not looked at more often than this; a look costs a process or a request.
+/// Minimum interval of a monitor; a probe costs a process or a request.
 pub const LEAST_EVERY: Duration = Duration::from_secs(1);
-/// Every minute is soon enough for what people and builds do.
+/// Default interval: every minute is soon enough for what people and builds do.
 pub const EVERY: Duration = Duration::from_secs(60);
-/// A look that takes longer has failed.
+/// Default timeout of a probe.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest that a look may take: it holds up the looks at the loop's other monitors.
+/// Maximum timeout of a probe: it delays the loop's other monitors.
 pub const MOST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Beats without news after which a loop that has nothing to do is parked.
 pub const PARK_AFTER: u32 = 30;
-/// A parked loop looks so many times as rarely…
+/// Factor by which a parked loop probes more rarely…
 const PARKED_STRETCH: u32 = 10;
-/// …but at least this often, unless the operator himself wants it rarer.
+/// …but at least this often, unless the configured interval is longer.
 const PARKED_EVERY: Duration = Duration::from_secs(3600);
-/// Monitors of one loop.
+/// Maximum number of monitors of one loop.
 pub const MOST_MONITORS: usize = 20;
-/// What a turn is told of a change.
+/// Maximum length of a change in a prompt.
 pub const CHANGE_MAX_CHARS: usize = 8_000;
-/// What the journal is told of it.
+/// Maximum length of a change in the journal.
 pub const SUMMARY_MAX_CHARS: usize = 200;
-/// Looks that fail in a row before a person is told.
+/// Failed probes in a row before a ticket is opened.
 pub const BLIND: u32 = 3;
 
 /// What a loop watches besides its checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchSpec {
-    /// In the operator's order.
+    /// In the configured order.
     pub monitors: Vec<MonitorSpec>,
     /// Beats without news after which it is parked; 0 for never.
     pub park_after: u32,
@@ -63,7 +65,7 @@ impl Default for WatchSpec {
 }
 
 impl WatchSpec {
-    /// There is nothing to watch.
+    /// Whether there is nothing to watch.
     pub fn is_empty(&self) -> bool {
         self.monitors.is_empty()
     }
@@ -74,33 +76,36 @@ impl WatchSpec {
     }
 }
 
-/// One thing that is watched.
+/// One monitored source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitorSpec {
     /// Unique within the loop.
     pub name: String,
-    /// What is looked at.
     pub target: Target,
-    /// How often.
+    /// Interval of the probes.
     #[serde(with = "millis")]
     pub every: Duration,
-    /// How long a look may take.
+    /// Time limit of a probe.
     #[serde(with = "millis")]
     pub timeout: Duration,
-    /// What the task is called that a change makes; empty for a title that names the monitor.
+    /// Title of the task that a change creates; empty for one that names the monitor.
     pub title: String,
-    /// What the operator wants done about a change; empty for nothing in particular.
+    /// Instruction for the turn about a change; may be empty.
     pub prompt: String,
 }
 
 impl MonitorSpec {
-    /// What a task about a change is called.
+    /// Title of a task about a change.
     pub fn title(&self) -> String {
-        if self.title.is_empty() { format!("see to what monitor `{}` saw", self.name) } else { self.title.clone() }
+        if self.title.is_empty() {
+            format!("handle the change that monitor `{}` saw", self.name)
+        } else {
+            self.title.clone()
+        }
     }
 }
 
-/// What a monitor looks at.
+/// Source of a monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "of", rename_all = "snake_case")]
 pub enum Target {
@@ -110,14 +115,14 @@ pub enum Target {
     Command(String),
     /// A file to which lines are added: there are new ones.
     Stream(String),
-    /// A box of messages: there are new ones.
+    /// A mailbox with new messages.
     Mailbox(String),
     /// An address: its status, etag or body changed.
     Http(String),
 }
 
 impl Target {
-    /// One word.
+    /// The kind in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Target::File(_) => "file",
@@ -128,7 +133,7 @@ impl Target {
         }
     }
 
-    /// What exactly.
+    /// The pattern, command, path or address.
     pub fn of(&self) -> &str {
         match self {
             Target::File(of) | Target::Command(of) | Target::Stream(of) | Target::Mailbox(of) | Target::Http(of) => of,
@@ -136,74 +141,71 @@ impl Target {
     }
 }
 
-/// What a loop remembers of its watch.
+/// Memory of a loop's monitors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchState {
-    /// The number of the keepalive that counts; 0 before the first.
+    /// Number of the current keepalive; 0 before the first.
     pub keepalive: u32,
     /// Changes seen so far.
     pub signals: u32,
-    /// What was seen last, by monitor.
+    /// Last known state, by monitor.
     pub seen: BTreeMap<String, MonitorCursor>,
 }
 
 impl WatchState {
-    /// Nothing was ever watched.
+    /// Whether nothing was ever watched.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What was seen of monitors that are now other ones is forgotten.
+    /// Drops the memory of monitors with another source.
     pub(crate) fn change_spec(&mut self, old: &WatchSpec, new: &WatchSpec) {
         let target = |spec: &WatchSpec, name: &str| spec.get(name).map(|m| m.target.clone());
         self.seen.retain(|name, _| target(new, name).is_some() && target(old, name) == target(new, name));
     }
 }
 
-/// What was seen last of a monitor.
+/// Last known state of a monitored source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitorCursor {
-    /// As the monitor itself names it: a position, a hash. Short.
+    /// The monitor's own short form: a position, a hash.
     pub cursor: String,
-    /// When it was first seen like that.
+    /// When it was first seen in this state.
     pub at: Time,
-    /// The latest task that a change made.
+    /// The latest task that a change created.
     pub task: Option<TaskId>,
 }
 
-/// What a look brought.
+/// Result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchReading {
-    /// Which monitor.
     pub monitor: String,
-    /// The cursor that it was compared with; `None` for the first look.
+    /// The cursor that it was compared with; `None` for the first probe.
     pub from: Option<String>,
-    /// What was found, or why nothing could be seen.
     pub found: Result<WatchedContent, Blind>,
 }
 
-/// What is there now.
+/// State of the source at a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedContent {
-    /// The cursor from here on.
+    /// The new cursor.
     pub cursor: String,
-    /// What is different, in one line; data.
+    /// The difference in one line; data.
     pub summary: String,
-    /// The same at length; data.
+    /// The difference at length; data.
     pub text: String,
 }
 
-/// A look that failed.
+/// A failed probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blind {
-    /// Why.
     pub why: String,
-    /// The how manieth in a row.
+    /// Failures in a row.
     pub times: u32,
 }
 
 impl WatchReading {
-    /// Whether there is something that was not known.
+    /// Whether the probe found a change.
     pub fn is_news(&self) -> bool {
         self.found.as_ref().is_ok_and(|found| self.from.as_ref() != Some(&found.cursor))
     }
@@ -214,12 +216,12 @@ pub fn keepalive_id(owner: &LoopId, number: u32) -> TaskId {
     TaskId::new(format!("{owner}-keepalive-{number}"))
 }
 
-/// The keepalive that counts, if there ever was one.
+/// The current keepalive, if there ever was one.
 pub fn keepalive_of(state: &LoopState) -> Option<TaskId> {
     (state.watch.keepalive > 0).then(|| keepalive_id(&state.id, state.watch.keepalive))
 }
 
-/// Puts the keepalive of this number on the board. Nobody takes it from there: it has no time at which it is due.
+/// Puts the keepalive of this number on the board. It is never claimed there: it is never due.
 pub fn keepalive(state: &LoopState, number: u32) -> Op {
     let names: Vec<&str> = state.spec.watch.monitors.iter().map(|m| m.name.as_str()).collect();
     Op::Enqueue(NewTask {
@@ -239,18 +241,18 @@ pub fn keepalive(state: &LoopState, number: u32) -> Op {
 /// Later than anything: the year 9999, which every ledger can hold.
 const NEVER: Time = Time(253_402_300_799_000);
 
-/// What belongs into the transaction that makes a loop: a loop with monitors is never without its keepalive.
+/// Operation for the transaction that creates a loop: a loop with monitors always has a keepalive.
 pub fn at_birth(state: &LoopState) -> Option<Op> {
     (state.watch.keepalive > 0).then(|| keepalive(state, state.watch.keepalive))
 }
 
-/// Whether monitors are looked at.
+/// Whether the loop probes its monitors.
 fn is_watching(state: &LoopState) -> bool {
     let over = matches!(state.phase, Phase::Ended { .. });
     !state.spec.watch.is_empty() && !over && state.paused.is_none()
 }
 
-/// How often a monitor is looked at now.
+/// Present interval of a monitor.
 fn every(state: &LoopState, monitor: &MonitorSpec) -> Duration {
     let every = monitor.every.max(LEAST_EVERY);
     if is_parked(state) { (every * PARKED_STRETCH).min(PARKED_EVERY).max(every) } else { every }
@@ -261,14 +263,14 @@ pub fn is_parked(state: &LoopState) -> bool {
     matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == PARKED)
 }
 
-/// The monitors whose time has come.
+/// The monitors that are due.
 pub fn due<'a>(state: &'a LoopState, looked: &BTreeMap<String, Time>, now: Time) -> Vec<&'a MonitorSpec> {
     let is_due = |m: &&MonitorSpec| looked.get(&m.name).is_none_or(|at| *at + every(state, m) <= now);
     state.spec.watch.monitors.iter().filter(|_| is_watching(state)).filter(is_due).collect()
 }
 
-/// The task about the last change of a monitor. As long as it is queued the monitor is left alone: a second change becomes
-/// part of a later look, so that a cause has one task and a flood has few.
+/// The task about the last change of a monitor. While it is queued the monitor is not probed: a
+/// second change becomes part of a later probe, so that a cause has one task and a flood has few.
 pub fn latest_task<'a>(state: &'a LoopState, monitor: &MonitorSpec) -> Option<&'a TaskId> {
     state.watch.seen.get(&monitor.name)?.task.as_ref()
 }

@@ -1,4 +1,5 @@
-//! Any state in one paragraph: the rule, its inputs, and when it will change. A read of the decision, nothing more.
+//! Explains any state in one paragraph: the rule, its inputs, and when it will change. Only reads
+//! the decision.
 
 use crate::event::{LoopEnd, StopCause};
 use crate::reason::Reason;
@@ -6,13 +7,13 @@ use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
 use crate::watch::{PARKED, WATCHING};
 
-/// Why the loop is as it is. `clock` prints a point in time for the reader's time zone.
+/// Why the loop is in its present phase. `clock` prints a point in time for the reader's time zone.
 pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let subject = format!("Loop {} ({})", state.id, state.name);
     let passing = format!("{} of {} checks pass", state.board.passing().len(), state.board.0.len());
     let now = match &state.phase {
         Phase::New if state.baseline.is_some() => {
-            format!("{subject} runs its checks again, because something changed or somebody woke it.")
+            format!("{subject} runs its checks again, because something changed or it was woken.")
         }
         Phase::New => format!("{subject} is taking its baseline: the checks run once before the first turn."),
         Phase::Ready => {
@@ -29,20 +30,20 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
     };
     let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
     match another_way(state) {
-        Some(tries) if told => format!("{now} It {tries}; that did not help either, and a person was told."),
-        Some(tries) => format!("{now} It {tries}; if that does not help either, a person is told."),
+        Some(tries) if told => format!("{now} It {tries}; that did not help either, and a ticket was opened."),
+        Some(tries) => format!("{now} It {tries}; if that does not help either, a ticket is opened."),
         None => now,
     }
 }
 
-/// That a loop tries another way, since when and what for.
+/// Describes the change of strategy, with its start and its cause.
 pub fn another_way(state: &LoopState) -> Option<String> {
     let change = state.strategy.as_ref().filter(|_| !state.is_over())?;
     let (what, rule) = (stagnation(&change.reason), &change.reason.rule);
     Some(format!("tries another way since turn {}, because there was {what} [{rule}]", change.from_turn))
 }
 
-/// What passed without progress.
+/// The threshold that was exceeded without progress.
 pub fn stagnation(reason: &Reason) -> String {
     let input = |name| reason.input(name);
     match reason.rule.as_str() {
@@ -56,7 +57,7 @@ fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let age = human(now.since(turn.started_at));
     let canary = if turn.permit.canary.is_some() { " It is a trial start during a freeze." } else { "" };
     let stop = match turn.stopping {
-        Some(StopCause::Person) => " A person asked to stop it.",
+        Some(StopCause::Person) => " It is being stopped by a person.",
         Some(StopCause::Stuck) => " It is being stopped: no sign of life.",
         Some(StopCause::Spinning) => " It is being stopped: it does the same again and again.",
         Some(StopCause::NoDiff) => " It is being stopped: it goes on and changes nothing.",
@@ -84,7 +85,7 @@ fn watches(state: &LoopState, reason: &Reason) -> String {
     let names = names.join(", ");
     match reason.rule.as_str() {
         PARKED => format!(
-            "is parked: its monitors ({names}) had nothing new in {} beats, so they are looked at more rarely; {wakes} [{PARKED}]",
+            "is parked: its monitors ({names}) had nothing new in {} beats, so they are probed more rarely; {wakes} [{PARKED}]",
             reason.input("beats")
         ),
         _ => format!("has nothing to do and watches ({names}) without using any tokens; {wakes} [{WATCHING}]"),
@@ -138,7 +139,7 @@ fn barred_by(reason: &Reason) -> String {
     }
 }
 
-/// What the immune system does about somebody, and what it was seen to do.
+/// The response of the immune system to a subject, and its cause.
 pub fn quarantined(reason: &Reason) -> String {
     let input = |name| reason.input(name);
     let who = input("subject");
@@ -156,19 +157,19 @@ pub fn quarantined(reason: &Reason) -> String {
         ("immune.soft", "") => format!("{fails}: it gets half of its work"),
         ("immune.soft", cap) => format!("{fails}: it gets half of its work, because {}", spared(cap)),
         ("immune.clean", _) => format!("{who} had {} turns without a charge", input("beats")),
-        ("immune.cap", _) => format!("{who} is let back: the fleet became smaller"),
+        ("immune.cap", _) => format!("{who} is released: the fleet became smaller"),
         ("immune.charge", _) => fails,
         (other, _) => format!("{who} ({other})"),
     }
 }
 
-/// Why somebody was not taken out.
+/// Why a subject was not quarantined.
 pub fn spared(cap: &str) -> &'static str {
     match cap {
-        "immune.third" => "at most a third of the machines may be quarantined",
-        "immune.nobody" => "nobody would be left to work",
+        "immune.third" => "at most a third of the nodes may be quarantined",
+        "immune.nobody" => "no worker would be left",
         "immune.choice" => "fewer than two ways to go on would be left",
-        _ => "half of them look bad at once, which is rather the observer's fault",
+        _ => "half of them fail at once, which rather points to a shared cause",
     }
 }
 
@@ -184,8 +185,8 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
     let said = match reason.rule.as_str() {
         "paused" if input("reason").is_empty() => format!("it was paused by {}", input("by")),
         "paused" => format!("it was paused by {} ({})", input("by"), input("reason")),
-        "asleep" if input("reason").is_empty() => format!("it sleeps, as {} asked", input("by")),
-        "asleep" => format!("it sleeps, as {} asked ({})", input("by"), input("reason")),
+        "asleep" if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),
+        "asleep" => format!("it was put to sleep by {} ({})", input("by"), input("reason")),
         "guard.freeze" => {
             let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
             format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))
@@ -194,7 +195,9 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
             format!("the vendor limits the account `{}` ({}): {}", input("account"), input("class"), input("said"))
         }
         "guard.pace" => paced(reason),
-        "guard.spread" => format!("those who waited for the account `{}` start one after the other", input("account")),
+        "guard.spread" => {
+            format!("the loops that waited for the account `{}` start one after the other", input("account"))
+        }
         "guard.cooldown" => {
             format!("{} cools down (Frosty, level {}) because starts died young", input("scope"), input("level"))
         }
@@ -217,9 +220,9 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         "immune.soft" | "immune.out" | "immune.passed" | "immune.failed" => quarantined(reason),
         "immune.rule" => format!("a rule of {} holds: {} ({})", barred_by(reason), input("says"), input("why")),
         "immune.doubt" => {
-            format!("its last {} turns failed, and somebody else shows whether it is to blame", input("failures"))
+            format!("its last {} turns failed, and another one shows whether it is the cause", input("failures"))
         }
-        "guard.slots" => format!("{} of {} turns already run on this machine", input("running"), input("slots")),
+        "guard.slots" => format!("{} of {} turns already run on this node", input("running"), input("slots")),
         other => other.to_owned(),
     };
     let end = match reason.until {

@@ -1,7 +1,8 @@
-//! Old journals stay readable: `fixtures/journal-v<n>.jsonl` holds every event as version n wrote it, byte for byte.
+//! Old journals stay readable: `fixtures/journal-v<n>.jsonl` holds every event as version n wrote
+//! it, byte for byte.
 //!
-//! A line of a released version is never edited. A new kind of event gets a new line; a new field of an old kind must be
-//! optional, so that the old line still means what it meant.
+//! A line of a released version is never edited. A new kind of event gets a new line; a new field
+//! of an old kind must be optional, so that the old line still means what it meant.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -225,7 +226,7 @@ fn others() -> Vec<Event> {
     ]
 }
 
-/// What version 2 added.
+/// Events and fields that version 2 added.
 fn added() -> Vec<Event> {
     let mut started = started();
     if let Event::TurnStarted { agent, account, resume, .. } = &mut started {
@@ -286,7 +287,7 @@ fn added() -> Vec<Event> {
     ]
 }
 
-/// What version 3 added: pacing, agents for certain tasks, tokens without a change.
+/// Additions of version 3: pacing, agents for certain tasks, tokens without a change.
 fn added_later() -> Vec<Event> {
     let mut started = started();
     if let Event::TurnStarted { chosen, .. } = &mut started {
@@ -300,7 +301,7 @@ fn added_later() -> Vec<Event> {
     vec![Event::SpecChanged { spec }, started, exited(Some(cause)), Event::Stopping { turn: turn(), cause }]
 }
 
-/// What version 4 added: sessions that everloop did not start.
+/// Additions of version 4: sessions that everloop did not start.
 fn in_sessions() -> Vec<Event> {
     let let_go = |why| SessionAct::LetGo { why };
     [
@@ -323,7 +324,7 @@ fn in_sessions() -> Vec<Event> {
     .into()
 }
 
-/// What version 5 added: steps of the immune system.
+/// Additions of version 5: steps of the immune system.
 fn immune_steps() -> Vec<Event> {
     let subject = Subject::new(Dimension::Account, "default");
     let what = RuleEffect::Avoid { subject: subject.clone() };
@@ -353,7 +354,7 @@ fn immune_steps() -> Vec<Event> {
     .into()
 }
 
-/// What version 5 added: monitors and the keepalive.
+/// Additions of version 5: monitors and the keepalive.
 fn watching() -> Vec<Event> {
     let monitor = |name: &str, target| MonitorSpec {
         name: text(name),
@@ -383,7 +384,7 @@ fn watching() -> Vec<Event> {
     ]
 }
 
-/// What version 6 added: another way before a person is told.
+/// Additions of version 6: a change of strategy before a ticket is opened.
 fn strategy() -> Vec<Event> {
     let mut spec = spec();
     spec.guard.stagnation_change = false;
@@ -517,7 +518,8 @@ fn every_event_of_version_6_is_read_as_it_was_meant_and_written_as_it_was_writte
     assert_eq!(kinds.len(), KINDS, "every kind has a line");
 }
 
-/// Fields that came later are not written while they say nothing, so a version 2 without them is the same version.
+/// Later fields are not written while they are empty, so a version 2 without them is the same
+/// version.
 #[test]
 fn telemetry_is_written_only_where_there_is_any() {
     let used = Usage { input: 11, microusd: Some(884), ..Usage::default() };

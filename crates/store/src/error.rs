@@ -1,14 +1,16 @@
-//! What can go wrong with a ledger, naming what was tried on what.
+//! Errors of a ledger, each naming what was tried on what.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::path::PathBuf;
 
 use everloop_core::journal::Damage;
 use everloop_core::op::Refusal;
 
-/// What went wrong.
+/// Any error of a ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules say no; nothing of the batch happened.
+    /// The rules refused; no part of the batch took effect.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The journal is not what was written.
@@ -16,127 +18,96 @@ pub enum Error {
     Damaged(#[from] Damage),
     /// There is no ledger at this path.
     #[error("there is no ledger at `{}`", path.display())]
-    Missing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// A newer everloop wrote this ledger.
     #[error(
         "the ledger `{}` has format {found}, newer than this everloop understands ({known})",
         path.display()
     )]
     Newer {
-        /// Which file.
         path: PathBuf,
-        /// Its format.
         found: u32,
-        /// The newest format known here.
+        /// Newest format that this version supports.
         known: u32,
     },
-    /// The ledger has to be brought up to date first, and a reader may not.
+    /// The ledger has to be migrated first, and a reader must not do that.
     #[error("the ledger `{}` has the old format {found}; a writer has to bring it to {known} first", path.display())]
-    Older {
-        /// Which file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// The format needed.
-        known: u32,
-    },
-    /// The file could not be opened or made.
+    Older { path: PathBuf, found: u32, known: u32 },
+    /// The file could not be opened or created.
     #[error("could not open the ledger `{}`", path.display())]
-    Open {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The disk is full; nothing of the batch happened.
+    Open { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    /// The disk is full; no part of the batch took effect.
     #[error("the disk is full: could not {doing}")]
     Full {
         /// What was tried.
         doing: &'static str,
     },
-    /// Another process held the ledger for longer than the busy timeout; nothing of the batch happened.
+    /// Another process held the ledger for longer than the busy timeout; no part of the batch took
+    /// effect.
     #[error("another process holds the ledger: could not {doing}")]
     Busy {
         /// What was tried.
         doing: &'static str,
     },
-    /// The database refused.
+    /// The database reported an error.
     #[error("could not {doing}")]
     Sql {
         /// What was tried.
         doing: &'static str,
-        /// Why.
         source: rusqlite::Error,
     },
-    /// The hub cannot be reached, or its connection broke before anything was decided: nothing happened.
-    #[error("the hub is away: could not {doing}")]
+    /// The hub cannot be reached, or its connection broke before anything was decided: no part of
+    /// the batch took effect.
+    #[error("the hub cannot be reached: could not {doing}")]
     Away {
         /// What was tried.
         doing: &'static str,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The connection to the hub broke after the commit was sent: it happened or it did not. Read back by key.
-    #[error("the hub went away while it was asked to {doing}; whether it did is unknown")]
+    /// The connection to the hub broke after the commit was sent: the batch took effect or it did
+    /// not. Read back by key.
+    #[error("lost the hub after the request to {doing}; the outcome is unknown")]
     Unknown {
         /// What was tried.
         doing: &'static str,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The hub does not let us in, or not do this; nothing of the batch happened.
+    /// The hub refuses the login, or lacks a right for this operation; no part of the batch took
+    /// effect.
     #[error("the hub does not allow this login to {doing}")]
     Denied {
         /// What was tried.
         doing: &'static str,
-        /// Why.
         source: Box<tokio_postgres::Error>,
     },
-    /// The hub refused; nothing of the batch happened.
+    /// The hub reported an error; no part of the batch took effect.
     #[error("the hub refused to {doing}")]
     Hub {
         /// What was tried.
         doing: &'static str,
-        /// Why.
         source: Box<tokio_postgres::Error>,
     },
-    /// Another hub than the one that was there before.
+    /// Another hub than the expected one.
     #[error("this is the hub `{found}`, not `{expected}`")]
-    OtherHub {
-        /// The one that was expected.
-        expected: String,
-        /// The one that is there.
-        found: String,
-    },
-    /// The hub knows less than it did: somebody restored an older copy.
+    OtherHub { expected: String, found: String },
+    /// The hub's journal is shorter than before: an older copy was restored.
     #[error("the hub was set back: its journal ends at {found}, but {seen} was there already")]
     SetBack {
-        /// The last number that was seen.
+        /// Last sequence number seen earlier.
         seen: u64,
-        /// The last number that it knows.
+        /// Last sequence number of the hub now.
         found: u64,
     },
-    /// The address of a hub cannot be understood. Never shows the address: it may hold a password.
+    /// The address of a hub is invalid. Never shows the address: it may contain a password.
     #[error("the address of the hub cannot be used: {why}")]
-    BadUrl {
-        /// Why.
-        why: String,
-    },
+    BadUrl { why: String },
     /// A stored row is not what everloop writes.
     #[error("{what} in the ledger cannot be read: {why}")]
-    Unreadable {
-        /// Which row.
-        what: String,
-        /// Why.
-        why: String,
-    },
+    Unreadable { what: String, why: String },
 }
 
 impl Error {
-    /// The refusal, if the rules said no.
+    /// The refusal, if the rules refused the batch.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Error::Refused(refusal) => Some(refusal),

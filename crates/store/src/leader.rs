@@ -1,4 +1,4 @@
-//! Who becomes supervisor. Pure; shared by all ledgers.
+//! Grants of the leader lease. Pure; shared by all ledgers.
 
 use everloop_core::ids::NodeId;
 use everloop_core::op::Refusal;
@@ -7,7 +7,7 @@ use everloop_core::time::Time;
 
 use crate::rows::Leader;
 
-/// The leader after `node` asked for the lease until `until`; `None` when somebody else holds it.
+/// The leader after `node` requested the lease until `until`; `None` when another node holds it.
 pub(crate) fn elect(current: Option<&Leader>, node: &NodeId, until: Time, now: Time) -> Option<Leader> {
     let term = match current {
         None => 1,
@@ -19,13 +19,13 @@ pub(crate) fn elect(current: Option<&Leader>, node: &NodeId, until: Time, now: T
     Some(Leader { node: node.clone(), term, until })
 }
 
-/// Refuses whoever is not the supervisor under `term` now.
+/// Refuses a node that is not the leader in this term now.
 pub(crate) fn check_lead(current: Option<&Leader>, node: &NodeId, term: u64, now: Time) -> Result<(), Refusal> {
     let leads = current.is_some_and(|leader| leader.node == *node && leader.term == term && leader.until > now);
     if leads { Ok(()) } else { Err(Refusal::NotLeader { term }) }
 }
 
-/// The leader after `node` gave up; `None` when there is nothing to give up.
+/// The leader after `node` resigned; `None` when it is not the leader.
 pub(crate) fn resign(current: Option<&Leader>, node: &NodeId, term: u64, now: Time) -> Option<Leader> {
     check_lead(current, node, term, now).ok()?;
     Some(Leader { node: node.clone(), term, until: now })
@@ -55,7 +55,7 @@ mod tests {
         assert!(!leads(&a, 3, 10) && !leads(&a, 2, 9) && !leads(&b, 3, 9));
         assert!(check_lead(None, &a, 1, Time(0)).is_err());
         let resigned = resign(Some(&leader), &a, 3, Time(4)).unwrap();
-        assert_eq!(elect(Some(&resigned), &b, Time(19), Time(4)).unwrap().term, 4, "nobody has to wait");
+        assert_eq!(elect(Some(&resigned), &b, Time(19), Time(4)).unwrap().term, 4, "no wait for the end of the lease");
         assert_eq!(resign(Some(&leader), &b, 3, Time(4)), None);
         assert_eq!(resign(Some(&leader), &a, 3, Time(10)), None, "it is over already");
     }

@@ -1,16 +1,17 @@
 //! The part of everloop that remembers. Durable and atomic; it decides nothing.
 //!
-//! - [`Ledger`] (here): the one interface, and what it answers where [`everloop_core::op`] is silent
-//! - [`model`]: in memory, for the simulation and as the yardstick of the others
-//! - [`sqlite`]: one file on this machine, the default
-//! - [`postgres`]: the hub that many machines share
+//! - [`Ledger`] (here): the single interface, and its answers where [`everloop_core::op`] leaves
+//!   them open
+//! - [`model`]: in memory, for the simulation and as the reference of the others
+//! - [`sqlite`]: one file on this node, the default
+//! - [`postgres`]: the hub that many nodes share
 //! - [`mirror`]: the ledger as plain files, and back
 //! - [`replay`]: a walk over the whole journal that trusts nothing
-//! - [`rows`]: what reads answer and how they are narrowed
-//! - [`error`]: what can go wrong
+//! - [`rows`]: row types and filters of reads
+//! - [`error`]: the errors of all ledgers
 //! - `task`, `leader`: the rules that every ledger shares, pure
 //!
-//! All ledgers give the same answers to the same operations; `tests/it/story.rs` holds them to it.
+//! All ledgers give the same answers to the same operations; `tests/it/story.rs` verifies it.
 
 pub mod error;
 mod leader;
@@ -34,68 +35,77 @@ pub use postgres::Postgres;
 pub use rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 pub use sqlite::{OpenMode, Sqlite};
 
-/// What everloop remembers. Synchronous: the supervisor calls it from the one task that owns it.
+/// Storage of everloop. Synchronous: the supervisor calls it from the single task that owns it.
 ///
-/// # What `transact` means, beyond the words of [`Op`]
+/// # Semantics of `transact`, beyond the documentation of [`Op`]
 ///
-/// - **Batch.** Operations run in order and each sees what those before it did. The first refusal undoes all of them,
-///   also the numbers they drew: ids, sequence numbers, versions and fences of a refused batch are used again.
-/// - **Time.** `now` is the caller's. A lease is over when `until <= now`; a task is due when `ready_at <= now`.
-/// - **`Enqueue`** answers `Made(false)` to a known id before it looks at anything else. Since dependencies must be
-///   there already, the only possible cycle is a task that needs itself. Dependencies keep their order and repeats.
-/// - **Ready** means due and every dependency `Done`; a dependency that is `Dead` or `Blocked` holds its dependants
-///   until a person retries it.
-/// - **`Take`** names its task, so `ready_at` does not hold it back, dependencies do (`WrongState`). It looks in this
-///   order: `Gone`, a state that is neither queued nor leased (`WrongState`), a lease that is not over (`Fenced`, also
-///   for its own holder), the fence (`Fenced`), dependencies.
-/// - **`Renew`, `Finish`, `Release`** also work after the lease is over, as long as nobody else took the task: the
-///   fence alone says who holds it.
-/// - **`Shelve`** needs a known task (`Gone`); the same result under the same fence is kept once.
-/// - **`Amend`**: `Block` needs `Queued`; `Retry` needs `Blocked`, `Dead` or `Leased`, makes the task due now and
-///   forgets failures and result; `Cancel` needs anything but `Done` and keeps the result.
-/// - **`Elect`**: the epoch starts at 1 and grows with every grant that is not the renewal of a live lease.
-/// - **`Lead`** looks at node, epoch and lease at once; **`Resign`** by anybody else changes nothing.
-/// - **`SaveGuard`, `SaveLoop`, `SaveDoc`**: a row that was never written has version 0. A conflict names `guard SCOPE`,
-///   `loop ID` or `KIND KEY`.
-/// - **`Consume`** refuses an id that is named twice, like one that is not there. Message ids are never used again.
+/// - **Batch.** Operations run in order and each sees the effects of those before it. The first
+///   refusal undoes all of them, including the numbers they drew: ids, sequence numbers, versions
+///   and fences of a refused batch are used again.
+/// - **Time.** `now` is the caller's. A lease is over when `until <= now`; a task is due when
+///   `ready_at <= now`.
+/// - **`Enqueue`** answers `Made(false)` to a known id before any other check. Since dependencies
+///   must exist already, the only possible cycle is a task that needs itself. Dependencies keep
+///   their order and repeats.
+/// - **Ready** means due and every dependency `Done`; a dependency that is `Dead` or `Blocked`
+///   holds its dependants until a person retries it.
+/// - **`Take`** names its task, so `ready_at` does not hold it back, dependencies do
+///   (`WrongState`). It checks in this order: `Gone`, a state that is neither queued nor leased
+///   (`WrongState`), a lease that is not over (`Fenced`, also for its own holder), the fence
+///   (`Fenced`), dependencies.
+/// - **`Renew`, `Finish`, `Release`** also work after the lease is over, as long as no other node
+///   took the task: the fence alone identifies the holder.
+/// - **`Shelve`** needs a known task (`Gone`); the same late result under the same fence is kept
+///   once.
+/// - **`Amend`**: `Block` needs `Queued`; `Retry` needs `Blocked`, `Dead` or `Leased`, makes the
+///   task due now and drops failures and result; `Cancel` needs anything but `Done` and keeps the
+///   result.
+/// - **`Elect`**: the term starts at 1 and grows with every grant that is not the renewal of a live
+///   lease.
+/// - **`Lead`** checks node, term and lease at once; **`Resign`** by any other node changes
+///   nothing.
+/// - **`SaveGuard`, `SaveLoop`, `SaveDoc`**: a row that was never written has version 0. A conflict
+///   names `guard SCOPE`, `loop ID` or `KIND KEY`.
+/// - **`Consume`** refuses an id that is named twice, like an unknown one. Message ids are never
+///   used again.
 /// - **`OpenTicket`** leaves an open ticket of the same key as it is (`Made(false)`).
 /// - **`Append`** of no events answers the last sequence number, 0 for an empty journal.
 /// - Everything else answers [`Reply::Ok`].
 pub trait Ledger: Send {
-    /// Does all of `ops` in one durable transaction, or nothing. One reply per operation.
+    /// Performs all of `ops` in one durable transaction, or none. One reply per operation.
     ///
-    /// After [`Error::Unknown`] the outcome is unknown and has to be read back; after every other error nothing has
-    /// happened.
+    /// After [`Error::Unknown`] the outcome is unknown and has to be read back; after every other
+    /// error no operation took effect.
     fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error>;
 
     /// All loops by id. Never reads the journal.
     fn loops(&self) -> Result<Vec<LoopRow>, Error>;
 
-    /// One loop.
+    /// A loop by its id.
     fn get_loop(&self, id: &LoopId) -> Result<Option<LoopRow>, Error>;
 
-    /// One task.
+    /// A task by its id.
     fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, Error>;
 
-    /// Tasks that fit `filter`, newest first (then by id, largest first).
+    /// Tasks that match `filter`, newest first (then by id, largest first).
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error>;
 
-    /// Results of a task that came too late, in the order in which they came.
+    /// Late results of a task, in the order in which they came.
     fn late_results(&self, task: &TaskId) -> Result<Vec<LateResult>, Error>;
 
-    /// All nodes that ever gave a sign of life, by id.
+    /// All nodes that ever sent a heartbeat, by id.
     fn nodes(&self) -> Result<Vec<NodeRow>, Error>;
 
-    /// The last supervisor; whether its lease is over is for the reader to see.
+    /// The last leader; the reader checks whether its lease is over.
     fn leader(&self) -> Result<Option<Leader>, Error>;
 
-    /// What the guard remembers about `scope`; version 0 and an empty state when it never wrote.
+    /// Guard state of `scope`; version 0 and an empty state when it was never written.
     fn guard(&self, scope: &Scope) -> Result<Versioned, Error>;
 
-    /// Everything that the guard remembers.
+    /// All guard states.
     fn guards(&self) -> Result<Guards, Error>;
 
-    /// One document.
+    /// A document by kind and key.
     fn doc(&self, kind: &str, key: &str) -> Result<Option<DocRow>, Error>;
 
     /// All documents of a kind, by key.
@@ -107,16 +117,17 @@ pub trait Ledger: Send {
     /// Tickets by id, oldest first.
     fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error>;
 
-    /// The first `limit` journal records after `after_seq`, of one loop or (`None`) of everybody.
+    /// The first `limit` journal records after `after_seq`, of one loop or (`None`) of all.
     ///
-    /// Every record is checked against the one before it in the journal, also when that one belongs to another loop. A
-    /// damaged or missing record is [`Error::Damaged`]; nothing is skipped.
+    /// Every record is checked against the one before it in the journal, also when that one belongs
+    /// to another loop. A damaged or missing record is [`Error::Damaged`]; nothing is skipped.
     fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error>;
 
     /// The last `limit` journal records, oldest first; otherwise as [`Ledger::journal`].
     fn journal_tail(&self, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error>;
 
-    /// The first `limit` journal rows after `after_seq` as they are stored, unchecked. See [`replay::replay`].
+    /// The first `limit` journal rows after `after_seq` as they are stored, unchecked. See
+    /// [`replay::replay`].
     fn journal_raw(&self, after_seq: u64, limit: usize) -> Result<Vec<Stored>, Error>;
 
     /// The sequence number of the last journal record; 0 when there is none.

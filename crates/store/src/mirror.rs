@@ -1,21 +1,24 @@
-//! The ledger as plain files, for people, for scripts, and for the day on which the database is gone.
+//! The ledger as plain files: readable for people and scripts, and the source for a lost database.
 //!
 //! - [`Mirror`] (`mirror/follow.rs`): follows a ledger, pass by pass, and writes only what changed
-//! - [`found`] and [`MirrorContents`] (`mirror/found.rs`): what a mirror holds, file by file, and which files are not believed
+//! - [`found`] and [`MirrorContents`] (`mirror/found.rs`): the content of a mirror, file by file, and the
+//!   files that are refused
 //! - `page`: one file, with its version and its checksum; `line`: one record of the journal
-//! - `change`: how a pass comes to the disk, whole or not at all; `source`: what a ledger has to tell for it
+//! - `change`: writes a pass to disk, whole or not at all; `source`: the changes of a ledger
 //!
 //! ```text
-//! mirror.json                     whose mirror this is and how far it is; written with every pass
+//! mirror.json                     id and position of the mirror; written with every pass
 //! scoreboard.json                 every loop in a few words
 //! loops/ID.json                   the state of a loop
-//! queue/pending|claimed|completed/ID.json   a task with its shelf; finished ones only as far as [`COMPLETED_MOST`]
+//! queue/pending|claimed|completed/ID.json   a task with its late results; finished ones up to a limit
 //! docs/KIND/KEY.json guards/SCOPE.json tickets.json messages.json
 //! log/YYYY-MM-DD.jsonl            the journal; never pruned, since the ledger's is not either
-//! supervisor.heartbeat            a sign of life, of no importance to anybody who reads the rest
+//! supervisor.heartbeat            a sign of life, never restored
 //! ```
 //!
-//! All of it stands for one moment of the ledger. Nothing reads it but people and `recover`.
+//! All files together show one moment of the ledger. Only people and `recover` read them.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 mod change;
 mod follow;
@@ -40,60 +43,48 @@ pub use source::{MirrorSource, TaskMark};
 
 /// Version of the files. A newer one is refused, never guessed at.
 pub const VERSION: u64 = 1;
-/// Finished tasks that are kept as files, and as many that were given up: the newest. A ledger may hold a million, and no
-/// folder should.
+/// Number of finished tasks that are kept as files, and of dead ones: the newest. A ledger may hold
+/// a million, and no folder should.
 pub const COMPLETED_MOST: usize = 1_000;
 
 /// Why a mirror cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// A file or folder.
+    /// Access to a file or folder failed.
     #[error("cannot {doing} `{path}`")]
     Files {
         /// What was tried.
         doing: &'static str,
-        /// On what.
         path: String,
-        /// Why.
         source: std::io::Error,
     },
-    /// The ledger that is mirrored.
+    /// The mirrored ledger failed.
     #[error(transparent)]
     Ledger(#[from] crate::Error),
-    /// The files belong to different mirrors, and which of them counts cannot be told.
-    #[error("`{path}` holds files of different mirrors, and its `mirror.json` does not say which of them counts")]
-    Mixed {
-        /// The folder.
-        path: String,
-    },
-    /// There is none.
+    /// The files belong to different mirrors, and it is unknown which of them counts.
+    #[error("`{path}` holds files of different mirrors, and its `mirror.json` does not name the one that counts")]
+    Mixed { path: String },
+    /// The folder contains no mirror.
     #[error("there is no mirror in `{path}`")]
-    None {
-        /// The folder.
-        path: String,
-    },
+    None { path: String },
 }
 
-/// Everything that a mirror can give back to a ledger.
+/// Everything that a mirror can restore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// The loops.
     pub loops: Vec<LoopRow>,
-    /// The tasks.
     pub tasks: Vec<TaskRow>,
-    /// Results that came too late, in the order in which they came.
+    /// Late results, in the order in which they came.
     pub late_results: Vec<LateResult>,
-    /// What the guard remembers.
+    /// Stored guard states.
     pub guards: Guards,
     /// Documents with their kinds.
     pub docs: Vec<(String, DocRow)>,
-    /// Messages that nobody took yet.
+    /// Messages that were not consumed yet.
     pub messages: Vec<Message>,
-    /// Tickets by id.
     pub tickets: Vec<Ticket>,
     /// The journal, oldest first.
     pub journal: Vec<Stored>,
-    /// The last supervisor.
     pub leader: Option<Leader>,
 }
 
@@ -102,8 +93,8 @@ fn files(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Er
     move |source| MirrorError::Files { doing, path, source }
 }
 
-/// The name of a file for an id: ids of agents' tasks may be anything, and no name may lead out of its folder, be hidden, or
-/// be too long for a disk.
+/// File name for an id: ids of agents' tasks may be anything, and no name may lead out of its
+/// folder, be hidden, or be too long for a file system.
 fn name_of(id: &str) -> String {
     const LONGEST: usize = 150;
     let mut name = String::with_capacity(id.len());

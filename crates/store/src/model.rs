@@ -1,7 +1,9 @@
-//! A ledger in memory: plain maps, meant to be obviously right. The simulation runs on it and the others are held to it.
+//! A ledger in memory: plain maps, meant to be obviously right. The simulation runs on it and the
+//! other ledgers are compared with it.
 //!
-//! This file keeps the tables and answers reads; `model/batch.rs` does operations. A refused batch is undone from a log
-//! of what it touched, so a batch costs what it touches and not what the ledger holds.
+//! This file keeps the tables and implements reads; `model/batch.rs` implements operations. A
+//! refused batch is undone from a log of what it touched, so the cost of a batch depends on its
+//! size and not on that of the ledger.
 
 mod batch;
 
@@ -17,24 +19,24 @@ use everloop_core::time::Time;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 use crate::{Error, Ledger};
 
-/// A ledger in memory. A clone is a copy of the whole ledger as it is now.
+/// A ledger in memory. A clone is an independent copy of the whole ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tasks: BTreeMap<TaskId, TaskRow>,
-    /// The queued and leased ones of `tasks` in the order in which they are claimed.
+    /// Queued and leased tasks in the order of claims.
     waiting: BTreeSet<Place>,
     late_results: Vec<LateResult>,
     nodes: BTreeMap<NodeId, NodeRow>,
     leader: Option<Leader>,
     guards: Guards,
     loops: BTreeMap<LoopId, LoopRow>,
-    /// By kind and key.
+    /// Documents by kind and key.
     docs: BTreeMap<(String, String), DocRow>,
     messages: BTreeMap<u64, Message>,
     last_message: u64,
-    /// The ticket with id `n` stands at `n - 1`.
+    /// The ticket with id `n` is at index `n - 1`.
     tickets: Vec<Ticket>,
-    /// The record with sequence number `n` stands at `n - 1`.
+    /// The record with sequence number `n` is at index `n - 1`.
     journal: Vec<Stored>,
 }
 
@@ -51,7 +53,7 @@ fn place(row: &TaskRow) -> Option<Place> {
 }
 
 impl Model {
-    /// Writes (or with `None` removes) a task and gives back what was there.
+    /// Writes (or with `None` removes) a task and returns the previous row.
     fn put_task(&mut self, id: &TaskId, row: Option<TaskRow>) -> Option<TaskRow> {
         let before = self.tasks.remove(id);
         if let Some(place) = before.as_ref().and_then(place) {
@@ -64,33 +66,33 @@ impl Model {
         before
     }
 
-    /// A task as it stands here, without a copy: the simulation looks at it millions of times.
+    /// A task without a copy: the simulation reads it millions of times.
     pub fn peek_task(&self, id: &TaskId) -> Option<&TaskRow> {
         self.tasks.get(id)
     }
 
-    /// The tasks that are queued or leased, without a copy.
+    /// The queued and leased tasks, without a copy.
     pub fn peek_waiting(&self) -> impl Iterator<Item = &TaskRow> {
         self.waiting.iter().map(|place| &self.tasks[&place.3])
     }
 
-    /// A document as it stands here, without a copy.
+    /// A document without a copy.
     pub fn peek_doc(&self, name: &(String, String)) -> Option<&DocRow> {
         self.docs.get(name)
     }
 
-    /// The supervisor as it stands here, without a copy.
+    /// The leader without a copy.
     pub fn peek_leader(&self) -> Option<&Leader> {
         self.leader.as_ref()
     }
 
-    /// Whether tasks of loops are free, now or later.
+    /// Whether tasks of loops are queued, due now or later.
     pub fn has_queued(&self) -> bool {
         let mut rows = self.waiting.iter().map(|place| &self.tasks[&place.3]);
         rows.any(|row| row.state == TaskState::Queued && row.task.owner.is_some())
     }
 
-    /// All tasks, or of those that are queued or leased only these.
+    /// All tasks, or only waiting ones when `states` allows only these.
     fn candidates(&self, states: &[StateName]) -> Vec<&TaskRow> {
         let wait = |state: &StateName| matches!(state, StateName::Queued | StateName::Leased);
         if !states.is_empty() && states.iter().all(wait) {

@@ -1,4 +1,7 @@
-//! What reads of a ledger answer and how they are narrowed. Tasks, messages and tickets have their types in the core.
+//! Row types and filters of a ledger's reads. Tasks, messages and tickets have their types in the
+//! core.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::TaskState;
@@ -8,13 +11,11 @@ use everloop_core::time::Time;
 /// A loop as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopRow {
-    /// Which.
     pub id: LoopId,
     /// Grows by one with every save; 1 after the first.
     pub version: u64,
-    /// A short name of its phase.
+    /// Short name of the phase.
     pub phase: String,
-    /// When it was last saved.
     pub updated_at: Time,
     /// The state as JSON; it carries its own format version.
     pub state: String,
@@ -30,63 +31,55 @@ impl LoopRow {
 /// A document as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocRow {
-    /// Which of its kind.
+    /// Unique within its kind.
     pub key: String,
     /// Grows by one with every save; 1 after the first.
     pub version: u64,
-    /// When it was last saved.
     pub updated_at: Time,
-    /// What it says, as JSON; it carries its own format version.
+    /// Content as JSON; it carries its own format version.
     pub body: String,
 }
 
-/// A node's last sign of life.
+/// Latest heartbeat of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Who.
     pub node: NodeId,
     /// Process identity and version, for people.
     pub info: String,
-    /// When.
     pub seen_at: Time,
 }
 
-/// Who is supervisor.
+/// Holder of the leader lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
-    /// Who.
     pub node: NodeId,
-    /// Under which epoch.
+    /// Term of the lease.
     pub term: u64,
-    /// Until when.
     pub until: Time,
 }
 
-/// Which tasks are read.
+/// Filter of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFilter {
-    /// Whose.
     pub owner: TaskOwner,
-    /// In which states; empty means in any.
+    /// Accepted states; empty accepts any.
     pub states: Vec<StateName>,
-    /// How many at most.
     pub limit: usize,
 }
 
-/// Whose tasks are read.
+/// Filter by the owner of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskOwner {
-    /// Everybody's.
+    /// Tasks of all loops and of none.
     Any,
-    /// Those that belong to no loop.
+    /// Tasks that belong to no loop.
     Nobody,
-    /// Those of one loop.
+    /// Tasks of one loop.
     Loop(LoopId),
 }
 
 /// A [`TaskState`] without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are those of the states")]
 pub enum StateName {
     Queued,
     Leased,
@@ -96,7 +89,7 @@ pub enum StateName {
 }
 
 impl StateName {
-    /// All of them.
+    /// All states, in the order of the lifecycle.
     pub const ALL: [StateName; 5] =
         [StateName::Queued, StateName::Leased, StateName::Done, StateName::Dead, StateName::Blocked];
 
@@ -111,7 +104,7 @@ impl StateName {
         }
     }
 
-    /// One word, as it stands in listings and in the database; the same as [`TaskState::label`].
+    /// The state in one word, as in listings and in the database; equals [`TaskState::label`].
     pub fn label(self) -> &'static str {
         match self {
             StateName::Queued => "queued",
@@ -123,16 +116,16 @@ impl StateName {
     }
 }
 
-/// Whose messages are read.
+/// Filter of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipients<'a> {
-    /// Everybody's.
+    /// Messages to any recipient.
     All,
-    /// Those of these recipients.
+    /// Messages to these recipients.
     These(&'a [String]),
 }
 
-/// Which tickets are read.
+/// Filter of tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tickets {
     /// All that wait for a person.

@@ -1,11 +1,14 @@
-//! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one machine.
+//! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one node.
 //!
-//! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads, `sqlite/mirror.rs` is
-//! mirrored and rebuilt, `sqlite/columns.rs` knows the columns. Methods stand in the same order as in the model, so that the twins can be read side by side.
+//! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
+//! `sqlite/mirror.rs` supports the mirror and restores from it, `sqlite/columns.rs` maps the
+//! columns. Methods stand in the same order as in the model, so that both can be compared side by
+//! side.
 //!
-//! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a batch is on disk or
-//! it never was. A crash between the making of the empty file and the first migration leaves an empty file: the next
-//! writer migrates it, a reader sees [`Error::Missing`].
+//! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a
+//! batch is on disk completely or not at all. A crash between the creation of the empty file and
+//! the first migration leaves an empty file: the next writer migrates it, a reader gets
+//! [`Error::Missing`].
 
 mod batch;
 mod columns;
@@ -29,10 +32,10 @@ use crate::{Error, Ledger};
 
 pub use open::FORMAT;
 
-/// How a file is opened.
+/// Access to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Makes the file if there is none and brings an old one up to date.
+    /// Creates a missing file and migrates an old one.
     ReadWrite,
     /// Never changes a row; works while another process writes.
     ReadOnly,
@@ -40,15 +43,15 @@ pub enum OpenMode {
 
 /// A ledger in one SQLite file.
 ///
-/// Open a file once per process: SQLite's locks belong to the process, and closing a second descriptor of the same file
-/// by other means drops them.
+/// Open a file once per process: SQLite's locks belong to the process, and closing a second
+/// descriptor of the same file by other means drops them.
 #[derive(Debug)]
 pub struct Sqlite {
     conn: Connection,
 }
 
 impl Sqlite {
-    /// Opens the ledger at `path`. Runs no integrity checks, so that a reader is there at once.
+    /// Opens the ledger at `path`. Runs no integrity checks, so that a reader starts at once.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, Error> {
         let conn = match mode {
             OpenMode::ReadWrite => open::writer(path)?,
@@ -57,24 +60,26 @@ impl Sqlite {
         Ok(Self { conn })
     }
 
-    /// A ledger that is gone when it is dropped; the same SQL, no file. For tests.
+    /// A ledger without a file, lost when it is dropped; the same SQL. For tests.
     pub fn in_memory() -> Result<Self, Error> {
         Ok(Self { conn: open::in_memory()? })
     }
 
-    /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order in which claims take them.
+    /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order of claims.
     pub fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
         read::ready(&self.conn, now, owner, n)
     }
 
-    /// A number that changes when *another* connection has committed: a hint to look again, nothing more.
+    /// A number that changes when *another* connection has committed: a hint to read again, nothing
+    /// more.
     pub fn data_version(&self) -> Result<u64, Error> {
         read::data_version(&self.conn)
     }
 
-    /// Reads the whole file and answers what SQLite finds wrong with it; empty when all is well. Slow: for `doctor`.
+    /// Reads the whole file and returns the problems SQLite finds; empty for an intact file. Slow:
+    /// for `doctor`.
     ///
-    /// This is about pages and indexes. Whether the journal is what was written is for [`crate::replay::replay`].
+    /// This covers pages and indexes. [`crate::replay::replay`] verifies the journal's content.
     pub fn check_integrity(&self) -> Result<Vec<String>, Error> {
         read::check_integrity(&self.conn)
     }
@@ -154,7 +159,8 @@ impl Ledger for Sqlite {
     }
 }
 
-/// Says what was tried; a full disk and a busy file get their own names because callers act on them.
+/// Names what was tried; a full disk and a busy file have errors of their own because callers act
+/// on them.
 fn sql(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
     move |source| match source.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DiskFull) => Error::Full { doing },

@@ -1,13 +1,15 @@
-//! What an operation does to one task. Pure; shared by all ledgers, so that they differ only in where rows are kept.
+//! Rules for operations on one task. Pure; shared by all ledgers, so that they differ only in how
+//! rows are stored.
 //!
-//! The fence only ever grows here: by one in [`lease`] and by one in the amendments that take a task from its holder.
+//! The fence only ever grows here: by one in [`lease`] and by one in the amendments that take a
+//! task from its holder.
 
 use everloop_core::ids::{Fence, NodeId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Refusal, TaskEnd, TaskRow, TaskState};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 
-/// The row of a task that was just made.
+/// The row of a new task.
 pub(crate) fn queued(task: &NewTask, now: Time) -> TaskRow {
     TaskRow {
         task: task.clone(),
@@ -20,7 +22,7 @@ pub(crate) fn queued(task: &NewTask, now: Time) -> TaskRow {
     }
 }
 
-/// Refuses a new task that needs itself or a task that is not there.
+/// Refuses a new task that needs itself or an unknown task.
 pub(crate) fn check_deps<E: From<Refusal>>(
     task: &NewTask,
     mut is_there: impl FnMut(&TaskId) -> Result<bool, E>,
@@ -38,7 +40,7 @@ pub(crate) fn check_deps<E: From<Refusal>>(
     Ok(())
 }
 
-/// Whether a task may be taken as far as its own row tells; its dependencies are another question.
+/// Whether a task may be taken as far as its own row shows; its dependencies are checked elsewhere.
 pub(crate) fn is_due(row: &TaskRow, now: Time) -> bool {
     match &row.state {
         TaskState::Queued => row.task.ready_at <= now,
@@ -47,7 +49,7 @@ pub(crate) fn is_due(row: &TaskRow, now: Time) -> bool {
     }
 }
 
-/// Refuses to let somebody take `row` under `fence`, unless nobody has it and the fence is the next one.
+/// Refuses a take of `row` under `fence`, unless the task is free and the fence is the next one.
 pub(crate) fn check_take(row: &TaskRow, fence: Fence, now: Time) -> Result<(), Refusal> {
     match &row.state {
         TaskState::Queued => {}
@@ -58,12 +60,12 @@ pub(crate) fn check_take(row: &TaskRow, fence: Fence, now: Time) -> Result<(), R
     if fence == row.fence.next() { Ok(()) } else { Err(fenced(row, fence)) }
 }
 
-/// Refuses to let `row` be taken while a dependency is not done.
+/// The refusal of a take while a dependency is not done.
 pub(crate) fn held_by_deps(row: &TaskRow) -> Refusal {
     Refusal::WrongState { task: row.task.id.clone(), state: "waiting for its dependencies".to_owned() }
 }
 
-/// Gives the task to a node under the next fence.
+/// Leases the task to a node under the next fence.
 pub(crate) fn lease(row: &mut TaskRow, node: &NodeId, until: Time, now: Time) {
     let over = matches!(&row.state, TaskState::Leased { .. });
     row.fence = if over && planted::is(Bug::FenceRestartsAtExpiry) { Fence(1) } else { row.fence.next() };
@@ -71,7 +73,7 @@ pub(crate) fn lease(row: &mut TaskRow, node: &NodeId, until: Time, now: Time) {
     row.updated_at = now;
 }
 
-/// Refuses everybody but the holder of the latest fence.
+/// Refuses every caller but the holder of the latest fence.
 pub(crate) fn check_held(row: &TaskRow, fence: Fence) -> Result<(), Refusal> {
     match &row.state {
         TaskState::Leased { .. } if row.fence == fence || planted::is(Bug::AcceptsOldFence) => Ok(()),
@@ -81,7 +83,7 @@ pub(crate) fn check_held(row: &TaskRow, fence: Fence) -> Result<(), Refusal> {
     }
 }
 
-/// Holds on to the task until `until`.
+/// Extends the lease until `until`.
 pub(crate) fn renew(row: &mut TaskRow, fence: Fence, until: Time, now: Time) -> Result<(), Refusal> {
     check_held(row, fence)?;
     if let TaskState::Leased { until: end, .. } = &mut row.state {
@@ -91,7 +93,7 @@ pub(crate) fn renew(row: &mut TaskRow, fence: Fence, until: Time, now: Time) -> 
     Ok(())
 }
 
-/// Ends the task. The caller has asked [`check_held`].
+/// Ends the task. The caller has run [`check_held`].
 pub(crate) fn finish(row: &mut TaskRow, end: TaskEnd, result: &str, now: Time) {
     row.state = match end {
         TaskEnd::Done => TaskState::Done,
@@ -101,7 +103,7 @@ pub(crate) fn finish(row: &mut TaskRow, end: TaskEnd, result: &str, now: Time) {
     row.updated_at = now;
 }
 
-/// The state of a task that ended so, as ledgers store it.
+/// Stored label of the state after such an end.
 pub(crate) fn end_label(end: TaskEnd) -> &'static str {
     match end {
         TaskEnd::Done => "done",
@@ -109,7 +111,7 @@ pub(crate) fn end_label(end: TaskEnd) -> &'static str {
     }
 }
 
-/// Puts the task back into the queue. The caller has asked [`check_held`].
+/// Puts the task back into the queue. The caller has run [`check_held`].
 pub(crate) fn release(row: &mut TaskRow, ready_at: Time, failures: u32, now: Time) {
     row.state = TaskState::Queued;
     row.task.ready_at = ready_at;
@@ -117,7 +119,7 @@ pub(crate) fn release(row: &mut TaskRow, ready_at: Time, failures: u32, now: Tim
     row.updated_at = now;
 }
 
-/// Does what a person wants, whoever holds the task.
+/// Applies a person's change, regardless of the holder.
 pub(crate) fn amend(row: &mut TaskRow, change: &Amendment, now: Time) -> Result<(), Refusal> {
     match (change, &row.state) {
         (Amendment::Block, TaskState::Queued) => row.state = TaskState::Blocked,
@@ -140,7 +142,7 @@ pub(crate) fn amend(row: &mut TaskRow, change: &Amendment, now: Time) -> Result<
     Ok(())
 }
 
-/// No such task.
+/// The refusal for an unknown task.
 pub(crate) fn gone(task: &TaskId) -> Refusal {
     Refusal::Gone { what: format!("task {task}") }
 }
@@ -183,7 +185,7 @@ mod tests {
         [TaskState::Queued, leased(101), leased(100), TaskState::Done, TaskState::Dead, TaskState::Blocked].map(row)
     }
 
-    /// One letter per state: what came of it.
+    /// One letter per state for the result.
     fn letters(mut outcome: impl FnMut(&mut TaskRow) -> Result<(), Refusal>) -> String {
         let letter = |mut row| match outcome(&mut row) {
             Ok(()) => row.state.label()[..1].to_uppercase(),

@@ -14,15 +14,16 @@ use crate::spec::{AgentSpec, CheckSpec};
 use crate::state::{LoopState, Pause, Phase, worker};
 use crate::time::Time;
 
-/// Turns in one conversation: long enough to use what was learned, short enough that nothing old rules.
+/// Maximum number of turns in one session: enough to use what was learned, too few for stale
+/// context to dominate.
 const SESSION_TURNS: u32 = 8;
-/// Percent of the context from which on a fresh conversation is better than a full one.
+/// Context fullness in percent from which on a fresh session is better than a full one.
 const CONTEXT_FULL: u32 = 85;
 /// The kind of the tasks that a loop makes for itself.
 const OWN: &str = "batch";
 
 impl Step<'_> {
-    /// The checks before the first turn are there.
+    /// Handles the result of the checks before the first turn.
     pub(super) fn baselined(&mut self, result: &Result<(Scoreboard, Option<String>), String>) {
         if self.state().phase != Phase::New {
             return;
@@ -38,7 +39,7 @@ impl Step<'_> {
         }
     }
 
-    /// What comes next for a loop that has no turn under way.
+    /// Decides what comes next for a loop without a turn under way.
     pub(super) fn advance(&mut self) {
         self.close_alerts();
         if let Some(ending) = self.ending() {
@@ -73,7 +74,8 @@ impl Step<'_> {
                         held.or_else(|| candidates.passed_over(agent)).unwrap_or_else(|| chosen(&state, agent, &next));
                     return self.start(agent, permit, (next, why));
                 }
-                // Another agent or account may go on, if the operator listed one, and if it is not the loop that waits.
+                // Another listed agent or account may take over, unless the loop itself has to
+                // wait.
                 PermitDecision::Wait(reason) if concerns_account(&reason) => held = Some(sooner(held, reason)),
                 PermitDecision::Wait(reason) => return self.wait(reason),
                 PermitDecision::Spent(reason) => {
@@ -85,7 +87,7 @@ impl Step<'_> {
         self.wait(held.unwrap_or_else(|| next.named("agent.none")));
     }
 
-    /// Asks the guard for one of the loop's agents.
+    /// Requests a permit for one of the loop's agents.
     fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> PermitDecision {
         let request = PermitRequest {
             owner: &state.id,
@@ -111,7 +113,7 @@ impl Step<'_> {
         }
     }
 
-    /// A person who releases a freeze does so in the guard; the loop that had opened the ticket takes note here.
+    /// Releasing a freeze changes the guard only; the loop that opened its ticket closes it here.
     fn close_released(&mut self, scopes: &[Scope]) {
         for scope in scopes {
             if self.out.guards.get(scope).is_none_or(|v| v.state.freeze.is_none()) {
@@ -120,12 +122,13 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the loop is over.
+    /// How the loop ends, if it is over.
     fn ending(&self) -> Option<LoopEnd> {
         let state = self.state();
         let (bounds, now) = (&state.spec.bounds, self.ctx.now);
         let exhausted = |bound: &str| Some(LoopEnd::Exhausted { bound: bound.to_owned() });
-        // Work that passes but could not be landed (the target moved too often) is not reached yet.
+        // Work that passes but could not be landed (the target moved too often) does not count as
+        // reached.
         let landed = state.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
         let reached = state.board.all_pass() && landed;
         if reached && !self.watches() {
@@ -136,7 +139,7 @@ impl Step<'_> {
         {
             return Some(LoopEnd::Stopped { by: stop.by.clone() });
         }
-        // Whoever watches with all checks passing has not run out of anything when its time is over.
+        // A loop that watches with all checks passing has exhausted nothing when its time is over.
         let over = |bound: &str| if reached && !state.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
         if bounds.max_turns.is_some_and(|n| state.turns >= n) {
             return over("turns");
@@ -147,23 +150,24 @@ impl Step<'_> {
         }
     }
 
-    /// When time ends the loop.
+    /// The time bound that ends the loop.
     fn time_limit(&self) -> Option<(Time, &'static str)> {
         self.state().spec.bounds.end(self.state().clock_from)
     }
 
-    /// When the loop must be looked at again by itself.
+    /// The time at which the loop decides again without other input.
     pub(super) fn wake_time(&self) -> Option<Time> {
         let Phase::Waiting { reason, .. } = &self.state().phase else { return None };
         if planted::is(Bug::WaitWithoutTimer) && reason.rule == "guard.cooldown" {
             return None;
         }
-        // A slot may come free at any time; its poll moves on with the clock and is not worth a line in the journal.
+        // A parallel turn may end at any time; this poll moves on with the clock and is not worth a
+        // journal line.
         let until = if reason.rule == SLOTS { Some(self.ctx.now + SLOT_POLL) } else { reason.until };
         [until, self.time_limit().map(|(at, _)| at), self.stalls_at()].into_iter().flatten().min()
     }
 
-    /// Notes why nothing starts, once per reason.
+    /// Records why nothing starts, once per reason.
     fn wait(&mut self, reason: Reason) {
         let known = match &self.state().phase {
             Phase::Waiting { reason: known, .. } => *known == reason || (known.rule == SLOTS && reason.rule == SLOTS),
@@ -216,11 +220,12 @@ impl Step<'_> {
         self.act(Action::Spawn { turn, task });
     }
 
-    /// The conversation that a turn goes on with: the loop's own, by the same agent, neither too long nor too full.
+    /// The session to continue: the loop's own, with the same agent, neither too long nor too full.
     fn session(&self, agent: &AgentSpec, worker: &str, same_task: bool) -> Option<String> {
         let session = self.state().session.as_ref().filter(|s| s.worker == worker)?;
         let most = if agent.session_turns == 0 { SESSION_TURNS } else { agent.session_turns };
-        // A turn that was cut off goes on whatever the count; a task that somebody else wrote is another matter.
+        // A turn that was cut off continues whatever the count; a task of another author starts a
+        // fresh session.
         let cut_off = matches!(self.state().tries.last().map(|t| &t.outcome), Some(Outcome::Limited { .. }));
         let own = self.ctx.board_task.is_none() || same_task;
         let short = session.turns < most || cut_off;
@@ -228,8 +233,9 @@ impl Step<'_> {
         (own && short && roomy).then(|| session.id.clone())
     }
 
-    /// The task that goes on, one that somebody put on the board, or a new one of the loop's own. What was begun is brought
-    /// to its end first, however urgent the board is: the loop's own task would not be found there again.
+    /// The task that goes on, one from the board, or a new one of the loop's own. A task that was
+    /// begun is finished first, however urgent the board is: the loop's own task would not be found
+    /// there again.
     fn next(&self) -> Next {
         let again = self.ctx.current_task.clone().filter(|_| self.state().retry);
         match (again, self.ctx.board_task.as_ref().or(self.signalled.as_ref())) {
@@ -273,11 +279,11 @@ impl Step<'_> {
     }
 }
 
-/// What the next turn is about.
+/// Subject of the next turn.
 enum Next {
     /// The current task, which was given back.
     Again(Ready),
-    /// Somebody put it on the board.
+    /// A task from the board.
     Board(Ready),
     /// A new task of the loop's own.
     Own,
@@ -315,20 +321,20 @@ fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
     if passed_over || !agent.tasks.all() { next.named("agent.fits") } else { Reason::new("agent.preferred") }
 }
 
-/// What a turn sets aside: what the operator says it costs, or the dearest one so far.
+/// The reservation of a turn: the configured cost, or that of the dearest turn so far.
 fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
     let said = Spend { calls: 1, tokens: agent.turn_tokens, microusd: agent.turn_microusd };
     let seen = Spend { calls: 1, ..state.dearest };
     if said.tokens == 0 && said.microusd == 0 { seen } else { said }
 }
 
-/// Whether a wait is the account's and not the loop's.
+/// Whether a wait concerns the account and not the loop.
 fn concerns_account(reason: &Reason) -> bool {
     let by_rule = matches!(reason.rule.as_str(), "guard.limit" | "guard.pace" | "guard.spread" | "guard.bucket");
     by_rule || reason.input("scope").starts_with("account:")
 }
 
-/// Of two waits the one that ends first.
+/// The wait that ends first.
 fn sooner(known: Option<Reason>, new: Reason) -> Reason {
     match known {
         Some(known) if known.until.is_some_and(|at| new.until.is_none_or(|n| at <= n)) => known,
@@ -337,7 +343,7 @@ fn sooner(known: Option<Reason>, new: Reason) -> Reason {
     }
 }
 
-/// Whether a board tells of exactly these checks.
+/// Whether a board covers exactly these checks.
 fn is_about(board: &Scoreboard, checks: &[CheckSpec]) -> bool {
     board.0.iter().map(|r| &r.name).eq(checks.iter().map(|c| &c.name))
 }

@@ -1,4 +1,4 @@
-//! What people and other programs ask of a loop.
+//! Commands of people and other programs to a loop.
 
 use super::Step;
 use crate::action::{Action, LoopCommand};
@@ -7,7 +7,7 @@ use crate::planted::{self, Bug};
 use crate::spec::LoopSpec;
 use crate::state::{Phase, TurnStage};
 
-/// A message longer than this is cut: it goes into every prompt until a turn has read it.
+/// Longer messages are cut: a message is part of every prompt until a turn has read it.
 const MESSAGE_CAP: usize = 8_000;
 
 impl Step<'_> {
@@ -15,7 +15,7 @@ impl Step<'_> {
         let by = by.to_owned();
         match command {
             LoopCommand::Pause { reason, until } => {
-                // A pause without an end is a person's; nobody's nap makes it shorter.
+                // A pause without an end belongs to a person; a timed pause does not shorten it.
                 let endless = self.state().paused.as_ref().is_some_and(|p| p.until.is_none());
                 if !endless && !self.ended() && until.is_none_or(|at| at > self.ctx.now) {
                     self.emit(Event::Paused { by, reason: reason.clone(), until: *until });
@@ -60,8 +60,8 @@ impl Step<'_> {
         }
         let taking = self.state().phase == Phase::New;
         self.emit(Event::SpecChanged { spec: Box::new(spec.clone()) });
-        // Other checks need another baseline; one that is being taken already was asked with the old ones and is judged by
-        // its names when it comes.
+        // Other checks need another baseline; one that is under way runs the old checks and is
+        // compared by their names when it arrives.
         if self.state().phase == Phase::New && !taking {
             self.act(Action::Baseline);
         }

@@ -1,4 +1,5 @@
-//! What the immune system has to do with a loop: who is asked to take its next turn, and whom the end of one is charged to.
+//! The immune system in a loop's decisions: which agent takes the next turn, and what the end of a
+//! turn is charged to.
 
 use super::Step;
 use crate::event::{Event, Exit, Outcome};
@@ -12,32 +13,32 @@ use crate::reason::Reason;
 use crate::spec::AgentSpec;
 use crate::state::{LoopState, Turn};
 
-/// The tickets of the fleet, kept by whichever loop noticed.
+/// Ticket keys of the fleet; the loop that noticed the cause keeps the ticket.
 const OBSERVER: &str = "immune.observer";
 const THRESHOLD: &str = "immune.threshold";
-/// How they are answered.
-const TRUSTED: &str = "not everybody looks bad any more";
-const SETTLED: &str = "the threshold was looked at again";
+/// Answers that close these tickets.
+const TRUSTED: &str = "failures are no longer correlated";
+const SETTLED: &str = "the threshold was reviewed";
 
 /// The loop's agents for a task.
 pub(super) struct Candidates<'s> {
-    /// Who is asked, in this order.
+    /// Agents that may take the turn, in order of preference.
     pub(super) asked: Vec<&'s AgentSpec>,
-    /// Who is not asked, or only after the others, and why.
+    /// Agents left out or put last, with the reason.
     skipped: Vec<(&'s AgentSpec, Admission)>,
-    /// All of them, in the order in which they would be asked.
+    /// All agents in the configured order.
     order: Vec<&'s AgentSpec>,
 }
 
 impl Candidates<'_> {
-    /// Why somebody who stands before this one was not asked first.
+    /// The reason why an agent before this one in the order does not come first.
     pub(super) fn passed_over(&self, agent: &AgentSpec) -> Option<Reason> {
         let mut before = self.order.iter().take_while(|a| **a != agent);
         let found = before.find_map(|a| self.skipped.iter().find(|(s, _)| s == a));
         found.and_then(|(_, how)| how.reason().cloned())
     }
 
-    /// What keeps those away who are not asked at all.
+    /// The reasons that keep agents out entirely.
     pub(super) fn held(&self) -> impl Iterator<Item = Reason> {
         let away = self.skipped.iter().filter(|(a, _)| !self.asked.contains(a));
         away.filter_map(|(_, how)| how.reason().cloned())
@@ -45,13 +46,13 @@ impl Candidates<'_> {
 }
 
 impl Step<'_> {
-    /// Orders the loop's agents: without those who are out, unless there is nobody else.
+    /// Orders the loop's agents, without quarantined ones unless no other agent is left.
     pub(super) fn candidates<'s>(&self, state: &'s LoopState, kind: &str, priority: i32) -> Candidates<'s> {
         let order = state.candidates(kind, priority);
         let (mut asked, mut skipped) = (Vec::new(), Vec::new());
         for (n, agent) in order.iter().enumerate() {
             let how = self.out.immune.may(&subjects(self.ctx.node, agent, Some(kind)), self.ctx.now);
-            // Less work is every other turn.
+            // A reduced share is every other turn.
             let turn_comes = mix(self.ctx.seed, 1000 + n as u64).is_multiple_of(2);
             match how {
                 Admission::Free | Admission::Trial(_) => asked.push(*agent),
@@ -61,26 +62,28 @@ impl Step<'_> {
             }
         }
         asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Admission::Less(_))).map(|(a, _)| *a));
-        // A loop is never left without anybody: being out means that others are better, not that nobody works.
+        // A quarantine never removes the last agent: it means that others do better, not that no
+        // work is done.
         if asked.is_empty() {
             asked.extend(skipped.iter().filter(|(_, how)| matches!(how, Admission::Out(_))).map(|(a, _)| *a));
         }
         Candidates { asked, skipped, order }
     }
 
-    /// A start may be the trial of somebody who was out.
+    /// A start may be the trial of a quarantined subject.
     pub(super) fn try_out(&mut self, agent: &AgentSpec, kind: &str, turn: &crate::ids::TurnId) {
         for step in self.out.immune.trials(&subjects(self.ctx.node, agent, Some(kind)), turn, self.ctx.now) {
             self.emit(Event::Immune { step: Box::new(step) });
         }
     }
 
-    /// Counts the end of a turn on everybody who took part in it.
+    /// Counts the end of a turn for every subject that took part in it.
     pub(super) fn blame(&mut self, turn: &Turn, exit: &Exit, outcome: &Outcome) {
         self.close_alerts();
         let state = self.state();
         let agent = state.spec.agents().find(|a| a.name == turn.agent && a.account == turn.account).cloned();
-        // The operator may have taken the agent off the list meanwhile; then its trial is over all the same.
+        // The agent may have been removed from the configuration meanwhile; its trial ends all the
+        // same.
         let steps = match (Class::of(outcome), agent) {
             (Some(class), Some(agent)) => {
                 let task = self.ctx.current_task.as_ref().filter(|t| t.id == turn.task);
@@ -95,7 +98,7 @@ impl Step<'_> {
             _ => untried(&self.out.immune, &turn.id),
         };
         for step in steps {
-            let (alert, over) = (alert(&step, "this machine"), all_clear(&step));
+            let (alert, over) = (alert(&step, "this node"), all_clear(&step));
             self.emit(Event::Immune { step: Box::new(step) });
             if let Some((key, text)) = alert {
                 self.ticket(key.to_owned(), text);
@@ -108,7 +111,7 @@ impl Step<'_> {
         self.close_alerts();
     }
 
-    /// What a loop has told a person about the fleet is over when it is, whoever noticed that.
+    /// Closes the fleet tickets of this loop once their cause is gone, whichever loop noticed that.
     pub(super) fn close_alerts(&mut self) {
         if self.out.immune.suspicion.is_none() {
             self.close_ticket(OBSERVER, TRUSTED);
@@ -128,13 +131,13 @@ pub(crate) fn all_clear(step: &ImmuneStep) -> Option<(&'static str, &'static str
     }
 }
 
-/// What a person has to know at once. `here`: who else may be to blame.
+/// Text of a ticket that a step opens. `here` names the place that may be the real cause.
 pub(crate) fn alert(step: &ImmuneStep, here: &str) -> Option<(&'static str, String)> {
     match step {
         ImmuneStep::Suspected { reason } => {
             let seen: Vec<String> = reason.inputs.iter().map(|(what, n)| format!("{what}: {n}")).collect();
             let text = format!(
-                "everybody looks bad at once ({}); nobody is quarantined, because that is rather {here}, its network or \
+                "everything fails at once ({}); nothing is quarantined, because the cause is rather {here}, its network or \
                  everloop itself",
                 seen.join(", ")
             );
@@ -142,15 +145,15 @@ pub(crate) fn alert(step: &ImmuneStep, here: &str) -> Option<(&'static str, Stri
         }
         ImmuneStep::Moved { threshold, permille, reason } => {
             let what = match threshold {
-                Threshold::Margin => "how much worse than others one must be to be charged",
-                Threshold::Out => "for how long one is quarantined",
+                Threshold::Margin => "the margin over others above which a failure is charged",
+                Threshold::Out => "the length of a quarantine",
             };
             let why = match reason.rule.as_str() {
                 "immune.many" => format!("{} are quarantined at once", reason.input("out")),
                 _ => format!("{} had to be quarantined again", reason.input("relapses")),
             };
             let text = format!(
-                "{why}; {what} is {}.{:03} times the built-in value now, and is looked at again in 50 minutes",
+                "{why}; {what} is {}.{:03} times the built-in value now, and is reviewed in 50 minutes",
                 permille / 1000,
                 permille % 1000
             );

@@ -1,5 +1,6 @@
-//! A loop that does not get on: turns, time or money without progress, and work that could be done while nothing moves. Without
-//! progress another way is tried first, once. Each cause is one ticket, closed when it is gone. The loop goes on all the same.
+//! A loop without progress: turns, time or money without a gain, and runnable work that does not
+//! move. Another strategy is tried first, once. Each cause is one ticket, closed when the cause is
+//! gone. The loop goes on all the same.
 
 use std::time::Duration;
 
@@ -13,15 +14,15 @@ use crate::state::Phase;
 use crate::time::{Time, human};
 use crate::why::stagnation;
 
-/// The tickets of turns, time and money without progress.
+/// Ticket kinds of turns, time and money without progress.
 const STAGNATION: [&str; 3] = ["stagnation", "stagnation.time", "stagnation.spend"];
 
-/// Work is runnable and nothing moves for this long: a person should know.
+/// Runnable work that does not move for this long opens a ticket.
 pub const STALLED_AFTER: Duration = Duration::from_secs(30 * 60);
 
 impl Step<'_> {
-    /// What the turn that just ended completes: patterns in the journal, another way when there is no progress for too long,
-    /// and tickets when that did not help either.
+    /// Records what the turn that just ended completes: patterns in the journal, a change of
+    /// strategy after too long without progress, and tickets when that did not help either.
     pub(super) fn say_patterns(&mut self, progress: bool) {
         if progress {
             for kind in STAGNATION {
@@ -50,10 +51,10 @@ impl Step<'_> {
         }
     }
 
-    /// Thresholds that the loop passes without progress, each with the kind of its ticket.
+    /// Thresholds that the loop exceeds without progress, each with the kind of its ticket.
     fn passed(&self) -> Vec<(&'static str, Reason)> {
         let state = self.state();
-        // Nothing is missing that there could be progress towards: it watches.
+        // A loop that only watches has nothing to make progress towards.
         if state.board.all_pass() && state.landed.all_pass() {
             return Vec::new();
         }
@@ -74,7 +75,8 @@ impl Step<'_> {
         passed
     }
 
-    /// Since when the loop waits although there is work that could be done: for a slot, or for somebody who takes it.
+    /// Since when the loop waits although work is runnable: for a free turn, or for an agent that
+    /// takes it.
     fn stalled_since(&self) -> Option<Time> {
         match &self.state().phase {
             Phase::Waiting { reason, since } if matches!(reason.rule.as_str(), SLOTS | "agent.none") => Some(*since),
@@ -86,17 +88,17 @@ impl Step<'_> {
         format!("stalled:{}", self.state().id)
     }
 
-    /// When the loop has to be looked at because nothing moves.
+    /// When the ticket about a lasting wait is due.
     pub(super) fn stalls_at(&self) -> Option<Time> {
         let told = self.state().tickets.contains(&self.stalled_key());
         self.stalled_since().map(|since| since + STALLED_AFTER).filter(|_| !told)
     }
 
-    /// It still waits for the same.
+    /// Opens the ticket of a wait that lasts too long.
     pub(super) fn say_stalled(&mut self) {
         if self.stalls_at().is_some_and(|at| at <= self.ctx.now) {
             let text = format!(
-                "nothing moved for {} although there is work: `everloop why {}` says what it waits for",
+                "nothing moved for {} although there is work: `everloop why {}` shows what it waits for",
                 human(STALLED_AFTER),
                 self.state().id
             );
@@ -104,7 +106,7 @@ impl Step<'_> {
         }
     }
 
-    /// Something moved.
+    /// Closes the ticket of a wait once something moves.
     pub(super) fn moved(&mut self) {
         self.close_ticket(&self.stalled_key(), "it goes on");
     }

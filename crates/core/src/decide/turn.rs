@@ -1,4 +1,4 @@
-//! While a turn is under way: its end, its judgement, its integration, its recovery.
+//! A turn under way: its end, its judgement, its integration, its recovery.
 
 use super::Step;
 use crate::action::{Action, Integration, TurnTrace};
@@ -18,7 +18,8 @@ use crate::telemetry::UsageSource;
 use crate::time::human;
 use std::time::Duration;
 
-/// How often work is judged again because the target moved under it; then it waits for the next turn.
+/// Maximum number of judgements of one turn because the target moved; then the work waits for the
+/// next turn.
 const RETURNS: u32 = 3;
 
 impl Step<'_> {
@@ -91,7 +92,7 @@ impl Step<'_> {
             self.close_ticket(&stuck_together(id), "it shows signs of life again");
         }
         if health == Health::Healthy {
-            // Also one that an earlier turn left behind: somebody has answered, or nobody needs to any more.
+            // Also closes the question of an earlier turn: it was answered, or no longer matters.
             self.close_questions(|_| true, "the agent goes on");
         }
         let cause = match health {
@@ -105,7 +106,7 @@ impl Step<'_> {
                 Company::Together { stuck, running, tells: true } => {
                     let text = format!(
                         "{stuck} of {running} turns look stuck at the same time; none is stopped, because that is rather \
-                         this machine or its network than all of them"
+                         this node or its network than all of them"
                     );
                     return self.ticket(stuck_together(id), text);
                 }
@@ -144,7 +145,7 @@ impl Step<'_> {
             return self.end_turn(&turn, &exit, (outcome, None, landed));
         }
         let line = found.commit.clone().filter(|_| keep);
-        // Also earlier work that no further check had passed for may be due now.
+        // Earlier work that had not passed a further check may be due now, too.
         match found.commit.clone().or_else(|| self.state().work.clone()) {
             Some(commit) if integrate => self.act(Action::Integrate { turn: id.clone(), task: turn.task, commit }),
             _ => self.end_turn(&turn, &exit, (outcome, line, None)),
@@ -166,7 +167,7 @@ impl Step<'_> {
         }
     }
 
-    /// Counts the turn, gives the task back or ends it, lets the guard react, and goes on.
+    /// Counts the turn, gives the task back or ends it, applies the guard's reflexes, and advances.
     fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
         let turn = &self.latest(turn);
@@ -180,9 +181,10 @@ impl Step<'_> {
         };
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
-        // One that ended while it asked may still wait for its answer, in a pane for example; the turn after it will tell.
+        // A turn that ended with an open question may still wait for its answer, in a pane for
+        // example; the next turn shows whether it does.
         let asked = asks(&turn.id);
-        self.close_questions(|key| key != asked || exit.ok(), "a turn ended without asking");
+        self.close_questions(|key| key != asked || exit.ok(), "a turn ended without a question");
         self.close_task(turn, &outcome);
         self.blame(turn, exit, &outcome);
         let spec = self.state().spec.guard.clone();
@@ -202,7 +204,7 @@ impl Step<'_> {
         self.advance();
     }
 
-    /// Closes those tickets of agents that asked a person.
+    /// Closes the matching tickets of agents that wait for a person's answer.
     pub(super) fn close_questions(&mut self, which: impl Fn(&str) -> bool, answer: &str) {
         let asked = |key: &&String| key.starts_with(ASKS) && which(key);
         let keys: Vec<String> = self.state().tickets.iter().filter(asked).cloned().collect();
@@ -211,7 +213,7 @@ impl Step<'_> {
         }
     }
 
-    /// The turn as the events of this very decision have left it.
+    /// The turn as the events of this decision have left it.
     fn latest(&self, turn: &Turn) -> Turn {
         match &self.state().phase {
             Phase::Turn(known) if known.id == turn.id => (**known).clone(),
@@ -254,15 +256,15 @@ impl Step<'_> {
     }
 }
 
-/// What the tickets of agents that ask a person begin with.
+/// Prefix of the tickets of agents that wait for a person's answer.
 const ASKS: &str = "agent.asks:";
 
-/// The ticket of a turn whose agent asks a person.
+/// Ticket of a turn that waits for a person's answer.
 fn asks(turn: &TurnId) -> String {
     format!("{ASKS}{turn}")
 }
 
-/// The ticket of turns that look stuck together.
+/// Ticket of turns that look stuck together.
 fn stuck_together(turn: &TurnId) -> String {
     format!("turns.stuck:{turn}")
 }
@@ -271,7 +273,7 @@ fn stuck_together(turn: &TurnId) -> String {
 fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, frosty: &FrostySpec) -> Settled {
     let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
     let limited = matches!(outcome, Outcome::Limited { .. });
-    // A limit with a known end is waited for; one without may be a storm, and a storm is Frosty's.
+    // A limit with a known end is waited for; one without may be a storm, which is Frosty's case.
     let stormy = exit.limit().is_some_and(|l| l.reset_at.is_none() && !l.class.needs_person());
     let young = exit.ended_at.since(exit.started_at) < frosty.young;
     let (spend, estimated) = charge(turn, exit);
@@ -286,14 +288,16 @@ fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, frosty: &FrostySpec) -> S
     }
 }
 
-/// What the agent says it used, as far as it says so; the reservation otherwise. Tells whether that is an estimate.
+/// The usage the agent reported, the reservation where it reported none, and whether that is an
+/// estimate.
 fn charge(turn: &Turn, exit: &Exit) -> (Spend, bool) {
     let reserve = turn.permit.reserve;
     let guess = (reserve, reserve.tokens > 0 || reserve.microusd > 0);
     let Some(used) = turn.used else { return guess };
     let counted = Spend { calls: 1, tokens: used.tokens(), microusd: used.microusd.unwrap_or(0) };
     if exit.report.as_ref().is_none_or(|r| r.ok.is_none()) {
-        // It was cut off: what it used after its last word is not known, except by its telemetry.
+        // The turn was cut off: its usage after the last record is unknown, except through
+        // telemetry.
         let most = counted.most(reserve);
         return (most, turn.source == UsageSource::Stream || most != counted);
     }

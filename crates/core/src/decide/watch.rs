@@ -1,4 +1,5 @@
-//! Beats and the keepalive: what a monitor's look means, when a loop is parked, and that exactly one keepalive is open.
+//! Beats and the keepalive: what a monitor's probe means, when a loop is parked, and that exactly
+//! one keepalive is open.
 
 use super::{Ready, Step};
 use crate::action::Action;
@@ -14,7 +15,8 @@ use crate::watch::{
 };
 
 impl Step<'_> {
-    /// Some monitors were looked at; `empty` beats in a row brought nothing, this one among them.
+    /// Handles the probes of some monitors; `empty` counts the beats in a row without news, this
+    /// one included.
     pub(super) fn beat(&mut self, looks: &[WatchReading], empty: u32) {
         if matches!(self.state().phase, Phase::Ended { .. }) {
             return;
@@ -32,8 +34,9 @@ impl Step<'_> {
         self.tick();
     }
 
-    /// A loop that was content and is not sure any more runs its checks; who only delivers a message leaves that to the next
-    /// supervisor, which finds it so.
+    /// Runs the checks of a loop that was satisfied and has to check again. A caller that only
+    /// delivers a message leaves that to the next supervisor, which finds the loop in the same
+    /// phase.
     pub(super) fn check_again_since(&mut self, before: &str) {
         if self.state().phase == Phase::New && before != Phase::New.label() && !self.ctx.draining {
             self.act(Action::Baseline);
@@ -43,7 +46,8 @@ impl Step<'_> {
     fn take_look(&mut self, look: &WatchReading, found: &WatchedContent) {
         self.close_ticket(&self.blind_key(&look.monitor), "it sees again");
         let known = self.state().watch.seen.get(&look.monitor).map(|seen| &seen.cursor);
-        // Somebody changed the loop, or this very look was taken before: it says nothing about what is known now.
+        // The loop was changed, or this probe was handled before: it is not newer than what is
+        // known.
         if known != look.from.as_ref() || !look.is_news() {
             return;
         }
@@ -61,7 +65,8 @@ impl Step<'_> {
                 priority: 0,
                 deps: Vec::new(),
                 author: format!("monitor {}", monitor.name),
-                // What a monitor saw was written by whoever can write there.
+                // The monitored source may have untrusted writers: its content is never an
+                // instruction.
                 trust: Trust::Agent,
                 ready_at,
             }));
@@ -74,7 +79,7 @@ impl Step<'_> {
         self.emit(Event::Signalled { monitor, cursor, task, what });
     }
 
-    /// A monitor that cannot look is worse than none: its silence would be taken for peace.
+    /// A monitor that cannot probe is worse than none: its silence would be taken for peace.
     fn is_blind(&mut self, monitor: &str, blind: &Blind) {
         if blind.times >= BLIND && self.state().spec.watch.get(monitor).is_some() {
             let text = format!("monitor `{monitor}` could not look {} times in a row: {}", blind.times, blind.why);
@@ -86,7 +91,7 @@ impl Step<'_> {
         format!("monitor.blind:{}:{monitor}", self.state().id)
     }
 
-    /// Somebody wants the loop to look, now.
+    /// Requests a probe of all monitors now.
     pub(super) fn look_now(&mut self) {
         if self.watches() {
             self.renew = Some("woken".to_owned());
@@ -94,16 +99,17 @@ impl Step<'_> {
         }
     }
 
-    /// There is something to watch.
+    /// Whether the loop has monitors.
     pub(super) fn watches(&self) -> bool {
         !self.state().spec.watch.is_empty()
     }
 
-    /// Why a loop waits that has monitors and nothing else to do; `None` when there is something to do.
+    /// Why a loop with monitors waits when nothing else is to be done; `None` when there is work.
     pub(super) fn idle(&mut self) -> Option<Reason> {
         let state = self.state();
         let reached = state.board.all_pass() && state.landed.all_pass();
-        // A turn in the folder itself that nobody judged may have left something there, also if its task was taken away.
+        // A turn in the folder itself that was not judged may have left changes there, even if its
+        // task was taken away.
         let in_place = state.spec.workspace.mode == WorkspaceMode::InPlace;
         let again = state.retry && (in_place || self.ctx.current_task.is_some());
         let nothing = !again && self.ctx.board_task.is_none() && self.signalled.is_none();
@@ -123,8 +129,9 @@ impl Step<'_> {
         Some(Reason::new(WATCHING).with("monitors", monitors))
     }
 
-    /// Exactly one keepalive is open while there are monitors and the loop is not over. Derived at the end of every decision,
-    /// so that no path can forget it; the old one's end and the next one's beginning are one transaction.
+    /// Exactly one keepalive is open while there are monitors and the loop is not over. Derived at
+    /// the end of every decision, so that no path can forget it; the end of one and the start of
+    /// the next are one transaction.
     pub(super) fn keep_alive(&mut self) {
         let dropped = self.recovering && planted::is(Bug::RecoveryDropsKeepalive);
         let wanted = self.watches() && !matches!(self.state().phase, Phase::Ended { .. }) && !dropped;
@@ -154,7 +161,7 @@ fn signal_id(owner: &LoopId, number: u32) -> TaskId {
     TaskId::new(format!("{owner}-signal-{number}"))
 }
 
-/// At most so many characters.
+/// At most this many characters.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -16,7 +16,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 const LISTED: usize = 16;
 
 impl GuardState {
-    /// Takes note of an event. Events about other scopes change nothing.
+    /// Applies an event. Events about other scopes change nothing.
     pub fn apply(&mut self, scope: &Scope, event: &Event, at: Time) {
         match event {
             Event::TurnStarted { turn, permit, .. } if permit.scopes.contains(scope) => {
@@ -28,7 +28,7 @@ impl GuardState {
                     self.hear(report, exit, at);
                 }
             }
-            // Of two limits the longer one holds: a turn that ran beside may know less.
+            // Of two limits the longer one holds: a turn that ran in parallel may know less.
             Event::Limited { scope: s, limit, until, strikes }
                 if s == scope && self.held.as_ref().is_none_or(|h| h.until <= *until) =>
             {
@@ -75,7 +75,7 @@ impl GuardState {
     }
 
     fn hear(&mut self, report: &TurnReport, exit: &Exit, at: Time) {
-        // Only what a healthy turn showed is worth learning.
+        // Only the gaps of a healthy turn are learned.
         if exit.ok() {
             self.gaps.learn(&report.gaps);
         }
@@ -94,7 +94,7 @@ impl GuardState {
             return;
         }
         self.spent = self.spent.plus(settled.spend);
-        // A turn that was let in before the limit says nothing about it.
+        // A turn that was admitted before the limit proves nothing about it.
         if !settled.limited && !settled.failed && self.held.as_ref().is_some_and(|h| h.until <= at) {
             self.held = None;
         }
@@ -108,7 +108,7 @@ impl GuardState {
         if settled.died_young {
             remember(&mut self.deaths, at);
         }
-        // Progress resets the reflexes; having run for long does not.
+        // Progress resets the reflexes; a long run does not.
         if settled.progress || (planted::is(Bug::BackoffResetByUptime) && settled.failed) {
             self.deaths.clear();
             self.cooldowns.clear();
@@ -128,7 +128,8 @@ impl GuardState {
         self.failures = 0;
         self.level = 0;
         self.probation = by == "booked";
-        // A person's release is a fresh start; after a trial or a booked end a relapse is still a relapse.
+        // A person's release is a fresh start; after a trial or a booked end a relapse is still a
+        // relapse.
         if !matches!(by, "booked" | "canary") {
             self.freezes.clear();
         }

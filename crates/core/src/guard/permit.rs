@@ -1,4 +1,7 @@
-//! The rules, in their order. Every refusal names its rule and what it looked at, so that `why` needs nothing else.
+//! The guard's rules, in their order. Every refusal names its rule and the inputs, so that `why`
+//! needs nothing else.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,40 +16,36 @@ use crate::spec::{BucketSpec, GuardSpec};
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, human};
 
-/// A full machine is looked at again after this, in case the wake by the ending turn is lost.
+/// Poll interval of a loop that waits for a free turn, in case the wake of the ending turn is lost.
 pub const SLOT_POLL: Duration = Duration::from_secs(30);
 /// The rule's id; unlike the others it can end at any time.
 pub const SLOTS: &str = "guard.slots";
-/// Those who waited for one account start one by one…
+/// Loops that waited for one account start one by one at this interval…
 const SPREAD_STEP: Duration = Duration::from_secs(5);
 /// …for this long after its limit ended.
 const SPREAD: Duration = Duration::from_secs(60);
-/// No-op turns stretch the gap, up to this.
+/// Upper bound of the gap, which no-op turns stretch.
 const NOOP_GAP_CAP: Duration = Duration::from_secs(15 * 60);
-/// No-op turns that are forgiven.
+/// No-op turns before the gap grows.
 const NOOPS_FREE: u32 = 3;
 
-/// Who wants to start what.
+/// A request to start a turn.
 #[derive(Clone, Debug)]
 pub struct PermitRequest<'a> {
-    /// Which loop.
     pub owner: &'a LoopId,
-    /// Under which account.
     pub account: &'a str,
-    /// On which machine.
     pub node: &'a NodeId,
-    /// The loop's rules.
     pub spec: &'a GuardSpec,
-    /// What the turn is taken to use.
+    /// Estimated usage of the turn.
     pub reserve: Spend,
     /// No-op turns in a row.
     pub noops: u32,
-    /// The task's; above 0 somebody marked it as urgent.
+    /// Priority of the task; above 0 is urgent.
     pub priority: i32,
 }
 
 impl PermitRequest<'_> {
-    /// Everybody who is asked and charged.
+    /// All scopes that are checked and charged.
     pub fn scopes(&self) -> Vec<Scope> {
         vec![
             Scope::All,
@@ -57,7 +56,8 @@ impl PermitRequest<'_> {
     }
 }
 
-/// Everybody whose guard a decision about a loop looks at: of all its agents' accounts, and of the turn under way.
+/// All guard scopes that a decision about a loop reads: those of all its agents' accounts, and those
+/// of the turn under way.
 pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
     let running = match &state.phase {
         Phase::Turn(turn) => turn.permit.scopes.clone(),
@@ -68,7 +68,7 @@ pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
     accounts.chain(fixed).chain(running).collect()
 }
 
-/// May this turn start now?
+/// Answers whether this turn may start now.
 pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> PermitDecision {
     let empty = GuardState::default();
     let scopes = request.scopes();
@@ -79,7 +79,7 @@ pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> Permit
         Err(reason) => return PermitDecision::Wait(reason),
         Ok(canary) => canary,
     };
-    // Of several waits the longest is the one that holds the loop; naming it saves a wake-up for nothing.
+    // Of several waits the longest one holds the loop; naming it saves a useless wake-up.
     let waits = [
         limit(of(&scopes[2]), request.account, now),
         pace(of(&scopes[2]), request, now),
@@ -106,7 +106,7 @@ pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> Permit
     PermitDecision::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
 }
 
-/// Freezes whose booked end has passed.
+/// Frozen scopes that are past the booked end of their freeze.
 pub fn over(guards: &Guards, scopes: &[Scope], now: Time) -> Vec<Scope> {
     let ended = |s: &&Scope| {
         let freeze = guards.get(s).and_then(|v| v.state.freeze.as_ref());
@@ -152,7 +152,7 @@ fn cooldown<'a>(
     Some(Reason::new("guard.cooldown").with("scope", scope).with("level", cooling.level).until(cooling.until))
 }
 
-/// The vendor's own limit: nothing before it ends, and then those who waited one after the other.
+/// The vendor's own limit: no start before it ends, then the waiting loops one after the other.
 fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
     let held = account.held.as_ref()?;
     let reason = Reason::new("guard.limit")
@@ -167,7 +167,7 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
     (next > now && now < held.until + SPREAD).then(|| Reason::new("guard.spread").with("account", name).until(next))
 }
 
-/// The account's allowance is spread over its windows, for loops that want that.
+/// Spreads the account's allowance over its windows, for loops that want that.
 fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reason> {
     if !request.spec.pace || planted::is(Bug::PaceIgnored) {
         return None;
@@ -181,7 +181,8 @@ fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<
         .with("window", &window.quota.window)
         .with("used", percent(window.quota.used_permille))
         .until(until);
-    // As of when it was told: a reason that changes with the clock would be a new one at every look.
+    // As of the time of the report: a reason that changes with the clock would be a new one at
+    // every decision.
     Some(match window.pace(now) {
         Some(pace) => {
             reason.with("elapsed", percent(pace.elapsed_permille)).with("at_reset", percent(pace.at_reset_permille))
@@ -243,7 +244,7 @@ fn budget(own: &GuardState, request: &PermitRequest<'_>) -> Option<Reason> {
     ];
     rows.into_iter().find_map(|(name, limit, wanted, used)| {
         let limit = limit?;
-        // A price that is not known cannot be reserved; then the budget ends the loop once it is used up.
+        // An unknown price cannot be reserved; the budget then ends the loop once it is used up.
         let over = wanted > limit || (wanted == used && used >= limit);
         over.then(|| Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used))
     })

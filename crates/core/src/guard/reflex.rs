@@ -1,6 +1,9 @@
-//! What the end of a turn makes the guard do: Frosty (a cooldown), Really Chill Willy (a freeze), backoff.
+//! Reflexes of the guard to the end of a turn: Frosty (a cooldown), Really Chill Willy (a freeze),
+//! backoff.
 //!
-//! Called after the end itself has been applied, so the states already know of the death.
+//! Called after the end itself has been applied, so the states already include the death.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -12,25 +15,22 @@ use crate::spec::{FrostySpec, GuardSpec, WillySpec};
 use crate::stream::{LimitClass, VendorLimit};
 use crate::time::{Time, human};
 
-/// An agent may ask for a delay, but not park a loop for ever.
+/// Upper bound of a delay that an agent requests: it must not park a loop for ever.
 pub const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
 /// A turn that just ended.
 #[derive(Clone, Debug)]
 pub struct TurnEnd<'a> {
-    /// What had been granted.
     pub permit: &'a Permit,
-    /// What it was charged.
     pub settled: &'a Settled,
-    /// How it ended, for the audit.
+    /// Description of the end, for the audit.
     pub how: &'a str,
-    /// A delay that the agent asked for.
+    /// Delay that the agent requested.
     pub asked: Option<Duration>,
-    /// The vendor's limit that ended it.
+    /// The vendor's limit that ended the turn.
     pub limit: Option<&'a VendorLimit>,
-    /// The loop's rules.
     pub spec: &'a GuardSpec,
-    /// For jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -59,10 +59,10 @@ pub fn reflexes(guards: &Guards, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
     events
 }
 
-/// What a vendor's limit means for the account.
+/// Effect of a vendor's limit on the account.
 fn limited(scope: &Scope, state: &GuardState, limit: &VendorLimit, seed: u64, now: Time) -> Option<Event> {
     if limit.class == LimitClass::Context {
-        // The conversation's fault, not the account's: the next turn begins a fresh one.
+        // A full context concerns the session, not the account: the next turn begins a fresh one.
         return None;
     }
     if limit.class.needs_person() {
@@ -79,19 +79,19 @@ fn limited(scope: &Scope, state: &GuardState, limit: &VendorLimit, seed: u64, no
     Some(Event::Limited { scope: scope.clone(), limit: limit.clone(), until, strikes })
 }
 
-/// First wait and longest wait when the vendor does not say when.
+/// First and longest wait when the vendor gives no reset time.
 fn ladder(class: LimitClass) -> (Duration, Duration) {
     let secs = Duration::from_secs;
     match class {
         LimitClass::Window | LimitClass::Weekly | LimitClass::Model => (secs(300), secs(3600)),
         LimitClass::Rate => (secs(30), secs(900)),
         LimitClass::Overload | LimitClass::Network => (secs(15), secs(600)),
-        // These never come here.
+        // Unreachable: these freeze the account or are handled above.
         LimitClass::Spend | LimitClass::Credit | LimitClass::Auth | LimitClass::Context => (secs(3600), secs(3600)),
     }
 }
 
-/// A wall that waiting does not move: no trial starts either, each would fail in the same way.
+/// A limit that waiting does not lift: no trial starts either, each would fail in the same way.
 fn wall(scope: &Scope, limit: &VendorLimit, now: Time) -> Event {
     let audit =
         vec![format!("{}: {}", limit.class.describe(), limit.text), format!("recognised by rule {}", limit.rule)];
@@ -114,7 +114,8 @@ fn frosty(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, seed: u64, now: 
         return vec![freeze(scope, state, "relapse", end, now)];
     }
     let recent = state.deaths.iter().filter(|t| now.since(**t) < window).count();
-    // In a row counts for the loop itself, however slowly: with a gap three deaths never fall into one window.
+    // Deaths in a row count for the loop itself, however slowly they come: with a gap three deaths
+    // never fall into one window.
     let in_a_row = if matches!(scope, Scope::Loop(_)) { state.deaths.len() } else { 0 };
     if recent.max(in_a_row) < deaths as usize {
         return Vec::new();
@@ -160,7 +161,7 @@ fn backoff(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, now: Time) -> V
     }
     if let Some(asked) = end.asked {
         let granted = asked.min(ASKED_CAP);
-        let why = format!("the agent asked for {}", human(asked));
+        let why = format!("the agent requested a delay of {}", human(asked));
         events.push(Event::Backoff { scope: scope.clone(), until: now + granted, why });
     }
     events

@@ -1,7 +1,7 @@
-//! How many turns started when, in 24 hours, in constant space.
+//! Counts of turn starts over 24 hours, in constant space.
 //!
-//! Counting is by buckets that overlap the window, so a window is never undercounted: a cap may bite up to one bucket
-//! early, never late.
+//! Counting is by buckets that overlap the window, so a window is never undercounted: a cap may
+//! bite up to one bucket early, never late.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// Minute buckets for the last hour, hour buckets for the last day, and the starts of the last minute one by one.
+/// Minute buckets for the last hour, hour buckets for the last day, and single starts of the last
+/// minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Starts {
     /// Starts of the last minute, oldest first; capped, see [`Starts::add`].
@@ -22,7 +23,8 @@ pub struct Starts {
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
-/// More starts a minute than this are only counted in buckets: enough for every sensible per-minute cap.
+/// More starts a minute than this are only counted in buckets: enough for every sensible per-minute
+/// cap.
 const RECENT_CAP: usize = 64;
 
 impl Starts {
@@ -105,7 +107,7 @@ mod tests {
                 } else {
                     let room = starts.room_at(window, cap, now);
                     assert!(room > now);
-                    assert!(starts.within(window, room) < cap, "room_at tells the truth");
+                    assert!(starts.within(window, room) < cap, "room_at is exact");
                 }
                 let seen = all.iter().filter(|t| **t > now - window).count();
                 assert!(seen <= cap as usize);

@@ -1,4 +1,4 @@
-//! How steps change what is remembered. The only writer of [`Immune`].
+//! How steps change the state. The only writer of [`Immune`].
 
 use super::rules::{Correction, LISTED};
 use super::tier::{OUT_WITHIN, soft_for};
@@ -7,11 +7,11 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// Times that are remembered of corrections and relapses; older ones decide nothing.
+/// Number of remembered corrections and relapses; older ones decide nothing.
 const TIMES: usize = 8;
 
 impl Immune {
-    /// Takes note of a step.
+    /// Applies a step of the journal.
     pub fn apply(&mut self, did: &ImmuneStep, at: Time) {
         match did {
             ImmuneStep::Seen { seen, .. } => {
@@ -106,7 +106,7 @@ impl Immune {
         self.corrections.push(Correction { what: what.clone(), at: vec![at] });
     }
 
-    /// A rule takes the place of one that says the same.
+    /// A rule replaces an earlier one with the same content.
     fn add_rule(&mut self, rule: &ImmuneRule) {
         self.rules.retain(|r| r.what != rule.what);
         if self.rules.len() >= LISTED {
@@ -146,7 +146,7 @@ impl SubjectTier {
         self.charges.push(beats);
     }
 
-    /// Charges in a row, up to now.
+    /// Charges in a row up to now.
     pub fn row(&self) -> u64 {
         let newest = self.charges.iter().rev();
         newest.zip((0..=self.beats).rev()).take_while(|(charge, beat)| **charge == *beat).count() as u64

@@ -1,13 +1,15 @@
-//! To whom a failure is charged: the one that fails across different values of the others.
+//! Selects the subject that a failure is charged to: the one that fails across different values of
+//! the others.
 //!
-//! Failure rates are Beta distributions over the latest outcomes, whose weight halves every twenty outcomes of the subject.
-//! What the others did in the same time weighs the same, so that an outage which hits everybody is nobody's excess. A subject
-//! is charged only if
+//! Failure rates are Beta distributions over the latest outcomes; the weight of an outcome halves
+//! every twenty outcomes of the subject. The other subjects' outcomes in the same time have the
+//! same weight, so that an outage of everything is an excess of none. A subject is charged only if
 //! - it exceeds the others of its dimension by the margin, at the 90 % bound of the difference;
-//! - it also exceeds those who had the same account, machine, kind and so on, in each respect on its own;
-//! - it fails as well without whomever nobody else was seen with (a machine is not to blame for its one bad pane).
+//! - it also exceeds those with the same account, node, kind and so on, in each respect on its own;
+//! - it also fails without each subject that was only seen together with it (a node is not charged
+//!   for its one bad pane).
 //!
-//! Plain arithmetic and square roots only: the same outcomes give the same answer on every machine.
+//! Plain arithmetic and square roots only: the same outcomes give the same result on every machine.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +18,22 @@ use super::{Class, Dimension, Immune, Subject};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 
-/// Fewer outcomes than this say nothing, of a subject as of those it is compared with.
+/// Minimum number of outcomes, of a subject as of those it is compared with.
 pub const LEAST: usize = 5;
-/// Fewer outcomes of others with the same account (or machine, …) are not compared with.
+/// Minimum number of outcomes of others with the same account (or node, …) for a comparison.
 const COMPARED: usize = 3;
-/// By how much a failure rate must exceed that of the others.
+/// Required excess over the failure rate of the others.
 const MARGIN: f64 = 0.2;
 /// The 90 % bound, in standard deviations.
 const BOUND: f64 = 1.2816;
 /// 2^(-1/20): after twenty outcomes half of the weight is left.
 const DECAY: f64 = 0.965_936_328_924_846;
-/// Outcomes that a subject is taken to have had before the first, at the rate of the others.
+/// Weight of the prior of a subject, at the rate of the others.
 const PRIOR: f64 = 4.0;
-/// What others are taken to have done before the first outcome: one failure in ten.
+/// Prior of the others: one failure in ten.
 const OTHERS_PRIOR: (f64, f64) = (0.5, 5.0);
 
-/// Outcomes with their weight.
+/// Weighted sum of outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     n: usize,
@@ -46,7 +48,7 @@ impl Sum {
         self.failed += if failed { weight } else { 0.0 };
     }
 
-    /// Mean and variance of the rate, given what it is taken to be beforehand.
+    /// Mean and variance of the rate, given the prior.
     fn rate(self, (failed, weight): (f64, f64)) -> (f64, f64) {
         let (a, n) = (self.failed + failed, self.weight + weight);
         let mean = a / n;
@@ -62,7 +64,7 @@ struct Weighed<'a> {
     own: bool,
 }
 
-/// What a subject did beside what the others of its dimension did.
+/// Outcomes of a subject beside those of the others of its dimension.
 struct Beside<'a> {
     subject: &'a Subject,
     rows: Vec<Weighed<'a>>,
@@ -84,7 +86,7 @@ impl<'a> Beside<'a> {
         Self { subject, rows }
     }
 
-    /// The subject's outcomes and those of the others, as far as `wanted`.
+    /// Sums of the subject's outcomes and of the others', limited to `wanted`.
     fn sums(&self, wanted: impl Fn(OutcomeView<'_>) -> bool) -> (Sum, Sum) {
         let (mut own, mut others) = (Sum::default(), Sum::default());
         for row in self.rows.iter().filter(|r| wanted(r.look)) {
@@ -94,13 +96,13 @@ impl<'a> Beside<'a> {
         (own, others)
     }
 
-    /// Everybody who took part in the subject's outcomes.
+    /// All subjects that took part in the subject's outcomes.
     fn company(&self) -> BTreeSet<&'a Subject> {
         let own = self.rows.iter().filter(|r| r.own);
         own.flat_map(|r| r.look.subjects()).filter(|s| *s != self.subject).collect()
     }
 
-    /// How much worse it is than those who had the same in this respect, on average over what it had.
+    /// Average excess over the others with the same value in this dimension.
     fn within(&self, dimension: Dimension, usual: f64) -> Within {
         let (mut sum, mut spread, mut weight) = (0.0, 0.0, 0.0);
         let (mut compared, mut shared) = (0, false);
@@ -125,30 +127,30 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// A subject beside those who had the same account, machine, kind and so on.
+/// A subject compared with others that had the same account, node, kind and so on.
 enum Within {
-    /// Nobody else had the same.
+    /// No other subject had the same.
     Alone,
-    /// Too few had to tell.
+    /// Too few outcomes for a comparison.
     Unclear,
-    /// By how much it is worse.
+    /// Excess over the others.
     Excess(f64),
 }
 
-/// By how much one is worse than the others, at the bound, with what was looked at.
+/// Excess of a subject over the others, at the bound, with the figures it was computed from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excess {
-    /// The lower bound of the difference.
+    /// Lower bound of the difference.
     pub bound: f64,
-    /// Its own rate.
+    /// The subject's own rate.
     pub own: f64,
-    /// That of the others.
+    /// Rate of the others.
     pub others: f64,
-    /// Its own outcomes.
+    /// The subject's own outcomes.
     pub outcomes: usize,
 }
 
-/// Whether a subject is worse than the others in a way that nobody else explains.
+/// The excess of a subject over the others, if no other subject explains it.
 pub fn excess(record: &OutcomeRecord, subject: &Subject, margin: f64) -> Option<Excess> {
     let beside = Beside::new(record, subject);
     let (own, others) = beside.sums(|_| true);
@@ -164,7 +166,7 @@ pub fn excess(record: &OutcomeRecord, subject: &Subject, margin: f64) -> Option<
     }
     let half = margin / 2.0;
     let stands = |dimension| match beside.within(dimension, found.others) {
-        // A machine shows its other panes sooner or later; until then it may as well be the machine.
+        // A node shows its other panes sooner or later; until then it may as well be the node.
         Within::Alone if dimension == Dimension::Node => own.n >= 2 * LEAST,
         Within::Alone => true,
         Within::Unclear => false,
@@ -174,7 +176,7 @@ pub fn excess(record: &OutcomeRecord, subject: &Subject, margin: f64) -> Option<
     (others.all(stands) && fails_without(&beside, half)).then_some(found)
 }
 
-/// Whether it also fails without each of those whom nobody else was seen with.
+/// Whether it also fails without each of the subjects that were only seen together with it.
 fn fails_without(beside: &Beside<'_>, half: f64) -> bool {
     beside.company().into_iter().all(|other| {
         let (_, with_others) = beside.sums(|look| look.has(other));
@@ -183,7 +185,7 @@ fn fails_without(beside: &Beside<'_>, half: f64) -> bool {
         }
         let (own, others) = beside.sums(|look| !look.has(other));
         match own.n {
-            // Never seen apart: which of the two it is makes no difference.
+            // Never seen apart: charging either of the two has the same effect.
             0 => true,
             1..LEAST => false,
             _ => {
@@ -201,14 +203,14 @@ fn compare(own: Sum, others: Sum) -> Excess {
     Excess { bound, own: rate, others: usual, outcomes: own.n }
 }
 
-/// To whom the latest failure is charged, if to anybody.
+/// The subject to which the latest failure is charged, if any.
 pub fn charge(immune: &Immune, subjects: &[Subject], class: Class) -> Option<(Subject, Reason)> {
     let margin = MARGIN * f64::from(immune.thresholds.margin_permille) / 1000.0;
     let mut suspects: Vec<(&Subject, Excess)> = Vec::new();
     for subject in subjects.iter().filter(|s| class.failed_for(s.dimension) == Some(true)) {
         suspects.extend(excess(&immune.record, subject, margin).map(|found| (subject, found)));
     }
-    // Of two that are equally bad the first of the order of dimensions: they were never seen apart.
+    // Of two that are equally bad the first in the order of dimensions: they were never seen apart.
     suspects.sort_by(|(a, x), (b, y)| y.bound.total_cmp(&x.bound).then(a.dimension.cmp(&b.dimension)));
     let (subject, found) = suspects.into_iter().next()?;
     let percent = |rate: f64| format!("{:.0} %", rate * 100.0);

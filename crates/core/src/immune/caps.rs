@@ -1,5 +1,6 @@
-//! What the immune system may never do: hold more than a third of the machines, leave nobody or no choice, or believe that
-//! half of everybody went bad at once.
+//! Bounds of the immune system: it never quarantines more than a third of the nodes, never removes
+//! the last worker or the last choice, and never believes that half of a dimension went bad at
+//! once.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +10,16 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// The latest outcomes of a subject that say whether it looks bad…
+/// Number of latest outcomes that decide whether a subject looks bad…
 const LATEST: usize = 5;
-/// …if so many of them failed.
+/// …and the failures among them that make it so.
 const LOOKS_BAD: usize = 3;
-/// Fewer possibilities than this are none.
+/// Minimum number of ways to go on.
 const CHOICES: usize = 2;
 /// A charge this many beats ago still makes a subject look bad.
 const CHARGED_LATELY: u64 = 10;
 
-/// Everybody who gets no work.
+/// All subjects that get no work.
 pub fn out(state: &Immune, now: Time) -> BTreeSet<Subject> {
     let held = state.standings.iter().filter(|(_, s)| matches!(s.tier, Tier::Out { .. })).map(|(s, _)| s.clone());
     let barred = state.rules.iter().filter(|r| r.until > now).filter_map(|r| match &r.what {
@@ -28,7 +29,8 @@ pub fn out(state: &Immune, now: Time) -> BTreeSet<Subject> {
     held.chain(barred).collect()
 }
 
-/// Whether a subject may be taken out; else which cap speaks against it. `candidates`: who can work, besides those who were seen.
+/// Whether a subject may be quarantined; otherwise the cap that forbids it. `candidates`: the possible
+/// workers, besides those in the record.
 pub fn allows(state: &Immune, subject: &Subject, candidates: &[Vec<Subject>], now: Time) -> Result<(), Reason> {
     let refuse = |rule: &str| Err(Reason::new(rule).with("subject", subject));
     let mut out = out(state, now);
@@ -49,7 +51,7 @@ pub fn allows(state: &Immune, subject: &Subject, candidates: &[Vec<Subject>], no
     Ok(())
 }
 
-/// A machine to be let back because the fleet became smaller.
+/// A node to be released because the fleet became smaller.
 pub(super) fn too_many(state: &Immune, now: Time) -> Option<Subject> {
     if !too_many_nodes(state, &out(state, now)) {
         return None;
@@ -69,7 +71,7 @@ fn too_many_nodes(state: &Immune, out: &BTreeSet<Subject>) -> bool {
     out.len() > allowed
 }
 
-/// Who can still take turns, and how many ways there are to go on: workers, and workers with kinds of tasks.
+/// The number of remaining workers, and of remaining ways to go on (workers with kinds of tasks).
 fn left(state: &Immune, candidates: &[Vec<Subject>], out: &BTreeSet<Subject>) -> (usize, usize) {
     let seen = state.record.newest().map(|row| row.subjects().collect::<Vec<_>>());
     let all = seen.chain(candidates.iter().map(|who| who.iter().collect()));
@@ -96,19 +98,19 @@ fn half_look_bad(state: &Immune, subject: &Subject) -> bool {
     bad >= 2 && bad * 2 >= all.len()
 }
 
-/// Whom to doubt.
+/// Result of the plausibility check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Nobody.
+    /// No reason for doubt.
     Nobody,
     /// Neither clearly one nor the other.
     Undecided,
-    /// Ourselves: everybody looks bad, in every respect.
+    /// The observer itself: everything fails, in every dimension.
     Observer(Reason),
 }
 
-/// Whether everybody looks bad at once. One bad account makes half of the machines look bad, too; therefore all dimensions
-/// must agree before nobody is believed.
+/// Whether everything fails at once. One bad account makes half of the nodes look bad, too;
+/// therefore all dimensions must agree before the observer is suspected.
 pub fn doubt(state: &Immune) -> Doubt {
     let lately: Vec<(&Subject, Lately)> = state.record.lately(LATEST).collect();
     let agents = family(&lately, &[Dimension::Node, Dimension::Account, Dimension::Agent, Dimension::Pane]);

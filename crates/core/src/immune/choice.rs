@@ -1,4 +1,6 @@
-//! Whether somebody is to be used now: what tiers and rules mean for the next turn.
+//! Admission of subjects: what tiers and rules mean for the next turn.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use super::{Immune, ImmuneStep, RuleEffect, Subject, Tier};
 use crate::ids::TurnId;
@@ -6,28 +8,27 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// So many failures in a row without anybody to compare with are a reason to try somebody else.
+/// Failures in a row without any comparison that justify trying another subject.
 const DOUBT: usize = 3;
-/// Outcomes among which they are looked for: this is about one machine and its few agents.
+/// Number of outcomes that are searched: this concerns one node and its few agents.
 const OUTCOME_WINDOW: usize = 60;
 
-/// Whether those who would take a turn are to be used.
+/// Admission of the subjects of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
     Free,
-    /// Every other time, if there is somebody else.
+    /// Every other time, if there is an alternative.
     Less(Reason),
-    /// Yes, as a trial.
+    /// Admitted as a trial.
     Trial(Reason),
-    /// No, unless there is nobody else.
+    /// Not admitted, unless there is no alternative.
     Out(Reason),
-    /// No.
+    /// Never admitted: a rule forbids it.
     Barred(Reason),
 }
 
 impl Admission {
-    /// Why it is not simply yes.
+    /// The reason for any restriction.
     pub fn reason(&self) -> Option<&Reason> {
         match self {
             Admission::Free => None,
@@ -49,7 +50,7 @@ impl Admission {
 }
 
 impl Immune {
-    /// Whether a turn with these subjects is a good idea: the worst that is said about any of them.
+    /// Admission of a turn with these subjects: the worst that applies to any of them.
     pub fn may(&self, subjects: &[Subject], now: Time) -> Admission {
         let ruled = self.rules_at(now).filter_map(|rule| {
             let hit = match &rule.what {
@@ -78,7 +79,7 @@ impl Immune {
         }
     }
 
-    /// Whoever fails again and again and was never compared with anybody is worth a comparison.
+    /// A subject that fails repeatedly and was never compared is worth a comparison.
     fn doubted(&self, subjects: &[Subject]) -> Option<Admission> {
         let worker = |s: &&Subject| s.dimension != super::Dimension::Kind;
         let worker: Vec<&Subject> = subjects.iter().filter(worker).collect();
@@ -88,7 +89,7 @@ impl Immune {
         failed.then(|| Admission::Less(Reason::new("immune.doubt").with("failures", DOUBT)))
     }
 
-    /// The share of the work that a subject gets, in thousandths.
+    /// The subject's share of the work, in thousandths.
     pub fn weight_permille(&self, subject: &Subject, now: Time) -> u32 {
         match self.may(std::slice::from_ref(subject), now) {
             Admission::Free => 1000,
@@ -97,7 +98,7 @@ impl Immune {
         }
     }
 
-    /// Trials that a turn with these subjects is.
+    /// Trials that a turn with these subjects performs.
     pub fn trials(&self, subjects: &[Subject], turn: &TurnId, now: Time) -> Vec<ImmuneStep> {
         let due = |s: &&Subject| {
             let tier = self.standings.get(*s).map(|s| &s.tier);
@@ -108,7 +109,7 @@ impl Immune {
         due.map(|s| ImmuneStep::Trial { subject: s.clone(), turn: turn.clone() }).collect()
     }
 
-    /// Kinds of tasks that are left on the board for now.
+    /// Kinds of tasks that stay on the board for now.
     pub fn kinds_out(&self, now: Time) -> Vec<&str> {
         let kinds = self.standings.keys().filter(|s| s.dimension == super::Dimension::Kind);
         let out = kinds.filter(|s| matches!(self.standing(s, now), Some(Admission::Out(_))));

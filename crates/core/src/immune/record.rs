@@ -1,7 +1,7 @@
 //! The latest outcomes, in constant space: names stand in a table once, rows are small numbers.
 //!
-//! A half-life of twenty outcomes makes everything beyond a few dozen of a subject worthless, so the ring grows with the
-//! number of subjects and no further.
+//! A half-life of twenty outcomes makes everything beyond a few dozen of a subject worthless, so
+//! the ring grows with the number of subjects and no further.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ use super::{Class, Dimension, ObservedOutcome, Subject};
 
 /// Rows kept for each subject of the largest dimension: three half-lives.
 const ROWS_EACH: usize = 60;
-/// Rows that are always kept.
+/// Minimum number of rows kept.
 const ROWS_LEAST: usize = 120;
-/// Rows that are ever kept: the document is written with every outcome.
+/// Maximum number of rows kept: the document is written with every outcome.
 const ROWS_MOST: usize = 1200;
 
 /// The latest outcomes, oldest first.
@@ -21,15 +21,15 @@ pub struct OutcomeRecord {
     rows: Vec<Row>,
 }
 
-/// One outcome.
+/// One stored outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
-    /// For each dimension the place in the table of names, from 1 on; 0 for nobody.
+    /// For each dimension the index into the table of names, from 1 on; 0 for none.
     of: [u16; Dimension::ALL.len()],
     is: Class,
 }
 
-/// What a subject did lately.
+/// Recent outcomes of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lately {
     /// Outcomes that put it to the test.
@@ -38,7 +38,7 @@ pub struct Lately {
     pub failed: usize,
 }
 
-/// One outcome as it is looked at.
+/// View of one outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomeView<'a> {
     record: &'a OutcomeRecord,
@@ -46,39 +46,39 @@ pub struct OutcomeView<'a> {
 }
 
 impl<'a> OutcomeView<'a> {
-    /// What it says.
+    /// Class of the outcome.
     pub fn class(self) -> Class {
         self.row.is
     }
 
-    /// Who took part.
+    /// The subjects that took part.
     pub fn subjects(self) -> impl Iterator<Item = &'a Subject> {
         self.row.of.iter().filter_map(move |place| self.record.name(*place))
     }
 
-    /// Whether this one took part.
+    /// Whether this subject took part.
     pub fn has(self, subject: &Subject) -> bool {
         self.of(subject.dimension) == Some(subject)
     }
 
-    /// Who took part in this respect.
+    /// The subject of this dimension, if one took part.
     pub fn of(self, dimension: Dimension) -> Option<&'a Subject> {
         self.record.name(self.row.of[dimension as usize])
     }
 }
 
 impl OutcomeRecord {
-    /// Outcomes, newest first.
+    /// All outcomes, newest first.
     pub fn newest(&self) -> impl Iterator<Item = OutcomeView<'_>> {
         self.rows.iter().rev().map(move |row| OutcomeView { record: self, row })
     }
 
-    /// Everybody of a dimension who was seen lately.
+    /// All recently seen subjects of a dimension.
     pub fn live(&self, dimension: Dimension) -> impl Iterator<Item = &Subject> {
         self.names.iter().filter(move |s| s.dimension == dimension)
     }
 
-    /// The last `n` outcomes of everybody.
+    /// The last `n` outcomes of every subject.
     pub fn lately(&self, n: usize) -> impl Iterator<Item = (&Subject, Lately)> {
         let mut all = vec![Lately::default(); self.names.len()];
         for row in self.rows.iter().rev() {
@@ -122,7 +122,7 @@ impl OutcomeRecord {
         u16::try_from(place + 1).expect("rows are capped, and each has at most five names")
     }
 
-    /// Names that no row bears any more are dropped.
+    /// Drops names that no row refers to any more.
     fn forget(&mut self) {
         let mut used = vec![false; self.names.len() + 1];
         self.rows.iter().flat_map(|r| r.of).for_each(|place| used[usize::from(place)] = true);

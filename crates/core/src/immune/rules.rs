@@ -1,6 +1,10 @@
-//! What people and experience say on top of the tiers: "do not use pane X until T", "tasks of kind Y only on Z".
+//! Rules on top of the tiers, set by people or learned: "do not use pane X until T", "tasks of kind
+//! Y only on Z".
 //!
-//! A rule always has an end. The same correction again and again, by a person or by the tiers, becomes one by itself.
+//! A rule always has an end. A correction that repeats, by a person or by the tiers, becomes a rule
+//! by itself.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 use std::time::Duration;
 
@@ -12,35 +16,27 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// The same correction this often…
+/// Repetitions of a correction…
 const REPEATED: usize = 3;
-/// …within this time becomes a rule…
+/// …within this time that make it a rule…
 const WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// …for this long.
 const LEARNED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// The longest a rule can last: whoever wants it for ever changes the configuration.
+/// The longest lifetime of a rule: a permanent one belongs into the configuration.
 pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Who made a rule that nobody made.
+/// Author of learned rules.
 pub const EXPERIENCE: &str = "experience";
-/// Rules and corrections that are kept: the document is written with every outcome.
+/// Maximum number of rules and corrections: the document is written with every outcome.
 pub(super) const LISTED: usize = 64;
 
-/// What a rule says.
+/// Content of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum RuleEffect {
-    /// This one gets no work.
-    Avoid {
-        /// Who.
-        subject: Subject,
-    },
-    /// Tasks of this kind are for this one alone.
-    Only {
-        /// The kind.
-        kind: String,
-        /// For whom.
-        subject: Subject,
-    },
+    /// This subject gets no work.
+    Avoid { subject: Subject },
+    /// Tasks of this kind go to this subject only.
+    Only { kind: String, subject: Subject },
 }
 
 impl std::fmt::Display for RuleEffect {
@@ -52,47 +48,38 @@ impl std::fmt::Display for RuleEffect {
     }
 }
 
-/// A rule.
+/// A rule with author, reason and lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImmuneRule {
-    /// Counts from 1.
+    /// Unique, from 1 on.
     pub id: u32,
-    /// What it says.
     #[serde(flatten)]
     pub what: RuleEffect,
     /// A person's name, or `experience`.
     pub by: String,
-    /// Why.
     pub why: String,
-    /// Since when.
     pub since: Time,
-    /// Until when.
     pub until: Time,
 }
 
-/// Something that was corrected, and when.
+/// A correction and the times at which it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Correction {
-    /// What.
     pub what: RuleEffect,
-    /// When, oldest first.
+    /// Times, oldest first.
     pub at: Vec<Time>,
 }
 
-/// A rule that a person wants.
+/// A rule that a person requests.
 #[derive(Clone, Debug)]
 pub struct RuleRequest<'a> {
-    /// What it says.
     pub what: RuleEffect,
-    /// Who.
     pub by: &'a str,
-    /// Why.
     pub why: &'a str,
-    /// For how long.
     pub time: Duration,
 }
 
-/// A person makes a rule; refused when a cap speaks against it.
+/// Adds a rule of a person; refused when a cap forbids it.
 pub fn add(state: &Immune, wish: &RuleRequest<'_>, now: Time) -> Result<Vec<ImmuneStep>, Reason> {
     if let RuleEffect::Avoid { subject } = &wish.what {
         person_may(state, subject, now)?;
@@ -106,7 +93,8 @@ pub fn add(state: &Immune, wish: &RuleRequest<'_>, now: Time) -> Result<Vec<Immu
     Ok(draft.dids)
 }
 
-/// A person knows more than the record: whom nobody has seen yet may be barred, and a doubt about the observer is no reason.
+/// A person knows more than the record: a subject without outcomes may be barred, and a doubt about
+/// the observer does not matter.
 fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason> {
     match caps::allows(state, subject, &[], now) {
         Err(cap) if matches!(cap.rule.as_str(), "immune.third" | "immune.nobody") => {
@@ -117,7 +105,7 @@ fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason
     }
 }
 
-/// A person ends a rule or a tier.
+/// Ends a rule or a tier on behalf of a person.
 pub fn lift(state: &Immune, what: &RuleEffect, by: &str, why: &str) -> Option<ImmuneStep> {
     let ruled = state.rules.iter().any(|r| r.what == *what);
     let stands = matches!(what, RuleEffect::Avoid { subject } if state.standings.contains_key(subject));
@@ -132,7 +120,7 @@ impl Immune {
 }
 
 impl StepDraft<'_> {
-    /// Something was corrected; if it was so again and again, it becomes a rule.
+    /// Records a correction; one that repeats becomes a rule.
     pub(super) fn correct(&mut self, what: RuleEffect) {
         self.say(ImmuneStep::Corrected { what: what.clone() });
         let known = self.state.corrections.iter().find(|c| c.what == what);

@@ -1,12 +1,14 @@
-//! What charges bring: less work, none, a trial, one threshold moved; and the way back.
+//! Consequences of charges: a smaller share, quarantine, a trial, one threshold moved; and the way
+//! back.
 //!
 //! | tier | after | means |
 //! |---|---|---|
 //! | 1, soft | 2 charges in 10 beats | half of its work for 5 beats |
-//! | 2, out | two softs in 30 beats, or 3 charges in a row | none for 20 beats; then one trial: passed, tier 1; failed, twice as long, up to 160 |
-//! | 3 | 3 subjects out, or 2 relapses in 100 beats | one threshold moved, looked at again after 50 beats |
+//! | 2, out | two softs in 30 beats, or 3 charges in a row | none for 20 beats, then one trial |
+//! | 3 | 3 subjects out, or 2 relapses in 100 beats | one threshold moved, reviewed after 50 |
 //!
-//! Ten beats without a charge are one step down.
+//! A trial that passes leads to tier 1; one that fails doubles the quarantine, up to 160 beats. Ten
+//! beats without a charge are one step down.
 
 use std::time::Duration;
 
@@ -18,47 +20,48 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// Charges…
+/// Number of charges…
 const SOFT_CHARGES: usize = 2;
-/// …within so many beats bring less work…
+/// …within this many beats that halve the work…
 const SOFT_WITHIN: u64 = 10;
-/// …for so many.
+/// …for this many beats.
 const SOFT_BEATS: u32 = 5;
-/// Less work twice within so many beats, or…
+/// Two reductions within this many beats, or…
 pub(super) const OUT_WITHIN: u64 = 30;
-/// …so many charges in a row bring none…
+/// …this many charges in a row lead to quarantine…
 const OUT_ROW: u64 = 3;
-/// …for so many beats, doubled after every trial that fails…
+/// …for this many beats, doubled after every trial that fails…
 const OUT_BEATS: u32 = 20;
-/// …up to this.
+/// …up to this maximum.
 const OUT_BEATS_MOST: u32 = 160;
-/// 20 × 2³ is the most.
+/// 20 × 2³ is the maximum.
 const LEVEL_MOST: u32 = 3;
-/// So many beats without a charge are a step down.
+/// Beats without a charge for a step down.
 const CLEAN: u64 = 10;
-/// So many subjects out at once let the observer doubt his measure.
+/// Number of subjects quarantined at once that makes the margin doubtful.
 const MANY_OUT: usize = 3;
-/// So many relapses…
+/// Number of relapses…
 const RELAPSES: usize = 2;
-/// …within so many beats let him doubt the time without work.
+/// …within this many beats that makes the length of a quarantine doubtful.
 const RELAPSE_WITHIN: u32 = 100;
-/// A moved threshold is looked at again after so many beats.
+/// Beats after which a moved threshold is reviewed.
 const MOVED_BEATS: u32 = 50;
-/// A move, in thousandths; the bounds are half and double.
+/// Size of a move, in thousandths; the bounds are half and double.
 const MOVE_PERMILLE: u32 = 1500;
 const PERMILLE_MOST: u32 = 2000;
 
-/// So many beats of a subject that is held.
+/// Duration of this many beats of a quarantined subject.
 pub(super) fn beats(n: u32) -> Duration {
     BEAT * n
 }
 
-/// For how long a subject gets less work.
+/// Time for which the work of a subject is halved.
 pub(super) fn soft_for() -> Duration {
     beats(SOFT_BEATS)
 }
 
-/// All that follows from the end of a turn, with the reasons. `candidates`: who else could have taken it, also if nobody of them ever did.
+/// All steps that follow from the end of a turn, with their reasons. `candidates`: the other possible
+/// workers, also without any outcome.
 pub fn observe(
     state: &Immune,
     turn: &TurnId,
@@ -90,7 +93,7 @@ pub fn observe(
     draft.dids
 }
 
-/// A turn ended without saying anything: whoever was on trial in it may be tried again.
+/// A turn ended without a verdict: subjects on trial in it may be tried again.
 pub fn untried(state: &Immune, turn: &TurnId) -> Vec<ImmuneStep> {
     if planted::is(Bug::TrialNeverComesBack) {
         return Vec::new();
@@ -103,7 +106,7 @@ fn on_trial(state: &Immune, turn: &TurnId) -> Vec<Subject> {
     state.standings.iter().filter(|(_, s)| tried(&s.tier)).map(|(s, _)| s.clone()).collect()
 }
 
-/// Steps in the making: each is applied as it is said, so that the next one sees it.
+/// Steps in the making: each is applied at once, so that the next one sees it.
 pub(super) struct StepDraft<'a> {
     pub(super) state: Immune,
     pub(super) candidates: &'a [Vec<Subject>],
@@ -145,7 +148,7 @@ impl StepDraft<'_> {
         self.say(ImmuneStep::Out { subject, until, level, reason: reason.until(until) });
     }
 
-    /// Of an account the vendor's word counts, if it gave one.
+    /// For an account the vendor's reset time counts, if it gave one.
     fn out_until(&self, level: u32, seen: &ObservedOutcome, subject: &Subject) -> Time {
         let reset = seen.reset_at.filter(|at| *at > self.now && subject.dimension == super::Dimension::Account);
         let plain = OUT_BEATS << level.min(LEVEL_MOST);
@@ -153,11 +156,11 @@ impl StepDraft<'_> {
         reset.unwrap_or(self.now + beats(moved.min(OUT_BEATS_MOST)))
     }
 
-    /// Whether a charge was one too many.
+    /// Raises the tier if a charge was one too many.
     fn step_up(&mut self, subject: &Subject, seen: &ObservedOutcome, why: &Reason) {
         let Some(standing) = self.state.standings.get(subject) else { return };
         if matches!(standing.tier, Tier::Out { .. }) {
-            // The end of a turn that had begun before; it is out already.
+            // The turn had begun before the quarantine.
             return;
         }
         let lately = |at: u64, within| standing.beats - at < within;
@@ -178,7 +181,7 @@ impl StepDraft<'_> {
         }
     }
 
-    /// Takes a subject out, unless that would do more harm than it does.
+    /// Quarantines a subject, unless a cap forbids it.
     fn take_out(&mut self, subject: &Subject, level: u32, seen: &ObservedOutcome, reason: Reason) {
         if let Err(cap) = caps::allows(&self.state, subject, self.candidates, self.now) {
             let until = self.now + soft_for();
@@ -206,7 +209,8 @@ impl StepDraft<'_> {
         self.say(ImmuneStep::Eased { subject: subject.clone(), reason });
     }
 
-    /// Tier 3: one threshold, for a time, within bounds. What keeps people and accounts safe is not among them.
+    /// Tier 3: one threshold, for a time, within bounds. Limits that protect people and accounts
+    /// are not among them.
     fn recalibrate(&mut self) {
         let out = caps::out(&self.state, self.now).len();
         if let Some(moved) = self.state.moved {
@@ -242,7 +246,7 @@ impl StepDraft<'_> {
         self.say(ImmuneStep::Settled { threshold, permille, reason });
     }
 
-    /// The fleet may have become smaller since somebody was taken out.
+    /// The fleet may have become smaller since the quarantine.
     fn keep_caps(&mut self) {
         while let Some(subject) = caps::too_many(&self.state, self.now) {
             let reason = Reason::new("immune.cap").with("subject", &subject);

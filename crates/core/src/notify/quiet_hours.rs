@@ -1,4 +1,4 @@
-//! Hours in which nobody is disturbed: `22:00-07:00`, in local time or with an offset of its own.
+//! Quiet hours: `22:00-07:00`, in local time or with an offset of its own.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl QuietHours {
         Ok(Self { from, to, offset })
     }
 
-    /// When the span is over that `at` lies in; `None` when it lies in none.
+    /// End of the span that contains `at`; `None` outside of it.
     pub fn end(&self, at: Time, local_minutes: i32) -> Option<Time> {
         let offset = i64::from(self.offset.unwrap_or(local_minutes)) * MINUTE_MS;
         let here = at.0.saturating_add(offset);

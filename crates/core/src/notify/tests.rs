@@ -1,4 +1,5 @@
-//! What holds for every notifier whatever happens: told within a minute, never when healthy, capped, quiet, bounded.
+//! Invariants of every notifier: reports within a minute, none when healthy, capped, quiet,
+//! bounded.
 
 use super::*;
 use crate::jitter::mix;
@@ -12,13 +13,13 @@ fn alert(id: u64, key: &str, opened_at: Time) -> Alert {
     Alert { id, key: key.to_owned(), owner: None, text: format!("text of {key}"), opened_at, acked: false }
 }
 
-/// A notifier and its world; time goes by in seconds.
+/// A notifier and its environment; time passes in seconds.
 struct World {
     route: Route,
     outbox: Outbox,
     alerts: Vec<Alert>,
     now: Time,
-    /// Whether the other side answers.
+    /// Whether the other side responds.
     up: bool,
     seed: u64,
     sent: Vec<(Time, Notification)>,
@@ -48,7 +49,8 @@ impl World {
         self.alerts.push(alert(id, key, self.now));
     }
 
-    /// What the shell does: plan, write, send what is ready, write again; then sleep until the next wake.
+    /// The shell's steps: plan, write, send what is ready, write again; then sleep until the next
+    /// wake.
     fn step(&mut self) -> Option<Time> {
         loop {
             let moment = LocalTime { now: self.now, local_minutes: 0 };
@@ -68,7 +70,7 @@ impl World {
         }
     }
 
-    /// Time goes by: from wake to wake, as the shell sleeps.
+    /// Lets time pass from wake to wake, as the shell sleeps.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(wake) = self.step().filter(|wake| *wake <= end) {
@@ -204,7 +206,7 @@ fn who_is_down_for_a_day_is_tried_ever_more_seldom_and_then_told_everything_once
     world.run(SECOND * 2000);
     let late = world.sent.len();
     assert!(late <= 4, "{late} messages when it is back");
-    assert!((1..=200).all(|id| !world.told(id).is_empty()), "all were told");
+    assert!((1..=200).all(|id| !world.told(id).is_empty()), "all were reported");
     assert_eq!(world.outbox.trouble(world.now), None);
 }
 
@@ -215,7 +217,7 @@ fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
     let moment = |now| LocalTime { now, local_minutes: 0 };
     let before = plan(&world.alerts, &world.route, &world.outbox, moment(NOON)).outbox;
     let first = before.ready(NOON).expect("it is due").clone();
-    // Power fails between the two; others ask meanwhile.
+    // Power fails between the two; another ticket is opened meanwhile.
     world.open(2, "question:k3f9:2");
     let later = plan(&world.alerts, &world.route, &before, moment(NOON + HOUR)).outbox;
     assert_eq!(later.ready(NOON + HOUR), Some(&first));
@@ -247,8 +249,9 @@ fn who_says_when_to_come_back_is_believed_within_bounds_and_a_refusal_is_given_u
     assert!(outbox.pending.is_empty() && outbox.told.contains_key("question:k3f9:1"));
 }
 
-/// Anything may happen: causes come and go, are seen, the other side breaks. Always: no busy loop, a bounded queue (in
-/// `step`), no two messages under one key, and each cause told at most as often as its age allows.
+/// Random events: causes come and go, are acknowledged, the other side fails. Always: no busy loop,
+/// a bounded queue (in `step`), no two messages under one key, and no cause reported more often
+/// than its age allows.
 #[test]
 fn whatever_happens_the_promises_hold() {
     for seed in 0..300_u64 {

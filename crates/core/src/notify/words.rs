@@ -1,17 +1,18 @@
-//! What people read: a message of one ticket or of many, and why a ticket is told, later, or not at all.
+//! Texts for people: a message about one ticket or many, and why a ticket is sent now, later, or
+//! not at all.
 
 use super::{Alert, Button, Notification, ReplyAction, Severity, severity};
 use crate::reason::Reason;
 use crate::time::{Time, human};
 
-/// What fits into a message of every kind of notifier but an SMS, which cuts for itself.
+/// Maximum length of a message; fits every kind of notifier but an SMS, which cuts for itself.
 const TEXT_CHARS: usize = 1_500;
-/// Tickets that a message lists; the others are counted.
+/// Maximum number of tickets listed in a message; the others are counted.
 const LISTED: usize = 10;
-/// What is listed of each.
+/// Maximum length of each listed line.
 const LINE_CHARS: usize = 140;
 
-/// One message about these tickets, each with how often it was told before.
+/// One message about these tickets, each with the number of its earlier reports.
 pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
     let severity = tickets.iter().map(|(a, _)| severity(&a.key)).max().unwrap_or_default();
     let key_of = |(alert, times): &(&Alert, u32)| format!("{:x}-{}-{}", alert.opened_at.0, alert.id, times + 1);
@@ -40,7 +41,7 @@ pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
     }
 }
 
-/// What can be done about a ticket with one press.
+/// Replies to a ticket with one press.
 fn buttons(alert: &Alert) -> Vec<Button> {
     let id = alert.id;
     let answer = |label: &str, word: &str| Button { label: label.to_owned(), data: format!("answer:{id}:{word}") };
@@ -53,7 +54,7 @@ fn buttons(alert: &Alert) -> Vec<Button> {
     buttons
 }
 
-/// What a pressed button stands for.
+/// Meaning of a pressed button.
 pub fn pressed(data: &str) -> Option<ReplyAction> {
     match data.split_once(':')? {
         ("ack", id) => Some(ReplyAction::Ack { ticket: id.parse().ok()? }),
@@ -65,7 +66,8 @@ pub fn pressed(data: &str) -> Option<ReplyAction> {
     }
 }
 
-/// What words mean that somebody wrote back: `/ack 17`, `/answer 17 yes`, `#17 yes`, or an answer to the message `about`.
+/// Meaning of a text reply: `/ack 17`, `/answer 17 yes`, `#17 yes`, or a reply to the message
+/// `about`.
 pub fn replied(text: &str, about: Option<&str>) -> Option<ReplyAction> {
     let text = text.trim();
     let answer = |ticket: u64, text: &str| ReplyAction::Answer { ticket, text: text.trim().to_owned() };
@@ -88,7 +90,7 @@ fn number(word: &str) -> Option<u64> {
     word.trim_start_matches('#').parse().ok()
 }
 
-/// The one ticket that a message of ours is about.
+/// The single ticket that a message of everloop is about.
 fn named(message: &str) -> Option<u64> {
     let rest = message.strip_prefix("everloop #")?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -110,7 +112,7 @@ fn digest(tickets: &[(&Alert, u32)]) -> String {
     lines.join("\n")
 }
 
-/// Not longer than this many characters.
+/// Cuts to this many characters.
 fn clip(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         None => text.to_owned(),
@@ -118,18 +120,19 @@ fn clip(text: &str, chars: usize) -> String {
     }
 }
 
-/// Why a ticket is told now, later or not at all. `clock` prints a point in time for the reader's time zone.
+/// Why a ticket is sent now, later or not at all. `clock` prints a point in time for the reader's
+/// time zone.
 pub fn sentence(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let said = match reason.rule.as_str() {
-        "notify.due" => "is told now".to_owned(),
+        "notify.due" => "is sent now".to_owned(),
         "notify.queued" => "is being sent".to_owned(),
         "notify.route" => format!("is not for this notifier: it is {}", reason.input("severity")),
-        "notify.acked" => "is not repeated: somebody has seen it".to_owned(),
-        "notify.told" => format!("was told {} times, that is enough", reason.input("times")),
-        "notify.repeat" => format!("was told {} times and is repeated", reason.input("times")),
-        "notify.flapping" => "was told lately for the same cause".to_owned(),
+        "notify.acked" => "is not repeated: it was acknowledged".to_owned(),
+        "notify.told" => format!("was sent {} times, the maximum", reason.input("times")),
+        "notify.repeat" => format!("was sent {} times and is repeated", reason.input("times")),
+        "notify.flapping" => "was sent recently for the same cause".to_owned(),
         "notify.quiet" => "waits for the end of the quiet hours".to_owned(),
-        "notify.storm" => "waits to be told together with others".to_owned(),
+        "notify.storm" => "waits to be sent together with others".to_owned(),
         "notify.down" => format!("cannot be sent: {}", reason.input("why")),
         other => other.to_owned(),
     };
@@ -173,7 +176,7 @@ mod tests {
         ] {
             assert_eq!(replied(text, Some(&message.title)), action, "{text}");
         }
-        assert_eq!(replied("use 3.9", None), None, "nobody knows what it is about");
+        assert_eq!(replied("use 3.9", None), None, "it names no ticket");
         assert_eq!(pressed("ack:x"), None);
     }
 }

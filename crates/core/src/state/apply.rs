@@ -70,12 +70,12 @@ impl LoopState {
         }
     }
 
-    /// Takes note of an event.
+    /// Applies an event of the journal.
     pub fn apply(&mut self, event: &Event, at: Time) {
         self.events += 1;
         self.updated_at = at;
         match event {
-            // The first is the constructor's; the others change nothing here.
+            // The first belongs to the constructor; the others change nothing here.
             Event::LoopCreated { .. }
             | Event::Recovered { .. }
             | Event::Note { .. }
@@ -139,14 +139,14 @@ impl LoopState {
         }
     }
 
-    /// From here on time and money without progress are counted, where somebody wants to know.
+    /// From here on time and money without progress are counted, if they are limited.
     fn begin_streak(&mut self) {
         let guard = &self.spec.guard;
         let wanted = guard.stagnation_time.is_some() || guard.stagnation_microusd.is_some();
         self.then = wanted.then(|| Box::new(Then { in_turns: self.in_turns, spent: self.spent }));
     }
 
-    /// What was learned in the conversation so far did not help: the next turn begins a fresh one.
+    /// The session so far did not help: the next turn begins a fresh one.
     fn change_strategy(&mut self, reason: &Reason, agent: &str) {
         self.session = None;
         self.strategy = Some(Box::new(StrategyChange {
@@ -190,8 +190,9 @@ impl LoopState {
         self.watch.seen.insert(monitor.to_owned(), MonitorCursor { cursor, at, task });
     }
 
-    /// What made a loop content may not hold any more: its checks are run again where the operator's branch stands now, and only
-    /// then it is known what there is to do. Work that was left aside for the operator is not forgotten for that.
+    /// The verdicts that satisfied a loop may not hold any more: its checks run again on the
+    /// present target branch, and only then it is known what there is to do. Work left aside for a
+    /// person stays recorded.
     fn check_again(&mut self, at: Time) {
         let Phase::Waiting { reason, .. } = &self.phase else { return };
         if ![WATCHING, PARKED].contains(&reason.rule.as_str()) {
@@ -214,7 +215,7 @@ impl LoopState {
         self.phase = Phase::Ready;
     }
 
-    /// Counts the time asleep; returns since when the loop waits, if it does.
+    /// Counts the waiting time; returns since when the loop waits, if it does.
     fn leave_waiting(&mut self, at: Time) -> Option<Time> {
         let Phase::Waiting { since, .. } = &self.phase else { return None };
         let since = *since;
@@ -263,7 +264,7 @@ impl LoopState {
         }
     }
 
-    /// The agent is gone: what its stream said of the conversation and of its use is known from here on.
+    /// The agent ended: the session and the usage of its stream are known from here on.
     fn leave(&mut self, id: &TurnId, exit: &Exit) {
         let Phase::Turn(turn) = &mut self.phase else { return };
         if turn.id != *id {
@@ -287,7 +288,7 @@ impl LoopState {
             return;
         }
         let Some(session) = report.session.clone().or_else(|| before.as_ref().map(|s| s.id.clone())) else { return };
-        // A turn that was cut off by a limit goes on: it is not one more.
+        // A turn that was cut off by a limit continues: it is not one more.
         let more = u32::from(exit.limit().is_none());
         self.session = Some(AgentSession {
             worker: worker(&turn.agent, &turn.account),
@@ -328,7 +329,8 @@ impl LoopState {
             self.task_failures += 1;
             self.retry = self.task_failures < POISON;
         }
-        // A turn that never ran has not delivered the messages in its prompt; later ones were not in it.
+        // A turn that never ran has not delivered the messages in its prompt; later ones were not
+        // in it.
         let ran = turn.exit.as_ref().is_some_and(|e| e.spawn_error.is_none());
         if outcome.counts() && ran {
             let told = if planted::is(Bug::ForgetsLateMessages) { usize::MAX } else { turn.told };
@@ -349,7 +351,8 @@ impl LoopState {
         if integrated.is_some() {
             self.landed = judgement.board.clone();
         }
-        // What was not believed is in the folder all the same: whoever was content there cannot be sure of it any more.
+        // Work that was not believed is in the folder all the same: a satisfied loop has to check
+        // again.
         let content = self.board.all_pass() && self.landed.all_pass() && !self.spec.watch.is_empty();
         if content && integrated.is_none() && self.spec.workspace.mode == WorkspaceMode::InPlace {
             self.board = scoreboard::unknown(&self.spec.checks);

@@ -1,4 +1,4 @@
-//! When a turn may start: every refusal names its rule and until when, and is written down once.
+//! When a turn may start: every refusal names its rule and its end, and is recorded once.
 
 use everloop_core::event::{Event, Exit};
 use everloop_core::guard::Scope;
@@ -90,7 +90,7 @@ fn a_full_machine_is_looked_at_again_without_writing_every_time() {
 fn a_marker_never_shortens_the_guards_own_wait() {
     let mut rig = Rig::with(|s| {
         s.guard = s.guard.clone().cheap();
-        // So long that the draw cannot be shorter than what the agent asks for.
+        // So long that the draw cannot be shorter than the requested delay.
         (s.guard.backoff_first, s.guard.backoff_cap) = (secs(100_000), secs(100_000));
     });
     rig.baseline(0);

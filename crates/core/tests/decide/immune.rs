@@ -1,4 +1,5 @@
-//! The immune system and a loop: who is asked, who is passed over, and that nobody is left without anybody.
+//! The immune system and a loop: which agents come first, which are passed over, and that the last
+//! one is never removed.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ fn rig() -> Rig {
             s.others.push(other);
         }
         s.guard = s.guard.clone().cheap();
-        // Who is asked is a matter of the immune system alone here.
+        // Only the immune system orders the agents here.
         s.guard.stagnation_change = false;
     })
 }
@@ -46,7 +47,7 @@ fn agent(rig: &Rig) -> (&str, Option<Reason>) {
     }
 }
 
-/// The turn ends: the agent's own fault, or with work that brings nothing.
+/// Ends the turn: by the agent's own fault, or with work that brings nothing.
 fn end(rig: &mut Rig, failed: bool) {
     rig.exit_as(60, Exit { code: Some(i32::from(failed)), ..Exit::default() });
     rig.judged_as(Judgement { changed: !failed, board: board(0, 3), ..Judgement::default() });
@@ -126,7 +127,7 @@ fn an_agent_that_always_fails_is_found_out_by_comparison_and_taken_out() {
     }
     let standing = &rig.immune.standings[&account("default")];
     assert!(matches!(standing.tier, Tier::Out { .. }), "{standing:?}");
-    assert_eq!(rig.immune.standings.len(), 1, "and nobody else: {:?}", rig.immune.standings.keys());
+    assert_eq!(rig.immune.standings.len(), 1, "and no other subject: {:?}", rig.immune.standings.keys());
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn a_rule_of_a_person_holds_strictly_and_ends_by_itself() {
         why: "renewed",
         time: secs(600),
     };
-    for did in add(&rig.immune, &wish, rig.now).expect("nobody was seen yet") {
+    for did in add(&rig.immune, &wish, rig.now).expect("the record is empty") {
         rig.immune.apply(&did, rig.now);
     }
     rig.baseline(0);
@@ -183,7 +184,7 @@ fn the_same_correction_three_times_becomes_a_rule_for_a_day() {
     let what = RuleEffect::Avoid { subject: Subject::new(Dimension::Pane, "left") };
     for n in 1..=3 {
         let wish = RuleRequest { what: what.clone(), by: "ann", why: "hangs", time: secs(600) };
-        for did in add(&immune, &wish, now).expect("nobody was seen yet") {
+        for did in add(&immune, &wish, now).expect("the record is empty") {
             immune.apply(&did, now);
         }
         let [rule] = immune.rules.as_slice() else { panic!("one rule: {:?}", immune.rules) };

@@ -1,4 +1,4 @@
-//! Limits of a vendor, conversations, accounts: what a stream's report makes of the next turn.
+//! Limits of a vendor, sessions, accounts: what a stream's report means for the next turn.
 
 use everloop_core::action::Input;
 use everloop_core::event::{Event, Exit, Judgement, Outcome, StopCause};
@@ -31,7 +31,7 @@ fn limit(class: LimitClass, reset_at: Option<Time>) -> VendorLimit {
     VendorLimit { rule: "test".to_owned(), class, reset_at, text: "no".to_owned() }
 }
 
-/// A turn ends after some seconds as its stream says, and nothing was changed.
+/// Ends a turn after some seconds with this report and without a change.
 fn end(rig: &mut Rig, after: u64, report: TurnReport) -> everloop_core::decide::Decision {
     let code = Some(i32::from(report.ok != Some(true)));
     rig.exit_as(after, Exit { code, report: Some(Box::new(report)), ..Exit::default() });
@@ -54,7 +54,7 @@ fn a_limit_with_a_reset_is_slept_out_exactly_and_the_same_conversation_goes_on()
     let decision = end(&mut rig, 2, limited);
     assert_eq!(outcome(&decision), Outcome::Limited { class: LimitClass::Window, kept: false });
     assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(reset)));
-    assert_eq!((rig.state.turns, rig.state.tally.agent_failed), (0, 0), "nobody failed and nothing is counted");
+    assert_eq!((rig.state.turns, rig.state.tally.agent_failed), (0, 0), "nothing failed and nothing is counted");
     assert!(rig.guards.values().all(|g| g.state.failures == 0 && g.state.deaths.is_empty()));
     assert!(rig.tick(7197).actions.is_empty(), "not a second early");
     rig.wait_out();
@@ -149,7 +149,7 @@ fn what_a_turn_says_it_used_is_what_it_is_charged() {
     let used = Usage { input: 10, output: 5, microusd: Some(900), ..Usage::default() };
     end(&mut rig, 60, TurnReport { used, ..report(true) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (15, 900, false));
-    // A CLI that counts over the whole conversation is charged the difference.
+    // A CLI that counts over the whole session is charged the difference.
     let mut codex = self::rig();
     for total in [100, 250] {
         let in_all = Some(Usage { input: total, ..Usage::default() });
@@ -175,7 +175,7 @@ fn a_turn_that_was_cut_off_is_charged_what_its_telemetry_said() {
     let telemetry = Some(Usage { input: 150, microusd: Some(900), ..Usage::default() });
     end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (150, 900, false));
-    // Less than what was set aside: the last request, which nobody counted, may be the rest.
+    // Less than the reservation: the last request, which was not counted, may be the rest.
     let mut rig = self::rig();
     let telemetry = Some(Usage { input: 20, microusd: Some(900), ..Usage::default() });
     end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
@@ -190,7 +190,7 @@ fn of_two_sources_the_greater_is_charged_also_where_one_counts_the_whole_convers
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
-    // 150 of the whole are this turn's; telemetry says 200 of this turn alone.
+    // 150 of the whole are this turn's; telemetry reports 200 of this turn alone.
     end(&mut rig, 60, TurnReport { in_all: Some(of(250, 2500)), telemetry: Some(of(200, 1500)), ..report(true) });
     assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd), (300, 2500));
 }
@@ -230,7 +230,7 @@ fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
     assert_eq!(
         (rig.state.worker.as_str(), resumed(&rig)),
         ("codex@own", None),
-        "another one's conversation is not his"
+        "another agent's session is not resumed"
     );
     let switched = |e: &Event| matches!(e, Event::AgentSwitched { to, reason, .. } if to == "codex@own" && reason.rule == "guard.limit");
     assert!(decision.events.iter().any(switched));

@@ -1,4 +1,4 @@
-//! What `decide` decides. One builder ([`rig::Rig`]), so that a new test is three lines.
+//! Tests of `decide`. One builder ([`rig::Rig`]), so that a new test is three lines.
 
 mod ending;
 mod guard;

@@ -29,7 +29,7 @@ fn quota(used_permille: u32, reset_at: Time) -> Quota {
     Quota { window: "five_hour".to_owned(), used_permille, reset_at: Some(reset_at), length_ms: None }
 }
 
-/// A turn ends after a minute and says how much of its account's windows is used.
+/// Ends a turn after a minute with a report about its account's windows.
 fn end(rig: &mut Rig, quotas: Vec<Quota>) -> Decision {
     let report = TurnReport { ok: Some(true), quotas, ..TurnReport::default() };
     rig.exit_as(60, Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() });

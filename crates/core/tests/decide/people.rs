@@ -1,4 +1,4 @@
-//! What people ask of a loop, once and twice, at good and bad moments.
+//! Commands of people to a loop, once and twice, at good and bad moments.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a restarted supervisor decides; the same twice.
+//! Decisions of a restarted supervisor; the same twice.
 
 use everloop_core::action::{Input, TurnTrace};
 use everloop_core::event::{Exit, Outcome, StopCause};

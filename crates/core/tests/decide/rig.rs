@@ -1,4 +1,5 @@
-//! A loop on a bench: inputs in, decisions out, every event applied. No ledger, no clock but its own.
+//! A loop on a bench: inputs in, decisions out, every event applied. No ledger, no clock but its
+//! own.
 
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ pub fn board(passing: usize, checks: usize) -> Scoreboard {
 }
 
 impl Rig {
-    /// A loop with three checks that nobody has run yet.
+    /// A loop with three checks that have not run yet.
     pub fn new() -> Self {
         let now = Time(1_700_000_000_000);
         Self {
@@ -94,7 +95,7 @@ impl Rig {
         }
     }
 
-    /// The same with another spec.
+    /// The same with another specification.
     pub fn with(change: impl FnOnce(&mut LoopSpec)) -> Self {
         let mut rig = Self::new();
         change(&mut rig.state.spec);
@@ -131,7 +132,7 @@ impl Rig {
         decision
     }
 
-    /// The keepalive that counts is open unless somebody took it away.
+    /// The current keepalive is open unless a test took it away.
     fn keepalive(&self) -> Option<Ready> {
         let id = keepalive_of(&self.state).filter(|_| !self.keepalive_gone)?;
         Some(Ready { id, fence: Fence(0), kind: KEEPALIVE.to_owned(), priority: 0 })
@@ -147,7 +148,7 @@ impl Rig {
         Some(Ready { id, fence: self.state.fence, kind, priority })
     }
 
-    /// Somebody puts a task on the board.
+    /// Puts a task of another author on the board.
     pub fn put(&mut self, id: &str, kind: &str, priority: i32) {
         self.board_task = Some(Ready { id: TaskId::new(id), fence: Fence(4), kind: kind.to_owned(), priority });
     }
@@ -166,7 +167,7 @@ impl Rig {
         self.give(&Input::Tick)
     }
 
-    /// The running turn.
+    /// The id of the running turn.
     pub fn turn(&self) -> TurnId {
         match &self.state.phase {
             Phase::Turn(turn) => turn.id.clone(),
@@ -190,7 +191,7 @@ impl Rig {
         self.give(&Input::Exited { turn: self.turn(), exit })
     }
 
-    /// The turn's work is a commit on which so many checks pass.
+    /// Judges the turn's work: a commit on which this many checks pass.
     pub fn judged(&mut self, passing: usize) -> Decision {
         let found = work(&self.turn(), board(passing, self.state.spec.checks.len()));
         self.judged_as(found)
@@ -206,7 +207,7 @@ impl Rig {
     }
 
     pub fn moved(&mut self) -> Decision {
-        let result = Integration::Moved("somebody committed".to_owned());
+        let result = Integration::Moved("another commit landed".to_owned());
         self.give(&Input::Integrated { turn: self.turn(), result })
     }
 
@@ -217,7 +218,7 @@ impl Rig {
         self.judged_as(Judgement { board: board(passing, checks), ..Judgement::default() })
     }
 
-    /// Waits out whatever the loop waits for.
+    /// Waits until the present wait is over.
     pub fn wait_out(&mut self) -> Decision {
         let until = match &self.state.phase {
             Phase::Waiting { reason, .. } => reason.until.expect("it ends by itself"),
@@ -227,7 +228,7 @@ impl Rig {
         self.give(&Input::Tick)
     }
 
-    /// The rule for which it waits.
+    /// Rule of the present wait.
     pub fn waits_for(&self) -> &str {
         match &self.state.phase {
             Phase::Waiting { reason, .. } => &reason.rule,
@@ -240,7 +241,7 @@ impl Rig {
     }
 }
 
-/// A turn's work.
+/// A judgement of a turn's work.
 pub fn work(turn: &TurnId, board: Scoreboard) -> Judgement {
     Judgement {
         changed: true,

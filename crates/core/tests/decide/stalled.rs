@@ -1,4 +1,5 @@
-//! A loop that does not get on: another way first, then one ticket per cause, closed when it is gone.
+//! A loop without progress: another strategy first, then one ticket per cause, closed when it is
+//! gone.
 
 use everloop_core::action::LoopCommand;
 use everloop_core::decide::Decision;
@@ -77,7 +78,7 @@ fn time_and_money_without_progress_are_a_ticket_each() {
     assert_eq!(tickets(&rig.no_op()).0, Vec::<&str>::new(), "it counts from the progress on");
 }
 
-/// A loop that may do so many turns without progress, with its first one under way.
+/// A loop that may take this many turns without progress, with its first one under way.
 fn stagnating(turns: u32, change: impl FnOnce(&mut LoopSpec)) -> Rig {
     let mut rig = Rig::with(|spec| {
         spec.guard = spec.guard.clone().cheap();
@@ -98,7 +99,7 @@ fn others(spec: &mut LoopSpec, others: &[(&str, &str)]) {
     spec.others = others.iter().map(of).collect();
 }
 
-/// A turn in which nothing is done, and the next one begun.
+/// A turn without any work, and the next one begun.
 fn idle(rig: &mut Rig) -> Decision {
     let ended = rig.no_op();
     while rig.phase() == "waiting" {
@@ -107,7 +108,7 @@ fn idle(rig: &mut Rig) -> Decision {
     ended
 }
 
-/// What passed without progress, when a decision changes the strategy.
+/// The exceeded threshold, when a decision changes the strategy.
 fn changed(decision: &Decision) -> Option<&str> {
     decision.events.iter().find_map(|e| match e {
         Event::StrategyChanged { reason, .. } => Some(reason.rule.as_str()),
@@ -131,7 +132,7 @@ fn another_way_is_tried_once_before_a_person_is_told() {
     let quiet = || (false, String::new());
     let told = (false, "stagnation:k".to_owned());
     assert_eq!(happened, [quiet(), (true, String::new()), quiet(), told, quiet(), quiet()]);
-    assert!(said(&rig).contains("that did not help either, and a person was told"), "{}", said(&rig));
+    assert!(said(&rig).contains("that did not help either, and a ticket was opened"), "{}", said(&rig));
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn progress_after_the_change_needs_nobody_and_everything_counts_anew() {
         rig.wait_out();
     }
     assert_eq!(rig.state.strategy, None);
-    assert_eq!(rig.state.worker, "agent@default", "the operator's order holds again");
+    assert_eq!(rig.state.worker, "agent@default", "the configured order holds again");
     assert_eq!(changed(&idle(&mut rig)), None);
     let again = idle(&mut rig);
     assert_eq!((changed(&again), tickets(&again).0), (Some("stagnation.turns"), Vec::new()), "it is another streak");
@@ -176,7 +177,7 @@ fn another_way_is_a_fresh_conversation_with_what_was_said_last() {
     for _ in 0..4 {
         let Phase::Turn(turn) = &rig.state.phase else { panic!("a turn is under way") };
         resumed.push(turn.resume.clone());
-        let session = format!("conversation {}", resumed.iter().filter(|r| r.is_none()).count());
+        let session = format!("session {}", resumed.iter().filter(|r| r.is_none()).count());
         let last_text = "I am at my wits' end".to_owned();
         let report = TurnReport { session: Some(session), ok: Some(true), last_text, ..TurnReport::default() };
         rig.exit_as(30, Exit { code: Some(0), report: Some(Box::new(report)), ..Exit::default() });
@@ -188,7 +189,7 @@ fn another_way_is_a_fresh_conversation_with_what_was_said_last() {
             assert_eq!(prompt(&rig.state, None, rig.now).handoff, "I am at my wits' end");
         }
     }
-    let goes_on = |n: u32| Some(format!("conversation {n}"));
+    let goes_on = |n: u32| Some(format!("session {n}"));
     assert_eq!(resumed, [None, goes_on(1), None, goes_on(2)]);
 }
 

@@ -44,7 +44,7 @@ fn when_half_of_all_turns_look_stuck_none_is_stopped_and_a_person_is_told_once()
     assert!(look(&mut rig, stuck(), together(true)).events.is_empty(), "once");
     let decision = look(&mut rig, PhaseLiveness { doing: Doing::Model, ..PhaseLiveness::default() }, Company::Alone);
     assert!(matches!(&decision.events[..], [Event::TicketClosed { .. }]), "it lives");
-    assert!(look(&mut rig, stuck(), together(false)).events.is_empty(), "another one tells it");
+    assert!(look(&mut rig, stuck(), together(false)).events.is_empty(), "another one opens the ticket");
     assert!(look(&mut rig, stuck(), Company::Unclear).events.is_empty());
     assert_eq!(actions(&look(&mut rig, stuck(), Company::Alone)), ["stop"]);
 }
@@ -59,7 +59,8 @@ fn an_agent_that_asked_and_goes_on_has_been_answered() {
     let decision = look(&mut rig, works, Company::Alone);
     assert!(matches!(&decision.events[..], [Event::TicketClosed { key }] if key.starts_with("agent.asks:")));
     assert!(matches!(&decision.ops[..], [Op::CloseTicket { answer, .. }] if answer == "the agent goes on"));
-    // One that was stopped while it asked may still wait; that the next turn works answers it.
+    // A turn that was stopped with an open question may still wait; the work of the next turn
+    // closes the question.
     look(&mut rig, asks, Company::Alone);
     rig.stopped(5, StopCause::Person);
     assert_eq!(rig.state.tickets.len(), 1, "it still waits");
@@ -110,5 +111,5 @@ fn tokens_without_a_change_are_interrupted_and_the_task_is_given_back() {
     }
     assert_eq!(rig.state.task, task, "the same task");
     assert_ne!(rig.turn(), first);
-    assert_eq!(rig.state.session, None, "in a fresh conversation");
+    assert_eq!(rig.state.session, None, "in a fresh session");
 }

@@ -10,7 +10,8 @@ use everloop_core::why::why;
 
 use super::rig::{Rig, board};
 
-/// A loop whose first agent `small` is for documentation that is not urgent, and whose second one is for everything.
+/// A loop with the agent `small` for documentation that is not urgent, and a second one for
+/// everything.
 fn rig() -> Rig {
     Rig::with(|s| {
         let tasks = Tasks { kinds: vec!["docs".to_owned()], max_priority: Some(0), ..Tasks::default() };

@@ -1,4 +1,4 @@
-//! What a finished turn amounts to, and what follows from it.
+//! Results of a finished turn, and their consequences.
 
 use everloop_core::action::Input;
 use everloop_core::event::{Event, Exit, Judgement, Outcome, Pattern, StopCause};

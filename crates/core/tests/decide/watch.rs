@@ -1,4 +1,5 @@
-//! A loop with monitors: it watches instead of ending, works on what they see, parks, and always has one keepalive.
+//! A loop with monitors: it watches instead of ending, works on what they see, parks, and always
+//! has one keepalive.
 
 use everloop_core::action::{Action, Input, LoopCommand, TurnTrace as Turns};
 use everloop_core::decide::Decision;
@@ -45,7 +46,7 @@ fn beat(rig: &mut Rig, looks: &[WatchReading], empty: u32) -> Decision {
     rig.give(&Input::Beat { looks: looks.to_vec(), empty })
 }
 
-/// One that has looked at its monitors once.
+/// One that has probed its monitors once.
 fn watching() -> Rig {
     let mut rig = content();
     beat(&mut rig, &[look("app", None, "0"), look("ci", None, "a")], 0);
@@ -124,7 +125,7 @@ fn the_same_look_twice_is_one_signal() {
     let again = beat(&mut rig, &looks, 0);
     assert!(again.events.is_empty(), "{:?}", again.events);
     let unknown = beat(&mut rig, &[look("gone", None, "1")], 0);
-    assert!(unknown.events.is_empty(), "a monitor that is not there any more says nothing");
+    assert!(unknown.events.is_empty(), "a monitor that does not exist any more has no effect");
 }
 
 #[test]

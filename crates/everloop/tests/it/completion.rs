@@ -36,7 +36,7 @@ fn an_agent_that_says_it_is_complete_is_heard_and_the_checks_decide() {
     env.run(&["run"]).exits(3);
     let mut woken = woken(&env);
     woken.sort();
-    let said = "completion `said`: the agent says `ALL DONE`";
+    let said = "completion `said`: the agent printed `ALL DONE`";
     // The plan is finished once; each turn has words of its own.
     assert_eq!(woken, ["completion `plan`: `PLAN.md` has no open box (1 done)", said, said]);
     let why = env.run(&["why"]).ok().stdout;

@@ -93,7 +93,7 @@ fn who_is_away_and_who_does_not_let_us_in_are_told_apart_and_no_password_is_show
     drop(server);
     let away = right.run(&["hub", "check"]).exits(6);
     silent(&away);
-    assert!(away.stderr.contains("the hub is away"), "{}", away.stderr);
+    assert!(away.stderr.contains("the hub cannot be reached"), "{}", away.stderr);
     let bad = right.run(&["hub", "check", "--url", "mysql://me:s3cret@h/d"]).exits(7);
     silent(&bad);
     assert!(bad.stderr.contains("hint: write `postgres://"), "{}", bad.stderr);

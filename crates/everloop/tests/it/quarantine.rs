@@ -107,7 +107,7 @@ fn the_only_machine_cannot_be_quarantined_and_an_agent_changes_nothing() {
     let node = env.run(&["logs", "-n", "1000"]).ok().stdout;
     let node = node.split("node:").nth(1).and_then(|rest| rest.split([',', ' ']).next()).unwrap().to_owned();
     let refused = env.run(&["quarantine", "add", &format!("node:{node}"), "--why", "loud"]).exits(1);
-    assert!(refused.stderr.contains("at most a third of the machines"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("at most a third of the nodes"), "{}", refused.stderr);
     assert!(refused.stderr.contains("everloop guard hold"), "{}", refused.stderr);
     let env = env.var("EVERLOOP_TURN", "a-1.1");
     let agent = env.run(&["quarantine", "lift", "account:broken", "--why", "let me"]).exits(2);

@@ -71,7 +71,7 @@ fn a_loop_sleeps_until_the_time_and_wakes_by_itself() {
     ]);
     env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
     env.run(&["pause", "--for", "2s", "--reason", "CI runs"]).ok();
-    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it sleeps, as tester asked (CI runs)"));
+    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it was put to sleep by tester (CI runs)"));
     env.write("go", "");
     run.wait().ok();
     assert!(env.run(&["logs"]).ok().stdout.contains("the clock"), "it went on by itself");

@@ -60,7 +60,7 @@ fn an_agent_can_ask_for_a_delay_but_not_for_less() {
     let env = Env::new();
     let agent = "sh -c 'if test -f asked; then touch done; else touch asked; echo \"<BACKOFF 2s>\"; fi'";
     let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--gap", "0"]).ok();
-    assert!(out.stderr.contains("the agent asked for 2s"), "{}", out.stderr);
+    assert!(out.stderr.contains("the agent requested a delay of 2s"), "{}", out.stderr);
     let state = env.the_loop();
     assert!(state["asleep"].as_u64().unwrap() >= 1_900, "{}", state["asleep"]);
 }

@@ -1,8 +1,9 @@
-//! How a pass comes to the disk. The whole pass is written down first (`pending.json`: temporary name, fsync, rename, fsync
-//! of the folder), then done, then the note is removed.
+//! Writes a pass to disk. The whole pass is recorded first (`pending.json`: temporary name, fsync,
+//! rename, fsync of the folder), then performed, then the record is removed.
 //!
-//! Crash windows: before the rename nothing has happened. After it the note holds all of the pass, and whoever comes next
-//! does it again; doing it twice is doing it once. So readers who look at the note first always see one moment of the ledger.
+//! Crash windows: before the rename nothing has happened. After it `pending.json` holds all of the
+//! pass, and the next writer performs it again; performing it twice has the same effect as once. So
+//! readers that check `pending.json` first always see one moment of the ledger.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,17 +15,17 @@ use serde_json::{Value, json};
 
 use super::{MirrorError, files, page};
 
-/// The note.
+/// File that records a pass under way.
 pub(super) const PENDING: &str = "pending.json";
 
-/// One thing that a pass does; paths are below the mirror's folder.
+/// One change of a pass; paths are below the mirror's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MirrorChange {
-    /// A file is as this text, from now on.
+    /// The file has this text from now on.
     Put { path: String, text: String },
-    /// A file goes on with this text after its first `at` bytes.
+    /// The file continues with this text after its first `at` bytes.
     Append { path: String, at: u64, text: String },
-    /// A file is gone.
+    /// The file is removed.
     Remove { path: String },
 }
 
@@ -55,12 +56,12 @@ impl MirrorChange {
         }
     }
 
-    /// A note that was meddled with must not lead elsewhere.
+    /// A manipulated record must not lead out of the folder.
     fn is_inside(&self) -> bool {
         Path::new(self.path()).components().all(|part| matches!(part, std::path::Component::Normal(_)))
     }
 
-    /// How much there is to write.
+    /// Number of bytes to write.
     pub(super) fn weight(&self) -> usize {
         match self {
             MirrorChange::Put { text, .. } | MirrorChange::Append { text, .. } => text.len() + 64,
@@ -69,7 +70,7 @@ impl MirrorChange {
     }
 }
 
-/// Does a pass, whole or not at all.
+/// Performs a pass, whole or not at all.
 pub(super) fn perform(root: &Path, of: &str, changes: &[MirrorChange]) -> Result<(), MirrorError> {
     let notes: Vec<Value> = changes.iter().map(MirrorChange::note).collect();
     let note =
@@ -79,14 +80,15 @@ pub(super) fn perform(root: &Path, of: &str, changes: &[MirrorChange]) -> Result
     apply(root, &[MirrorChange::Remove { path: PENDING.to_owned() }])
 }
 
-/// What a pass that was cut off still has to do; nothing when there was none. A note that is not whole was never in force.
+/// Remaining changes of an interrupted pass; none when there was none. An incomplete record was
+/// never in force.
 pub(super) fn pending(root: &Path) -> Option<(String, Vec<MirrorChange>)> {
     let page = page::open(&fs::read(root.join(PENDING)).ok()?).ok().filter(|page| page.kind == "pending")?;
     let changes = page.row.as_array()?.iter().map(MirrorChange::noted).collect::<Option<_>>()?;
     Some((page.of, changes))
 }
 
-/// Ends a pass that was cut off.
+/// Completes an interrupted pass.
 pub(super) fn resume(root: &Path) -> Result<(), MirrorError> {
     if let Some((_, changes)) = pending(root) {
         apply(root, &changes)?;
@@ -94,7 +96,8 @@ pub(super) fn resume(root: &Path) -> Result<(), MirrorError> {
     apply(root, &[MirrorChange::Remove { path: PENDING.to_owned() }])
 }
 
-/// All files under temporary names and synced, then all names, then all folders: a sync is dear, and so they come together.
+/// All files under temporary names and synced, then all names, then all folders: a sync is
+/// expensive, so they are batched.
 fn apply(root: &Path, changes: &[MirrorChange]) -> Result<(), MirrorError> {
     let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
     for change in changes {
@@ -162,12 +165,12 @@ fn append(path: &Path, at: u64, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Makes a private folder.
+/// Creates a private folder.
 pub(super) fn make(folder: &Path) -> Result<(), MirrorError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(files("make", folder))
 }
 
-/// A file that nobody needs after a crash: whole or the one before, but not synced.
+/// Writes a file that is not needed after a crash: whole or the one before, but not synced.
 pub(super) fn put_lightly(path: &Path, text: &str) -> Result<(), MirrorError> {
     let new = temporary(path);
     let written = || -> std::io::Result<()> {
@@ -178,7 +181,7 @@ pub(super) fn put_lightly(path: &Path, text: &str) -> Result<(), MirrorError> {
     written().map_err(files("write", path))
 }
 
-/// Ends a pass at any of its steps, for tests.
+/// Interrupts a pass at any of its steps, for tests.
 #[cfg(test)]
 pub(super) mod crash {
     use std::cell::Cell;
@@ -192,7 +195,7 @@ pub(super) mod crash {
         static STEPS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// After so many steps everything fails on this thread; `None` for never.
+    /// After this many steps everything fails on this thread; `None` for never.
     pub(in super::super) fn after(steps: Option<u32>) {
         STEPS_LEFT.set(steps);
     }
@@ -207,7 +210,7 @@ pub(super) mod crash {
         if is_now() { Err(files("write", path)(IoError::other("the plug was pulled"))) } else { Ok(()) }
     }
 
-    /// Half of it comes to the disk.
+    /// Writes only half of the bytes.
     pub(super) fn torn(file: &mut File, bytes: &[u8]) -> Result<(), IoError> {
         if is_now() {
             file.write_all(&bytes[..bytes.len() / 2])?;

@@ -1,4 +1,5 @@
-//! Follows a ledger: looks what changed since the last pass and writes that, and nothing when nothing did.
+//! Follows a ledger: finds what changed since the last pass and writes that, and nothing when
+//! nothing changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,53 +17,56 @@ use crate::rows::{DocRow, LoopRow, Recipients, Tickets};
 
 /// Journal records read at once, as in a replay.
 const CHUNK_ROWS: usize = 512;
-/// What one pass holds in memory and in its note. Only the first pass over a big ledger needs several.
+/// Upper bound of one pass in memory and in `pending.json`. Only the first pass over a big ledger
+/// needs several.
 const CHUNK_BYTES: usize = 4_000_000;
-/// Tickets and messages that are kept; all that are open, and what a person would still look at.
+/// Maximum number of tickets and messages kept; enough for all open ones and recent history.
 const LISTED: usize = 500;
 /// Folders with a file for each row.
 const FOLDERS: [&str; 6] = ["loops", "queue/pending", "queue/claimed", "queue/completed", "docs", "guards"];
 
-/// What the scoreboard says about a loop; this crate does not know what a state means.
+/// Scoreboard entries; this crate does not interpret states.
 #[derive(Clone, Copy)]
 pub struct Scores {
-    /// About a loop.
+    /// Entry of a loop.
     pub of_loop: fn(&LoopRow) -> Option<Value>,
-    /// About a document, if it is one of a loop.
+    /// Entry of a document, if it is one of a loop.
     pub of_doc: fn(&str, &DocRow) -> Option<Value>,
 }
 
-/// What a pass did.
+/// Result of a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Files that were written or removed.
     pub changed: usize,
-    /// Where the files are now that were found here and belong to another ledger.
+    /// New location of files that were found here and belong to another ledger.
     pub kept_aside: Option<PathBuf>,
 }
 
-/// A mirror that is being written. One at a time: its folder belongs to whoever owns the state folder.
+/// A mirror that is being written. One writer at a time: its folder belongs to the owner of the
+/// state folder.
 #[derive(Debug)]
 pub struct Mirror {
     root: PathBuf,
-    /// Which mirror it is; stands in every file.
+    /// Id of the mirror; stands in every file.
     of: String,
-    /// Which one it has to be, if that has a name.
+    /// Required id, if there is one.
     named: Option<String>,
-    /// How far the journal is, and the checksum of that record.
+    /// Sequence number of the last mirrored record, and its checksum.
     seq: u64,
     sum: u32,
     late_results: u64,
-    /// What is on the disk, by path; empty before the first pass.
+    /// Marks of the files on disk, by path; empty before the first pass.
     known: BTreeMap<String, u64>,
     scores: BTreeMap<String, Value>,
-    /// Files are there that may not be ours.
+    /// There are files that may belong to another ledger.
     foreign: bool,
     fresh: bool,
 }
 
 impl Mirror {
-    /// The mirror in this folder, which is made if it is not there. `of` is whose mirror it has to be, if that has a name.
+    /// The mirror in this folder, which is created if necessary. `of` is the required id of the
+    /// mirror, if there is one.
     pub fn open(root: &Path, of: Option<&str>) -> Result<Self, MirrorError> {
         change::make(root)?;
         change::resume(root)?;
@@ -74,7 +78,7 @@ impl Mirror {
                 mirror.seq = page.row["seq"].as_u64().unwrap_or(0);
                 mirror.sum = page.row["sum"].as_u64().unwrap_or(0) as u32;
             }
-            // Without it nobody can tell whose files these are.
+            // Without it the files cannot be attributed to a ledger.
             None => mirror.foreign = FOLDERS.iter().chain(&["log"]).any(|folder| root.join(folder).exists()),
         }
         Ok(mirror)
@@ -96,7 +100,8 @@ impl Mirror {
         }
     }
 
-    /// Brings the files to where the ledger is. After an error the mirror has to be opened again.
+    /// Brings the files up to date with the ledger. After an error the mirror has to be opened
+    /// again.
     pub fn pass(&mut self, source: &dyn MirrorSource, scores: Scores) -> Result<Passed, MirrorError> {
         let mut passed = Passed::default();
         if self.fresh && (self.foreign || !self.is_of(source)?) {
@@ -116,25 +121,26 @@ impl Mirror {
         Ok(passed)
     }
 
-    /// Leaves a sign of life. Nobody rebuilds anything from it, so it costs no sync.
+    /// Writes a heartbeat. It is never restored, so it is not synced.
     pub fn beat(&self, beat: &Value) -> Result<(), MirrorError> {
         let text = serde_json::to_string_pretty(beat).expect("a value always has a JSON form");
         change::put_lightly(&self.root.join("supervisor.heartbeat"), &format!("{text}\n"))
     }
 
-    /// Whether the ledger holds the record with which these files end. A new ledger in the place of one that was lost does
-    /// not, and then these files are all that is left of that one.
+    /// Whether the ledger contains the last record of these files. A new ledger in the place of a
+    /// lost one does not, and then these files are all that is left of the lost one.
     fn is_of(&self, source: &dyn MirrorSource) -> Result<bool, MirrorError> {
         let Some(before) = self.seq.checked_sub(1) else { return Ok(true) };
         let there = source.journal_raw(before, 1)?;
         Ok(there.first().is_some_and(|stored| stored.seq == self.seq && stored.sum == self.sum))
     }
 
-    /// Moves everything out of the way and begins anew.
+    /// Moves everything out of the way and starts anew.
     fn keep_aside(&mut self) -> Result<PathBuf, MirrorError> {
         let name = self.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = |n: u32| self.root.with_file_name(format!("{name}.kept-{n}"));
-        let free = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("nobody has lost so many ledgers");
+        let free =
+            (1..u32::MAX).map(place).find(|path| !path.exists()).expect("there are fewer lost ledgers than numbers");
         fs::rename(&self.root, &free).map_err(files("move", &self.root))?;
         change::make(&self.root)?;
         *self = Self::new(&self.root.clone(), self.named.clone().as_deref());
@@ -142,18 +148,18 @@ impl Mirror {
     }
 }
 
-/// One pass.
+/// One pass of a mirror.
 struct Pass<'a> {
     mirror: &'a mut Mirror,
     changes: Vec<MirrorChange>,
     weight: usize,
     done: usize,
-    /// Paths of rows that are there now.
+    /// Paths of the present rows.
     current: BTreeSet<String>,
 }
 
 impl Pass<'_> {
-    /// Whether a row has to be read; it is there in any case.
+    /// Whether a row has to be read; marks it as present in any case.
     fn is_new(&mut self, path: &str, mark: u64) -> bool {
         self.current.insert(path.to_owned());
         self.mirror.known.get(path) != Some(&mark)
@@ -161,14 +167,15 @@ impl Pass<'_> {
 
     fn put(&mut self, path: String, mark: u64, kind: &str, row: &Value) -> Result<(), MirrorError> {
         let text = page::encode(kind, &self.mirror.of, row);
-        // After a restart most files are as they should be.
+        // After a restart most files are up to date already.
         let same =
             self.mirror.fresh && fs::read(self.mirror.root.join(&path)).is_ok_and(|bytes| bytes == text.as_bytes());
         self.mirror.known.insert(path.clone(), mark);
         if same { Ok(()) } else { self.push(MirrorChange::Put { path, text }) }
     }
 
-    /// Whatever is too much for one pass goes ahead; until the last part is there the mirror does not call itself whole.
+    /// Changes beyond the size of one pass are written ahead; until the last part is written the
+    /// mirror is marked as incomplete.
     fn push(&mut self, change: MirrorChange) -> Result<(), MirrorError> {
         self.weight += change.weight();
         self.changes.push(change);
@@ -202,7 +209,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Before the tasks: a document that names a task which is not there would be waited for, the other way round it is found.
+    /// Before the tasks: a document with a missing task would be waited for, a task with a missing
+    /// document is found.
     fn docs(&mut self, source: &dyn MirrorSource, scores: Scores) -> Result<(), MirrorError> {
         for (kind, key, version) in source.doc_marks()? {
             let path = format!("docs/{}/{}.json", name_of(&kind), name_of(&key));
@@ -260,7 +268,7 @@ impl Pass<'_> {
         self.list("messages", &json!(source.messages(Recipients::All, LISTED)?))
     }
 
-    /// A small list that stands in one file, as long as it says anything.
+    /// A small list in one file, removed when the list is empty.
     fn list(&mut self, kind: &str, rows: &Value) -> Result<(), MirrorError> {
         let path = format!("{kind}.json");
         let mark = u64::from(sum(rows.to_string().as_bytes()));
@@ -271,7 +279,7 @@ impl Pass<'_> {
         self.put(path, mark, kind, rows)
     }
 
-    /// Rows that are gone, or elsewhere: their files go after the new ones are there.
+    /// Removes the files of rows that are gone or moved, after the new files are written.
     fn sweep(&mut self) {
         let mut there: BTreeSet<String> = self.mirror.known.keys().filter(|path| path.contains('/')).cloned().collect();
         if self.mirror.fresh {
@@ -290,8 +298,8 @@ impl Pass<'_> {
         self.list("scoreboard", &board)
     }
 
-    /// How far it is counts only when all lines are there: after a crash between two parts some of them come twice, and that
-    /// is once.
+    /// The position counts only when all lines are written: after a crash between two parts some
+    /// lines stand twice, which has no effect.
     fn journal(&mut self, source: &dyn MirrorSource) -> Result<(), MirrorError> {
         let mut ends: BTreeMap<String, u64> = BTreeMap::new();
         loop {
@@ -326,7 +334,7 @@ impl Pass<'_> {
     }
 }
 
-/// Paths of all files in a folder and in the folders in it, as they are known here.
+/// Paths of all files in a folder and its subfolders, relative to the mirror.
 pub(super) fn files_below(root: &Path, folder: &str) -> Vec<String> {
     let mut all = Vec::new();
     for entry in fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
@@ -370,7 +378,7 @@ pub(super) fn doc_row(row: &Value) -> Option<(String, DocRow)> {
     Some((row["kind"].as_str()?.to_owned(), doc))
 }
 
-/// JSON stands in a file as such, so that people can read it; what is none, as text.
+/// JSON is embedded as such, so that people can read it; anything else as text.
 fn body_value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) => value,

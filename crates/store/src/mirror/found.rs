@@ -1,4 +1,5 @@
-//! Reads a mirror. Every file is believed or refused by name; nothing is mended, and nothing is guessed.
+//! Reads a mirror. Every file is accepted or refused by name; nothing is repaired, and nothing is
+//! guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,25 +19,25 @@ use super::page::{self, Page};
 use super::{MirrorError, Rows, line, name_of};
 use crate::rows::Leader;
 
-/// A part of the mirror that cannot be given back, and why.
+/// A part of the mirror that cannot be restored, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// A file, or what else is missing.
+    /// A file, or a missing range of records.
     pub what: String,
-    /// Why.
+    /// The reason for the refusal.
     pub why: String,
 }
 
-/// What a mirror holds.
+/// Content of a mirror.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MirrorContents {
-    /// Whose mirror it is: drawn at random, or the id of the hub.
+    /// Id of the mirror: drawn at random, or the id of the hub.
     pub of: String,
-    /// What can be given back.
+    /// What can be restored.
     pub rows: Rows,
-    /// What cannot.
+    /// What cannot be restored.
     pub lost: Vec<Lost>,
-    /// Whether the journal begins at its beginning and has no gap.
+    /// Whether the journal starts at its beginning and has no gap.
     pub journal_is_whole: bool,
 }
 
@@ -81,9 +82,9 @@ pub fn found(root: &Path) -> Result<MirrorContents, MirrorError> {
 
 struct Reading<'a> {
     root: &'a Path,
-    /// What a pass that was cut off had still to do, by path.
+    /// Remaining changes of an interrupted pass, by path.
     pending: BTreeMap<String, MirrorChange>,
-    /// Folders in which a task was found.
+    /// Folder in which each task was found.
     tasks: BTreeMap<String, String>,
     found: MirrorContents,
 }
@@ -103,12 +104,12 @@ impl<'a> Reading<'a> {
             all.extend(files_below(self.root, folder));
         }
         all.extend(self.pending.keys().filter(|path| !path.starts_with("log/")).cloned());
-        // Left by somebody who was killed while he wrote it.
+        // Left behind by a writer that was killed.
         all.retain(|path| Path::new(path).extension().is_none_or(|end| end != "new"));
         all
     }
 
-    /// A file as it is, or as it would be if the last pass had not been cut off.
+    /// A file as it is, or as it would be if the last pass had not been interrupted.
     fn read(&self, path: &str) -> Option<Vec<u8>> {
         let there = || fs::read(self.root.join(path)).ok();
         match self.pending.get(path) {
@@ -128,7 +129,7 @@ impl<'a> Reading<'a> {
         self.found.lost.push(Lost { what: what.to_owned(), why: why.to_owned() });
     }
 
-    /// A page that is whole: what it says has to fit its name.
+    /// Accepts an intact page if its content matches its name.
     fn take(&mut self, path: &str, page: Page) {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         let name = file.strip_suffix(".json").unwrap_or_default();
@@ -143,13 +144,13 @@ impl<'a> Reading<'a> {
             ("", "messages") if name == "messages" => {
                 serde_json::from_value(row).ok().map(|list| self.found.rows.messages = list)
             }
-            // Derived from the loops; it is for people.
+            // Derived from the loops, for people only.
             ("", "scoreboard") if name == "scoreboard" => Some(()),
             (_, "doc") => self.take_doc((folder, name), &row),
             _ => None,
         };
         if taken.is_none() {
-            self.refuse(path, "what it says does not fit its name");
+            self.refuse(path, "its content does not match its name");
         }
     }
 
@@ -176,7 +177,7 @@ impl<'a> Reading<'a> {
         Some(())
     }
 
-    /// A task stands in one folder. In two of them only if somebody meddled, and then neither is believed.
+    /// A task stands in one folder. Two copies mean manipulation, and then both are refused.
     fn take_task(&mut self, path: &str, name: &str, mut row: Value) -> Option<()> {
         let task: TaskRow = serde_json::from_value(row["task"].take()).ok()?;
         let late_results: Vec<LateResult> = serde_json::from_value(row["shelf"].take()).ok()?;
@@ -187,8 +188,8 @@ impl<'a> Reading<'a> {
         if let Some(other) = self.tasks.insert(id.to_string(), path.to_owned()) {
             self.found.rows.tasks.retain(|task| task.task.id != id);
             self.found.rows.late_results.retain(|late| late.task != id);
-            self.refuse(&other, &format!("`{path}` speaks of the same task"));
-            self.refuse(path, &format!("`{other}` speaks of the same task"));
+            self.refuse(&other, &format!("`{path}` contains the same task"));
+            self.refuse(path, &format!("`{other}` contains the same task"));
             return Some(());
         }
         self.found.rows.tasks.push(task);
@@ -196,7 +197,7 @@ impl<'a> Reading<'a> {
         Some(())
     }
 
-    /// Records in their order, each checked by itself and against the one before.
+    /// Reads the records in order, each checked by itself and against the one before.
     fn journal(&mut self, about: Option<&Value>) {
         let mut records: BTreeMap<u64, Option<(Stored, u32)>> = BTreeMap::new();
         let mut paths: BTreeSet<String> = files_below(self.root, "log").into_iter().collect();
@@ -206,7 +207,8 @@ impl<'a> Reading<'a> {
             let mut bad: Vec<usize> = Vec::new();
             for (number, raw) in text.split(|byte| *byte == b'\n').enumerate().filter(|(_, raw)| !raw.is_empty()) {
                 match std::str::from_utf8(raw).ok().and_then(line::read) {
-                    // Twice the same is once; two that differ under one number are none.
+                    // Equal duplicates count once; two that differ under one number are both
+                    // dropped.
                     Some(read) => {
                         let kept = records.entry(read.0.seq).or_insert_with(|| Some(read.clone()));
                         *kept = kept.take().filter(|other| *other == read);
@@ -228,7 +230,7 @@ impl<'a> Reading<'a> {
         for (stored, previous_sum) in records {
             if end.is_some_and(|(last, _)| stored.seq > last) {
                 whole = false;
-                self.refuse(&format!("journal after record {seq}"), "the mirror does not know of it");
+                self.refuse(&format!("journal after record {seq}"), "it lies after the end that `mirror.json` names");
                 break;
             }
             if stored.seq != seq + 1 || previous_sum != sum {
@@ -248,9 +250,9 @@ impl<'a> Reading<'a> {
 
     fn about(&mut self, about: Option<Value>) {
         let Some(row) = about else {
-            // A file that is there was refused already.
+            // An existing file was refused already.
             if !self.found.lost.iter().any(|lost| lost.what == "mirror.json") {
-                self.refuse("mirror.json", "it is not there: what else is missing cannot be told");
+                self.refuse("mirror.json", "it is missing, so other losses cannot be detected");
             }
             return;
         };
@@ -267,8 +269,8 @@ impl<'a> Reading<'a> {
 }
 
 impl MirrorContents {
-    /// The journal as a ledger can hold it: numbered from the beginning, with a note wherever something is missing. What is
-    /// whole stays as it is.
+    /// The journal as a ledger can hold it: numbered from the beginning, with a note wherever
+    /// records are missing. A complete journal stays as it is.
     pub fn mended_journal(&self, now: Time) -> Vec<Stored> {
         if self.journal_is_whole {
             return self.rows.journal.clone();

@@ -1,15 +1,15 @@
-//! One record of the journal as a line. It carries the checksum of the record before it, so that each line can be checked by
-//! itself, whatever became of the others.
+//! One record of the journal as a line. It carries the checksum of the record before it, so that
+//! each line can be verified by itself, whatever happened to the others.
 
 use everloop_core::ids::LoopId;
 use everloop_core::journal::{self, Stored};
 use everloop_core::time::Time;
 use serde_json::{Value, json};
 
-/// Stands before the event, which is copied as it is: the checksum is over its very bytes.
+/// Stands before the event, which is copied as it is: the checksum covers its exact bytes.
 const EVENT: &str = ",\"event\":";
 
-/// The line of a record, with its end.
+/// The line of a record, with its newline.
 pub(super) fn write(stored: &Stored, previous_sum: u32) -> String {
     let head = json!({
         "seq": stored.seq,
@@ -23,7 +23,7 @@ pub(super) fn write(stored: &Stored, previous_sum: u32) -> String {
     format!("{}{EVENT}{}}}\n", head.trim_end_matches('}'), stored.body)
 }
 
-/// Reads a line (without its end) and checks it. `None` when it is not what was written.
+/// Reads a line (without its newline) and verifies it. `None` when it is not what was written.
 pub(super) fn read(line: &str) -> Option<(Stored, u32)> {
     let (head, rest) = line.split_once(EVENT)?;
     let body = rest.strip_suffix('}')?.to_owned();
@@ -47,7 +47,8 @@ pub(super) fn file(at: Time) -> String {
     format!("log/{year:04}-{month:02}-{day:02}.jsonl")
 }
 
-/// Year, month and day in UTC. Years are counted from March on, so that the leap day is the last one.
+/// Year, month and day in UTC. Years are counted from March on, so that the leap day is the last
+/// one.
 fn date(at: Time) -> (i64, i64, i64) {
     const DAY_MS: i64 = 24 * 60 * 60 * 1000;
     let days = at.0.div_euclid(DAY_MS) + 719_468;

@@ -1,18 +1,19 @@
-//! One file of a mirror: JSON that people can read, of a kind, of a mirror, with a checksum as its last line.
+//! One file of a mirror: readable JSON with a kind and the id of the mirror, and a checksum as its
+//! last line.
 //!
-//! The checksum covers every byte before it and its own line has a fixed form, so there is no bit in a file that could flip
-//! without notice.
+//! The checksum covers every byte before it and its own line has a fixed form, so no bit of a file
+//! can flip without notice.
 
 use everloop_core::journal::sum;
 use serde_json::{Value, json};
 
 use super::VERSION;
 
-/// What stands in a file.
+/// Content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Page {
     pub kind: String,
-    /// The mirror that it belongs to.
+    /// Id of the mirror that it belongs to.
     pub of: String,
     pub row: Value,
 }
@@ -34,7 +35,7 @@ pub(super) fn encode(kind: &str, of: &str, row: &Value) -> String {
     text
 }
 
-/// Reads a file, refusing everything that is not exactly what was written.
+/// Reads a file and refuses everything that is not exactly what was written.
 pub(super) fn open(bytes: &[u8]) -> Result<Page, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is damaged: it is no text".to_owned())?;
     let end = text.len().checked_sub(TAIL).filter(|at| text.is_char_boundary(*at));
@@ -50,7 +51,7 @@ pub(super) fn open(bytes: &[u8]) -> Result<Page, String> {
     }
     let mut part = |name: &str| match whole[name].take() {
         Value::String(text) => Ok(text),
-        _ => Err(format!("it does not say its `{name}`")),
+        _ => Err(format!("its `{name}` is missing")),
     };
     Ok(Page { kind: part("kind")?, of: part("of")?, row: whole["row"].take() })
 }

@@ -1,4 +1,4 @@
-//! What a ledger has to tell so that it can be mirrored: which of its rows changed, without reading them all.
+//! Change detection for a mirror: which rows of a ledger changed, without reading them all.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,23 +17,24 @@ pub trait MirrorSource: Ledger {
     /// Every task that is not over, and the newest `completed` of those that are.
     fn task_marks(&self, completed: usize) -> Result<Vec<TaskMark>, Error>;
 
-    /// Results that were shelved after the one with this number, and their own numbers.
+    /// Numbers and tasks of the late results after this number.
     fn late_results_after(&self, number: u64) -> Result<Vec<(u64, TaskId)>, Error>;
 }
 
-/// A task, and how it differs from what it was before.
+/// A task with its mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMark {
-    /// Which.
+    /// Id of the task.
     pub id: TaskId,
-    /// The folder of the queue that it belongs into.
+    /// The folder of the queue that it belongs to.
     pub folder: &'static str,
-    /// What differs when it does.
+    /// Differs when the task changed.
     pub mark: u64,
 }
 
 impl TaskMark {
-    /// From what may change about a task: state, `updated_at`, fence, failures and the end of the lease.
+    /// Computes the mark from the columns that may change: state, `updated_at`, fence, failures and
+    /// the end of the lease.
     pub(crate) fn new(id: String, state: &str, numbers: [i64; 4]) -> Self {
         let folder = match state {
             "leased" => "claimed",

@@ -1,4 +1,4 @@
-//! A ledger is mirrored, lost, damaged and given back.
+//! A ledger is mirrored, lost, damaged and restored.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +48,7 @@ fn save(version: u64) -> Op {
     Op::SaveLoop { id: LoopId::new("k3f9"), version, phase: "running".to_owned(), state }
 }
 
-/// A ledger with something of everything.
+/// A ledger with a row of every kind.
 fn ledger() -> Sqlite {
     let mut ledger = Sqlite::in_memory().unwrap();
     let finish = |id: &str| Op::Finish {
@@ -78,7 +78,7 @@ fn ledger() -> Sqlite {
     ledger
 }
 
-/// What happens next.
+/// Further changes of the ledger.
 fn go_on(ledger: &mut Sqlite) {
     let batch = [
         take("k3f9-3"),
@@ -92,7 +92,7 @@ fn go_on(ledger: &mut Sqlite) {
     ledger.transact(Time(1_700_086_400_000), &batch).unwrap();
 }
 
-/// All that a ledger holds, in the order of a mirror.
+/// All rows of a ledger, in the order of a mirror.
 fn rows(ledger: &Sqlite) -> Rows {
     let mut tasks: Vec<TaskRow> = Vec::new();
     for folder in ["claimed", "completed", "pending"] {
@@ -149,9 +149,9 @@ fn what_is_mirrored_comes_back_equal() {
     assert_eq!(rows(&new), rows(&ledger));
     assert_eq!(crate::replay::replay(&new, |_| {}).unwrap(), 2);
     assert!(!new.restore(&found.rows).unwrap(), "a ledger that holds something is left alone");
-    // Who starts again finds all as it should be.
+    // A restarted writer finds everything up to date.
     assert_eq!(Mirror::open(&root, None).unwrap().pass(&ledger, SCORES).unwrap(), Passed::default());
-    // And who goes on with the new ledger, too.
+    // So does a writer on the restored ledger.
     assert_eq!(Mirror::open(&root, None).unwrap().pass(&new, SCORES).unwrap(), Passed::default());
     let names = all_files(&root);
     for name in ["log/2023-11-14.jsonl", "log/2023-11-15.jsonl", "queue/pending/%2e.%2fa%20b.json", "scoreboard.json"] {
@@ -234,7 +234,7 @@ fn flipped_bits_and_cut_off_files_are_refused_by_name_and_no_wrong_row_is_believ
         assert!(rows.messages.iter().all(|row| truth.messages.contains(row)), "{name}");
         assert!(rows.journal.iter().all(|row| truth.journal.contains(row)), "{name}");
         let told = !lost.is_empty() || rows == truth;
-        assert!(told, "round {round}: {name} is damaged, and nobody says so");
+        assert!(told, "round {round}: {name} is damaged, and no refusal names it");
         refused += usize::from(!lost.is_empty());
         fs::write(&path, &whole).unwrap();
     }
@@ -254,7 +254,7 @@ fn files_of_another_ledger_are_kept_aside_and_never_written_over() {
     new.transact(Time(1), &[note("a new life")]).unwrap();
     Mirror::open(&root, None).unwrap().pass(&new, SCORES).unwrap();
     assert_eq!(found(&root).unwrap().rows, rows(&new));
-    // Without the file that says whose they are they are nobody's.
+    // Without the file that names their mirror the files cannot be attributed.
     fs::write(root.join("mirror.json"), "{}").unwrap();
     let kept = Mirror::open(&root, None).unwrap().pass(&new, SCORES).unwrap().kept_aside;
     assert_eq!(kept, Some(dir.path().join("mirror.kept-2")));
@@ -279,7 +279,7 @@ fn a_file_under_another_name_or_of_another_mirror_is_refused() {
     );
     assert_eq!(found_now.rows.tasks.len(), 3);
     fs::remove_file(root.join("mirror.json")).unwrap();
-    assert!(matches!(found(&root), Err(MirrorError::Mixed { .. })), "which of the two it is nobody can tell");
+    assert!(matches!(found(&root), Err(MirrorError::Mixed { .. })), "it is unknown which of the two counts");
     assert!(matches!(found(dir.path()), Err(MirrorError::None { .. })));
 }
 

@@ -1,4 +1,4 @@
-//! Operations on the model: one batch, undone as a whole when one of its operations is refused.
+//! Operations of the model: one batch, undone as a whole when one of its operations is refused.
 
 use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Scope, Versioned};
@@ -11,7 +11,7 @@ use super::Model;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 use crate::{leader, task};
 
-/// Does all of `ops` or nothing.
+/// Performs all of `ops` or none.
 pub(super) fn run(model: &mut Model, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Refusal> {
     let mark = Mark::of(model);
     let mut batch = Batch { model, now, undo: Vec::new() };
@@ -28,7 +28,7 @@ pub(super) fn run(model: &mut Model, now: Time, ops: &[Op]) -> Result<Vec<Reply>
     Ok(replies)
 }
 
-/// A row as it was before the batch touched it.
+/// A row as it was before the batch changed it.
 enum Undo {
     Task(TaskId, Option<TaskRow>),
     Node(NodeId, Option<NodeRow>),
@@ -39,7 +39,7 @@ enum Undo {
     Closed(u64),
 }
 
-/// Lengths and single values as they were before the batch; what grew is cut back to them.
+/// Lengths and single values as they were before the batch; tables that grew are cut back to them.
 struct Mark {
     late_results: usize,
     leader: Option<Leader>,

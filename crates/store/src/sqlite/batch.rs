@@ -1,4 +1,5 @@
-//! Operations: one batch is one transaction. The rows are read, the shared rules decide, the rows are written.
+//! Operations: one batch is one transaction. The rows are read, the shared rules decide, the rows
+//! are written.
 
 use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Scope};
@@ -12,8 +13,9 @@ use super::{columns, read, sql};
 use crate::rows::Leader;
 use crate::{Error, leader, task};
 
-/// Does all of `ops` or nothing. The write lock is taken before the first read, so nothing that is decided on can change
-/// until the commit; dropping the transaction without one rolls it back.
+/// Performs all of `ops` or none. The write lock is taken before the first read, so no row can
+/// change between a decision and the commit; dropping the transaction without a commit rolls it
+/// back.
 pub(super) fn run(conn: &mut Connection, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql("begin a transaction"))?;
     let batch = Batch { tx, now };
@@ -92,7 +94,7 @@ impl Batch<'_> {
         Ok(Reply::Ok)
     }
 
-    /// Most finishes fit, and then there is nothing to read; why one does not, the rules say.
+    /// Most finishes succeed, and then no row has to be read; otherwise the rules give the refusal.
     fn finish(&self, id: &TaskId, fence: Fence, end: TaskEnd, result: &str) -> Result<Reply, Error> {
         let ended = self.write(
             "finish a task",
@@ -165,7 +167,7 @@ impl Batch<'_> {
 
     fn put_leader(&self, leader: &Leader) -> Result<(), Error> {
         self.write(
-            "elect a supervisor",
+            "elect a leader",
             "INSERT INTO leader (only, node, epoch, until) VALUES (1, ?1, ?2, ?3)
              ON CONFLICT (only) DO UPDATE SET node = excluded.node, epoch = excluded.epoch, until = excluded.until",
             params![leader.node.as_str(), leader.term as i64, leader.until.0],
@@ -275,7 +277,7 @@ impl Batch<'_> {
         read::task(&self.tx, id)?.ok_or_else(|| task::gone(id).into())
     }
 
-    /// Writes what the rules may change; the rest of a task stays as it was made.
+    /// Writes the columns that the rules may change; the rest of a task stays as it was created.
     fn put_task(&self, row: &TaskRow) -> Result<(), Error> {
         let (state, node, until) = columns::state_columns(&row.state);
         self.write(
@@ -303,7 +305,7 @@ impl Batch<'_> {
     }
 }
 
-/// Writes a task that is not there yet.
+/// Writes a new task.
 pub(super) fn insert_task(conn: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
     let TaskRow { task, state, fence, failures, result, created_at, updated_at } = row;
     let deps = serde_json::to_string(&task.deps).expect("a list of ids always has a JSON form");
@@ -336,7 +338,7 @@ pub(super) fn insert_task(conn: &Connection, row: &TaskRow) -> rusqlite::Result<
     Ok(())
 }
 
-/// The answer to a compare-and-swap that wrote this many rows.
+/// Reply of a compare-and-swap that wrote this many rows.
 fn saved(written: usize, version: u64, what: impl FnOnce() -> String) -> Result<Reply, Error> {
     if written == 1 { Ok(Reply::Saved(version + 1)) } else { Err(Refusal::Conflict { what: what() }.into()) }
 }

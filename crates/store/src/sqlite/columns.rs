@@ -1,5 +1,5 @@
-//! How rows of the database become the core's types and back. SQLite's integers are signed 64 bit: numbers that only
-//! count up (fences, versions, ids) fit, and are cast where they cross.
+//! Conversion between rows of the database and the core's types. SQLite's integers are signed 64
+//! bit: numbers that only count up (fences, versions, ids) fit, and are cast at this boundary.
 
 use std::fmt::Display;
 
@@ -28,12 +28,12 @@ fn owner(row: &Row<'_>) -> Sql<Option<LoopId>> {
     Ok(row.get::<_, Option<String>>("owner")?.map(LoopId::new))
 }
 
-/// What a column says that is not plain text or number; with the row's name, should it make no sense.
+/// Parses a structured column; an error names the row.
 fn parse<T, E: Display>(what: &dyn Display, value: Result<T, E>) -> Result<T, Error> {
     value.map_err(|e| Error::Unreadable { what: what.to_string(), why: e.to_string() })
 }
 
-/// A task as its columns say it, before they are understood.
+/// A task as its columns, before they are parsed.
 pub(super) struct RawTask {
     task: NewTask,
     deps: String,
@@ -47,8 +47,8 @@ pub(super) struct RawTask {
     updated_at: Time,
 }
 
-/// Reads the columns of `tasks`, by their place in the table: SQLite would look through all names for each of them, and
-/// claims read many. A new column comes last.
+/// Reads the columns of `tasks`, by their position in the table: SQLite would search all names for
+/// each of them, and claims read many. A new column comes last.
 pub(super) fn task(row: &Row<'_>) -> Sql<RawTask> {
     let task = NewTask {
         id: TaskId::new(row.get::<_, String>(0)?),
@@ -78,7 +78,7 @@ pub(super) fn task(row: &Row<'_>) -> Sql<RawTask> {
 }
 
 impl RawTask {
-    /// Understands them.
+    /// Parses the structured columns.
     pub(super) fn understood(self) -> Result<TaskRow, Error> {
         let RawTask { mut task, deps, trust, state, lease, fence, failures, result, created_at, updated_at } = self;
         let what = format!("task `{}`", task.id);
@@ -172,7 +172,7 @@ pub(super) fn guard(row: &Row<'_>) -> Sql<(String, u64, String)> {
     Ok((row.get("scope")?, number(row, "version")?, row.get("state")?))
 }
 
-/// Understands them.
+/// Parses the structured columns.
 pub(super) fn guard_understood((scope, version, state): (String, u64, String)) -> Result<(Scope, Versioned), Error> {
     let what = format!("guard `{scope}`");
     let state: GuardState = parse(&what, serde_json::from_str(&state))?;
@@ -204,8 +204,8 @@ pub(super) fn ticket(row: &Row<'_>) -> Sql<Ticket> {
     })
 }
 
-/// Reads the columns of `journal`. Bytes that are no text any more are replaced: the checksum then does not fit, which
-/// is how damage is reported.
+/// Reads the columns of `journal`. Bytes that are no text any more are replaced: the checksum then
+/// does not fit, which reports the damage.
 pub(super) fn stored(row: &Row<'_>) -> Sql<Stored> {
     let text = |column: &str| -> Sql<Option<String>> {
         Ok(match row.get_ref(column)? {

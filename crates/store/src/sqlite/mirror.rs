@@ -1,4 +1,4 @@
-//! What the mirror asks, and how a ledger is made again from what it holds.
+//! Reads of the mirror, and the restoration of a ledger from one.
 
 use everloop_core::ids::{LoopId, TaskId};
 use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
@@ -9,7 +9,7 @@ use super::{Sqlite, sql};
 use crate::mirror::{MirrorSource, Rows, TaskMark};
 use crate::{Error, Ledger};
 
-/// Open ones along `tasks_waiting` and `tasks_by_state`, like listings.
+/// Open tasks along `tasks_waiting` and `tasks_by_state`, like listings.
 const MARKS: Query = Query {
     doing: "look for changed tasks",
     sql: "SELECT id, state, updated_at, fence, failures, coalesce(until, 0) FROM tasks
@@ -53,7 +53,8 @@ impl MirrorSource for Sqlite {
 }
 
 impl Sqlite {
-    /// Lets `look` see one moment of the ledger, however many reads it makes. Nobody waits for that.
+    /// Lets `look` see one moment of the ledger, however many reads it makes. Writers do not wait
+    /// for that.
     pub fn frozen<T>(&self, look: impl FnOnce(&Self) -> T) -> Result<T, Error> {
         let doing = "read at one moment";
         self.conn.execute_batch("BEGIN").map_err(sql(doing))?;
@@ -62,7 +63,8 @@ impl Sqlite {
         Ok(seen)
     }
 
-    /// Writes all of `rows` into a ledger that holds nothing yet, in one transaction. False when it does hold something.
+    /// Writes all of `rows` into an empty ledger, in one transaction. False when the ledger is not
+    /// empty.
     pub fn restore(&mut self, rows: &Rows) -> Result<bool, Error> {
         let empty = self.last_seq()? == 0 && self.loops()?.is_empty() && self.task_marks(1)?.is_empty();
         if !empty {

@@ -1,4 +1,4 @@
-//! Opens the file, sets the connection up, and brings old formats up to date.
+//! Opens the file, configures the connection, and migrates old formats.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,17 +14,19 @@ use crate::Error;
 const MIGRATIONS: &[&str] =
     &[include_str!("../../migrations/sqlite/0001_init.sql"), include_str!("../../migrations/sqlite/0002_docs.sql")];
 
-/// The newest ledger format known here, kept in the file's `user_version`.
+/// The newest supported ledger format, kept in the file's `user_version`.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
-/// How long to wait for another process: far above any batch of ours, below what a person takes for a hang.
+/// How long to wait for another process: far above any batch of everloop, below what a person takes
+/// for a hang.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than the distinct statements of this crate, so that each is compiled once.
 const STATEMENTS_KEPT: usize = 64;
 
-/// WAL and a full sync per commit: a reply means that the batch is on disk. The page cache is 1 MiB, because the daemon
-/// must stay small and its working set is a few rows. A WAL that grew under a long read is cut back to 4 MiB.
+/// WAL and a full sync per commit: a reply means that the batch is on disk. The page cache is 1
+/// MiB, because the supervisor must stay small and its working set is a few rows. A WAL that grew
+/// under a long read is cut back to 4 MiB.
 const WRITER_SETTINGS: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -37,20 +39,21 @@ const READER_SETTINGS: &str = "
     PRAGMA cache_size = -1024;
 ";
 
-/// Opens the file for writing, makes it when there is none, migrates it when it is old.
+/// Opens the file for writing, creates it when it is missing, migrates it when it is old.
 pub(super) fn writer(path: &Path) -> Result<Connection, Error> {
     make_private_file(path)?;
     let mut conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Before anything is written: a newer everloop's file is left exactly as it is.
+    // Before anything is written: the file of a newer everloop stays untouched.
     refuse_newer(path, format_of(&conn).map_err(cannot_open(path))?)?;
     conn.execute_batch(WRITER_SETTINGS).map_err(cannot_open(path))?;
     migrate(&mut conn, path)?;
     Ok(conn)
 }
 
-/// Opens the file for reading; never makes or migrates it.
+/// Opens the file for reading; never creates or migrates it.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
-    // A look at the folder, not at the file: opening and closing it here could drop locks of this process.
+    // Checks the folder, not the file: opening and closing it here could drop locks of this
+    // process.
     if !path.exists() {
         return Err(Error::Missing { path: path.to_owned() });
     }
@@ -75,18 +78,20 @@ pub(super) fn in_memory() -> Result<Connection, Error> {
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Error> {
-    // NO_MUTEX: `Sqlite` is owned by one thread at a time, as the borrow checker sees to.
+    // NO_MUTEX: one thread at a time owns `Sqlite`, which the borrow checker guarantees.
     let conn =
         Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(cannot_open(path))?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(cannot_open(path))?;
-    // A plan never depends on the values of one call; otherwise statements are compiled again, several in every turn.
+    // Plans never depend on the values of one call; otherwise statements would be compiled again,
+    // several in every turn.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(cannot_open(path))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(conn)
 }
 
-/// Makes an empty file that nobody else can read. SQLite gives the WAL the same mode, and syncs the folder when it
-/// makes the WAL in it, which covers this file's name too. An existing file is not opened.
+/// Creates an empty file that only its owner can read. SQLite gives the WAL the same mode, and
+/// syncs the folder when it creates the WAL in it, which covers this file's name too. An existing
+/// file is not opened.
 fn make_private_file(path: &Path) -> Result<(), Error> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -99,7 +104,8 @@ fn make_private_file(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Runs what is missing in one transaction. The format is read again inside, since another process may have been first.
+/// Runs the missing migrations in one transaction. The format is read again inside, since another
+/// process may have been first.
 fn migrate(conn: &mut Connection, path: &Path) -> Result<(), Error> {
     if format_of(conn).map_err(cannot_open(path))? == FORMAT {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Reads. Each is one statement and so one snapshot; none of them takes a lock that a writer would wait for.
+//! Reads. Each is one statement and so one snapshot; none of them takes a lock that a writer would
+//! wait for.
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
@@ -11,14 +12,14 @@ use super::{columns, sql};
 use crate::Error;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 
-/// A query and what it is for.
+/// A query and its purpose for error messages.
 pub(super) struct Query {
     pub(super) doing: &'static str,
     pub(super) sql: &'static str,
 }
 
-/// The order of claims is held by `tasks_waiting`; the text `state IN ('queued', 'leased')` has to stand as it does
-/// there for SQLite to use it.
+/// The index `tasks_waiting` keeps the order of claims; the text `state IN ('queued', 'leased')`
+/// has to equal that of the index for SQLite to use it.
 pub(super) const READY: Query = Query {
     doing: "find ready tasks",
     sql: "SELECT * FROM tasks
@@ -30,7 +31,7 @@ pub(super) const READY: Query = Query {
           ORDER BY priority DESC, created_at, id LIMIT ?3",
 };
 
-/// Listings go along `tasks_by_state` and `tasks_by_owner`.
+/// Listings use `tasks_by_state` and `tasks_by_owner`.
 pub(super) const TASKS: Query = Query {
     doing: "list tasks",
     sql: "SELECT * FROM tasks WHERE state = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2",
@@ -40,7 +41,8 @@ pub(super) const TASKS_OF: Query = Query {
     sql: "SELECT * FROM tasks WHERE owner IS ?3 AND state = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2",
 };
 
-/// Each row comes with the checksum of the row before it, found by its key: every record can be checked.
+/// Each row comes with the checksum of the row before it, found by its key, so that every record
+/// can be verified.
 pub(super) const JOURNAL: Query = Query {
     doing: "read the journal",
     sql: "SELECT j.*, p.sum AS previous_sum FROM journal j LEFT JOIN journal p ON p.seq = j.seq - 1
@@ -105,7 +107,8 @@ pub(super) fn task(conn: &Connection, id: &TaskId) -> Result<Option<TaskRow>, Er
     query.one(conn, [id.as_str()], columns::task)?.map(columns::RawTask::understood).transpose()
 }
 
-/// One query per state, each along an index, merged here: a listing never sorts a million finished tasks.
+/// One query per state, each along an index, merged here: a listing never sorts a million finished
+/// tasks.
 pub(super) fn tasks(conn: &Connection, filter: &TaskFilter) -> Result<Vec<TaskRow>, Error> {
     let mut rows = Vec::new();
     for state in StateName::ALL {
@@ -133,7 +136,7 @@ pub(super) fn ready(conn: &Connection, now: Time, owner: Option<&LoopId>, n: u32
     rows.into_iter().map(columns::RawTask::understood).collect()
 }
 
-/// Whether everything that a task needs is done.
+/// Whether all dependencies of a task are done.
 pub(super) fn deps_done(conn: &Connection, id: &TaskId) -> Result<bool, Error> {
     let query = Query {
         doing: "look at a task's dependencies",
@@ -144,7 +147,7 @@ pub(super) fn deps_done(conn: &Connection, id: &TaskId) -> Result<bool, Error> {
 }
 
 pub(super) fn late_results(conn: &Connection, task: &TaskId) -> Result<Vec<LateResult>, Error> {
-    let query = Query { doing: "read the shelf", sql: "SELECT * FROM shelf WHERE task = ?1 ORDER BY id" };
+    let query = Query { doing: "read the late results", sql: "SELECT * FROM shelf WHERE task = ?1 ORDER BY id" };
     query.all(conn, [task.as_str()], columns::late_result)
 }
 
@@ -253,7 +256,7 @@ pub(super) fn journal_end(conn: &Connection) -> Result<(u64, u32), Error> {
 }
 
 pub(super) fn data_version(conn: &Connection) -> Result<u64, Error> {
-    let query = Query { doing: "ask for changes", sql: "PRAGMA data_version" };
+    let query = Query { doing: "check for changes", sql: "PRAGMA data_version" };
     Ok(query.one(conn, (), |row| row.get::<_, i64>(0))?.unwrap_or(0) as u64)
 }
 

@@ -1,4 +1,4 @@
-//! What only shows from inside: query plans, settings of the connection, a full disk.
+//! Internals of the SQLite ledger: query plans, settings of the connection, a full disk.
 
 use std::time::Duration;
 

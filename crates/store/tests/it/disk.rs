@@ -1,4 +1,4 @@
-//! What becomes of the file: crashes, damage, other formats, who may read it.
+//! The file on disk: crashes, damage, other formats, permissions.
 
 use std::fs;
 use std::io::Write;
@@ -43,7 +43,7 @@ fn wal_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-wal", path.display()))
 }
 
-/// Changes the file behind the ledger's back.
+/// Changes the file without the ledger.
 fn raw(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
@@ -55,7 +55,7 @@ fn a_crash_at_any_byte_of_the_log_leaves_whole_batches_only() {
     for version in 0..40 {
         step(&mut ledger, version);
     }
-    // Dropping the ledger would tidy the log away, as no killed process does.
+    // Dropping the ledger would clean the log up, as no killed process does.
     std::mem::forget(ledger);
     let (main, wal) = (fs::read(&path).unwrap(), fs::read(wal_of(&path)).unwrap());
     let crashed = home.path().join("crashed.db");
@@ -64,7 +64,7 @@ fn a_crash_at_any_byte_of_the_log_leaves_whole_batches_only() {
         fs::write(&crashed, &main).unwrap();
         let mut log = fs::File::create(wal_of(&crashed)).unwrap();
         log.write_all(&wal[..length]).unwrap();
-        // A torn write: the rest of the block is there but holds something else.
+        // A torn write: the rest of the block exists but holds something else.
         log.write_all(&vec![0xa5; (wal.len() - length).min(300)]).unwrap();
         drop(log);
         let found = writer(&crashed);
@@ -145,7 +145,7 @@ fn a_reader_makes_no_file() {
     let (home, path) = home();
     assert!(matches!(Sqlite::open(&path, OpenMode::ReadOnly), Err(Error::Missing { .. })));
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
-    // What a crash just after the file was made leaves.
+    // State of the file after a crash just after its creation.
     fs::write(&path, "").unwrap();
     assert!(matches!(Sqlite::open(&path, OpenMode::ReadOnly), Err(Error::Missing { .. })));
     drop(writer(&path));

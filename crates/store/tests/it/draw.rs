@@ -1,5 +1,5 @@
-//! Draws operations from a small world, so that conflicts, lost fences and expiries are common. Mostly sensible, on
-//! purpose wrong every few times.
+//! Draws operations from a small world, so that conflicts, lost fences and expiries are common.
+//! Mostly valid ones, deliberately wrong every few times.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Dice {
 const TASKS_IN_PLAY: u64 = 10;
 const OPS_PER_TASK: u64 = 40;
 
-/// Draws operations; looks into `ledger` to make most of them fit.
+/// Draws operations; reads `ledger` so that most of them are valid.
 pub struct Drawer<'a> {
     pub dice: &'a mut Dice,
     pub ledger: &'a dyn Ledger,
@@ -79,7 +79,7 @@ impl Drawer<'_> {
         }
     }
 
-    /// Mostly the supervisor there is; sometimes somebody else, or an epoch that is over.
+    /// Mostly the present leader; sometimes another node, or a term that is over.
     fn office(&mut self) -> (NodeId, u64) {
         let leader = self.ledger.leader().unwrap();
         let term = leader.as_ref().map_or(0, |leader| leader.term);
@@ -94,7 +94,7 @@ impl Drawer<'_> {
         let count = if self.dice.one_in(3) { 1 + self.dice.roll(2) } else { 0 };
         let mut deps = Vec::new();
         for _ in 0..count {
-            // Mostly what is in play and older; now and then itself or nothing at all.
+            // Mostly a task in play or an older one; now and then itself or an unknown one.
             deps.push(match self.dice.roll(25) {
                 0 => TaskId::new("nowhere"),
                 1 => task_id(newest),
@@ -182,7 +182,7 @@ impl Drawer<'_> {
         Op::SaveDoc { kind, key, version: self.version(read), body: self.text("{\"ü\":1}") }
     }
 
-    /// The version that was read, or now and then one that somebody else has overtaken.
+    /// The version that was read, or now and then an outdated one.
     fn version(&mut self, read: u64) -> u64 {
         if self.dice.one_in(6) { self.dice.roll(read + 2) } else { read }
     }
@@ -215,7 +215,7 @@ impl Drawer<'_> {
         task_id((self.drawn / OPS_PER_TASK).saturating_sub(self.dice.roll(TASKS_IN_PLAY)))
     }
 
-    /// One that is held, if there is one.
+    /// A leased task, if there is one.
     fn leased_task(&mut self) -> TaskId {
         let filter = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Leased], limit: 5 };
         let rows = self.ledger.tasks(&filter).expect("the yardstick can always be read");

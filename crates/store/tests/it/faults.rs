@@ -1,4 +1,4 @@
-//! What happens on the way to a hub and in it: each a clear error, nothing lost, nothing doubled.
+//! Faults on the way to a hub and in it: each a clear error, nothing lost, nothing doubled.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn an_idle_connection_that_was_closed_is_made_again_without_a_word() {
     let (proxy, mut ledger, _) = world();
     ledger.transact(Time(1), &[save(0), note()]).unwrap();
     proxy.cut();
-    // Longer than a connection may rest without being looked at.
+    // Longer than a connection may rest without a check.
     thread::sleep(Duration::from_millis(150));
     assert_eq!(ledger.transact(Time(2), &[save(1), note()]).unwrap(), [Reply::Saved(2), Reply::Appended(2)]);
 }
@@ -107,7 +107,7 @@ fn a_statement_that_waits_too_long_is_given_up_by_the_hub_itself() {
                       and relation = 'everloop.loops'::regclass and database = (select oid from pg_database where datname = current_database())";
         let deadline = Instant::now() + Duration::from_secs(20);
         while raw(&url, locked) == "0" {
-            assert!(Instant::now() < deadline, "nobody holds the table");
+            assert!(Instant::now() < deadline, "no transaction holds the table");
         }
         let busy = ledger.transact(Time(2), &[save(1)]).unwrap_err();
         assert!(matches!(busy, Error::Busy { doing: "lock loops" }), "{busy:?}");
@@ -115,7 +115,7 @@ fn a_statement_that_waits_too_long_is_given_up_by_the_hub_itself() {
     assert_eq!(ledger.transact(Time(3), &[save(1)]).unwrap(), [Reply::Saved(2)]);
 }
 
-/// Makes every so many-th write of a loop fail, whatever becomes of its transaction.
+/// Makes some writes of a loop fail, as `good` decides, whatever becomes of the transaction.
 fn make_flaky(url: &str, code: &str, good: &str) {
     raw(
         url,
@@ -201,7 +201,7 @@ fn backends_that_are_ended_all_the_time_lose_and_double_nothing() {
         });
         let mut ledger = open_stubbornly(&url);
         let (mut version, mut broken) = (0, 0);
-        // Until it met enough of it, and long enough to make progress in between.
+        // Until enough faults happened, with enough progress in between.
         while version < 100 || broken < 5 {
             match ledger.transact(Time(1), &[note(), save(version)]) {
                 Ok(replies) => {

@@ -1,7 +1,8 @@
 //! Files of every released format are read back exactly.
 //!
-//! `tests/fixtures/ledger-N.sql` is a dump of what the everloop with format N made of [`batches`]; a shipped one is never
-//! edited. For a new format run the last test below and `sqlite3 FILE .dump`, and add `PRAGMA user_version = N;`.
+//! `tests/fixtures/ledger-N.sql` is a dump of what the everloop with format N stored for
+//! [`batches`]; a shipped one is never edited. For a new format run the last test below and
+//! `sqlite3 FILE .dump`, and add `PRAGMA user_version = N;`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +51,8 @@ fn spec() -> LoopSpec {
         },
         bounds: Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(Time(99)) },
         guard: GuardSpec {
-            // The defaults at the time; a later change of them must not change what the file says.
+            // The defaults at the time; a later change of them must not change the meaning of the
+            // file.
             caps: StartCaps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
             budget: Budget { calls: Some(5), tokens: None, microusd: None },
             ..GuardSpec::default()
@@ -89,7 +91,7 @@ fn guard() -> GuardState {
     state
 }
 
-/// A bit of everything that is stored in format 1.
+/// A row of everything that is stored in format 1.
 fn batches() -> Vec<(Time, Vec<Op>)> {
     let (owner, node, lease) = (LoopId::new("k3f9"), NodeId::new("box"), Duration::from_secs(90));
     let id = |text: &str| TaskId::new(text);
@@ -116,7 +118,7 @@ fn batches() -> Vec<(Time, Vec<Op>)> {
     ]
 }
 
-/// What format 2 added.
+/// Additions of format 2.
 fn documents() -> Vec<(Time, Vec<Op>)> {
     let save = |key: &str, version| Op::SaveDoc {
         kind: "session".into(),

@@ -2,11 +2,12 @@
 //!
 //! - `story`: 100,000 random operations, the same answers from every ledger
 //! - `draw`: how such operations are drawn
-//! - `rules`: what the documentation of `Ledger` promises, one by one
+//! - `rules`: the semantics in the documentation of `Ledger`, one by one
 //! - `disk`: reopening, crashes, damage, formats, file modes
 //! - `writers`: several connections on one file
-//! - `postgres`: what becomes of a hub: wrong ones, damage, logins, TLS; `faults`: what happens on the way to it
-//! - `nodes`: several nodes at one hub get the answers of some order; `pooler`: the same through a pooler
+//! - `postgres`: the hub: wrong ones, damage, logins, TLS; `faults`: faults on the way to it
+//! - `nodes`: several nodes at one hub get the answers of some order; `pooler`: the same through a
+//!   pooler
 //! - `fixture`: files of every released format are read back exactly
 
 #![expect(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such, not in what they call")]

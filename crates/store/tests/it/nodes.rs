@@ -1,4 +1,4 @@
-//! Several nodes at one hub at the same time: what they are answered is what some order of one after the other answers.
+//! Several nodes at one hub at the same time: their replies equal those of some sequential order.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,11 +18,12 @@ use crate::story::compare;
 const NODES: u64 = 8;
 const BATCHES: u64 = 120;
 
-/// A batch that was accepted: when it was said to be, what was asked, what was answered.
+/// An accepted batch: its time, its operations and its replies.
 type Done = (Time, Vec<Op>, Vec<Reply>);
 
-/// Each batch ends with a note in the journal, so that its number tells the order in which the hub took them. The model is
-/// then told the same in that order and has to answer the same.
+/// Each batch ends with a note in the journal, so that its number shows the order in which the hub
+/// accepted them. The model then runs the same batches in that order and has to give the same
+/// replies.
 #[test]
 fn eight_nodes_get_the_answers_of_one_after_the_other() {
     let url = made();
@@ -73,7 +74,8 @@ fn keep(accepted: &Mutex<BTreeMap<u64, Done>>, done: Done) {
     assert!(before.is_none(), "two batches got the same number");
 }
 
-/// A claim may pass over what others held at that moment, so the model is told which tasks it gave.
+/// A claim may skip tasks that others had locked at that moment, so the model takes exactly the
+/// tasks that it gave.
 fn tell(model: &mut Model, now: Time, ops: &[Op], replies: &[Reply]) {
     let (mut told, mut expected) = (Vec::new(), Vec::new());
     for (op, reply) in ops.iter().zip(replies) {
@@ -127,7 +129,7 @@ fn eight_nodes_empty_a_queue_and_no_task_is_done_twice() {
     assert!(all.iter().all(|row| row.state == TaskState::Done && row.fence == Fence(1)));
 }
 
-/// Claims some, finishes them, and answers which.
+/// Claims some tasks, finishes them, and returns their ids.
 fn work(ledger: &mut Postgres, node: &str) -> Vec<TaskId> {
     let Op::Claim { n, owner, lease, .. } = claim(3) else { panic!("a claim") };
     let claim = Op::Claim { node: NodeId::new(node), n, owner, lease };

@@ -1,4 +1,5 @@
-//! The same ledger behind a pooler in transaction mode, where every transaction may meet another backend.
+//! The same ledger behind a pooler in transaction mode, where every transaction may use another
+//! backend.
 
 use std::thread;
 
@@ -18,7 +19,7 @@ fn a_story_is_told_through_a_pooler() {
     let through = pooler.url(url.rsplit('/').next().unwrap());
     let mut ledgers: Vec<Box<dyn Ledger>> = vec![Box::<Model>::default(), Box::new(open(&through).unwrap())];
     Story::new(13).tell(&mut ledgers, 3000);
-    assert!(Postgres::probe(&Url::parse(&through).unwrap()).unwrap().pooled, "it is seen, whatever the address says");
+    assert!(Postgres::probe(&Url::parse(&through).unwrap()).unwrap().pooled, "it is detected, whatever the address is");
     assert!(!Postgres::probe(&Url::parse(&url).unwrap()).unwrap().pooled, "and not where there is none");
 }
 

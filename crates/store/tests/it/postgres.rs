@@ -1,4 +1,4 @@
-//! What becomes of a hub: other formats, other hubs, damage, logins, TLS, and what `probe` finds.
+//! The hub: other formats, other hubs, damage, logins, TLS, and the findings of `probe`.
 
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
@@ -22,12 +22,12 @@ pub fn made() -> String {
     url
 }
 
-/// A new hub.
+/// A ledger on a new hub.
 pub fn hub() -> Postgres {
     open(&made()).unwrap()
 }
 
-/// Changes a hub behind the ledger's back.
+/// Changes a hub without the ledger.
 pub fn raw(url: &str, sql: &str) -> String {
     server().psql(url.rsplit('/').next().unwrap(), sql)
 }
@@ -95,7 +95,7 @@ fn another_hub_under_the_same_address_is_not_taken_for_the_old_one() {
     assert!(matches!(Postgres::open(expect), Err(Error::OtherHub { .. })));
     let mut ledger = open(&url).unwrap();
     ledger.transact(Time(1), &[note(), note()]).unwrap();
-    // A copy from before, put in place while nobody was connected.
+    // A copy from before, restored while no ledger was connected.
     raw(&url, "delete from everloop.journal where seq = 2; update everloop.heads set value = 1 where name = 'journal'");
     hang_up(&url);
     assert!(matches!(until_connected(&mut ledger), Err(Error::SetBack { seen: 2, found: 1 })));
@@ -109,7 +109,7 @@ pub fn hang_up(url: &str) {
     raw(url, &format!("select pg_terminate_backend(pid, 5000) from pg_stat_activity where {others}"));
 }
 
-/// A read, again when the connection that it met was gone.
+/// A read, repeated when its connection was gone.
 pub fn until_connected(ledger: &mut Postgres) -> Result<u64, Error> {
     match ledger.last_seq() {
         Err(Error::Away { .. }) => ledger.last_seq(),

@@ -1,4 +1,4 @@
-//! What the documentation of [`Ledger`] promises, one by one, of every ledger.
+//! The semantics in the documentation of [`Ledger`], one by one, of every ledger.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use everloop_store::{Ledger, Model, Recipients, Sqlite, TaskFilter, TaskOwner, T
 use crate::postgres::hub;
 use crate::story::compare;
 
-/// Tells the same to every kind of ledger; operations come as (time in seconds, operation).
+/// Runs the same test on every kind of ledger and compares them afterwards.
 fn each(test: impl Fn(&mut dyn Ledger)) {
     let mut ledgers: Vec<Box<dyn Ledger>> =
         vec![Box::<Model>::default(), Box::new(Sqlite::in_memory().unwrap()), Box::new(hub())];

@@ -1,5 +1,5 @@
-//! The same long random story told to several ledgers: every reply and every read must be the same, and what may never
-//! happen does not. A new kind of ledger joins by being put into the slice.
+//! The same long random story for several ledgers: every reply and every read must be the same, and
+//! the invariants hold. A new kind of ledger joins by being put into the slice.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,13 +18,13 @@ use crate::postgres::hub;
 /// Batches between two comparisons of everything that can be read.
 const BATCHES_PER_COMPARISON: u64 = 400;
 
-/// A story under way. The first ledger is the yardstick.
+/// A story under way. The first ledger is the reference.
 pub struct Story {
     dice: Dice,
     now: Time,
     drawn: u64,
     batches: u64,
-    /// How often each operation was accepted, each refusal given, each kind of answer seen.
+    /// How often each operation was accepted, each refusal given, each kind of reply seen.
     pub seen: BTreeMap<&'static str, u64>,
     fences: BTreeMap<TaskId, Fence>,
     done: BTreeMap<TaskId, Fence>,
@@ -43,7 +43,7 @@ impl Story {
         }
     }
 
-    /// Tells the next `n` operations to all ledgers.
+    /// Runs the next `n` operations on all ledgers.
     pub fn tell(&mut self, ledgers: &mut [Box<dyn Ledger>], n: u64) {
         let end = self.drawn + n;
         while self.drawn < end {
@@ -100,7 +100,8 @@ impl Story {
         }
     }
 
-    /// Fences never fall, also not by a batch that was refused; what is done stays done under its fence.
+    /// Fences never fall, not even through a refused batch; a finished task stays finished under
+    /// its fence.
     fn watch_tasks(&mut self, ledger: &dyn Ledger, ops: &[Op]) {
         for id in ops.iter().filter_map(task_of) {
             let Some(row) = ledger.task(id).unwrap() else { continue };
@@ -128,7 +129,7 @@ impl Story {
     }
 }
 
-/// A refusal is an answer like any other; everything else that goes wrong ends the test.
+/// A refusal is an answer like any other; every other error ends the test.
 fn answer(result: Result<Vec<Reply>, Error>) -> Result<Vec<Reply>, Refusal> {
     match result {
         Ok(replies) => Ok(replies),
@@ -189,7 +190,8 @@ fn compare_tasks(a: &dyn Ledger, b: &dyn Ledger, limit: usize) {
     }
 }
 
-/// Records without the format they were written in: an old ledger says the same in an older one.
+/// Records without the format they were written in: an old ledger stores the same facts in an older
+/// one.
 fn facts(records: Vec<JournalRecord>) -> Vec<JournalRecord> {
     records.into_iter().map(|record| JournalRecord { version: 0, ..record }).collect()
 }

@@ -33,7 +33,7 @@ fn the_slower_of_two_writers_gets_a_conflict_and_no_update_is_lost() {
     two.transact(Time(2), &[save(1, "second")]).unwrap();
     let refused = one.transact(Time(3), &[note(), save(1, "late")]).unwrap_err();
     assert_eq!(refused.refusal(), Some(&Refusal::Conflict { what: "loop k3f9".into() }));
-    assert_eq!(refused.to_string(), "`loop k3f9` was changed by somebody else");
+    assert_eq!(refused.to_string(), "`loop k3f9` was changed by another writer");
     let row = two.get_loop(&LoopId::new("k3f9")).unwrap().unwrap();
     assert_eq!((row.version, row.state.as_str()), (2, "second"));
     assert_eq!(two.last_seq().unwrap(), 0, "nothing of the refused batch happened");
@@ -50,7 +50,7 @@ fn many_writers_count_together_without_losing_one() {
     let path = home.path().join("ledger.db");
     thread::scope(|scope| {
         for _ in 0..4 {
-            // Each makes or migrates the file as if it were the first.
+            // Each creates or migrates the file as if it were the first.
             scope.spawn(|| {
                 let mut ledger = open(&path, OpenMode::ReadWrite);
                 let mut counted = 0;
