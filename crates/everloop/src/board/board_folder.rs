@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{self, OutboundKeys, Overrides};
 use crate::error::Failure;
 
-/// Where a board is written when somebody asks for it and the project names no place.
+/// Where a board is written on request when the project names no file.
 pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
@@ -13,7 +13,7 @@ pub fn of(dir: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(outside(dir)?.board)
 }
 
-/// All that the project wants others to see and to hear.
+/// The project's settings for outbound files and endpoints.
 pub fn outside(dir: &Path) -> Result<OutboundKeys, Failure> {
     match config::find(dir) {
         None => Ok(OutboundKeys::default()),
@@ -21,7 +21,7 @@ pub fn outside(dir: &Path) -> Result<OutboundKeys, Failure> {
     }
 }
 
-/// The folder of wishes beside a board.
+/// The inbox folder beside a board.
 pub fn inbox(board: &Path) -> PathBuf {
     board.with_file_name("inbox")
 }

@@ -1,5 +1,5 @@
-//! The boards of projects as files: written when the journal has moved on, and their inbox folders emptied. Idempotent; what
-//! goes wrong here is told once and disturbs no loop.
+//! The boards of projects as files: written when the journal has moved on, and their inbox folders
+//! emptied. Idempotent; a failure here is logged once and disturbs no loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,14 +17,13 @@ use crate::board::{board_folder, file, intents};
 use crate::config::{self, PROJECT_FILE};
 use crate::error::Failure;
 
-/// What was seen last.
 #[derive(Default)]
 pub(super) struct Boards {
     /// The journal's end when the files were written.
     seq: Option<u64>,
-    /// Where projects want theirs.
+    /// The board files of projects.
     places: BTreeMap<PathBuf, Place>,
-    /// What was complained about, so that it is said once.
+    /// Complaints that were logged, so that each is logged once.
     told: BTreeSet<String>,
 }
 
@@ -35,7 +34,8 @@ struct Place {
 }
 
 impl Supervisor {
-    /// Takes wishes and writes what changed. Without a project that asks for it this costs a look at each everloop.toml.
+    /// Applies intents and writes what changed. Without a project that wants it this costs a `stat`
+    /// of each everloop.toml.
     pub(super) async fn keep_boards(&mut self) {
         if self.until == Until::Idle {
             return;
@@ -51,7 +51,7 @@ impl Supervisor {
         for file in &files {
             let round = intents::take(&mut self.ledger, &board_folder::inbox(file), self.clock.now())?;
             if round.rejected > 0 {
-                tracing::warn!(count = round.rejected, file = %file.display(), "wishes in the inbox folder were rejected");
+                tracing::warn!(count = round.rejected, file = %file.display(), "intents in the inbox folder were rejected");
             }
         }
         let seq = self.ledger.last_seq()?;
@@ -64,7 +64,8 @@ impl Supervisor {
         }
         let text = if files.is_empty() { String::new() } else { file::render(&file::tasks(&self.ledger)?) };
         for path in &files {
-            // A change to a file that git tracks would keep every turn's work from landing in that checkout.
+            // A change to a file that git tracks would keep every turn's work from landing in that
+            // checkout.
             if file::says(path, &text) || self.boards.is_tracked(path).await {
                 continue;
             }
@@ -74,19 +75,19 @@ impl Supervisor {
         Ok(())
     }
 
-    /// What the projects of all loops want.
+    /// The board settings of the projects of all loops.
     fn wanted(&mut self) -> Vec<(PathBuf, config::OutboundKeys)> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
         dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&dir))).collect()
     }
 
-    /// Tells those outside what they do not know yet.
+    /// Sends trackers and mailboxes what they did not get yet.
     fn tell_outside(&mut self, wanted: &[(PathBuf, config::OutboundKeys)]) -> Result<(), Failure> {
         for (dir, outside) in wanted {
             let Some(sink) = &outside.tracker else { continue };
             let slots = &self.slots;
-            // Whose loop it is that nobody looks after any more, everybody may hear.
+            // A loop that is no longer supervised is reported to every project.
             let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
             self.outside.tasks(&mut self.ledger, (dir.as_path(), sink), is_here, self.clock.now())?;
         }
@@ -100,7 +101,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells how a loop is doing, if its project wants somebody to hear it.
+    /// Sends the status of a loop, if its project wants it.
     pub(super) fn mail(&mut self, id: &LoopId) {
         if let Err(failure) = self.try_mail(id) {
             self.boards.tell(&failure);
@@ -123,7 +124,7 @@ impl Supervisor {
         self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
     }
 
-    /// Somebody was told something, or was not.
+    /// Records the result of an outbound delivery.
     pub(super) fn told(&mut self, heard: DeliveryResult) {
         let now = self.clock.now();
         let taken = self.outside.take(&mut self.ledger, heard, now).and_then(|()| {
@@ -135,7 +136,8 @@ impl Supervisor {
         }
     }
 
-    /// The supervisor goes: what is due is told, if that is quick. The rest is told by the next one.
+    /// At the end of the supervisor: sends what is due, if that is quick. The next supervisor sends
+    /// the rest.
     pub(super) async fn last_words(&mut self) {
         let end = Instant::now() + LAST_WORDS;
         self.keep_boards().await;
@@ -146,7 +148,7 @@ impl Supervisor {
 }
 
 impl Boards {
-    /// What a project wants; its configuration is read again when it was written.
+    /// A project's settings; its configuration is read again when it was written.
     pub(super) fn find(&mut self, dir: &Path) -> config::OutboundKeys {
         let stamp = std::fs::metadata(dir.join(PROJECT_FILE)).and_then(|meta| meta.modified()).ok();
         let known = self.places.get(dir).filter(|place| place.stamp == stamp);
@@ -158,12 +160,12 @@ impl Boards {
             config::OutboundKeys::default()
         });
         self.places.insert(dir.to_owned(), Place { stamp, outside: outside.clone() });
-        // A new place is written to at once.
+        // A new file is written at once.
         self.seq = None;
         outside
     }
 
-    /// Whether git keeps the file; then it is for a person to write and commit it.
+    /// Whether git tracks the file; then a person writes and commits it.
     async fn is_tracked(&mut self, path: &Path) -> bool {
         let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
         if !folder.is_dir() {
@@ -181,7 +183,7 @@ impl Boards {
 
     fn tell(&mut self, failure: &Failure) {
         if self.told.insert(failure.message.clone()) {
-            tracing::warn!(error = failure.message, causes = failure.causes.join(": "), "the board is not written");
+            tracing::warn!(error = failure.message, causes = failure.causes.join(": "), "cannot write the board");
         }
     }
 }
