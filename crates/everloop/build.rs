@@ -1,4 +1,5 @@
-//! Links the unwinder into the program instead of looking for a shared one at every start: each turn starts two shims.
+//! Links the unwinder into the program instead of looking for a shared one at every start: each
+//! turn starts two shims.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ fn main() {
     }
 }
 
-/// Where the C compiler keeps the static unwinder; without it the shared one serves as well.
+/// Where the C compiler keeps the static unwinder; without it the shared one is used.
 fn unwinder() -> Option<PathBuf> {
     let cc = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let output = Command::new(cc).arg("-print-file-name=libgcc_eh.a").output().ok()?;

@@ -1,4 +1,4 @@
-//! An account's variables: looked up when a turn starts, handed to that turn alone, kept nowhere.
+//! An account's variables: read when a turn starts, handed to that turn alone, kept nowhere.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +11,7 @@ use everloop_core::spec::{AgentSpec, Variable, VariableSource};
 /// A key is a line; a file with a longer one is not a key.
 const VALUE_CAP: u64 = 64 << 10;
 
-/// Everything that an agent sees of our environment and of its account.
+/// The variables of our environment and of its account that an agent gets.
 pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
     let names: Vec<String> = agent.pass_env.iter().chain(&agent.login).cloned().collect();
     let mut env = Environment::from_ours(&names);
@@ -22,14 +22,15 @@ pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
     Ok(env)
 }
 
-/// Names of variables whose values must not be seen in the agent's output.
+/// Names of variables with values to redact from the agent's output.
 pub(super) fn secrets(agent: &AgentSpec) -> Vec<String> {
     let own = agent.env.iter().filter(|v| is_secret(v)).map(|v| v.name.clone());
     let login = agent.login.iter().filter(|name| holds_key(name)).cloned();
     agent.pass_env.iter().cloned().chain(own).chain(login).collect()
 }
 
-/// What no check and no setup may show, whichever of the loop's agents wrote it down.
+/// Secrets to redact from the output of checks and setups, whichever of the loop's agents wrote
+/// them down.
 pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
     let mut hidden = Vec::new();
     for agent in agents {
@@ -45,7 +46,7 @@ fn is_secret(variable: &Variable) -> bool {
     !matches!(variable.source, VariableSource::Plain(_))
 }
 
-/// A login is a key or a place; only the former is a secret.
+/// A login is a key or a path; only the former is a secret.
 fn holds_key(name: &str) -> bool {
     ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
 }
@@ -54,7 +55,7 @@ fn value(variable: &Variable) -> Result<OsString, String> {
     from(&variable.source)
 }
 
-/// What a source holds.
+/// The value of a source.
 pub(super) fn from(source: &VariableSource) -> Result<OsString, String> {
     match source {
         VariableSource::Plain(text) => Ok(at_home(text).into()),
@@ -71,7 +72,7 @@ fn first_line(path: &std::path::Path) -> std::io::Result<OsString> {
     Ok(line.trim().into())
 }
 
-/// `~/x` is in the home folder of whoever runs the supervisor.
+/// Expands `~/x` to the home folder of the supervisor's user.
 fn at_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),

@@ -1,8 +1,10 @@
-//! The board: which task of a loop is next, and what may come onto it. A loop's own tasks (`batch`) are not on the board: it
-//! makes them itself.
+//! The board: the next task of a loop, and the rules for new tasks. A loop's own tasks (`batch`)
+//! are not on the board: it makes them itself.
 //!
-//! - `board/file.rs`: the board as a file; `board/merge.rs`: two such files into one; `board/import.rs`: tasks from a file
-//! - `board/place.rs`: where the file is; `board/intents.rs`: what agents without another way leave in the inbox folder
+//! - `board/file.rs`: the board as a file; `board/merge.rs`: two such files into one;
+//!   `board/import.rs`: tasks from a file
+//! - `board/place.rs`: where the file is; `board/intents.rs`: the inbox folder, for agents without
+//!   another way
 
 pub mod board_folder;
 pub mod file;
@@ -19,16 +21,17 @@ use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 
 use crate::error::Failure;
 
-/// Kinds of tasks that everloop makes and works on itself: nobody else makes or claims them, and they are no part of the board as
-/// a file (a loop that watches that file would see its own signals there).
+/// Kinds of tasks that only everloop makes and works on. They are no part of the board as a file: a
+/// loop that watches that file would see its own signals there.
 pub const OWN_KINDS: [&str; 4] = ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL];
 
-/// Ready tasks that are looked at first; more only where all of these are the loop's own.
+/// Ready tasks that are read first; more only where all of these are the loop's own.
 const FIRST_PAGE: u32 = 16;
-/// Open tasks that are counted; a board with more of them has room for no agent's.
+/// Open tasks that are counted; a fuller board takes no task from an agent.
 const OPEN_TASKS_LIMIT: usize = 5_000;
 
-/// The most urgent ready task that somebody left for a loop: queued and due, or with its lease over; none of `kinds_out`.
+/// The most urgent ready task on the board for a loop: queued and due, or with its lease over; none
+/// of `kinds_out`.
 pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
     let wanted = |kind: &str| kind != "batch" && kind != watch::KEEPALIVE && !kinds_out.contains(&kind);
     let mut look = FIRST_PAGE;
@@ -51,7 +54,7 @@ pub fn admit(ledger: &impl Ledger, task: &NewTask) -> Result<(), Failure> {
     let open = ledger.tasks(&TaskFilter { owner: TaskOwner::Any, states, limit: OPEN_TASKS_LIMIT })?;
     let known = Known { ledger, open: open.into_iter().filter(|row| row.task.trust == Trust::Agent).collect() };
     entry::admit(task, &known)
-        .map_err(|refused| Failure::usage(format!("the task cannot be added: {}", refused.why)).hint(refused.instead))
+        .map_err(|refused| Failure::usage(format!("cannot add the task: {}", refused.why)).hint(refused.instead))
 }
 
 struct Known<'a, L> {

@@ -1,26 +1,25 @@
-//! Who acts: a person at the keyboard, the agent of a turn, or an agent that speaks MCP. What an agent writes is data and
-//! never the operator's word, whichever way it came.
+//! The caller of a verb: a person at the keyboard, the agent of a turn, or an agent over MCP. What
+//! an agent writes is data and never has a person's trust, whichever way it came.
 
 use everloop_core::op::Trust;
 
-/// The variable in which a turn's agent finds its turn.
+/// The variable that names the current turn to its agent.
 pub const TURN: &str = "EVERLOOP_TURN";
 /// A longer name does not fit into listings.
 const NAME_MAX_CHARS: usize = 40;
 
-/// Who acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Somebody at a keyboard, or a script of theirs.
+    /// A person at a keyboard, or a script of theirs.
     Person(String),
     /// An agent that typed a command in its turn.
     Turn(String),
-    /// An agent on the other end of a protocol; standard input is the protocol's.
+    /// An agent on the other end of a protocol, which owns standard input.
     Client(String),
 }
 
 impl Caller {
-    /// Who started this process.
+    /// The caller of this process, from its environment.
     pub fn here() -> Self {
         match turn() {
             Some(turn) => Self::Turn(turn),
@@ -28,7 +27,7 @@ impl Caller {
         }
     }
 
-    /// A program that calls itself `name`. Within a turn it is that turn's agent, whatever it calls itself.
+    /// A program named `name`. Within a turn it is that turn's agent, whatever name it gives.
     pub fn client(name: &str) -> Self {
         let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_MAX_CHARS).collect();
         match (turn(), name.trim()) {
@@ -38,7 +37,7 @@ impl Caller {
         }
     }
 
-    /// As the journal calls them.
+    /// The name in the journal.
     pub fn name(&self) -> String {
         match self {
             Self::Person(name) | Self::Client(name) => name.clone(),
@@ -46,17 +45,15 @@ impl Caller {
         }
     }
 
-    /// How far their words are trusted.
     pub fn trust(&self) -> Trust {
         if self.is_person() { Trust::Operator } else { Trust::Agent }
     }
 
-    /// Whether it is a person.
     pub fn is_person(&self) -> bool {
         matches!(self, Self::Person(_))
     }
 
-    /// Whether standard input is theirs to write to.
+    /// Whether standard input is free for the caller's data.
     pub fn has_stdin(&self) -> bool {
         !matches!(self, Self::Client(_))
     }
@@ -66,7 +63,7 @@ fn turn() -> Option<String> {
     std::env::var(TURN).ok().filter(|turn| !turn.is_empty())
 }
 
-/// Who types.
+/// The user name of the person.
 pub fn person() -> String {
     std::env::var("USER").ok().filter(|u| !u.is_empty()).unwrap_or_else(|| "a person".to_owned())
 }

@@ -1,4 +1,5 @@
-//! The command line: what can be typed and which file does it. Doc comments here are the help text.
+//! The command line: the verbs, and the file that implements each. Doc comments here are the help
+//! text.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ mod why;
 #[derive(Debug, Parser)]
 #[command(name = "everloop", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// Where everloop keeps its state [default: $XDG_STATE_HOME/everloop or ~/.local/state/everloop]
+    /// State folder [default: $XDG_STATE_HOME/everloop or ~/.local/state/everloop]
     #[arg(long, global = true, env = "EVERLOOP_STATE_DIR", value_name = "DIR", hide_env_values = true)]
     pub state_dir: Option<PathBuf>,
 
@@ -74,19 +75,19 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Do as if started in this folder
+    /// Run as if started in this folder
     #[arg(short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// What to do
+    /// The verb to run
     #[command(subcommand)]
     pub verb: Verb,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 reached or done · 1 failed · 2 usage · 3 not reached · 4 waiting for a person · \
-5 held by the guard · 6 daemon away · 7 bad config · 130/143 signals";
+5 held by the guard · 6 supervisor away · 7 bad config · 130/143 signals";
 
-/// Everything everloop can do.
+/// The verbs, one file each.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Work on a goal until its checks pass
@@ -95,9 +96,9 @@ pub enum Verb {
     Up(up::UpArgs),
     /// Stop the supervisor; loops stay resumable
     Down(down::DownArgs),
-    /// Show loops and what they are doing
+    /// Show loops and their current state
     Status(status::StatusArgs),
-    /// Explain in one paragraph why a loop is as it is
+    /// Explain in one paragraph why a loop is in its state
     Why(why::WhyArgs),
     /// Show the journal
     Logs(logs::LogsArgs),
@@ -105,75 +106,75 @@ pub enum Verb {
     Show(show::ShowArgs),
     /// Start no further turn until `resume`
     Pause(pause::PauseArgs),
-    /// Go on with a paused, stopped or exhausted loop
+    /// Continue a paused, stopped or exhausted loop
     Resume(resume::ResumeArgs),
     /// End a loop after its turn, or now
     Stop(stop::StopArgs),
-    /// Tell the next turn something
+    /// Add an instruction to the next turn's prompt
     Steer(steer::SteerArgs),
-    /// Make a waiting loop look again now
+    /// Make a waiting loop check again now
     Wake(wake::WakeArgs),
-    /// Leave a message for a loop, a task, a person or somebody with a name
+    /// Send a message to a loop, a task, a person or a named mailbox
     Send(send::SendArgs),
-    /// Read messages
+    /// Read and consume messages
     Inbox(inbox::InboxArgs),
-    /// Write something beneath a task
+    /// Add a comment to a task
     Comment(comment::CommentArgs),
-    /// What waits for a person: list, show, answer, acknowledge
+    /// List, show, answer or acknowledge tickets, which wait for a person
     Ticket(ticket::TicketArgs),
-    /// Who is told of tickets: list, test
+    /// List and test notifiers, which deliver tickets to people
     Notify(notify::NotifyArgs),
-    /// The board: add, list and change tasks
+    /// Add, list and change tasks on the board
     Task(task::TaskArgs),
-    /// The board as a file: write, import, export, merge; what an agent has to know about it
+    /// Write, import, export or merge the board as a file; print the agents' instructions for it
     Board(board::BoardArgs),
     /// Serve agents over MCP, on standard input and output
     Mcp(mcp::McpArgs),
-    /// Interactive agents in tmux panes: start, look, type, respawn
+    /// Start, read, type into and respawn interactive agents in tmux panes
     Pane(pane::PaneArgs),
-    /// What the guard remembers; hold everything, release a hold
+    /// Show the guard's state; hold everything, release a hold
     Guard(guard::GuardArgs),
-    /// Who is quarantined because turns fail with it, and why; do not use somebody for a while
+    /// List, add or lift quarantines of nodes, accounts, agents, panes and task kinds
     Quarantine(quarantine::QuarantineArgs),
-    /// The hub of a mesh, in PostgreSQL: make it, check it, bring it up to date
+    /// Create, check or migrate the hub of a mesh, in PostgreSQL
     Hub(hub::HubArgs),
     /// Make this machine a node of a mesh
     Join(join::JoinArgs),
-    /// Leave the mesh
+    /// Remove this node from its mesh
     Leave(leave::LeaveArgs),
-    /// The machines of the mesh: list, drain, remove
+    /// List, drain or remove nodes of the mesh
     Node(node::NodeArgs),
-    /// The loops of the mesh: list, show, stop
+    /// List, show or stop loops of the mesh
     Mesh(mesh::MeshArgs),
     /// List agents: installed, logged in, how they are billed
     Agents(agents::AgentsArgs),
-    /// What turns used: tokens, money, and how full the accounts' windows are
+    /// Show what turns used: tokens, money, and how full the accounts' windows are
     Usage(usage::UsageArgs),
     /// Run a loop's checks now and show the scoreboard
     Check(check::CheckArgs),
     /// Show the prompt that the next turn would get
     Prompt(prompt::PromptArgs),
-    /// Find what agents were told, in sessions and in turns
+    /// Search the prompts of sessions and turns
     Prompts(prompts::PromptsArgs),
-    /// Make a lost ledger (and hub) again from the mirror
+    /// Rebuild a lost ledger (and hub) from the mirror
     Recover(recover::RecoverArgs),
     /// Rebuild every state from the journal and compare
     Replay(replay::ReplayArgs),
     /// Write an everloop.toml with the checks this project seems to have
     Init(init::InitArgs),
-    /// Take back what `init` wrote into this project
+    /// Remove what `init` wrote into this project
     Uninstall(uninstall::UninstallArgs),
-    /// everloop as a plugin of Claude Code: install, print, remove
+    /// Install, print or remove the plugin for Claude Code
     Plugin(plugin::PluginArgs),
-    /// Answer an agent's CLI in its own session: may it stop, what must it know
+    /// Answer a hook of an agent's CLI: whether its session may stop, what it must know
     Hook(hook::HookArgs),
-    /// What one session leaves for the next: show it, write it
+    /// Show or write the handoff from one session to the next
     Handoff(handoff::HandoffArgs),
     /// Show, check or describe the configuration
     Config(config::ConfigArgs),
     /// Look for what could go wrong on this machine
     Doctor(doctor::DoctorArgs),
-    /// A real loop with a scripted agent in half a minute: no key, no network
+    /// Run a real loop with a scripted agent in half a minute: no key, no network
     Demo(demo::DemoArgs),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
@@ -181,48 +182,46 @@ pub enum Verb {
     Man(man::ManArgs),
 }
 
-/// What every verb gets.
+/// The context of every verb: state folder, working folder, printer and caller.
 pub struct Invocation {
-    /// The state folder the user named.
+    /// The folder of `--state-dir`, if given.
     pub state_dir: Option<PathBuf>,
-    /// The folder the user is in.
+    /// The folder of `--dir`, else the current one.
     pub dir: PathBuf,
-    /// The printer.
     pub ui: Ui,
-    /// Who acts.
     pub caller: Caller,
 }
 
 impl Invocation {
-    /// The state folder; made if it is not there.
+    /// Opens the state folder; creates it if missing.
     pub fn home(&self) -> Result<StateFolder, Failure> {
         StateFolder::open(self.state_dir.as_deref())
     }
 
-    /// Refuses what only a person decides: whatever an agent was talked into, it does not change its own limits, its checks, or what
-    /// others hold. What it does with another state folder than the one that it works for is its own affair.
+    /// Refuses what only a person decides: an agent changes neither its own limits, nor its checks,
+    /// nor leases of others, whatever its prompt demands. A state folder other than the one it
+    /// works for is not protected.
     pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
         let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
         if self.caller.is_person() || self.state_dir != theirs {
             return Ok(());
         }
-        let hint = "tell a person what you need: everloop send person \"TEXT\"";
-        Err(Failure::usage(format!("{what} is for a person, and you are {}", self.caller.name())).hint(hint))
+        let hint = "request it from a person: everloop send person \"TEXT\"";
+        Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
     }
 
-    /// The time.
     #[expect(clippy::unused_self, reason = "verbs take everything from the outside world through the session")]
     pub fn now(&self) -> Time {
         clock::now()
     }
 
-    /// The ledger, to read only; `None` when nothing was ever written.
+    /// Opens the ledger read-only; `None` when nothing was ever written.
     #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
         match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(Error::Missing { .. }) => Ok(None),
-            // An older everloop wrote it; whoever reads first brings it up to date.
+            // An older everloop wrote it; the first reader migrates it.
             Err(Error::Older { .. }) => {
                 drop(Sqlite::open(&home.database(), OpenMode::ReadWrite)?);
                 Ok(Some(Sqlite::open(&home.database(), OpenMode::ReadOnly)?))
@@ -231,14 +230,14 @@ impl Invocation {
         }
     }
 
-    /// The ledger, to write.
+    /// Opens the ledger for writing.
     #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
         Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
     }
 
-    /// The loop that the user means: by id, by name, by the beginning of the id; without a word the one that works in
-    /// this folder, or the only one there is.
+    /// Finds a loop by id, by name or by the beginning of the id; without a word, the one that
+    /// works in this folder, or the only one there is.
     pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
         let mut all = Vec::new();
         for row in ledger.loops()? {
@@ -265,7 +264,8 @@ fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopSta
             Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", "))))
         }
         (None, _) => {
-            Err(Failure::usage(format!("`{word}` fits several loops")).hint(format!("there are: {}", ids.join(", "))))
+            Err(Failure::usage(format!("`{word}` matches several loops"))
+                .hint(format!("there are: {}", ids.join(", "))))
         }
     }
 }
@@ -292,7 +292,7 @@ fn no_loops() -> Failure {
         .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent claude (`everloop agents` lists what is here)")
 }
 
-/// Does what was typed.
+/// Performs the parsed command line.
 pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     let ui = Ui::new(if cli.json { Format::Json } else { Format::Text });
     let dir = match &cli.dir {
@@ -301,7 +301,7 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     };
     let dir = match dir {
         Ok(dir) => dir,
-        // Whatever is wrong, a session is not disturbed.
+        // A hook never disturbs its session, whatever is wrong here.
         Err(_) if matches!(cli.verb, Verb::Hook(_)) => return (ui, Ok(Code::Ok)),
         Err(e) => {
             let name = cli.dir.as_deref().unwrap_or(Path::new(".")).display().to_string();
@@ -313,7 +313,8 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     (session.ui, result)
 }
 
-/// Does what a program inside this process asks for, as if it had been typed with `--json`; returns what was printed.
+/// Performs a call from inside this process as if it had been typed with `--json`; returns the
+/// output.
 pub fn call(words: &[String], session: &mut Invocation) -> Result<String, Failure> {
     let all = ["everloop", "--json"].into_iter().map(str::to_owned).chain(words.iter().cloned());
     let cli = Cli::try_parse_from(all).map_err(|e| {

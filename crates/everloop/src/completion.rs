@@ -1,5 +1,6 @@
-//! Looks for signs of being complete in a folder and in what an agent said, and remembers in the ledger which were told. What
-//! counts as a sign is decided in the core; what it leads to is the business of whoever looks.
+//! Looks for completion signs in a folder and in an agent's output, and remembers in the ledger
+//! which were reported. The core decides what counts as a sign; the caller decides what it leads
+//! to.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -16,38 +17,36 @@ use everloop_store::Ledger;
 
 use crate::error::Failure;
 
-/// What there is to look at.
+/// Where to look for signs.
 pub struct CompletionInputs<'a> {
-    /// The loop, by id, or its place where the ledger does not know it.
+    /// The loop's id, or its place where the ledger does not know it.
     pub owner: &'a str,
-    /// Its name.
     pub name: &'a str,
     /// The folder in which files are looked for; `None` where it is not known.
     pub dir: Option<&'a Path>,
-    /// Whose work it is: a turn or a session.
+    /// The turn or session that did the work.
     pub by: &'a str,
-    /// The end of what the agent said.
+    /// The end of the agent's output.
     pub said: &'a str,
 }
 
-/// A sign that is worth telling, and what remembers that it was.
+/// A sign to report, and the operation that remembers it.
 pub struct CompletionNotice {
-    /// Which rule.
     pub rule: String,
-    /// What was seen.
     pub text: String,
-    /// To be written in the same transaction as what it leads to. Who comes second is refused: it was told already.
+    /// To be written in the same transaction as what the sign leads to. A second writer is refused:
+    /// the sign was reported already.
     pub remember: Op,
 }
 
 impl CompletionNotice {
-    /// Who wakes the loop.
+    /// The waker's name in the wake command.
     pub fn waker(&self) -> String {
         format!("completion `{}`: {}", self.rule, self.text)
     }
 }
 
-/// Looks once. Signs that are gone are forgotten by the operations that come beside what is worth telling.
+/// Looks once. The operations beside the signs forget signs that are gone.
 pub fn look(
     ledger: &impl Ledger,
     rules: &[CompletionRule],
@@ -85,7 +84,7 @@ pub fn look(
     Ok((told, gone))
 }
 
-/// What was told about a loop, the newest first.
+/// Signs reported for a loop, the newest first.
 pub fn known(ledger: &impl Ledger, owner: &LoopId) -> Result<Vec<(String, Memory)>, Failure> {
     let begin = key(owner.as_str(), "");
     let rows = ledger.docs(SIGN)?.into_iter();
@@ -99,12 +98,13 @@ fn key(owner: &str, rule: &str) -> String {
     format!("{owner}:{rule}")
 }
 
-/// One that cannot be read is as good as none: the sign is told once more.
+/// An unreadable memory counts as none: the sign is reported once more.
 fn memory(body: &str) -> Option<Memory> {
     serde_json::from_str(body).ok().filter(|memory: &Memory| memory.sign_version <= SIGN_VERSION)
 }
 
-/// What is in a plain file; a long one is there, but nothing is found in it. Whatever else may be there, nobody waits for it.
+/// Reads a plain file; a file that is too long counts as empty. `O_NONBLOCK` keeps a pipe from
+/// blocking the caller.
 fn read(path: &Path) -> Option<String> {
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()?;
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -139,7 +139,7 @@ mod tests {
         let (first, _) = look(&ledger, &plan(), &scene("main"), Time(1)).expect("it can be read");
         let (second, _) = look(&ledger, &plan(), &scene("main"), Time(1)).expect("it can be read");
         assert_eq!(first[0].waker(), "completion `plan`: `PLAN.md` has no open box (1 done)");
-        ledger.transact(Time(1), &[first[0].remember.clone()]).expect("the first one tells it");
+        ledger.transact(Time(1), &[first[0].remember.clone()]).expect("the first one reports it");
         assert!(ledger.transact(Time(1), &[second[0].remember.clone()]).is_err(), "the second one comes too late");
         assert_eq!(known(&ledger, &LoopId::new("k3f9")).expect("it can be read")[0].0, "plan");
         assert!(look(&ledger, &plan(), &scene("main"), Time(2)).expect("it can be read").0.is_empty());
@@ -158,6 +158,6 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         assert_eq!((read(&pipe), read(dir.path()), read(Path::new("/dev/zero"))), (None, None, None));
         std::fs::write(dir.path().join("large"), "- [x] a\n".repeat(1 << 17)).expect("a file");
-        assert_eq!(read(&dir.path().join("large")).as_deref(), Some(""), "what is open may stand behind the end");
+        assert_eq!(read(&dir.path().join("large")).as_deref(), Some(""), "an open box may follow behind the end");
     }
 }

@@ -1,31 +1,30 @@
-//! Looks at a folder and proposes checks for it. Proposes only: `init` writes them down, the operator decides.
+//! Looks at a folder and proposes checks for it. Proposes only: `init` writes them down, a person
+//! decides.
 //!
-//! [`render_toml`] makes an everloop.toml of what was found.
+//! [`render_toml`] makes an everloop.toml of the proposals.
 
 use std::path::Path;
 
 use serde::Serialize;
 use toml::Value;
 
-/// A larger file is not read to find out what a project is.
+/// A larger file is not read to detect the kind of a project.
 const FILE_MAX_BYTES: u64 = 1 << 20;
 /// Folders looked into below the first when the first holds no project itself.
 const FOLDERS_MAX: usize = 50;
 
-/// A command that would say whether the project is sound, and why it is proposed.
+/// A command that could check the project, and why it is proposed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proposal {
-    /// Name of the check.
     pub name: String,
-    /// The command.
     pub run: String,
-    /// What in the folder speaks for it.
+    /// The evidence in the folder.
     pub reason: String,
     /// A command that must have run in a fresh checkout before it.
     pub setup: Option<String>,
     /// Existing files that decide over it, and that a turn must not change.
     pub protect: Vec<String>,
-    /// Whether it is proposed for use, or only as a comment.
+    /// Whether it is only written as a comment.
     pub optional: bool,
 }
 
@@ -46,7 +45,8 @@ impl Proposal {
     }
 }
 
-/// What speaks for which checks in `dir`, or in the folders directly below it when it is a collection of projects.
+/// Proposes checks for `dir`, or for the folders directly below it when it is a collection of
+/// projects.
 pub fn detect(dir: &Path) -> Vec<Proposal> {
     let here = project(dir);
     if !here.is_empty() {
@@ -66,7 +66,7 @@ fn is_hidden(path: &Path) -> bool {
 /// The proposals of a folder below, as seen from above.
 fn inside(folder: &Path) -> Vec<Proposal> {
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    // A folder whose name needs tricks to be written down is left to the operator.
+    // A folder with a name that needs escaping in patterns is left to a person.
     let plain = !name.chars().any(|c| c.is_control() || "*?[]{}!\\".contains(c));
     let Some(quoted) = shlex::try_quote(&name).ok().filter(|_| plain) else { return Vec::new() };
     let enter = |command: &str| format!("cd {quoted} && {command}");
@@ -86,7 +86,7 @@ fn project(dir: &Path) -> Vec<Proposal> {
     found.extend(node(dir));
     found.extend(python(dir));
     found.extend(go(dir));
-    // A Makefile beside another kind often only wraps it; then it is for the operator to choose.
+    // A Makefile beside another kind often only wraps it; then a person chooses.
     let wraps = !found.is_empty();
     found.extend(make(dir).into_iter().map(|p| if wraps { p.optional() } else { p }));
     found
@@ -138,7 +138,7 @@ fn node(dir: &Path) -> Vec<Proposal> {
     let script = |name: &str| package.get("scripts").and_then(|s| s.get(name)).and_then(|s| s.as_str());
     let mut found = Vec::new();
     for name in ["test", "lint", "build", "typecheck"] {
-        // What `npm init` writes when there are no tests fails on purpose.
+        // The placeholder of `npm init` for projects without tests fails on purpose.
         let Some(_) = script(name).filter(|body| !body.contains("no test specified")) else { continue };
         let run = if name == "test" { format!("{tool} test") } else { format!("{tool} run {name}") };
         let mut proposal = Proposal::new(&format!("{tool} {name}"), run, format!("package.json has a script `{name}`"));
@@ -224,7 +224,8 @@ fn make(dir: &Path) -> Vec<Proposal> {
     targets.map(proposal).collect()
 }
 
-/// An annotated everloop.toml from proposals. Without any, it has a check that fails until the operator writes one.
+/// An annotated everloop.toml from proposals. Without any, it has a check that fails until a person
+/// writes one.
 pub fn render_toml(proposals: &[Proposal], goal: &str) -> String {
     let text = |value: &str| Value::from(value).to_string();
     let mut out = vec![
@@ -294,7 +295,6 @@ mod tests {
     use super::*;
     use crate::config::{Overrides, ResolveContext, ResolvedLoop, load};
 
-    /// A folder with these files.
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("tests can make folders");
         for (name, body) in files {

@@ -1,5 +1,6 @@
-//! The one place where errors become a kind, a hint and an exit code. Printing them is the business of `ui`.
+//! The one place where errors become a kind, a hint and an exit code. `ui` prints them.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 
@@ -12,21 +13,16 @@ use crate::diagnostic::{ConfigError, Diagnostic};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// Reached, or done as asked.
+    /// Reached, or done.
     Ok = 0,
-    /// Something went wrong.
     Failed = 1,
-    /// The command line makes no sense.
     Usage = 2,
     /// The goal is not reached: turns, time or budget ended, or a person ended it.
     NotReached = 3,
-    /// A person has to do something.
     NeedsPerson = 4,
     /// The guard holds everything.
     Held = 5,
-    /// The daemon is not there.
     Away = 6,
-    /// The configuration is wrong.
     BadConfig = 7,
     /// Ended by an interrupt from the keyboard.
     Interrupted = 130,
@@ -49,28 +45,27 @@ impl Code {
         Code::Terminated,
     ];
 
-    /// The number that the shell sees.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// What it means, as the help and the man page say it.
+    /// The meaning as the help and the man page print it.
     pub fn meaning(self) -> &'static str {
         match self {
-            Code::Ok => "reached, or done as asked",
+            Code::Ok => "reached, or done",
             Code::Failed => "failed",
-            Code::Usage => "the command line makes no sense",
+            Code::Usage => "invalid usage",
             Code::NotReached => "not reached: turns, time or budget ended, or it was stopped",
             Code::NeedsPerson => "waiting for a person",
             Code::Held => "held by the guard",
-            Code::Away => "the daemon is away",
+            Code::Away => "the supervisor is away",
             Code::BadConfig => "bad configuration",
             Code::Interrupted => "interrupted (SIGINT)",
             Code::Terminated => "terminated (SIGTERM)",
         }
     }
 
-    /// The code for a loop that is over.
+    /// The code for an ended loop.
     pub fn of(ending: &LoopEnd) -> Self {
         match ending {
             LoopEnd::Reached => Code::Ok,
@@ -86,55 +81,48 @@ impl From<Code> for std::process::ExitCode {
     }
 }
 
-/// Why a command could not do what it was asked to do.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// How the program ends.
     pub code: Code,
     /// A lower-case fragment: what was tried on what.
     pub message: String,
-    /// What lies behind it, outermost first.
+    /// The cause chain, outermost first.
     pub causes: Vec<String>,
-    /// What to type or change next.
+    /// The next command or change.
     pub hint: Option<String>,
-    /// Places in files, when the failure is about those.
+    /// Positions in configuration files.
     pub places: Vec<Diagnostic>,
 }
 
 impl Failure {
-    /// A failure with any code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), causes: Vec::new(), hint: None, places: Vec::new() }
     }
 
-    /// Something went wrong.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Code::Failed, message)
     }
 
-    /// The command line makes no sense.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
 
-    /// The configuration is wrong.
     pub fn config(message: impl Into<String>) -> Self {
         Self::new(Code::BadConfig, message)
     }
 
-    /// The daemon is not there.
     pub fn away(message: impl Into<String>) -> Self {
         Self::new(Code::Away, message)
     }
 
-    /// Adds the next step.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds an error and everything behind it.
+    /// Adds an error and its sources.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
@@ -158,7 +146,7 @@ impl Failure {
                 text.push('\n');
             }
         }
-        // A single place says it all; several need a sum.
+        // A single position is complete in itself; several need a sum.
         if self.places.len() != 1 {
             writeln!(text, "error: {}", self.message).expect("writing to a string cannot fail");
         }
@@ -191,7 +179,12 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let message = match error.diagnostics.as_slice() {
             [one] => one.message.clone(),
-            many => format!("the configuration has {} mistakes", many.len()),
+            many => {
+                let files: BTreeSet<&str> = many.iter().filter_map(|d| Some(d.place.as_ref()?.file.as_str())).collect();
+                let within: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
+                let within = if within.is_empty() { "the configuration".to_owned() } else { within.join(" and ") };
+                format!("{} mistakes in {within}", many.len())
+            }
         };
         Self { places: error.diagnostics, ..Self::config(message) }
     }
@@ -207,23 +200,23 @@ impl From<everloop_store::Error> for Failure {
         };
         let is_hub = |path: &std::path::Path| path.starts_with("postgres:");
         match error {
-            Ledger::Missing { path } if is_hub(&path) => failure.hint("make it: everloop hub init"),
-            Ledger::Older { path, .. } if is_hub(&path) => failure.hint("bring it up to date: everloop hub migrate"),
+            Ledger::Missing { path } if is_hub(&path) => failure.hint("create it: everloop hub init"),
+            Ledger::Older { path, .. } if is_hub(&path) => failure.hint("migrate it: everloop hub migrate"),
             Ledger::Away { .. } => {
-                Self { code: Code::Away, ..failure }.hint("nothing is lost; try again, or look: everloop hub check")
+                Self { code: Code::Away, ..failure }.hint("nothing is lost; try again, or check it: everloop hub check")
             }
-            Ledger::Unknown { .. } => failure.hint("look whether it happened before you ask again"),
+            Ledger::Unknown { .. } => failure.hint("check whether it took effect before trying again"),
             Ledger::Denied { .. } => Self { code: Code::BadConfig, ..failure }
                 .hint("check user, password and database in the address; rights: everloop hub init --print-sql"),
             Ledger::BadUrl { .. } => Self { code: Code::BadConfig, ..failure }
                 .hint("write `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`"),
             Ledger::OtherHub { .. } | Ledger::SetBack { .. } => Self { code: Code::NeedsPerson, ..failure }
-                .hint("find out who changed the database before any node goes on; nothing was written to it"),
+                .hint("find out what changed the database before any node goes on; nothing was written to it"),
             Ledger::Damaged(_) => {
-                failure.hint("nothing was guessed at; `everloop doctor` tells how far the journal is good")
+                failure.hint("nothing was guessed at; `everloop doctor` shows how far the journal is intact")
             }
             Ledger::Newer { .. } => failure.hint("use the everloop that wrote it, or a newer one"),
-            Ledger::Full { .. } => failure.hint("make room on the disk; nothing is lost"),
+            Ledger::Full { .. } => failure.hint("free some disk space; nothing is lost"),
             Ledger::Busy { .. } => failure.hint("try again; another everloop is writing"),
             _ => failure,
         }
@@ -268,7 +261,7 @@ mod tests {
         assert_eq!(single.render(), "error: unknown key `x`\nhint: remove it\n");
         assert_eq!(single.code, Code::BadConfig);
         let both = Failure::from(ConfigError { diagnostics: vec![one.clone(), one] });
-        assert!(both.render().ends_with("error: the configuration has 2 mistakes\n"), "{}", both.render());
+        assert!(both.render().ends_with("error: 2 mistakes in the configuration\n"), "{}", both.render());
         assert_eq!(both.to_json()["error"]["places"].as_array().map(Vec::len), Some(2));
     }
 }

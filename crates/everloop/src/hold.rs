@@ -1,5 +1,5 @@
-//! A person's hold and release of the guard: written to the guard's state and to the journal in one transaction, with who and
-//! why.
+//! A person's hold and release of the guard: written to the guard's state and to the journal in one
+//! transaction, with name and reason.
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
@@ -11,21 +11,19 @@ use everloop_store::{Error, Ledger, Sqlite};
 
 use crate::record::read_state;
 
-/// Somebody else may write at the same time; then it is read again and tried again.
+/// Another process may write at the same time; then the state is read and changed again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// Who releases, and why.
+/// A release, with the releasing person and the reason.
 pub struct Release<'a> {
-    /// A person's name.
     pub by: &'a str,
     /// What was done about the cause.
     pub reason: &'a str,
-    /// When.
     pub now: Time,
 }
 
 impl Release<'_> {
-    /// Ends the freeze of a scope: its ticket is closed, and loops that wait for it look again.
+    /// Ends the freeze of a scope: closes its ticket and wakes the loops that wait for it.
     pub fn write(&self, ledger: &mut Sqlite, scope: &Scope, extra: &[Op]) -> Result<(), Error> {
         let event = Event::Released { scope: scope.clone(), by: self.by.to_owned(), reason: self.reason.to_owned() };
         let key = format!("guard.freeze:{scope}");
@@ -36,13 +34,14 @@ impl Release<'_> {
     }
 }
 
-/// Loops that wait for a frozen scope have no timer, or one that is hours away: they are told to look again.
+/// Loops that wait for a frozen scope have no timer, or one that is hours away: a wake command
+/// makes them check again.
 fn wake_calls(ledger: &Sqlite, by: &str) -> Result<Vec<Op>, Error> {
     let held =
         |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
     let body = serde_json::to_string(&LoopCommand::Wake).expect("a command is plain data and always has a JSON form");
     let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: by.to_owned(), body: body.clone() };
-    // One that cannot be read waits for nothing that we know of.
+    // A loop with unreadable state waits for nothing known here.
     let loops: Vec<LoopState> = ledger.loops()?.iter().filter_map(|row| read_state(row).ok()).collect();
     Ok(loops.iter().filter(|s| held(s)).map(call).collect())
 }

@@ -1,4 +1,5 @@
-//! The immune system's document in the ledger: read it, write steps to it. What the steps are is the core's.
+//! The immune system's document in the ledger: reads it and writes steps to it. The core decides
+//! the steps.
 
 use everloop_core::immune::{DOC, FLEET, Immune, ImmuneStep};
 use everloop_core::op::Refusal;
@@ -7,14 +8,14 @@ use everloop_store::{Error, Ledger};
 
 use crate::error::Failure;
 
-/// Somebody else may write at the same time; then it is read again and decided again.
+/// Another process may write at the same time; then the document is read and decided again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// What is remembered, with its version; nothing yet is version 0.
+/// The document with its version; a missing one is version 0.
 pub fn read(ledger: &impl Ledger) -> Result<(u64, Immune), Failure> {
     let Some(row) = ledger.doc(DOC, FLEET)? else { return Ok((0, Immune::default())) };
     let immune = Immune::read(&row.body).map_err(|why| {
-        Failure::failed(format!("the record of who fails cannot be read: {why}"))
+        Failure::failed(format!("cannot read the record of quarantines: {why}"))
             .hint("use the everloop that wrote it, or a newer one")
     })?;
     Ok((row.version, immune))
@@ -35,5 +36,5 @@ pub fn write(
             Err(e) => return Err(e.into()),
         }
     }
-    Err(Failure::failed("the record of who fails is written by somebody else all the time"))
+    Err(Failure::failed(format!("gave up after {MAX_CONFLICT_RETRIES} write conflicts on the record of quarantines")))
 }

@@ -1,10 +1,11 @@
-//! What `init` writes into a project besides everloop.toml, and how `uninstall` takes it back: sections of instructions, hooks,
-//! MCP entries. Files of others are edited as texts, so that nothing of theirs changes.
+//! What `init` writes into a project besides everloop.toml, and how `uninstall` removes it:
+//! sections of instructions, hooks, MCP entries. Files of others are edited as texts, so that
+//! nothing else in them changes.
 //!
 //! - [`json`]: members of a JSON file, put in and taken out by their place in the text
 //! - [`section`]: a part of a Markdown or TOML file between two marks
 //! - [`plan`]: which agent reads what; [`plugin`]: the same as a plugin of Claude Code
-//! - [`record`]: what files were before, so that they can be so again
+//! - [`record`]: the original content of files, to restore it
 
 pub mod json;
 pub mod plan;
@@ -15,19 +16,18 @@ pub mod section;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that is to be different.
+/// A change to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// Which.
     pub path: PathBuf,
-    /// What is in it; `None` when it is not there.
+    /// The current content; `None` when it does not exist.
     pub before: Option<String>,
-    /// What is to be in it; `None` when it is to go.
+    /// The new content; `None` to remove it.
     pub after: Option<String>,
 }
 
 impl FileChange {
-    /// The file as it is.
+    /// Reads the file; no change yet.
     pub fn of(path: PathBuf) -> io::Result<Self> {
         let before = match std::fs::read_to_string(&path) {
             Ok(text) => Some(text),
@@ -42,13 +42,14 @@ impl FileChange {
         self.before != self.after
     }
 
-    /// Does it. A file is there whole or not at all; folders that are empty then go with it.
+    /// Performs the change. A file is written whole or not at all; folders that become empty are
+    /// removed with it.
     pub fn perform(&self, root: &Path) -> io::Result<()> {
         let Some(text) = &self.after else {
             std::fs::remove_file(&self.path)?;
             let inside = self.path.ancestors().skip(1).take_while(|folder| *folder != root);
             for folder in inside {
-                // One that is not empty is somebody's.
+                // A folder that is not empty stays.
                 if std::fs::remove_dir(folder).is_err() {
                     break;
                 }
@@ -67,7 +68,7 @@ impl FileChange {
         std::fs::rename(&aside, &self.path)
     }
 
-    /// What changes, line by line: what is the same at both ends is left out.
+    /// The changed lines: equal lines at both ends are left out.
     pub fn lines(&self, root: &Path) -> Vec<String> {
         let shown = self.path.strip_prefix(root).unwrap_or(&self.path).display();
         let (old, new) = (self.before.as_deref().unwrap_or_default(), self.after.as_deref().unwrap_or_default());

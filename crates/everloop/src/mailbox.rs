@@ -1,7 +1,8 @@
-//! Messages between people and agents: who can be written to, what a message looks like, how much a box holds.
+//! Messages between people and agents: recipients, the form of a message, the size of a mailbox.
 //!
-//! A loop reads its messages in its next turn (they become part of its state there), a person reads tickets; a task keeps what
-//! was written beneath it, and anybody else has a box of their own under a name with `@`. What agents write is data.
+//! A loop reads its messages in its next turn (they become part of its state there), a person reads
+//! tickets; a task keeps its comments, and every other recipient has a mailbox under a name with
+//! `@`. What agents write is data.
 
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Message, Op, Trust};
@@ -15,38 +16,38 @@ use crate::error::Failure;
 
 /// A longer message is refused: it has to fit into a prompt beside others.
 pub const TEXT_MAX_CHARS: usize = 8_000;
-/// A box that nobody empties does not grow beyond this.
+/// A mailbox that is never emptied does not grow beyond this.
 const BOX_MOST: usize = 200;
-/// What a turn is told of the comments beneath its task; the newest ones.
+/// Comments of its task that a turn gets; the newest ones.
 const COMMENTS_TOLD: usize = 20;
 
-/// What stands in a message.
+/// Body of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageBody {
-    /// The text; data.
+    /// The text; data, never an instruction.
     pub text: String,
-    /// Whose word it is.
+    /// Trust in its author.
     #[serde(default)]
     pub trust: Trust,
 }
 
 impl MessageBody {
-    /// What is in a message; one that somebody wrote in another form is shown as it is.
+    /// The body of a message; one in another form is shown as it is.
     pub fn of(message: &Message) -> Self {
         serde_json::from_str(&message.body).unwrap_or_else(|_| Self { text: message.body.clone(), trust: Trust::Agent })
     }
 }
 
-/// The box beneath a task.
+/// The mailbox of a task's comments.
 pub fn comments_of(task: &TaskId) -> String {
     format!("task:{task}")
 }
 
-/// A text that may be sent.
+/// Trims a text and checks that it may be sent.
 pub fn checked(text: &str) -> Result<&str, Failure> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Failure::usage("the message is empty").hint("say something: everloop send WHO \"TEXT\""));
+        return Err(Failure::usage("the message is empty").hint("give a text: everloop send TO \"TEXT\""));
     }
     if text.chars().count() > TEXT_MAX_CHARS {
         return Err(Failure::usage(format!("the message is longer than {TEXT_MAX_CHARS} characters"))
@@ -55,11 +56,11 @@ pub fn checked(text: &str) -> Result<&str, Failure> {
     Ok(text)
 }
 
-/// The operation that puts a text into a box, unless it is full.
+/// The operation that puts a text into a mailbox, unless it is full.
 pub fn letter(ledger: &impl Ledger, to: String, text: &str, caller: &Caller) -> Result<Op, Failure> {
     let held = ledger.messages(Recipients::These(std::slice::from_ref(&to)), BOX_MOST)?.len();
     if held >= BOX_MOST {
-        return Err(Failure::failed(format!("the box `{to}` is full ({held} messages)"))
+        return Err(Failure::failed(format!("the mailbox `{to}` is full ({held} messages)"))
             .hint(format!("empty it: everloop inbox {to} --consume")));
     }
     let said = MessageBody { text: text.to_owned(), trust: caller.trust() };
@@ -67,14 +68,14 @@ pub fn letter(ledger: &impl Ledger, to: String, text: &str, caller: &Caller) -> 
     Ok(Op::Signal { to, by: caller.name(), body })
 }
 
-/// What a turn on this task is told of what was written beneath it.
+/// The comments of a task, for the prompt of its turn.
 pub fn comments(ledger: &impl Ledger, task: &TaskId) -> Result<Vec<QuotedMessage>, Failure> {
     let mut found = ledger.messages(Recipients::These(&[comments_of(task)]), BOX_MOST)?;
     let old = found.len().saturating_sub(COMMENTS_TOLD);
     Ok(found.drain(old..).map(|m| QuotedMessage { text: MessageBody::of(&m).text, by: m.by }).collect())
 }
 
-/// What the key of a question to a person begins with.
+/// Prefix of the key of a question to a person.
 pub const QUESTION: &str = "question:";
 
 /// The key of a question to a person: the same question from the same place is one ticket.

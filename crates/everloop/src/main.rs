@@ -1,12 +1,16 @@
 //! everloop: keeps coding agents working on a goal until commands prove that it is reached.
 //!
-//! - `cli`: what can be typed, a file per verb
+//! - `cli`: the command line, a file per verb
 //! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
-//! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: the same verbs for agents, over JSON-RPC
-//! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
-//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it; `completion`: signs of being complete
-//! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
+//! - `config`: everloop.toml, layers and origins; `detect`: proposes checks for a project
+//! - `caller`: person or agent; `mailbox`: messages between people and agents; `mcp`: the verbs for
+//!   agents, over JSON-RPC
+//! - `tickets`: answers to tickets; `notifiers`: their delivery; `hold`: guard holds set by a
+//!   person; `record`: events written by processes other than a supervisor
+//! - `hook`: sessions that everloop did not start; `install`: what connects their CLIs;
+//!   `completion`: completion signs
+//! - `state_folder`: the state folder; `board`: the next task of a loop, and the board as a file; `tally`:
+//!   usage of turns
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod account;
@@ -73,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What goes wrong beside the work itself, on stderr; `EVERLOOP_LOG=debug` tells more.
+/// Logs problems beside the work itself to stderr; `EVERLOOP_LOG=debug` adds detail.
 fn log() {
     let level = match std::env::var("EVERLOOP_LOG").as_deref() {
         Ok("debug") => tracing::Level::DEBUG,

@@ -1,4 +1,5 @@
-//! Which mesh this state folder belongs to, and under which name. A private file: the address holds a password.
+//! The mesh that this state folder belongs to, and the node's name there. A private file: the
+//! address holds a password.
 
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
@@ -9,16 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::Failure;
 use crate::state_folder::{StateFolder, write_whole};
 
-/// What a node has to know to be part of a mesh.
+/// A node's part in a mesh.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Membership {
-    /// Its name, drawn when it joined.
+    /// Drawn when the node joined.
     pub node: NodeId,
-    /// Which hub: another one at the same address is refused.
+    /// Id of the hub: another one at the same address is refused.
     pub hub: String,
-    /// Tasks that it works on at once.
+    /// Tasks that the node works on at once.
     pub slots: u32,
-    /// Where it is.
     url: String,
 }
 
@@ -36,7 +36,7 @@ impl Membership {
         Ok(Self { node, hub, slots, url: url.to_owned() })
     }
 
-    /// What the state folder says; `None` when it belongs to no mesh.
+    /// Reads the state folder's membership; `None` when it belongs to no mesh.
     pub fn read(home: &StateFolder) -> Result<Option<Self>, Failure> {
         let path = home.membership();
         let broken = |e: &(dyn std::error::Error + 'static)| {
@@ -51,7 +51,7 @@ impl Membership {
         }
     }
 
-    /// Writes it down, whole or not at all.
+    /// Writes the file, whole or not at all.
     pub fn save(&self, home: &StateFolder) -> Result<(), Failure> {
         let path = home.membership();
         let text = serde_json::to_vec(self).expect("a membership is plain data and always has a JSON form");
@@ -59,7 +59,6 @@ impl Membership {
             .map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))
     }
 
-    /// Forgets it.
     pub fn remove(home: &StateFolder) -> Result<(), Failure> {
         let path = home.membership();
         match std::fs::remove_file(&path) {
@@ -70,22 +69,22 @@ impl Membership {
         }
     }
 
-    /// What the hub's clock says when ours says `now`.
+    /// The hub's clock at the local time `now`.
     pub fn hub_now(&self, now: Time) -> Result<Time, Failure> {
         Ok(Time(now.0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
     }
 
-    /// Listens for hints of other nodes until `heard` answers false, or the hub is away.
+    /// Listens for hints of other nodes until `heard` returns false, or the hub is away.
     pub fn listen(&self, heard: impl FnMut(&str) -> bool + Send) -> Result<(), Failure> {
         Ok(listen(&Url::parse(&self.url)?, heard)?)
     }
 
-    /// Opens whatever hub is at the address: one that was lost and made anew has another id.
+    /// Opens whatever hub is at the address: one that was lost and created anew has another id.
     pub fn open_any(&self) -> Result<Postgres, Failure> {
         Ok(Postgres::open(HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: None })?)
     }
 
-    /// Opens the hub.
+    /// Opens the hub with the known id.
     pub fn open(&self) -> Result<Postgres, Failure> {
         let options = HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: Some(self.hub.clone()) };
         Ok(Postgres::open(options)?)

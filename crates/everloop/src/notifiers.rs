@@ -1,5 +1,5 @@
-//! Who is told of tickets here: the notifiers of the user and of a project, each with an outbox in the ledger. What they are told and
-//! when is decided in `core::notify`; the supervisor sends it.
+//! The notifiers of the user and of a project, each with an outbox in the ledger. `core::notify`
+//! decides what they deliver and when; the supervisor sends it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,10 @@ use crate::projects::NotifierSpec;
 /// The kind of the documents that hold outboxes.
 pub const DOCS: &str = "notify";
 
-/// A notifier and for whom it is.
+/// A notifier and the project it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifierSender {
-    /// The folder of the project whose loops it hears of; `None`: all.
+    /// The folder of the project with the loops that it reports; `None`: all.
     pub dir: Option<PathBuf>,
     /// How, of what and when.
     pub of: NotifierSpec,
@@ -34,7 +34,7 @@ impl NotifierSender {
         }
     }
 
-    /// Whether it hears of a ticket; `home` is where the ticket's loop works.
+    /// Whether it reports a ticket; `home` is where the ticket's loop works.
     pub fn hears(&self, alert: &Alert, home: Option<&Path>) -> bool {
         match (&self.dir, &alert.owner) {
             (None, _) | (Some(_), None) => true,
@@ -51,7 +51,7 @@ pub fn outbox(ledger: &impl Ledger, key: &str) -> Result<(u64, Outbox), Failure>
 
 fn read(key: &str, body: &str) -> Result<Outbox, Failure> {
     let outbox: Outbox = serde_json::from_str(body)
-        .map_err(|e| Failure::failed(format!("the outbox of `{key}` cannot be read")).because(&e))?;
+        .map_err(|e| Failure::failed(format!("cannot read the outbox of `{key}`")).because(&e))?;
     if outbox.format > OUTBOX_FORMAT {
         return Err(Failure::failed(format!("the outbox of `{key}` is in a newer format ({})", outbox.format))
             .hint("use the everloop that wrote it, or a newer one"));
@@ -65,13 +65,14 @@ pub fn save(key: &str, version: u64, outbox: &Outbox) -> Op {
     Op::SaveDoc { kind: DOCS.to_owned(), key: key.to_owned(), version, body }
 }
 
-/// What people's clocks say.
+/// The local date and time.
 pub fn moment(now: Time) -> LocalTime {
     let at = Timestamp::from_millisecond(now.0).unwrap_or_default();
     LocalTime { now, local_minutes: TimeZone::system().to_offset(at).seconds() / 60 }
 }
 
-/// Notifiers that cannot be reached, by name, in words. One that nobody tries any more is not told of.
+/// Notifiers that cannot be reached, by name, in words. Those that are no longer tried are left
+/// out.
 pub fn troubles(ledger: &impl Ledger, now: Time) -> Result<Vec<(String, String)>, Failure> {
     /// No wait between two attempts is longer than half of this.
     const TRIED: std::time::Duration = std::time::Duration::from_secs(2 * 3600);

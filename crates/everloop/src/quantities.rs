@@ -1,4 +1,4 @@
-//! Times, money and sizes as a person reads them.
+//! Times, money and sizes in a readable form.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn relative(at: Time, now: Time) -> String {
     }
 }
 
-/// A duration in its largest unit or two; nobody wants milliseconds of an hour.
+/// A duration in its largest unit or two.
 pub fn coarse(duration: Duration) -> String {
     let secs = duration.as_millis().div_ceil(1000) as u64;
     match secs {
@@ -80,7 +80,7 @@ pub fn tokens(n: u64) -> String {
     }
 }
 
-/// How long a check took.
+/// The duration of a check.
 pub fn took(millis: u64) -> String {
     match millis {
         0..1000 => format!("{millis}ms"),
@@ -89,7 +89,7 @@ pub fn took(millis: u64) -> String {
     }
 }
 
-/// `~$0.30, ~12k tokens, 3 calls`; `~` marks estimates. What is zero is left out.
+/// `~$0.30, ~12k tokens, 3 calls`; `~` marks estimates. Zeros are left out.
 pub fn spend(spend: Spend, accuracy: Accuracy) -> String {
     let mark = match accuracy {
         Accuracy::Estimated => "~",
@@ -106,23 +106,23 @@ pub fn spend(spend: Spend, accuracy: Accuracy) -> String {
     parts.join(", ")
 }
 
-/// Where figures come from.
+/// The source of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accuracy {
-    /// By our own estimate.
+    /// everloop's own estimate.
     Estimated,
-    /// By the agent's report.
+    /// The agent's report.
     Reported,
 }
 
 impl Accuracy {
-    /// From the flag that states carry.
+    /// From the flag in states.
     pub fn of(estimated: bool) -> Self {
         if estimated { Accuracy::Estimated } else { Accuracy::Reported }
     }
 }
 
-/// What a loop may use at most, said before it starts: `10 turns, 8h, ~$1.00`.
+/// The most that a loop may use, printed before it starts: `10 turns, 8h, ~$1.00`.
 pub fn ceiling(spec: &LoopSpec) -> String {
     let calls = [spec.bounds.max_turns.map(u64::from), spec.guard.budget.calls].into_iter().flatten().min();
     let mut parts: Vec<String> = Vec::new();

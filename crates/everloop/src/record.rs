@@ -1,4 +1,5 @@
-//! Events of a loop that somebody other than its supervisor writes: a person who answers, changes a task, asks.
+//! Events of a loop that a process other than its supervisor writes: answers, task changes and
+//! questions of people.
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
@@ -9,11 +10,12 @@ use everloop_store::{Error, Ledger, LoopRow};
 
 use crate::error::Failure;
 
-/// The operations that write these events. Events of a loop are part of its state (that is what `replay` proves), so they are
-/// applied to it and it is saved, if nobody else did since; its supervisor sees that somebody wrote and reads again.
+/// The operations that write these events. Events of a loop are part of its state (`replay` proves
+/// it), so they are applied to the state and it is saved, unless another process did since; the
+/// supervisor notices the new version and reads again.
 pub fn record(ledger: &impl Ledger, owner: Option<&LoopId>, events: &[Event], now: Time) -> Result<Vec<Op>, Error> {
     let row = owner.map(|id| ledger.get_loop(id)).transpose()?.flatten();
-    // A loop whose state cannot be read is left alone; the journal still tells what was done.
+    // A loop with unreadable state is left alone; the journal still has the events.
     let known = row.and_then(|row| read_state(&row).ok().map(|state| (row.version, state)));
     let owner = known.as_ref().map(|(_, state)| state.id.clone());
     let mut ops = vec![Op::Append { owner, events: events.to_vec() }];

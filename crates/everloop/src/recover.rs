@@ -1,8 +1,8 @@
-//! What of a mirror goes into a new ledger, and how. Reads no file and writes none: `cli/recover` does.
+//! Plans what of a mirror goes into a new ledger. Reads and writes no file: `cli/recover` does.
 //!
-//! Two things must never happen: a fence is given out twice, and something is made up. So every task that is not done gets a
-//! fence that nobody can have had, except one that a turn of its loop holds and that the supervisor will look for; and what
-//! cannot be known is listed.
+//! Two things must never happen: a fence is given out twice, and something is made up. So every
+//! task that is not done gets a fence that was never given out, except one that a turn of its loop
+//! holds and that the supervisor will look for; and what cannot be known is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,28 +16,27 @@ use everloop_store::mirror::{COMPLETED_MOST, Lost, MirrorContents, Rows};
 
 use crate::record::read_state;
 
-/// Fences and epochs go on so far above the last known one. The files are behind by seconds, or by as long as the disk was
-/// full; no task changes hands a thousand times in that time.
+/// New fences and epochs start this far above the last known one. The files are behind by seconds,
+/// or by as long as the disk was full; no task changes hands a thousand times in that time.
 const LEAP: u64 = 1_000;
 
-/// What is going to be written.
+/// The rows to write, and what is lost.
 #[derive(Debug)]
 pub struct RestorePlan {
-    /// The rows.
     pub rows: Rows,
     /// What cannot be known, or is not as it was.
     pub lost: Vec<Lost>,
     /// Turns that the supervisor will look for.
     pub under_way: Vec<TurnId>,
-    /// Turns of which there is a folder, and nothing in the mirror: they began after its last moment.
+    /// Turns with a folder, but without a trace in the mirror: they began after its last write.
     pub strangers: Vec<TurnId>,
-    /// Tasks that nobody can finish under the fence that he had.
+    /// Tasks with a new fence: no turn can finish them under the old one.
     pub leapt: usize,
     journal_is_whole: bool,
 }
 
 impl RestorePlan {
-    /// For the ledger of a machine. `turns` are those of which there is a folder.
+    /// For the ledger of a machine. `turns` are those with a folder.
     pub fn local(found: MirrorContents, turns: &[TurnId], now: Time) -> Self {
         let mut plan = Self::new(found, now);
         plan.rebuild_loops();
@@ -57,7 +56,7 @@ impl RestorePlan {
         plan
     }
 
-    /// For a hub: who holds what there is not known here, so nobody does.
+    /// For a hub: claims are not known here, so every lease is void.
     pub fn hub(found: MirrorContents, now: Time) -> Self {
         let mut plan = Self::new(found, now);
         for row in &mut plan.rows.tasks {
@@ -84,13 +83,13 @@ impl RestorePlan {
         if !journal_is_whole {
             lost.push(Lost {
                 what: "`everloop replay`".to_owned(),
-                why: "the journal has been numbered anew, and states are not the sum of what is left of it".to_owned(),
+                why: "the journal was renumbered, and states are not the sum of what is left of it".to_owned(),
             });
         }
         Self { rows, lost, under_way: Vec::new(), strangers: Vec::new(), leapt: 0, journal_is_whole }
     }
 
-    /// A loop whose file is not there or not believed is the sum of its journal, if there is all of it.
+    /// Rebuilds a loop with a missing or untrusted file from its journal, if that is complete.
     fn rebuild_loops(&mut self) {
         let known: BTreeSet<LoopId> = self.rows.loops.iter().map(|row| row.id.clone()).collect();
         let mut rebuilt: BTreeMap<LoopId, LoopState> = BTreeMap::new();
@@ -129,7 +128,7 @@ impl RestorePlan {
         states.filter_map(turn).collect()
     }
 
-    /// The highest fence of each task that anything tells of: the journal, or the folder of a turn.
+    /// The highest fence of each task in the journal or in the folder of a turn.
     fn fences_given(&self, turns: &[TurnId]) -> BTreeMap<TaskId, Fence> {
         let mut given: BTreeMap<TaskId, Fence> = BTreeMap::new();
         let started = self.rows.journal.iter().filter(|stored| stored.body.contains("turn_started"));
@@ -144,7 +143,7 @@ impl RestorePlan {
         given
     }
 
-    /// Before any fence leaps: what is known is what the mirror says.
+    /// Runs before any fence leaps: only the mirror counts as known.
     fn find_strangers(&self, turns: &[TurnId]) -> Vec<(TaskId, TurnId)> {
         let given = self.fences_given(&[]);
         let known = |task: &TaskId| {
@@ -152,14 +151,14 @@ impl RestorePlan {
             row.max(given.get(task).copied())
         };
         let split = turns.iter().filter_map(|turn| parts(turn).map(|(task, fence)| (task, fence, turn.clone())));
-        // A task of which nothing is known at all may also be one that was over long ago.
+        // A task without any trace may also be one that was over long ago.
         split
             .filter(|(task, fence, _)| known(task).map_or(!self.is_old(task), |last| *fence > last))
             .map(|(task, _, turn)| (task, turn))
             .collect()
     }
 
-    /// Whether a task that is not there belongs to a loop that has made newer ones.
+    /// Whether a missing task belongs to a loop that has made newer ones.
     fn is_old(&self, task: &TaskId) -> bool {
         let Some((owner, number)) = task.as_str().rsplit_once('-') else { return true };
         let made = self.rows.loops.iter().find(|row| row.id.as_str() == owner).and_then(|row| read_state(row).ok());
@@ -169,7 +168,8 @@ impl RestorePlan {
         }
     }
 
-    /// What needs a task that is gone waits for a person; what else is not as it was is told.
+    /// Blocks tasks that need a missing task until a person decides; lists what else is not as it
+    /// was.
     fn finish(&mut self) {
         let there: BTreeSet<TaskId> = self.rows.tasks.iter().map(|row| row.task.id.clone()).collect();
         for row in &mut self.rows.tasks {
@@ -179,7 +179,7 @@ impl RestorePlan {
                 row.state = TaskState::Blocked;
                 self.lost.push(Lost {
                     what: format!("what task {} waited for", row.task.id),
-                    why: "those tasks are not in the mirror; look, then `everloop task retry` it".to_owned(),
+                    why: "those tasks are not in the mirror; check it, then `everloop task retry` it".to_owned(),
                 });
             }
         }
@@ -193,13 +193,14 @@ impl RestorePlan {
         for turn in reserved.into_iter().filter(|turn| !self.under_way.contains(turn)) {
             self.lost.push(Lost {
                 what: format!("what turn {turn} used"),
-                why: "it counts as all that was set aside for it".to_owned(),
+                why: "it counts as its whole reservation".to_owned(),
             });
         }
     }
 }
 
-/// Makes sure that nobody else's fence fits. What is done stays so: nobody can take it again.
+/// Makes sure that no other holder's fence matches. A done task stays done: no claim can take it
+/// again.
 fn leap(row: &mut TaskRow, given: Option<Fence>, now: Time) -> bool {
     if row.state == TaskState::Done {
         return false;
@@ -213,7 +214,6 @@ fn leap(row: &mut TaskRow, given: Option<Fence>, now: Time) -> bool {
     true
 }
 
-/// Task and fence of a turn.
 fn parts(turn: &TurnId) -> Option<(TaskId, Fence)> {
     let (task, fence) = turn.as_str().rsplit_once('.')?;
     Some((TaskId::new(task), Fence(fence.parse().ok()?)))
@@ -289,7 +289,7 @@ mod tests {
         });
         let turns = ["k3f9-1.1", "k3f9-2.1", "k3f9-2.2", "k3f9-3.1", "zzzz-1.1", "k3f9-3.1.lost"].map(TurnId::new);
         let plan = RestorePlan::local(with_loop, &turns, NOW);
-        // The first is older than what is known, the fifth is of a loop of which nothing is known.
+        // The first is older than what is known, the fifth is of an unknown loop.
         assert_eq!(plan.strangers, [TurnId::new("k3f9-2.2"), TurnId::new("k3f9-3.1")]);
     }
 

@@ -1,4 +1,5 @@
-//! The state folder: where everything that everloop remembers on this machine lives. Private to the user (0700).
+//! The state folder: everything that everloop remembers on this machine. Private to the user
+//! (0700).
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,13 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 
-/// Held by the supervisor, with its name in it.
+/// Held by the supervisor, which writes its owner record into it.
 const LOCK: &str = "supervisor.lock";
 
-/// A look at who holds it takes microseconds, and so long it is not free; many looks at once take no longer than this.
+/// Reading the owner takes the lock for microseconds; many readers at once take no longer than
+/// this.
 const LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Puts `bytes` in the place of a file, whole or not at all.
+/// Replaces a file by `bytes`, whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -31,30 +33,27 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> 
     std::fs::rename(&aside, path)
 }
 
-/// The state folder.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
     root: PathBuf,
 }
 
-/// Who supervises this folder.
+/// The process that supervises this folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LockOwner {
-    /// The process.
     pub process: Identity,
     /// `up` or `run`.
     pub role: String,
-    /// Since when.
     pub since: Time,
 }
 
-/// The right to supervise; held as long as this lives.
+/// The right to supervise; held as long as this value lives.
 pub struct Ownership {
     _lock: Flock<File>,
 }
 
 impl StateFolder {
-    /// The folder named by the user, else by the XDG rules; made if it is not there.
+    /// Opens the given folder, else the one of the XDG rules; creates it if missing.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Failure> {
         let root = match explicit {
             Some(path) => std::path::absolute(path).map_err(|e| cannot("resolve", path, &e))?,
@@ -65,8 +64,8 @@ impl StateFolder {
         Ok(home)
     }
 
-    /// The same folder if it is there and somebody supervises it. Takes no lock, not even for a moment: this is asked
-    /// often, and a supervisor that starts meanwhile must not find it taken.
+    /// The same folder if it exists and has a supervisor. Takes no lock, not even for a moment:
+    /// this is called often, and a supervisor that starts meanwhile must not find the lock taken.
     pub fn supervised(explicit: Option<&Path>) -> Option<Self> {
         let root = match explicit {
             Some(path) => std::path::absolute(path).ok()?,
@@ -77,52 +76,49 @@ impl StateFolder {
         owner.process.is_alive().then_some(Self { root })
     }
 
-    /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The embedded database.
     pub fn database(&self) -> PathBuf {
         self.root.join("ledger.db")
     }
 
-    /// Which mesh it belongs to.
+    /// The file that names the mesh.
     pub fn membership(&self) -> PathBuf {
         self.root.join("hub.json")
     }
 
-    /// Clones of shared repositories, and what a node holds.
+    /// Clones of shared repositories, and the claims of a node.
     pub fn mesh(&self) -> PathBuf {
         self.root.join("mesh")
     }
 
-    /// The ledger as plain files.
+    /// The mirror: the ledger as plain files.
     pub fn mirror(&self) -> PathBuf {
         self.root.join("mirror")
     }
 
-    /// Folders of all turns.
     pub fn turns(&self) -> PathBuf {
         self.root.join("turns")
     }
 
-    /// Where clients knock to wake the supervisor.
+    /// The named pipe through which clients wake the supervisor.
     pub fn wake_pipe(&self) -> PathBuf {
         self.root.join("bell")
     }
 
-    /// Where the supervisor answers HTTP.
+    /// Address of the supervisor's HTTP port.
     pub fn http(&self) -> PathBuf {
         self.root.join("http.json")
     }
 
-    /// What opens all of it.
+    /// The access token of the HTTP port.
     pub fn token(&self) -> PathBuf {
         self.root.join("token")
     }
 
-    /// Where a detached supervisor writes its log.
+    /// The log of a detached supervisor.
     pub fn log(&self) -> PathBuf {
         self.root.join("everloop.log")
     }
@@ -152,7 +148,7 @@ impl StateFolder {
         self.root.join("setup").join(id.as_str())
     }
 
-    /// Makes a private folder.
+    /// Creates a private folder.
     pub fn make(&self, path: &Path) -> Result<(), Failure> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|e| cannot("make", path, &e))?;
@@ -172,14 +168,14 @@ impl StateFolder {
         opened.map_err(|e| cannot("open", &path, &e))
     }
 
-    /// Takes the right to supervise, or tells who has it.
+    /// Takes the right to supervise, or returns its owner.
     pub fn own(&self, role: &str, now: Time) -> Result<Result<Ownership, Option<LockOwner>>, Failure> {
         let end = Instant::now() + LOCK_WAIT_TIMEOUT;
         let mut lock = loop {
             match Flock::lock(self.lock_file()?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => break lock,
                 Err((_, Errno::EWOULDBLOCK)) => match self.owner() {
-                    // Somebody only looked whether there is an owner: that is no reason not to become one.
+                    // Another process only read the owner: that is no reason to give up.
                     None if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
                     owner => return Ok(Err(owner)),
                 },
@@ -195,30 +191,31 @@ impl StateFolder {
         Ok(Ok(Ownership { _lock: lock }))
     }
 
-    /// Who supervises now; `None` when nobody does.
+    /// The current owner, if any.
     pub fn owner(&self) -> Option<LockOwner> {
         let file = self.lock_file().ok()?;
         match Flock::lock(file, FlockArg::LockSharedNonblock) {
-            // Nobody held it; the shared lock goes with this value.
+            // The lock was free; the shared lock goes with this value.
             Ok(_) => None,
             Err((mut file, _)) => {
                 let mut text = String::new();
                 file.seek(SeekFrom::Start(0)).ok()?;
                 file.read_to_string(&mut text).ok()?;
-                // A killed supervisor's child may hold the lock for the moment between its fork and its exec.
+                // A killed supervisor's child may hold the lock for the moment between its fork and
+                // its exec.
                 serde_json::from_str(&text).ok().filter(|o: &LockOwner| o.process.is_alive())
             }
         }
     }
 
-    /// Whether anybody supervises.
     pub fn is_owned(&self) -> bool {
         self.lock_file().is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
     }
 
     /// Wakes the supervisor, if there is one.
     pub fn wake(&self) {
-        // No reader, a full pipe, no pipe at all: each means that there is nobody to wake or that he is awake already.
+        // No reader, a full pipe, no pipe at all: each means that no supervisor runs or that it is
+        // awake already.
         let wake_pipe = OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(self.wake_pipe());
         if let Ok(mut wake_pipe) = wake_pipe {
             let _woken = wake_pipe.write(&[1]);

@@ -1,7 +1,9 @@
-//! The shell around the pure loop. One task owns everything; the `select!` in [`Supervisor::run`] is all there is.
+//! The shell around the pure loop. One task owns everything; the `select!` in [`Supervisor::run`]
+//! is all there is.
 //!
-//! Per input: read the guards, decide, commit, then perform. Nothing has happened before the commit; whatever happens
-//! after it may happen twice, because a crash may follow. Readers never come here: they read the ledger.
+//! Per input: read the guards, decide, commit, then perform. Nothing has happened before the
+//! commit; whatever happens after it may happen twice, because a crash may follow. Readers never
+//! come here: they read the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,41 +55,39 @@ mod watchdog;
 
 pub use inbox::{Notice, SUPERVISOR};
 
-/// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is looked at again.
+/// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is read
+/// again.
 const NAP: Duration = Duration::from_secs(30);
-/// A sleeper that nothing woke for so long lets go of the memory that only a busy one needs. Between two turns it would
-/// have to be mapped again at once, and that takes longer than all else a turn costs.
+/// After an idle time of this length the supervisor releases memory that only a busy one needs.
+/// Between two turns it would have to be mapped again at once, which takes longer than everything
+/// else of a turn.
 const DOZE: Duration = Duration::from_secs(1);
-/// Answers of actions under way; each loop has at most a few.
+/// Results of actions under way; each loop has at most a few.
 const INPUTS: usize = 64;
 
-/// Which loops are looked after.
+/// Which loops are supervised.
 #[derive(Clone, Debug)]
 pub enum LoopSelection {
     /// All that are not over.
     All,
-    /// These.
     Only(BTreeSet<LoopId>),
 }
 
-/// When the supervisor goes home.
+/// When the supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// When it is told to.
+    /// On a signal.
     Told,
     /// When all loops in reach are over.
     LoopsEnd,
-    /// When there is nothing in the box and nothing under way; starts no turn.
+    /// When the mailbox is empty and nothing is under way; starts no turn.
     Idle,
 }
 
-/// What a supervisor needs to begin.
+/// Everything a supervisor is started with.
 pub struct SupervisorOptions {
-    /// Where.
     pub home: StateFolder,
-    /// For whom.
     pub reach: LoopSelection,
-    /// For how long.
     pub until: Until,
     /// This binary, to run jobs with.
     pub shim: ShimProgram,
@@ -97,15 +97,15 @@ pub struct SupervisorOptions {
     pub projects: Arc<dyn Projects>,
 }
 
-/// Sees every commit; the only way in which a supervisor is looked at from inside its own process.
+/// Sees every commit; the only view of a supervisor from inside its own process.
 pub trait Watcher {
     /// Events were committed.
     fn committed(&mut self, state: &LoopState, events: &[Event], at: Time);
-    /// Time went by; `evidence` is the age of the last sign of life of a running turn.
+    /// Time passed; `evidence` is the age of the last activity of a running turn.
     fn beat(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time);
     /// How often `beat` is wanted.
     fn beats(&self) -> Option<Duration>;
-    /// Whether the watcher has seen enough and the supervisor may go, whatever is left.
+    /// Whether the supervisor may end now, whatever is left.
     fn wants_to_go(&self) -> bool {
         false
     }
@@ -114,9 +114,7 @@ pub trait Watcher {
 /// A signal from outside, in the order of the stop ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Ctrl-C.
     Int,
-    /// SIGTERM.
     Term,
 }
 
@@ -126,22 +124,22 @@ struct LiveLoop {
     version: u64,
     wake_at: Option<Time>,
     liveness: Option<liveness::Liveness>,
-    /// Errands under way.
+    /// Action runs under way.
     action_runs: u32,
-    /// At home between errands; an errand takes it along.
+    /// Kept here between action runs; a run takes it along.
     workspace: Option<Workspace>,
-    /// Looks at its monitors.
+    /// Polls its monitors.
     rounds: watch::MonitorRounds,
 }
 
 impl LiveLoop {
-    /// A turn is at work that nobody wants to stop; it needs no supervisor to go on.
+    /// Whether a turn runs that is not being stopped; it needs no supervisor to go on.
     fn goes_on(&self) -> bool {
         matches!(&self.state.phase, Phase::Turn(t) if t.stage == TurnStage::Running && t.stopping.is_none())
     }
 }
 
-/// What an errand brings back, or somebody who looked at monitors.
+/// The result of an action run, or of a poll of monitors.
 struct Answer {
     id: LoopId,
     input: Input,
@@ -155,7 +153,7 @@ pub struct Supervisor {
     ledger: Sqlite,
     _ownership: Ownership,
     reach: LoopSelection,
-    /// The loops for whose sake a `run` is here; others it only looks after as long as it is.
+    /// The loops that a `run` was started for; others it only supervises as long as it runs.
     own: Option<BTreeSet<LoopId>>,
     until: Until,
     shim: ShimProgram,
@@ -177,7 +175,7 @@ pub struct Supervisor {
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
     notify: notify::NotifierRuns,
-    /// The file mirror, except for somebody who only delivers a message.
+    /// The file mirror; absent in a process that only delivers a message.
     mirror: Option<mirror::Follower>,
     watchdog: watchdog::Watchdog,
 }
@@ -223,12 +221,13 @@ impl Supervisor {
         }
     }
 
-    /// Where it answers HTTP, if it does from the beginning.
+    /// The address of the HTTP port, if it is open from the beginning.
     pub fn address(&self) -> Option<std::net::SocketAddr> {
         self.api.address()
     }
 
-    /// Looks after the loops until there is nothing left to do. Tells which signal ended it, if one did.
+    /// Supervises the loops until nothing is left to do. Returns the signal that ended it, if one
+    /// did.
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
         let mut wake_pipe = wake_pipe::WakePipe::hang(&self.home)?;
         let mut signals = Signals::listen()?;
@@ -269,7 +268,7 @@ impl Supervisor {
         let is_own = |id: &LoopId| self.own.as_ref().is_none_or(|own| own.contains(id));
         let mut own = self.slots.iter().filter(|(id, _)| is_own(id)).map(|(_, slot)| slot);
         Ok(match self.until {
-            // Told to go: turns were interrupted, and their ends are waited for.
+            // After a signal: turns were interrupted, and their ends are awaited.
             _ if self.draining && self.until != Until::Idle => self.slots.values().all(|s| s.action_runs == 0),
             Until::Told => false,
             Until::LoopsEnd => own.all(|s| s.action_runs == 0 && s.state.is_over()),
@@ -291,7 +290,7 @@ impl Supervisor {
         next.min(watcher.beats().unwrap_or(NAP)).min(self.watchdog.nap().unwrap_or(NAP)).min(NAP)
     }
 
-    /// The next timer of a loop, for those who ask.
+    /// The next timer of a loop, for the HTTP port.
     fn next_wake(&self) -> Option<Wake> {
         let (at, slot) = self.slots.values().filter_map(|s| Some((s.wake_at?, s))).min_by_key(|(at, _)| *at)?;
         let why = match &slot.state.phase {
@@ -301,13 +300,13 @@ impl Supervisor {
         Some(Wake { at, owner: slot.state.id.clone(), why })
     }
 
-    /// Somebody changed something: a command, a new loop, the guard, a task.
+    /// Another process changed something: a command, a new loop, the guard, a task.
     async fn woken(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.look_around(watcher).await?;
         self.tick_waiting(|_| true, watcher).await
     }
 
-    /// Lets loops that wait for one of these rules ask again.
+    /// Lets loops that wait for one of these rules decide again.
     async fn tick_waiting(&mut self, rule: impl Fn(&str) -> bool, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let waits = |s: &LiveLoop| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
         let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id.clone()).collect();
@@ -317,7 +316,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reads the box and picks up loops that are new.
+    /// Reads the mailbox and picks up new loops.
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
         self.tell_mirror();
@@ -328,7 +327,7 @@ impl Supervisor {
         self.find_notifiers(&loops);
         for row in loops {
             let wanted = match &self.reach {
-                // An ended loop is only worth its memory when somebody wants something of it.
+                // An ended loop is only worth its memory when a message addresses it.
                 LoopSelection::All => !row.is_over() || addressed.contains(row.id.as_str()),
                 LoopSelection::Only(ids) => ids.contains(&row.id),
             };
@@ -341,7 +340,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Somebody else may have written, and long turns are a sign of life.
+    /// Reports writes of other processes and running turns to the mirror.
     fn tell_mirror(&mut self) {
         let Some(mirror) = &mut self.mirror else { return };
         mirror.look(self.ledger.data_version().ok());
@@ -350,12 +349,12 @@ impl Supervisor {
         }
     }
 
-    /// A supervisor of all loops is a node as long as its folder belongs to a mesh.
+    /// A supervisor of all loops is a node as long as its state folder belongs to a mesh.
     fn look_at_mesh(&mut self) {
         if self.until != Until::Told || self.draining {
             return;
         }
-        // One that could not begin, or broke, is begun again.
+        // A node that could not begin, or broke, is started again.
         self.mesh = self.mesh.take().filter(mesh::Mesh::is_there);
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
@@ -367,7 +366,7 @@ impl Supervisor {
                 self.mesh = None;
             }
             (Ok(None), None) => {}
-            (Err(failure), _) => tracing::warn!(error = failure.message, "whether this is a node cannot be told"),
+            (Err(failure), _) => tracing::warn!(error = failure.message, "cannot read mesh membership"),
         }
     }
 
@@ -384,7 +383,8 @@ impl Supervisor {
             workspace: None,
             rounds,
         };
-        // Who only delivers a message leaves everything else to the next supervisor, except a turn that he may stop.
+        // A process that only delivers a message leaves everything else to the next supervisor,
+        // except a turn that it may stop.
         let concerned = self.until != Until::Idle || slot.goes_on();
         let over = slot.state.is_over();
         self.slots.insert(row.id.clone(), slot);
@@ -398,7 +398,7 @@ impl Supervisor {
 
     async fn answered(&mut self, answer: Answer, watcher: &mut impl Watcher) -> Result<(), Failure> {
         if let Input::Beat { looks, .. } = answer.input {
-            // No errand: whoever looked had no workspace with him.
+            // Not an action run: a poll takes no workspace along.
             self.take_looks(&answer.id, looks, watcher).await?;
         } else {
             if let Some(slot) = self.slots.get_mut(&answer.id) {
@@ -432,7 +432,8 @@ impl Supervisor {
         }
         self.look_at_turns(watcher).await?;
         self.beat(watcher).await?;
-        // The bell is a hint; a client that died between its commit and the bell must not wait for the next one.
+        // The wake pipe is a hint; a client that died between its commit and its wake-up must not
+        // wait for the next one.
         if now.since(self.looked_around) >= NAP {
             self.look_around(watcher).await?;
         }
@@ -476,7 +477,7 @@ struct Signals {
 
 impl Signals {
     fn listen() -> Result<Self, Failure> {
-        let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
+        let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot install signal handlers").because(&e));
         Ok(Self {
             int: on(SignalKind::interrupt())?,
             term: on(SignalKind::terminate())?,
@@ -496,7 +497,7 @@ impl Signals {
     }
 }
 
-/// Sleeps; when it gets long, with less memory.
+/// Sleeps; a long sleep releases memory.
 async fn doze(nap: Duration) {
     let rest = nap.saturating_sub(DOZE);
     sleep(nap.min(DOZE)).await;

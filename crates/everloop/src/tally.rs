@@ -1,4 +1,5 @@
-//! Sums over turns: who used how much, and what the accounts' windows looked like last. A fold over journal records.
+//! Sums over turns: usage by loop, agent, account, day or model, and the last known state of the
+//! accounts' windows. A fold over journal records.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,26 +13,25 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-/// What is written where nobody said it.
+/// The label of usage without a known agent, account or model.
 const UNKNOWN: &str = "unknown";
 
-/// What figures are summed up by.
+/// The dimension of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// The loop.
+    /// Sum by loop
     Loop,
-    /// Who took the turn.
+    /// Sum by the agent of the turn
     Agent,
-    /// Who paid.
+    /// Sum by the paying account
     Account,
-    /// When it ended.
+    /// Sum by the day of the turn's end
     Day,
-    /// Which model answered.
+    /// Sum by the answering model
     Model,
 }
 
 impl By {
-    /// As it is typed.
     pub fn label(self) -> &'static str {
         match self {
             By::Loop => "loop",
@@ -43,7 +43,7 @@ impl By {
     }
 }
 
-/// What some turns used together.
+/// The usage of several turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageSum {
     /// Turns that ended.
@@ -62,7 +62,7 @@ pub struct UsageSum {
     pub microusd: u64,
     /// Some of what was charged is everloop's estimate.
     pub estimated: bool,
-    /// Turns for which the agent's telemetry said more than its stream.
+    /// Turns for which the agent's telemetry gave more than its stream.
     pub from_telemetry: u64,
 }
 
@@ -80,7 +80,8 @@ impl UsageSum {
     }
 }
 
-/// What is known of a loop besides its journal: for turns of times in which the journal did not say who took them.
+/// Facts about a loop besides its journal, for turns of times in which the journal did not name
+/// their agent.
 #[derive(Clone, Debug)]
 pub struct Loop {
     pub name: String,
@@ -88,7 +89,7 @@ pub struct Loop {
     pub account: String,
 }
 
-/// A turn that has not ended yet, as far as was read.
+/// A turn without an end so far.
 #[derive(Clone, Debug, Default)]
 struct Open {
     agent: String,
@@ -98,7 +99,7 @@ struct Open {
     used: Usage,
 }
 
-/// The sums, as they grow.
+/// The growing sums.
 #[derive(Debug)]
 pub struct UsageTally {
     pub by: By,
@@ -112,12 +113,11 @@ pub struct UsageTally {
     zone: TimeZone,
     loops: HashMap<LoopId, Loop>,
     open: HashMap<TurnId, Open>,
-    /// What sessions had used in all, for CLIs that only count so.
+    /// Total usage of sessions, for CLIs that report totals only.
     sessions: HashMap<String, Usage>,
 }
 
 impl UsageTally {
-    /// Nothing yet.
     pub fn new(by: By, zone: TimeZone, since: Option<Time>) -> Self {
         Self {
             by,
@@ -133,12 +133,11 @@ impl UsageTally {
         }
     }
 
-    /// Takes note of a loop.
     pub fn know(&mut self, id: LoopId, known: Loop) {
         self.loops.insert(id, known);
     }
 
-    /// Takes note of a record; those that are not about a turn's use change nothing.
+    /// Adds a record; records that are not about a turn's usage change nothing.
     pub fn take(&mut self, record: &JournalRecord) {
         match &record.event {
             Event::TurnStarted { turn, agent, account, resume, .. } => {
@@ -172,7 +171,7 @@ impl UsageTally {
             (Some(all), None) => all,
             (Some(all), Some(session)) => match self.sessions.insert(session.clone(), all) {
                 Some(before) => all.since(before),
-                // The turns before were not read, and what they used is not this one's.
+                // Earlier turns of the session were not read, and their usage is not this turn's.
                 None if open.resumed => Usage::default(),
                 None => all,
             },
@@ -186,7 +185,7 @@ impl UsageTally {
         }
     }
 
-    /// What a turn is counted under.
+    /// The key under which a turn is counted.
     fn key(&self, open: &Open, record: &JournalRecord) -> String {
         let known = loop_of(&self.loops, record);
         match self.by {
@@ -206,7 +205,6 @@ impl UsageTally {
     }
 }
 
-/// The loop of a record.
 fn loop_of<'a>(loops: &'a HashMap<LoopId, Loop>, record: &JournalRecord) -> Option<&'a Loop> {
     record.owner.as_ref().and_then(|id| loops.get(id))
 }

@@ -1,7 +1,8 @@
 //! Text on a terminal: what may be printed at all, how wide it is, where it is cut.
 //!
-//! Agents, files and checks are not trusted: their text passes [`clean`] before it is printed. After that the only
-//! escape sequences in a line are our own colours, which [`width`] and [`fit`] know.
+//! Agents, files and checks are not trusted: their text passes [`clean`] before it is printed.
+//! After that the only escape sequences in a line are our own colours, which [`width`] and [`fit`]
+//! know.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -12,7 +13,8 @@ pub fn clean(text: &str) -> String {
     while let Some(c) = chars.next() {
         match c {
             '\u{1b}' => skip_escape(&mut chars),
-            // The one-character forms of CSI and OSC; like the long ones they take their parameters with them.
+            // The one-character forms of CSI and OSC; like the long ones they take their parameters
+            // with them.
             '\u{9b}' => skip_csi(&mut chars),
             '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(&mut chars),
             '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}' => safe.push(' '),
@@ -23,7 +25,7 @@ pub fn clean(text: &str) -> String {
     safe
 }
 
-/// Several safe lines; at most `max`, with a word about the rest.
+/// Several safe lines; at most `max`, with a count of the rest.
 pub fn clean_lines(text: &str, max: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let mut lines: Vec<String> = all.iter().take(max).map(|line| clean(line).trim_end().to_owned()).collect();
@@ -51,7 +53,8 @@ fn skip_escape(chars: &mut Chars<'_>) {
     }
 }
 
-/// Parameters and intermediates up to the final byte; anything else ends a broken sequence and is kept.
+/// Parameters and intermediates up to the final byte; anything else ends a broken sequence and is
+/// kept.
 fn skip_csi(chars: &mut Chars<'_>) {
     while let Some(c) = chars.peek() {
         match c {

@@ -1,8 +1,8 @@
-//! Tickets: to find one, to answer it, to say that one has seen it. The one place where that happens, whoever asks: the command
-//! line, `send`, or a button of a notifier.
+//! Tickets: finds, acknowledges and answers them. The one place for it, for every caller: the
+//! command line, `send`, or a button of a notifier.
 //!
-//! Each ticket has a document beside it. Whoever answers or has seen it writes that document in the same transaction, so of two
-//! who answer at once one is told that it is answered.
+//! Each ticket has a document beside it. An answer or acknowledgement writes that document in the
+//! same transaction, so of two concurrent answers one fails as already answered.
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
@@ -23,7 +23,7 @@ use crate::record::record;
 pub const DOCS: &str = "ticket";
 /// Format of such a document.
 const FORMAT: u32 = 1;
-/// The loop may be written by its supervisor at the same time; then it is read again and tried again.
+/// The loop's supervisor may write at the same time; then the ticket is read and changed again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 /// Closed tickets that are still found by their number.
 const FOUND: usize = 1_000;
@@ -32,36 +32,33 @@ const FOUND: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketRecord {
     format: u32,
-    /// Who has seen it, and when.
+    /// First person to acknowledge it, and when.
     pub acked: Option<(String, Time)>,
-    /// Who answered it, and when.
+    /// The person that answered it, and when.
     #[serde(default)]
     pub answered: Option<(String, Time)>,
 }
 
-/// Who does something about a ticket.
+/// A change to a ticket: person, time, and further operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Doer<'a> {
-    /// A person's name.
     pub by: &'a str,
-    /// When.
     pub now: Time,
-    /// What belongs into the same transaction.
+    /// Written in the same transaction.
     pub with: &'a [Op],
 }
 
-/// What an answer did.
+/// The effect of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The loop reads it in its next turn.
     Told(LoopId),
-    /// A freeze is over.
     Released(Scope),
-    /// The ticket is closed, that is all.
+    /// The ticket is closed, nothing else.
     Closed,
 }
 
-/// The ticket that somebody means: by number, by key, or by the beginning of the key of an open one.
+/// Finds a ticket by number, by key, or by the beginning of the key of an open one.
 pub fn find(ledger: &impl Ledger, word: &str) -> Result<Ticket, Failure> {
     let open = ledger.tickets(Tickets::Open)?;
     let number = word.trim_start_matches('#').parse::<u64>().ok();
@@ -74,7 +71,7 @@ pub fn find(ledger: &impl Ledger, word: &str) -> Result<Ticket, Failure> {
         [one] => return Ok((*one).clone()),
         [_, _, ..] => {
             let ids: Vec<String> = begins.iter().take(8).map(|t| format!("#{} {}", t.id, t.key)).collect();
-            return Err(Failure::usage(format!("`{word}` fits several tickets"))
+            return Err(Failure::usage(format!("`{word}` matches several tickets"))
                 .hint(format!("name one by its number: {}", ids.join(", "))));
         }
         [] => {}
@@ -89,13 +86,10 @@ pub fn find(ledger: &impl Ledger, word: &str) -> Result<Ticket, Failure> {
 pub fn seen(ledger: &impl Ledger, id: u64) -> Result<(u64, TicketRecord), Failure> {
     let Some(row) = ledger.doc(DOCS, &id.to_string())? else { return Ok((0, TicketRecord::default())) };
     let seen: TicketRecord = serde_json::from_str(&row.body)
-        .map_err(|e| Failure::failed(format!("what was done about ticket #{id} cannot be read")).because(&e))?;
+        .map_err(|e| Failure::failed(format!("cannot read the record of ticket #{id}")).because(&e))?;
     if seen.format > FORMAT {
-        return Err(Failure::failed(format!(
-            "what was done about ticket #{id} is in a newer format ({})",
-            seen.format
-        ))
-        .hint("use the everloop that wrote it, or a newer one"));
+        return Err(Failure::failed(format!("the record of ticket #{id} is in a newer format ({})", seen.format))
+            .hint("use the everloop that wrote it, or a newer one"));
     }
     Ok((row.version, seen))
 }
@@ -111,7 +105,8 @@ pub fn alerts(ledger: &impl Ledger) -> Result<Vec<Alert>, Failure> {
     Ok(alerts)
 }
 
-/// Somebody has seen it: it is not repeated. Tells who was first, if somebody was.
+/// Acknowledges a ticket: it is not repeated. Returns the first person to do so, if another one
+/// was.
 pub fn ack(ledger: &mut Sqlite, word: &str, doer: Doer<'_>) -> Result<(Ticket, Option<String>), Failure> {
     for _ in 0..MAX_CONFLICT_RETRIES {
         let ticket = still_open(find(ledger, word)?)?;
@@ -136,8 +131,8 @@ pub fn ack(ledger: &mut Sqlite, word: &str, doer: Doer<'_>) -> Result<(Ticket, O
     Err(busy(word))
 }
 
-/// Answers a ticket. A question's loop reads the answer in its next turn, and wakes if its agent let it sleep; a freeze is
-/// released; anything else is closed, and its loop reads what was said.
+/// Answers a ticket. A question's loop reads the answer in its next turn, and wakes if its agent
+/// let it sleep; a freeze is released; any other ticket is closed, and its loop reads the answer.
 pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Result<(Ticket, Effect), Failure> {
     for _ in 0..MAX_CONFLICT_RETRIES {
         let ticket = still_open(find(ledger, word)?)?;
@@ -168,7 +163,7 @@ pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Re
     Err(busy(word))
 }
 
-/// What the ticket's loop is told, and that it need not sleep any longer.
+/// The answer as a message for the ticket's loop, and a wake call if it sleeps.
 fn words_for(ledger: &Sqlite, ticket: &Ticket, text: &str, by: &str) -> Result<Vec<Op>, Failure> {
     let Some(row) = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten() else {
         return Ok(Vec::new());
@@ -176,7 +171,7 @@ fn words_for(ledger: &Sqlite, ticket: &Ticket, text: &str, by: &str) -> Result<V
     let what = if ticket.key.starts_with(crate::mailbox::QUESTION) { "your question" } else { "the ticket" };
     let message = format!("Answer to {what} ({}): {text}", ticket.text);
     let mut commands = vec![LoopCommand::Steer { message, trust: Trust::Operator }];
-    // A nap that a person took is his own affair.
+    // A pause set by a person stays.
     let naps = read_state(&row)?.paused.is_some_and(|p| p.until.is_some() && is_agent(&p.by));
     if naps {
         commands.push(LoopCommand::Wake);
@@ -202,12 +197,12 @@ fn still_open(ticket: Ticket) -> Result<Ticket, Failure> {
     match &ticket.closed {
         None => Ok(ticket),
         Some((_, answer)) => Err(Failure::failed(format!("ticket #{} is closed already: {answer}", ticket.id))
-            .hint(format!("`everloop ticket show {}` tells when", ticket.id))),
+            .hint(format!("`everloop ticket show {}` shows when", ticket.id))),
     }
 }
 
 fn busy(word: &str) -> Failure {
-    Failure::failed(format!("ticket `{word}` is written by somebody else all the time"))
+    Failure::failed(format!("gave up after {MAX_CONFLICT_RETRIES} write conflicts on ticket `{word}`"))
 }
 
 #[cfg(test)]
@@ -236,7 +231,7 @@ mod tests {
         for (word, id) in [("1", 1), ("#2", 2), ("question:-:2", 2), ("task", 3)] {
             assert_eq!(find(&ledger, word).expect(word).id, id, "{word}");
         }
-        assert!(find(&ledger, "question").expect_err("there are two").message.contains("fits several"));
+        assert!(find(&ledger, "question").expect_err("there are two").message.contains("matches several"));
         assert!(find(&ledger, "77").expect_err("there is none").hint.is_some());
         assert!(find(&ledger, "").is_err());
     }

@@ -1,7 +1,9 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`]: what people read
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and
+//!   money
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`],
+//!   [`quarantine`]: views for people
 //! - [`live`]: the view that stays in place while a loop runs
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
@@ -37,31 +39,29 @@ use paint::TextSink;
 
 /// Version of everything that `--json` prints.
 pub const SCHEMA_VERSION: u32 = 1;
-/// Width taken when nobody says how wide the terminal is.
+/// The width without a terminal.
 const DEFAULT_WIDTH: usize = 80;
 /// Prose wider than this is hard to read; a narrower terminal than the least is not laid out for.
 const WIDTH_RANGE: std::ops::RangeInclusive<usize> = 20..=160;
 
-/// What the output is for.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
     Text,
-    /// For programs.
     Json,
 }
 
-/// The terminal, or whatever stands in its place.
+/// The terminal, or whatever replaces it.
 #[derive(Debug)]
 pub struct Ui {
     format: Format,
     out_paint: Paint,
     talk_paint: Paint,
-    /// What `COLUMNS` says, for when there is no terminal to ask.
+    /// The width of `COLUMNS`, used without a terminal.
     columns: Option<usize>,
     stderr: io::Stderr,
     closed: AtomicBool,
-    /// Answers for a caller inside this process, who is the only one to read them.
+    /// Answers for a caller inside this process, the only one to read them.
     kept: Option<Mutex<String>>,
 }
 
@@ -73,7 +73,7 @@ struct Versioned<'a, T> {
 }
 
 impl Ui {
-    /// Looks at the streams and the environment of this process.
+    /// Reads the streams and the environment of this process.
     pub fn new(format: Format) -> Self {
         let var = |name: &str| std::env::var(name).ok();
         Self {
@@ -92,23 +92,20 @@ impl Ui {
         Self { kept: Some(Mutex::default()), ..Self::new(Format::Json) }
     }
 
-    /// What was answered so far.
+    /// The answers so far.
     pub fn kept(&self) -> String {
         let text = self.kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
         text.unwrap_or_default()
     }
 
-    /// What the output is for.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Colours of stdout.
     pub fn paint(&self) -> Paint {
         self.out_paint
     }
 
-    /// Colours of stderr.
     pub fn talk_paint(&self) -> Paint {
         self.talk_paint
     }
@@ -119,7 +116,8 @@ impl Ui {
         width.or(self.columns).unwrap_or(DEFAULT_WIDTH).clamp(*WIDTH_RANGE.start(), *WIDTH_RANGE.end())
     }
 
-    /// Prints data to stdout, with a line break behind it. A reader that went away is no failure: see [`Ui::closed`].
+    /// Prints data to stdout, with a line break behind it. A closed reader is no failure: see
+    /// [`Ui::closed`].
     pub fn out(&self, text: &str) -> Result<(), Failure> {
         if let Some(kept) = &self.kept {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,26 +133,25 @@ impl Ui {
                 self.closed.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            Err(error) => Err(Failure::failed("could not write to stdout").because(&error)),
+            Err(error) => Err(Failure::failed("cannot write to stdout").because(&error)),
         }
     }
 
-    /// Whether the reader of stdout went away; whoever prints without end should end then.
+    /// Whether the reader of stdout is closed; endless output should end then.
     pub fn closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Prints lines to stdout.
     pub fn out_lines(&self, lines: &[String]) -> Result<(), Failure> {
         if lines.is_empty() { Ok(()) } else { self.out(&lines.join("\n")) }
     }
 
-    /// Prints something with fields as JSON to stdout, its version first: one line, or readable on a terminal.
+    /// Prints an object as JSON to stdout, its version first: one line, or readable on a terminal.
     pub fn json(&self, content: &impl Serialize) -> Result<(), Failure> {
         self.out(&to_json(content, self.kept.is_none() && io::stdout().is_terminal())?)
     }
 
-    /// Says what was done: a line for people, an object for programs.
+    /// Prints what was done: a line for people, an object for programs.
     pub fn said(&self, text: &str, object: &impl Serialize) -> Result<(), Failure> {
         match self.format {
             Format::Text => self.out(text),
@@ -162,7 +159,7 @@ impl Ui {
         }
     }
 
-    /// Talks on stderr, with a line break behind it. Nobody could be told if this fails.
+    /// Prints to stderr, with a line break behind it. A failure of stderr cannot be reported.
     pub fn talk(&self, text: &str) {
         if self.kept.is_some() {
             return;
@@ -171,12 +168,12 @@ impl Ui {
         drop(writeln!(stderr, "{text}"));
     }
 
-    /// Says on stderr what should be known but does not stop anything.
+    /// Prints a warning to stderr.
     pub fn warn(&self, text: &str) {
         self.talk(&format!("{} {}", self.talk_paint.warn("warning:"), text::clean(text)));
     }
 
-    /// Says why a command could not do what it was asked to do; as JSON on stdout for programs.
+    /// Prints why a command failed; as JSON on stdout for programs.
     pub fn failure(&self, failure: &Failure) {
         if self.format == Format::Json && self.json(&failure.to_json()).is_ok() {
             return;
@@ -195,7 +192,8 @@ impl Ui {
         }
     }
 
-    /// The view that stays in place; `None` when stderr is no terminal or the output is for programs.
+    /// The view that stays in place; `None` when stderr is no terminal or the output is for
+    /// programs.
     pub fn live(&self) -> Option<Live<io::Stderr>> {
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let able = self.format == Format::Text && io::stderr().is_terminal() && !dumb;
@@ -206,7 +204,7 @@ impl Ui {
 fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
     let content = Versioned { schema_version: SCHEMA_VERSION, content };
     let text = if readable { serde_json::to_string_pretty(&content) } else { serde_json::to_string(&content) };
-    text.map_err(|error| Failure::failed("could not write this as JSON").because(&error))
+    text.map_err(|error| Failure::failed("cannot write this as JSON").because(&error))
 }
 
 #[cfg(test)]

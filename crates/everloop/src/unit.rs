@@ -1,37 +1,39 @@
-//! `everloop up` as a service of the user: a unit for systemd, a plist for launchd. Texts only; `cli/up` and `cli/down` put
-//! them in their place. No secret ever stands in one: of the environment only what is on a short list.
+//! `everloop up` as a service of the user: a unit for systemd, a plist for launchd. Only texts;
+//! `cli/up` and `cli/down` install and remove the files. They never hold a secret: the environment
+//! passes a short allow list.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Failure;
 
-/// The first words of a file that is ours; another one is never written over or removed.
+/// The marker of our own files; any other file is never overwritten or removed.
 const OURS: &str = "Written by everloop itself";
-/// Variables that a service needs to find programs and to speak the user's language. Keys of accounts are not among them:
-/// those come from files, or from what the user gives his service manager himself.
+/// Variables that a service needs to find programs and to use the user's language. Keys of accounts
+/// are not among them: those come from files, or from the user's own settings of the service
+/// manager.
 const ALLOWED: [&str; 7] = ["PATH", "LANG", "LC_ALL", "TZ", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
-/// The name under which launchd knows it.
+/// The label in launchd.
 const LABEL: &str = "dev.everloop.up";
 
-/// Who starts services here.
+/// The service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Manager {
-    /// A user unit.
+    /// A user unit of systemd
     Systemd,
-    /// A launch agent.
+    /// A launch agent of launchd
     Launchd,
 }
 
 impl Manager {
-    /// The name of the one of this system.
+    /// Name of this system's service manager.
     pub const HERE: &str = if cfg!(target_os = "macos") { "launchd" } else { "systemd" };
 
-    /// The one of this system.
+    /// This system's service manager.
     pub fn here() -> Self {
         if cfg!(target_os = "macos") { Manager::Launchd } else { Manager::Systemd }
     }
 
-    /// Where it looks for the file.
+    /// Where the manager expects the file.
     pub fn path(self) -> Result<PathBuf, Failure> {
         let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let home = of("HOME").ok_or_else(|| Failure::usage("`HOME` is not set").hint("set it to your own folder"))?;
@@ -44,7 +46,7 @@ impl Manager {
         })
     }
 
-    /// What has to be run after the file was written.
+    /// Commands to run after the file was written.
     pub fn begin(self, path: &Path) -> Vec<Vec<String>> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self {
@@ -55,7 +57,7 @@ impl Manager {
         }
     }
 
-    /// What has to be run before it is removed.
+    /// Commands to run before the file is removed.
     pub fn end(self, path: &Path) -> Vec<Vec<String>> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self {
@@ -65,25 +67,22 @@ impl Manager {
     }
 }
 
-/// Whether a file was written by us.
 pub fn is_ours(text: &str) -> bool {
     text.contains(OURS)
 }
 
-/// What a service has to know.
+/// The data of a service definition.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// This program.
     pub program: PathBuf,
-    /// Where its state is.
     pub state: PathBuf,
-    /// Where it writes what it says, where nobody else keeps it.
+    /// The log file, where the manager keeps no log itself.
     pub log: PathBuf,
     environment: Vec<(&'static str, String)>,
 }
 
 impl Unit {
-    /// With what of this environment may be in it.
+    /// Takes the allowed variables from the current environment.
     pub fn new(program: PathBuf, state: PathBuf, log: PathBuf) -> Result<Self, Failure> {
         let environment: Vec<(&'static str, String)> =
             ALLOWED.into_iter().filter_map(|name| std::env::var(name).ok().map(|value| (name, value))).collect();
@@ -92,13 +91,12 @@ impl Unit {
         let bad =
             paths.iter().chain(unit.environment.iter().map(|(_, value)| value)).find(|t| t.contains(['\n', '\0']));
         match bad {
-            Some(text) => Err(Failure::usage(format!("`{}` cannot stand in a unit", text.escape_debug()))
+            Some(text) => Err(Failure::usage(format!("`{}` cannot be written into a unit", text.escape_debug()))
                 .hint("name another --state-dir, or change the variable")),
             None => Ok(unit),
         }
     }
 
-    /// The text of the file.
     pub fn text(&self, manager: Manager) -> String {
         match manager {
             Manager::Systemd => self.systemd(),
@@ -106,15 +104,16 @@ impl Unit {
         }
     }
 
-    /// The supervisor itself says that it is ready and that it lives. It ends its turns by its own ladder when it is told
-    /// to go; when it is killed they live on and are found again, so nothing else is killed with it.
+    /// The supervisor reports readiness and liveness itself. On SIGTERM it ends its turns by its
+    /// own stop ladder; when it is killed the turns live on and are adopted later, so nothing else
+    /// is killed with it.
     fn systemd(&self) -> String {
         let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"));
         let argument = |path: &Path| quoted(&path.display().to_string()).replace('$', "$$");
         let lines = self.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}")));
         let environment = lines.map(|line| format!("Environment={line}\n")).collect::<Vec<_>>().concat();
         format!(
-            "# {OURS}; `everloop down --uninstall` takes it away.\n\
+            "# {OURS}; `everloop down --uninstall` removes it.\n\
              [Unit]\n\
              Description=everloop, the supervisor of coding agents\n\
              StartLimitIntervalSec=600\n\
@@ -155,7 +154,7 @@ impl Unit {
         let environment = lines.collect::<Vec<_>>().concat();
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <!-- {OURS}, which can take it away again. -->\n\
+             <!-- {OURS}, which can remove it again. -->\n\
              <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
              <plist version=\"1.0\">\n<dict>\n  \
              <key>Label</key>{}\n  \

@@ -15,7 +15,6 @@ use everloop_core::watch::WatchSpec;
 /// A point in time for tests: 2026-11-15 21:00:00 UTC.
 pub const START: Time = Time(1_794_776_400_000);
 
-/// A board with these verdicts.
 pub fn board(rows: &[(&str, Verdict)]) -> Scoreboard {
     let row = |(name, verdict): &(&str, Verdict)| CheckResult {
         name: (*name).to_owned(),
@@ -41,7 +40,7 @@ pub fn state() -> LoopState {
     state
 }
 
-/// What that loop is to do.
+/// The settings of that loop.
 pub fn spec() -> LoopSpec {
     LoopSpec {
         goal: "make the unit tests pass".to_owned(),

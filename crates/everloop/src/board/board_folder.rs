@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Failure;
 use crate::projects::Projects;
 
-/// Where a board is written when somebody asks for it and the project names no place.
+/// Where a board is written on request when the project names no file.
 pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
@@ -13,7 +13,7 @@ pub fn of(projects: &impl Projects, dir: &Path) -> Result<Option<PathBuf>, Failu
     Ok(projects.outbound(dir)?.board)
 }
 
-/// The folder of wishes beside a board.
+/// The inbox folder beside a board.
 pub fn inbox(board: &Path) -> PathBuf {
     board.with_file_name("inbox")
 }

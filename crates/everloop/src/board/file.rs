@@ -1,5 +1,6 @@
-//! The board as a file that anybody can read: made from the ledger, never read back by the supervisor. One value per line and
-//! an order that does not change, so that a difference shows what happened and nothing else.
+//! The board as a file that any program can read: made from the ledger, never read back by the
+//! supervisor. One value per line and a stable order, so that a diff shows what happened and
+//! nothing else.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,15 +15,15 @@ use crate::error::Failure;
 
 /// Version of the file.
 pub const FORMAT: u64 = 1;
-/// More tasks than this are no board but an archive; the newest are shown.
+/// More tasks than this are an archive rather than a board; the newest are shown.
 const TASKS_MOST: usize = 20_000;
 
-/// The tasks that stand on the board, as they stand there.
+/// The tasks on the board, in the form of the file.
 pub fn tasks(ledger: &impl Ledger) -> Result<Vec<Value>, Failure> {
     Ok(rows(ledger)?.iter().map(as_json).collect())
 }
 
-/// The tasks that stand on the board, oldest first.
+/// The tasks on the board, oldest first.
 pub fn rows(ledger: &impl Ledger) -> Result<Vec<TaskRow>, Failure> {
     let filter = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: TASKS_MOST };
     let mut rows = ledger.tasks(&filter)?;
@@ -31,7 +32,8 @@ pub fn rows(ledger: &impl Ledger) -> Result<Vec<TaskRow>, Failure> {
     Ok(rows)
 }
 
-/// A task as it stands in the file. Times of leases are not in it: they move without anything having happened.
+/// A task in the form of the file. Times of leases are left out: they move although nothing
+/// happened.
 pub fn as_json(row: &TaskRow) -> Value {
     let task = &row.task;
     let mut fields = Map::new();
@@ -61,7 +63,6 @@ pub fn as_json(row: &TaskRow) -> Value {
     Value::Object(fields)
 }
 
-/// The text of a board.
 pub fn render(tasks: &[Value]) -> String {
     let board = json!({ "schema_version": FORMAT, "tasks": tasks });
     let mut text = serde_json::to_string_pretty(&board).expect("a board is plain data and always has a JSON form");
@@ -69,12 +70,12 @@ pub fn render(tasks: &[Value]) -> String {
     text
 }
 
-/// Whether a file says this already.
+/// Whether a file holds exactly this text.
 pub fn says(path: &Path, text: &str) -> bool {
     fs::read(path).is_ok_and(|old| old == text.as_bytes())
 }
 
-/// Puts a text in the place of a file in one step, if it says something else. A symlink is not followed.
+/// Replaces a file by a text in one step, if they differ. A symlink is not followed.
 pub fn put(path: &Path, text: &str) -> Result<bool, Failure> {
     let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {

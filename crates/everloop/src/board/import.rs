@@ -1,5 +1,6 @@
-//! Tasks from a file: a list of tasks with id, description, status, priority and dependencies, as many tools write it, or a
-//! board of our own. What has no place in a task is kept in its prompt. All of it comes onto the board, or nothing.
+//! Tasks from a file: a list of tasks with id, description, status, priority and dependencies, as
+//! many tools write it, or a board of our own. Unknown fields are kept in the task's prompt. All of
+//! it comes onto the board, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::merge;
 
-/// Fields that a task has a place for, or that say nothing outside of the ledger they come from.
+/// Fields that a task has a place for, or that mean nothing outside the ledger they come from.
 const KNOWN: [&str; 23] = [
     "id",
     "title",
@@ -42,7 +43,7 @@ const TITLE_MAX_CHARS: usize = 200;
 /// As for tasks that are typed.
 const PROMPT_MAX_BYTES: usize = 100_000;
 
-/// Where an imported task is to be.
+/// The state of an imported task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Queued,
@@ -51,7 +52,6 @@ enum Status {
     Dead,
 }
 
-/// A task of a file.
 #[derive(Debug)]
 pub struct ImportedTask {
     task: NewTask,
@@ -59,20 +59,17 @@ pub struct ImportedTask {
     result: String,
 }
 
-/// As whose and for whom tasks are imported.
+/// Author, trust and owner of imported tasks.
 pub struct Import {
-    /// For this loop.
     pub owner: Option<LoopId>,
-    /// Who imports them.
     pub author: String,
-    /// How far their text is trusted.
     pub trust: Trust,
-    /// The time.
     pub now: Time,
 }
 
 impl Import {
-    /// Reads tasks in an order in which each comes after what it depends on. `is_there` knows the board.
+    /// Reads tasks in an order in which each comes after what it depends on. `is_there` knows the
+    /// board.
     pub fn read(&self, text: &str, is_there: impl Fn(&TaskId) -> bool) -> Result<Vec<ImportedTask>, String> {
         let mut entries: BTreeMap<TaskId, ImportedTask> = BTreeMap::new();
         let mut order = Vec::new();
@@ -80,7 +77,7 @@ impl Import {
             let entry = self.entry(&value)?;
             let id = entry.task.id.clone();
             if entries.insert(id.clone(), entry).is_some() {
-                return Err(format!("task `{id}` is there twice"));
+                return Err(format!("task `{id}` occurs twice"));
             }
             order.push(id);
         }
@@ -121,7 +118,7 @@ impl Import {
             title,
             prompt,
             priority: priority(fields.get("priority")).map_err(wrong)?,
-            // What is done waits for nothing any more.
+            // A done task waits for nothing any more.
             deps: if status == Status::Done { Vec::new() } else { deps },
             author: self.author.clone(),
             trust: self.trust,
@@ -133,12 +130,11 @@ impl Import {
 }
 
 impl ImportedTask {
-    /// Its id.
     pub fn id(&self) -> &TaskId {
         &self.task.id
     }
 
-    /// What brings it onto the board.
+    /// The operations that put it onto the board.
     pub fn ops(&self) -> Vec<Op> {
         let id = || self.task.id.clone();
         let mut ops = vec![Op::Enqueue(self.task.clone())];
@@ -162,7 +158,7 @@ fn sort(order: &[TaskId], deps: impl Fn(&TaskId) -> Vec<TaskId>) -> Result<Vec<T
     let mut sorted = Vec::new();
     let mut done = BTreeSet::new();
     for first in order {
-        // The path from `first` down, each with the dependencies that are still to be looked at.
+        // The path from `first` down, each with its remaining dependencies.
         let mut path = vec![(first.clone(), deps(first))];
         if done.contains(first) {
             continue;
@@ -190,7 +186,7 @@ fn sort(order: &[TaskId], deps: impl Fn(&TaskId) -> Vec<TaskId>) -> Result<Vec<T
     Ok(sorted)
 }
 
-/// Title and prompt. What has no place of its own stands at the end of the prompt.
+/// Title and prompt. Fields without a place of their own are appended to the prompt.
 fn texts(fields: &Map<String, Value>) -> Result<(String, String), String> {
     let text = |names: &[&str]| {
         names.iter().find_map(|name| fields.get(*name)?.as_str()).unwrap_or_default().trim().to_owned()
@@ -203,7 +199,7 @@ fn texts(fields: &Map<String, Value>) -> Result<(String, String), String> {
         return Err("it has neither a `title` nor a `description`".to_owned());
     }
     let short: String = one_line.chars().take(TITLE_MAX_CHARS).collect();
-    // A description that is no more than the title is not said twice.
+    // A description that only repeats the title is left out.
     if !description.is_empty() && description != short {
         prompt = if prompt.is_empty() { description } else { format!("{description}\n\n{prompt}") };
     }
@@ -226,13 +222,13 @@ fn status(fields: &Map<String, Value>) -> Result<Status, String> {
     let Some(value) = fields.get("status").or_else(|| fields.get("state")) else { return Ok(Status::Queued) };
     let word = plain(value).to_lowercase().replace([' ', '-'], "_");
     match word.as_str() {
-        // Nobody here holds what somebody held elsewhere.
+        // A lease of another board does not count here.
         "" | "queued" | "pending" | "todo" | "open" | "ready" | "new" | "backlog" | "leased" | "in_progress"
         | "doing" | "started" | "active" | "claimed" => Ok(Status::Queued),
         "done" | "completed" | "complete" | "closed" | "finished" | "resolved" => Ok(Status::Done),
         "blocked" | "waiting" | "on_hold" | "paused" => Ok(Status::Blocked),
         "dead" | "cancelled" | "canceled" | "failed" | "wontfix" | "dropped" | "deleted" => Ok(Status::Dead),
-        _ => Err(format!("`{word}` is no status; there are queued, in_progress, done, blocked and cancelled")),
+        _ => Err(format!("unknown status `{word}`; use queued, in_progress, done, blocked and cancelled")),
     }
 }
 
@@ -247,7 +243,7 @@ fn priority(value: Option<&Value>) -> Result<i32, String> {
         "" | "medium" | "normal" | "p2" => Ok(0),
         "low" | "p3" => Ok(-10),
         "lowest" | "p4" => Ok(-20),
-        other => Err(format!("`{other}` is no priority; write a number, or high, medium or low")),
+        other => Err(format!("unknown priority `{other}`; write a number, or high, medium or low")),
     }
 }
 
@@ -312,11 +308,11 @@ mod tests {
         assert!(read(itself).expect_err("a ring").contains("a → a"));
         for (bad, said) in [
             (r#"[{"id":"a","title":"a","depends":["x"]}]"#, "`x`, which is neither"),
-            (r#"[{"id":"a","title":"a"},{"id":"a","title":"b"}]"#, "there twice"),
+            (r#"[{"id":"a","title":"a"},{"id":"a","title":"b"}]"#, "occurs twice"),
             (r#"[{"id":"a b","title":"a"}]"#, "cannot be an id"),
             (r#"[{"id":"a"}]"#, "neither a `title`"),
-            (r#"[{"id":"a","title":"a","status":"great"}]"#, "no status"),
-            (r#"[{"id":"a","title":"a","priority":"soon"}]"#, "no priority"),
+            (r#"[{"id":"a","title":"a","status":"great"}]"#, "unknown status"),
+            (r#"[{"id":"a","title":"a","priority":"soon"}]"#, "unknown priority"),
             (r#"[{"id":"a","title":"a","kind":"batch"}]"#, "cannot be a task's kind"),
         ] {
             let told = read(bad).expect_err(bad);

@@ -1,9 +1,11 @@
-//! The inbox folder: wishes that agents without another way leave as files. Each is looked at as if a stranger had written it,
-//! takes effect once, and is gone from the folder; what cannot be done is moved to `rejected/` with the reason beside it.
+//! The inbox folder: intents that agents without another way leave as files. Each is treated as
+//! untrusted input, takes effect once, and is removed from the folder; what cannot be done is moved
+//! to `rejected/` with the reason beside it.
 //!
-//! Exactly once: a wish and the task that remembers it (kind `intent`, taken under its first fence and finished in the same
-//! transaction) are one batch. A crash between the commit and the removal of the file leaves the file; the next look finds that
-//! its task cannot be taken a first time any more, so nothing of the batch happens, and removes the file.
+//! Exactly once: an intent and the task that remembers it (kind `intent`, taken under its first
+//! fence and finished in the same transaction) are one batch. A crash between the commit and the
+//! removal of the file leaves the file; the next round finds that its task cannot be taken a first
+//! time any more, so nothing of the batch happens, and removes the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::Read;
@@ -25,22 +27,22 @@ use crate::caller::Caller;
 use crate::error::Failure;
 use crate::mailbox;
 
-/// The kind of the tasks that remember which wishes took effect.
+/// The kind of the tasks that remember which intents took effect.
 pub const KIND: &str = "intent";
-/// A longer wish is no wish.
+/// A longer file is rejected.
 const FILE_MAX_BYTES: u64 = 64 * 1024;
-/// Files that are looked at in one round; the rest waits for the next.
+/// Files that are read in one round; the rest waits for the next.
 const ROUND: usize = 200;
-/// For how long a task that was started through the folder is held.
+/// Lease of a task that was started through the folder.
 const LEASE: Duration = Duration::from_secs(3600);
-/// A file that is not whole may still be written; after this time nobody writes any more.
+/// A file that is not complete JSON may still be in writing; after this time it is rejected.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A wish, as it stands in a file.
+/// An intent in the form of its file.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "intent", rename_all = "snake_case", deny_unknown_fields)]
 enum Intent {
-    /// Put a task on the board.
+    /// Puts a task on the board.
     Add {
         title: String,
         #[serde(default)]
@@ -54,18 +56,18 @@ enum Intent {
         /// The task out of which this one came.
         parent: Option<String>,
         by: Option<String>,
-        /// Anything that tells this wish from another with the same words.
+        /// Anything that distinguishes this intent from another with the same words.
         #[serde(rename = "id")]
         _id: Option<String>,
     },
-    /// Take a task; its fence stands in the board then.
+    /// Takes a task; the board then shows its fence.
     Start {
         task: String,
         by: Option<String>,
         #[serde(rename = "id")]
         _id: Option<String>,
     },
-    /// A task that was started so is done.
+    /// Finishes a task that was started so.
     Done {
         task: String,
         fence: u64,
@@ -75,7 +77,7 @@ enum Intent {
         #[serde(rename = "id")]
         _id: Option<String>,
     },
-    /// A task that was started so cannot be done without a person.
+    /// Blocks a task that was started so until a person acts.
     Block {
         task: String,
         fence: u64,
@@ -85,7 +87,7 @@ enum Intent {
         #[serde(rename = "id")]
         _id: Option<String>,
     },
-    /// Write something beneath a task.
+    /// Adds a comment to a task.
     Comment {
         task: String,
         text: String,
@@ -99,24 +101,23 @@ fn usual_kind() -> String {
     "task".to_owned()
 }
 
-/// What a round did.
+/// The result of a round.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Wishes that took effect.
+    /// Intents that took effect.
     pub applied: u32,
-    /// Files whose wish had taken effect before.
+    /// Files with an intent that had taken effect before.
     pub known: u32,
     /// Files that were moved away.
     pub rejected: u32,
 }
 
-/// Why a wish is not done now.
+/// Why an intent is not done now.
 enum Not {
     /// It never will be.
     Ever(String),
     /// It was done before.
     Again,
-    /// Look later.
     Yet,
 }
 
@@ -126,7 +127,7 @@ impl From<Failure> for Not {
     }
 }
 
-/// Does what the files in `folder` ask for. A folder that is not there, or is a link, has nothing in it.
+/// Performs the intents in `folder`. A folder that is missing, or is a link, has nothing in it.
 pub fn take(ledger: &mut impl Ledger, folder: &Path, now: Time) -> Result<Round, Failure> {
     let mut round = Round::default();
     if !fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir()) {
@@ -153,7 +154,7 @@ pub fn take(ledger: &mut impl Ledger, folder: &Path, now: Time) -> Result<Round,
             }
         }
         if let Err(e) = fs::remove_file(path).or_else(gone) {
-            let what = format!("cannot remove `{}`, whose wish took effect", path.display());
+            let what = format!("cannot remove `{}` after its intent took effect", path.display());
             return Err(Failure::failed(what).because(&e));
         }
     }
@@ -167,7 +168,7 @@ fn take_one(ledger: &mut impl Ledger, path: &Path, now: Time) -> Result<(), Not>
         Ok(intent) => intent,
         Err(e) if e.is_eof() && age < WAIT_TIMEOUT => return Err(Not::Yet),
         Err(e) => {
-            return Err(Not::Ever(format!("error: it is no wish: {e}\nhint: `everloop board prompt` says what is")));
+            return Err(Not::Ever(format!("error: not an intent: {e}\nhint: `everloop board prompt` describes them")));
         }
     };
     let digest = Sha256::digest([name.as_bytes(), b"\0", &bytes].concat());
@@ -178,7 +179,7 @@ fn take_one(ledger: &mut impl Ledger, path: &Path, now: Time) -> Result<(), Not>
     let mut batch = remember(&mark, &name, now);
     let (owner, ops, said) = wish(ledger, &intent, (&mark, now))?;
     batch.extend(ops);
-    // A loop's own journal is part of its state; what comes from outside stands in everloop's.
+    // A loop's own journal is part of its state; notes from outside go to everloop's own journal.
     let about = owner.map_or(String::new(), |id| format!(" (loop {id})"));
     batch.push(Op::Append { owner: None, events: vec![Event::Note { text: format!("inbox: {said}{about}") }] });
     match ledger.transact(now, &batch) {
@@ -192,11 +193,11 @@ fn take_one(ledger: &mut impl Ledger, path: &Path, now: Time) -> Result<(), Not>
 
 /// A ledger that is busy or full is no reason to reject anything.
 fn later(error: &Error) -> Not {
-    tracing::warn!(%error, "the inbox folder waits");
+    tracing::warn!(%error, "cannot apply the inbox folder now");
     Not::Yet
 }
 
-/// The file, if it is one, and how long nobody has written it.
+/// The file, if it is one, and the time since its last write.
 fn read(path: &Path) -> Result<(Vec<u8>, Duration), Not> {
     let never = |why: &str| Not::Ever(format!("error: {why}"));
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
@@ -207,7 +208,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, Duration), Not> {
     };
     let meta = file.metadata().map_err(|e| never(&e.to_string()))?;
     if !meta.is_file() {
-        return Err(never("it is not a file"));
+        return Err(never("not a file"));
     }
     if meta.len() > FILE_MAX_BYTES {
         return Err(never(&format!("it is longer than {FILE_MAX_BYTES} bytes")));
@@ -218,7 +219,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, Duration), Not> {
     Ok((bytes, age))
 }
 
-/// What makes a second batch for the same file impossible.
+/// The operations that make a second batch for the same file impossible.
 fn remember(mark: &str, name: &str, now: Time) -> Vec<Op> {
     let task = TaskId::new(format!("{KIND}:{mark}"));
     let title: String = format!("from the inbox: {name}").chars().filter(|c| !c.is_control()).take(200).collect();
@@ -247,7 +248,7 @@ fn new_task(id: TaskId, kind: &str, title: String, now: Time) -> NewTask {
 
 type Wish = (Option<everloop_core::ids::LoopId>, Vec<Op>, String);
 
-/// What a wish means, and what the journal says about it.
+/// The operations of an intent, and its line in the journal.
 fn wish(ledger: &impl Ledger, intent: &Intent, (mark, now): (&str, Time)) -> Result<Wish, Not> {
     match intent {
         Intent::Add { .. } => add(ledger, intent, mark, now),
@@ -281,7 +282,7 @@ fn wish(ledger: &impl Ledger, intent: &Intent, (mark, now): (&str, Time)) -> Res
             let text = mailbox::checked(text)?;
             let caller = Caller::Client(holder(by.as_deref()).to_string());
             let letter = mailbox::letter(ledger, mailbox::comments_of(&row.task.id), text, &caller)?;
-            let said = format!("{} wrote beneath task {}: {text}", caller.name(), row.task.id);
+            let said = format!("{} commented on task {}: {text}", caller.name(), row.task.id);
             Ok((row.task.owner, vec![letter], said))
         }
     }
@@ -289,7 +290,7 @@ fn wish(ledger: &impl Ledger, intent: &Intent, (mark, now): (&str, Time)) -> Res
 
 fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<Wish, Not> {
     let Intent::Add { title, prompt, kind, priority, after, parent, by, .. } = intent else {
-        return Err(Not::Ever("error: it adds nothing".to_owned()));
+        return Err(Not::Ever("error: the intent adds nothing".to_owned()));
     };
     let never = |why: &str| Not::Ever(format!("error: {why}"));
     let one_line: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
@@ -299,7 +300,8 @@ fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<W
     if kind.trim().is_empty() || OWN_KINDS.contains(&kind.as_str()) {
         return Err(never(&format!("`{kind}` cannot be a task's kind")));
     }
-    // The loop is that of the task it came from; a stranger cannot hand work to another loop's agent.
+    // The loop is that of the parent task; an outside agent cannot hand work to another loop's
+    // agent.
     let parent = parent.as_ref().map(|id| known(ledger, id)).transpose()?;
     let who = holder(by.as_deref());
     let task = NewTask {
@@ -321,7 +323,8 @@ fn known(ledger: &impl Ledger, id: &str) -> Result<TaskRow, Not> {
     row.ok_or_else(|| Not::Ever(format!("error: there is no task `{}`", id.chars().take(80).collect::<String>())))
 }
 
-/// A task that was started through the folder by the same name. What a turn or a person holds is not a stranger's to end.
+/// A task that was started through the folder by the same name. What a turn or a person holds
+/// cannot be ended through the folder.
 fn held(ledger: &impl Ledger, id: &str, fence: u64, by: Option<&str>) -> Result<TaskRow, Not> {
     let row = known(ledger, id)?;
     match &row.state {
@@ -336,13 +339,13 @@ fn held(ledger: &impl Ledger, id: &str, fence: u64, by: Option<&str>) -> Result<
     }
 }
 
-/// Whoever started a task through the folder.
+/// The holder's name for a task started through the folder.
 fn holder(by: Option<&str>) -> NodeId {
     let name: String = by.unwrap_or("agent").chars().filter(|c| !c.is_control()).take(40).collect();
     NodeId::new(format!("inbox:{}", name.trim()))
 }
 
-/// Moves a file away and says why beside it.
+/// Moves a file away and writes the reason beside it.
 fn reject(folder: &Path, path: &Path, why: &str) -> Result<(), Failure> {
     let rejected = folder.join("rejected");
     let cannot = |e: &std::io::Error| Failure::failed(format!("cannot reject `{}`", path.display())).because(e);
@@ -356,7 +359,7 @@ fn reject(folder: &Path, path: &Path, why: &str) -> Result<(), Failure> {
     fs::rename(path, rejected.join(name)).or_else(gone).map_err(|e| cannot(&e))
 }
 
-/// Another process that looked at the same folder was faster.
+/// Another process that read the same folder was faster.
 fn gone(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

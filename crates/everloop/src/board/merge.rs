@@ -1,4 +1,5 @@
-//! Two boards into one, for git. The union of their tasks: no task is lost, none is doubled, and there are no conflict markers.
+//! Merges two boards into one, for git. The union of their tasks: no task is lost, none is doubled,
+//! and there are no conflict markers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::file::FORMAT;
 
-/// The order in which a task goes through its life; of two copies the one that is further counts.
+/// The order of a task's states; of two copies the one that is further counts.
 const STATE_ORDER: [&str; 5] = ["queued", "leased", "blocked", "dead", "done"];
 
 /// Reads a board. An empty file is an empty board: git hands one over when there was none.
@@ -21,7 +22,7 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
     }
     let tasks = match &value {
         Value::Array(tasks) => tasks,
-        other => other.get("tasks").and_then(Value::as_array).ok_or("it has no list `tasks`")?,
+        other => other.get("tasks").and_then(Value::as_array).ok_or("the list `tasks` is missing")?,
     };
     match tasks.iter().find(|task| id(task).is_none()) {
         Some(bad) => Err(format!("a task has no `id`: {}", short(bad))),
@@ -29,8 +30,9 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// The union of ours and theirs. What only one side changed since `base` is taken from that side; of what both changed, the
-/// copy under the greater fence, and then the one that is further in its life.
+/// The union of ours and theirs. What only one side changed since `base` is taken from that side;
+/// of what both changed, the copy under the greater fence, and then the one that is further in its
+/// states.
 pub fn merge(base: &[Value], ours: &[Value], theirs: &[Value]) -> Vec<Value> {
     let by_id = |tasks: &[Value]| -> BTreeMap<String, Value> {
         tasks.iter().filter_map(|task| Some((id(task)?, task.clone()))).collect()
@@ -52,7 +54,7 @@ pub fn merge(base: &[Value], ours: &[Value], theirs: &[Value]) -> Vec<Value> {
     tasks
 }
 
-/// The whole order decides, so that both sides of a merge come to the same.
+/// A total order, so that both sides of a merge choose the same copy.
 fn weight(task: &Value) -> (u64, usize, String) {
     let fence = task.get("fence").and_then(Value::as_u64).unwrap_or(0);
     let status = task.get("status").and_then(Value::as_str).unwrap_or_default();
@@ -60,7 +62,7 @@ fn weight(task: &Value) -> (u64, usize, String) {
     (fence, rank, task.to_string())
 }
 
-/// The id of a task; some boards number theirs.
+/// The id of a task; some boards use numbers.
 pub fn id(task: &Value) -> Option<String> {
     match task.get("id")? {
         Value::String(id) if !id.is_empty() => Some(id.clone()),
@@ -69,7 +71,7 @@ pub fn id(task: &Value) -> Option<String> {
     }
 }
 
-/// The beginning of a value, for people.
+/// The beginning of a value, for messages.
 pub fn short(value: &Value) -> String {
     let text = json!(value).to_string();
     text.chars().take(80).collect()

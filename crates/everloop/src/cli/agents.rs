@@ -1,4 +1,5 @@
-//! `everloop agents`: which agents are here, who is logged in, who pays. Looks only; no credential is read.
+//! `everloop agents`: which agents are installed, logged in, and how they are billed. Reads no
+//! credential.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ const HELP: &str = "Examples:
   everloop agents --json
   everloop run \"GOAL\" --check 'CMD' --agent claude";
 
-/// Lists the agents that everloop knows and those of everloop.toml, each under its account: is its program there, which
-/// version, is it logged in, how is it billed.
+/// Lists the agents that everloop knows and those of everloop.toml, each under its account:
+/// installed, version, logged in, billing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct AgentsArgs {}
@@ -32,7 +33,7 @@ pub fn agents(_: &AgentsArgs, session: &mut Invocation) -> Result<Code, Failure>
     Ok(Code::Ok)
 }
 
-/// Looks at all of them at once: each program takes its time to say its version.
+/// Probes all of them at once: each program takes its time to print its version.
 pub(super) fn look_at(specs: Vec<AgentSpec>) -> Vec<(AgentSpec, Installed)> {
     let found: Vec<Installed> = std::thread::scope(|scope| {
         let looks: Vec<_> = specs.iter().map(|spec| scope.spawn(move || look_as(spec))).collect();
@@ -56,7 +57,7 @@ pub(super) fn is_installed(kind: AgentKind) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(kind.label()).is_file())
 }
 
-/// Looks at an agent with the environment that it would see.
+/// Probes an agent with the environment of its turns.
 fn look_as(agent: &AgentSpec) -> Installed {
     let seen = environment(agent);
     let program = match agent.kind {
@@ -65,14 +66,14 @@ fn look_as(agent: &AgentSpec) -> Installed {
     };
     let key = agent.argv.last().filter(|_| agent.kind == AgentKind::Api);
     look(agent.kind, program, &|name: &str| match (key, name) {
-        // Our own agent has its key where its configuration says, and nowhere else.
+        // Our own agent has its key where its configuration puts it, and nowhere else.
         (Some(key), "ANTHROPIC_API_KEY") => seen.get(key.as_str()).cloned(),
         (Some(_), "OPENAI_API_KEY") => None,
         _ => seen.get(name).cloned(),
     })
 }
 
-/// The variables of an agent. What a file holds is not read: that it is there is enough.
+/// The variables of an agent. A file with a secret is not read: its presence is enough.
 fn environment(agent: &AgentSpec) -> BTreeMap<String, String> {
     let names: Vec<String> = agent.pass_env.iter().chain(&agent.login).cloned().collect();
     let ours = Environment::from_ours(&names).into_vars();

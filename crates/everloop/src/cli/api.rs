@@ -1,7 +1,8 @@
-//! The hidden part `everloop __api`: everloop's own agent, started as a job by the supervisor. Reads its command line and its
-//! prompt; the rest is in `everloop_agents::api`.
+//! The hidden part `everloop __api`: everloop's own agent, started as a job by the supervisor.
+//! Reads its command line and its prompt; the rest is in `everloop_agents::api`.
 //!
-//! No verb, so that it stays out of the help, the manual and the completions; like the shim it is met by its first argument.
+//! Not a verb, so that it stays out of the help, the manual and the completions; like the shim it
+//! is recognised by its first argument.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -15,26 +16,27 @@ use everloop_core::spec::Permission;
 use crate::error::{Code, Failure};
 use crate::ui::{Format, Ui};
 
-/// A prompt that is longer was not written for a turn.
+/// A longer prompt was not written for a turn.
 const LONGEST_PROMPT: u64 = 4 << 20;
 
-/// everloop's own agent: one turn with a model, told as JSON lines.
+/// everloop's own agent: one turn with a model, reported as JSON lines.
 #[derive(Debug, Parser)]
 #[command(name = API_ARG, disable_version_flag = true)]
 struct Args {
-    /// Which API the other side speaks
+    /// Format of the model's API
     #[arg(long, value_enum, default_value_t = WireName::Messages)]
     wire: WireName,
 
-    /// Where the API is [default: its vendor]
+    /// Address of the API [default: its vendor]
     #[arg(long, value_name = "URL")]
     base: Option<String>,
 
-    /// Which model answers
+    /// Name of the model
     #[arg(long, value_name = "NAME")]
     model: String,
 
-    /// The variable that holds the key; empty for servers that want none [default: the vendor's own name for it]
+    /// The variable that holds the key; empty for servers that want none [default: the vendor's own
+    /// name for it]
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
 
@@ -42,15 +44,15 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 
-    /// The prompt [default: standard input]
+    /// File with the prompt [default: standard input]
     #[arg(long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
 
-    /// The conversation to go on with
+    /// The session to continue
     #[arg(long, value_name = "ID", requires = "state_dir")]
     resume: Option<String>,
 
-    /// Where conversations are kept
+    /// Folder in which sessions are kept
     #[arg(long, alias = "state", value_name = "DIR")]
     state_dir: PathBuf,
 
@@ -58,15 +60,15 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::MAX_REQUESTS)]
     max_requests: u32,
 
-    /// The longest single answer
+    /// Most tokens of a single answer
     #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::MAX_OUTPUT_TOKENS)]
     max_output_tokens: u32,
 
-    /// How many tokens fit into the model
+    /// Tokens that fit into the model's context
     #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::CONTEXT_WINDOW)]
     context_window: u64,
 
-    /// What the turn may cost, in millionths of a dollar; needs prices
+    /// Spending limit of the turn, in millionths of a dollar; needs prices
     #[arg(long, value_name = "N")]
     left_microusd: Option<u64>,
 
@@ -82,11 +84,11 @@ struct Args {
     #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_in")]
     price_cached: Option<u64>,
 
-    /// What the model may do
+    /// Permissions of the model
     #[arg(long, value_enum, default_value_t = PermissionName::Edits)]
     permission: PermissionName,
 
-    /// The beginning of a command that it may run although it may only edit; can be given several times
+    /// Prefix of a command that it may run although it may only edit; can be given several times
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
     allow: Vec<String>,
 
@@ -115,10 +117,10 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Dollars, as people and price lists write them.
+/// Parses dollars, as price lists write them.
 fn microusd(text: &str) -> Result<u64, String> {
     let dollars: f64 = text.parse().map_err(|_| "no number".to_owned())?;
-    // A million dollars for a million tokens: above that somebody gave another unit.
+    // A million dollars for a million tokens: anything above is another unit.
     if !(0.0..=1e6).contains(&dollars) {
         return Err("not between 0 and 1000000".to_owned());
     }
@@ -167,7 +169,7 @@ impl Args {
     }
 }
 
-/// `~/x` is in the home folder, as everywhere in everloop's files.
+/// Expands `~/x`, as everywhere in everloop's files.
 fn at_home(path: PathBuf) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -180,7 +182,7 @@ pub fn api(args: impl Iterator<Item = OsString>) -> Code {
     let args = match Args::try_parse_from(std::iter::once(OsString::from(API_ARG)).chain(args)) {
         Ok(args) => args,
         Err(error) => {
-            // Nobody could be told if this fails.
+            // There is no other way to report that stderr is gone.
             error.print().ok();
             return if error.use_stderr() { Code::Usage } else { Code::Ok };
         }
@@ -209,7 +211,7 @@ fn prompt(file: Option<&Path>) -> Result<String, Failure> {
         Some(file) => std::fs::File::open(file).and_then(|f| f.take(LONGEST_PROMPT + 1).read_to_end(&mut bytes)),
         None => io::stdin().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes),
     };
-    read.map_err(|e| Failure::failed(format!("could not read the prompt from `{name}`")).because(&e))?;
+    read.map_err(|e| Failure::failed(format!("cannot read the prompt from `{name}`")).because(&e))?;
     if bytes.len() as u64 > LONGEST_PROMPT {
         return Err(Failure::failed(format!("the prompt in `{name}` is longer than {LONGEST_PROMPT} bytes")));
     }

@@ -1,7 +1,8 @@
-//! `everloop board`: the board as a file. The ledger is the board; the file is a view that any program can read.
+//! `everloop board`: the board as a file. The ledger is the board; the file is a view that any
+//! program can read.
 //!
 //! - `write`, `export`: the view; `import`: tasks from a file; `sync`: the inbox folder now
-//! - `merge`, `driver`: git's merge of two views; `prompt`: what an agent has to know
+//! - `merge`, `driver`: git's merge of two views; `prompt`: instructions for agents
 
 use std::path::{Path, PathBuf};
 
@@ -20,31 +21,31 @@ use crate::error::{Code, Failure};
 const HELP: &str = "Examples:
   everloop board write                       # tasks/board.json from the ledger
   everloop board import tasks.json --loop k3f9
-  everloop board prompt >> AGENTS.md         # what an agent has to know
+  everloop board prompt >> AGENTS.md         # instructions for agents
   everloop board driver                      # git: two boards never conflict
 
-With `[board] file = \"tasks/board.json\"` in everloop.toml the supervisor keeps the file up to date by itself, and takes
-wishes of agents from `tasks/inbox/*.json`.";
+With `[board] file = \"tasks/board.json\"` in everloop.toml the supervisor keeps the file up to date, and takes
+intents of agents from `tasks/inbox/*.json`.";
 
 const PROMPT: &str = include_str!("board/prompt.md");
-/// A larger file is no board.
+/// A larger file is rejected.
 const FILE_MAX_BYTES: u64 = 64 << 20;
 
 /// The board as a file; `everloop task` changes tasks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct BoardArgs {
-    /// What to do
+    /// What to do with the file
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with the file.
+/// Subcommands of `board`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Do what the inbox folder asks for, and write the file
+    /// Apply the inbox folder, and write the file
     Write {
-        /// Which file [default: the one of everloop.toml, or tasks/board.json]
+        /// File to write [default: the one of everloop.toml, or tasks/board.json]
         file: Option<PathBuf>,
     },
     /// Print the board as JSON
@@ -53,22 +54,22 @@ enum What {
     Import {
         /// A list of tasks with id, description, status, priority, depends
         file: PathBuf,
-        /// The loop whose agent is to do them
+        /// The loop that is to work on them
         #[arg(long = "loop", value_name = "ID")]
         owner: Option<String>,
     },
-    /// Print what an agent has to know to work with the board
+    /// Print the instructions for agents that work with the board
     Prompt,
     /// Merge two boards, for git: the union of their tasks, written over OURS
     Merge {
-        /// The board that both come from
+        /// The common ancestor of both boards
         base: PathBuf,
-        /// Ours
+        /// Our board, which is overwritten
         ours: PathBuf,
-        /// Theirs
+        /// The other side's board
         theirs: PathBuf,
     },
-    /// Print how git learns to merge boards
+    /// Print the git settings that merge boards
     Driver,
 }
 
@@ -134,7 +135,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code
     };
     let is_there = |id: &_| ledger.task(id).is_ok_and(|row| row.is_some());
     let entries = import.read(&text, is_there).map_err(|why| {
-        Failure::usage(format!("`{}` cannot be imported: {why}", path.display())).hint("nothing was changed")
+        Failure::usage(format!("cannot import `{}`: {why}", path.display())).hint("nothing was changed")
     })?;
     let ops: Vec<Op> = entries.iter().flat_map(ImportedTask::ops).collect();
     if !ops.is_empty() {
@@ -155,7 +156,7 @@ fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Invocat
 fn merge_files(base: &Path, ours: &Path, theirs: &Path) -> Result<Code, Failure> {
     let read = |path: &Path| {
         let wrong = |why| {
-            Failure::failed(format!("`{}` is no board: {why}", path.display()))
+            Failure::failed(format!("not a board: `{}`: {why}", path.display()))
                 .hint("merge it by hand; nothing was changed")
         };
         merge::read(&text_of(path)?).map_err(wrong)

@@ -1,4 +1,5 @@
-//! `everloop check`: run checks now, in the operator's folder, and say what they say. No loop takes notice.
+//! `everloop check`: runs checks now, in the person's folder, and shows their results. Loops are
+//! not affected.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,35 +29,34 @@ const HELP: &str = "Examples:
 
 Exits with 0 when all pass, with 3 otherwise.";
 
-/// Lines shown of what a check that does not pass wrote; `--json` has all that was kept.
+/// Lines shown of a failing check's output; `--json` has all that was kept.
 const OUTPUT_LINES: usize = 40;
 /// As in everloop.toml: a check that takes longer hangs more often than it works.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// A name made from a command is cut here.
 const NAME_MAX_CHARS: usize = 32;
 
-/// Runs checks in your folder as it is, uncommitted changes included: of a loop, of everloop.toml, or the given ones.
+/// Runs checks in your folder as it is, uncommitted changes included: of a loop, of everloop.toml,
+/// or the given ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct CheckArgs {
-    /// Loop id or name, also of a loop that only stands in everloop.toml [default: what is in this folder]
+    /// Loop id or name, also of a loop that is only in everloop.toml [default: what is in this
+    /// folder]
     id: Option<String>,
     /// Run this command instead; repeat for several
     #[arg(long = "check", short = 'c', value_name = "CMD", conflicts_with = "id")]
     checks: Vec<String>,
 }
 
-/// Checks that belong together.
+/// Checks of one owner.
 pub struct Set {
-    /// Whose they are.
     pub name: String,
-    /// Where they run.
     pub dir: PathBuf,
-    /// The checks.
     pub checks: Vec<CheckSpec>,
-    /// Variables that they may see.
+    /// Variables passed to them.
     pub pass_env: Vec<String>,
-    /// What must not be seen in their output.
+    /// Secrets to redact from their output.
     pub hide: Vec<Hidden>,
 }
 
@@ -81,7 +81,6 @@ pub fn check(args: &CheckArgs, session: &mut Invocation) -> Result<Code, Failure
     Ok(if passed { Code::Ok } else { Code::NotReached })
 }
 
-/// Commands from the command line.
 fn given(commands: &[String], dir: &Path) -> Set {
     let mut checks: Vec<CheckSpec> = Vec::new();
     for run in commands {
@@ -93,7 +92,7 @@ fn given(commands: &[String], dir: &Path) -> Set {
     Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), hide: Vec::new() }
 }
 
-/// The loop that is meant: one that exists, or one that only stands in the file.
+/// The checks of a loop that exists, or of one that is only in the file.
 fn chosen(word: Option<&str>, session: &Invocation) -> Result<Vec<Set>, Failure> {
     let configured = || -> Result<Vec<Set>, Failure> {
         let loops = config_verb::load(session)?.check(&config_verb::this_moment(session))?;
@@ -115,7 +114,7 @@ fn chosen(word: Option<&str>, session: &Invocation) -> Result<Vec<Set>, Failure>
     match (sets.is_empty(), word) {
         (false, _) => Ok(sets),
         (true, Some(word)) => {
-            Err(Failure::usage(format!("there is no loop `{word}`, neither started nor in everloop.toml here"))
+            Err(Failure::usage(format!("no loop `{word}`, neither started nor in everloop.toml here"))
                 .hint("`everloop status` shows the loops; --check 'CMD' runs a command without any"))
         }
         (true, None) => Err(Failure::usage("there is nothing to check here").hint("everloop check --check 'CMD'")),
@@ -141,16 +140,17 @@ fn existing(word: Option<&str>, session: &Invocation) -> Result<Option<Set>, Fai
     }))
 }
 
-/// The scoreboards in the order of `sets`; `None` when the user interrupted it, or when one set took longer than this.
+/// The scoreboards in the order of `sets`; `None` when the user interrupted it, or when one set
+/// took longer than `patience`.
 pub async fn run_all(
     sets: &[Set],
     session: &Invocation,
     patience: Duration,
 ) -> Result<Option<Vec<Scoreboard>>, Failure> {
     let home = session.home()?;
-    let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot listen to signals").because(&e));
+    let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot install signal handlers").because(&e));
     let (mut int, mut term) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
-    // A folder of our own: a loop's folder is its supervisor's.
+    // A job folder of its own: a loop's folder belongs to its supervisor.
     let jobs = home.checks(&LoopId::new(format!("by-hand-{}", std::process::id())));
     let mut boards = Vec::new();
     let mut interrupted = false;
@@ -168,7 +168,7 @@ pub async fn run_all(
             _ = term.recv() => None,
             () = tokio::time::sleep(patience) => None,
         };
-        // What still runs belongs to nobody once we are gone.
+        // A check that still runs would have no owner after this process ends.
         checker.clear().await.map_err(|e| Failure::failed("cannot end the checks").because(&e))?;
         match board {
             Some(board) => boards.push(board.map_err(|e| Failure::failed("cannot run the checks").because(&e))?),

@@ -1,4 +1,5 @@
-//! `everloop comment`: write something beneath a task. It stays there, and every turn on the task reads it as data.
+//! `everloop comment`: adds a comment to a task. It stays there, and every turn on the task reads
+//! it as data.
 
 use everloop_core::ids::TaskId;
 use everloop_store::{Ledger, Sqlite};
@@ -9,13 +10,13 @@ use super::task::{TaskChange, no_task, note};
 use crate::error::{Code, Failure};
 use crate::mailbox;
 
-/// Writes something beneath a task. `everloop inbox TASK` shows it.
+/// Adds a comment to a task. `everloop inbox TASK` shows it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop comment x7k2m \"the parser is in src/read.rs\"")]
 pub struct CommentArgs {
-    /// Task id
+    /// Id of the task
     task: String,
-    /// What to write
+    /// Text of the comment
     text: String,
 }
 
@@ -30,8 +31,8 @@ pub fn comment(args: &CommentArgs, session: &mut Invocation) -> Result<Code, Fai
 pub(super) fn write(ledger: &mut Sqlite, id: &TaskId, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let row = ledger.task(id)?.ok_or_else(|| no_task(id))?;
     let ops = [mailbox::letter(ledger, mailbox::comments_of(id), text, &session.caller)?];
-    let events = [note(format!("{} wrote beneath task {id}: {text}", session.caller.name()))];
+    let events = [note(format!("{} commented on task {id}: {text}", session.caller.name()))];
     TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events }.commit(ledger, session)?;
-    session.ui.said(&format!("written beneath task {id}"), &json!({ "to": id, "by": session.caller.name() }))?;
+    session.ui.said(&format!("comment added to task {id}"), &json!({ "to": id, "by": session.caller.name() }))?;
     Ok(Code::Ok)
 }

@@ -12,11 +12,11 @@ const HELP: &str = "Examples:
   everloop completions zsh > ~/.zfunc/_everloop
   everloop completions fish > ~/.config/fish/completions/everloop.fish";
 
-/// Prints a script that teaches a shell what can be typed after `everloop`.
+/// Prints a completion script for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Name of the shell
     shell: Shell,
 }
 

@@ -1,4 +1,5 @@
-//! `everloop config`: show what is in force and where it comes from, check it, describe it.
+//! `everloop config`: shows the values in force and their origins, checks and describes the
+//! configuration.
 
 use serde_json::json;
 
@@ -19,19 +20,19 @@ Later wins: built-in values, ~/.config/everloop/config.toml, everloop.toml, EVER
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct ConfigArgs {
-    /// What to do
+    /// What to do with the configuration
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with the configuration.
+/// Subcommands of `config`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Print the values that are in force
     Show {
         /// Only this loop [default: all]
         name: Option<String>,
-        /// Say where each value comes from
+        /// Show where each value comes from
         #[arg(long)]
         origin: bool,
     },
@@ -39,7 +40,8 @@ enum What {
     Schema,
     /// Look for mistakes; exits with 7 when there are any
     Check,
-    /// Put a changed everloop.toml in force for its loops, also while they run; a wrong one changes nothing
+    /// Put a changed everloop.toml in force for its loops, also while they run; a wrong one changes
+    /// nothing
     Apply,
 }
 
@@ -57,20 +59,19 @@ pub fn config(args: ConfigArgs, session: &mut Invocation) -> Result<Code, Failur
         }
         What::Check => check(session),
         What::Apply => {
-            session.for_a_person("to change a running loop")?;
+            session.for_a_person("change a running loop")?;
             super::run::apply(session)
         }
     }
 }
 
-/// The configuration of the user's folder.
 pub(super) fn load(session: &Invocation) -> Result<Config, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     Ok(config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?)
 }
 
-/// What resolving needs to know about the world.
+/// The current time and zone, for resolving.
 pub(super) fn this_moment(session: &Invocation) -> ResolveContext {
     ResolveContext::at(session.now())
 }

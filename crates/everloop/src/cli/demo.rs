@@ -1,4 +1,5 @@
-//! `everloop demo`: a real loop with a scripted agent in half a minute. Everything is real except the agent.
+//! `everloop demo`: a real loop with a scripted agent in half a minute. Everything is real except
+//! the agent.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -13,8 +14,9 @@ use crate::ui::Ui;
 pub mod agent;
 mod project;
 
-/// Makes a small repository with five failing checks in a temporary folder and lets everloop work on it: a good turn, a
-/// lying one, one that edits a test, a supervisor killed in the middle, a nap, and the goal.
+/// Makes a small repository with five failing checks in a temporary folder and lets everloop work
+/// on it: a good turn, a lying one, one that edits a test, a supervisor killed in the middle, a
+/// pause, and the goal.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// Make it here and keep it, instead of in a temporary folder
@@ -24,7 +26,7 @@ pub struct DemoArgs {
 
 /// The hidden verb under which this binary plays the agent.
 pub const AGENT_ARG: &str = "__demo-agent";
-/// The demo is over long before; a hang must not look like patience.
+/// The demo is over long before; a hang must not look like work.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The turn during which the supervisor is killed.
 const KILLED_TURN: u32 = 4;
@@ -33,7 +35,7 @@ pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> 
     let begun = Instant::now();
     let root = match &args.keep {
         Some(dir) if dir.exists() => {
-            return Err(Failure::usage(format!("`{}` is there already", dir.display())).hint("name a new folder"));
+            return Err(Failure::usage(format!("`{}` exists already", dir.display())).hint("name a new folder"));
         }
         Some(dir) => dir.clone(),
         None => std::env::temp_dir().join(format!("everloop-demo-{}", std::process::id())),
@@ -63,7 +65,9 @@ impl Stage<'_> {
         project::make(&project)?;
         fs::create_dir_all(self.root.join("acts"))?;
         self.say("A repository with five checks, none of which passes. The agent is a script; all else is real.");
-        self.say("Turn 1 is good, turn 2 lies, turn 3 edits a test, turn 4 loses its supervisor, turn 5 needs a nap.");
+        self.say(
+            "Turn 1 is good, turn 2 lies, turn 3 edits a test, turn 4 loses its supervisor, turn 5 needs a pause.",
+        );
         let mut first = self.start(&project)?;
         let killed = self.watch(&mut first, Some(KILLED_TURN))?;
         if killed.is_none() {
@@ -96,9 +100,10 @@ impl Stage<'_> {
         command.spawn().map_err(|e| Failure::failed("cannot start everloop itself").because(&e))
     }
 
-    /// Passes on what the supervisor says. Kills it in the middle of the turn `kill_in`; then there is no exit code.
+    /// Prints the supervisor's output. Kills it in the middle of the turn `kill_in`; then there is
+    /// no exit code.
     fn watch(&self, child: &mut Child, kill_in: Option<u32>) -> Result<Option<i32>, Failure> {
-        let stderr = child.stderr.take().ok_or_else(|| Failure::failed("cannot read what everloop says"))?;
+        let stderr = child.stderr.take().ok_or_else(|| Failure::failed("cannot read everloop's output"))?;
         let mut killed = false;
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             self.ui.talk(&format!("  {line}"));
@@ -116,7 +121,7 @@ impl Stage<'_> {
         Ok(if killed { None } else { Some(status.code().unwrap_or(1)) })
     }
 
-    /// The agent is really at work before its supervisor is killed.
+    /// Makes sure that the agent is at work before its supervisor is killed.
     fn wait_for_agent(&self, act: u32) -> Result<(), Failure> {
         let sign = self.root.join("acts").join(format!("{act}.begun"));
         let begun = Instant::now();
@@ -143,15 +148,15 @@ impl Stage<'_> {
     }
 }
 
-/// What an audience should notice.
+/// Explains a line of output.
 fn comment(line: &str) -> Option<&'static str> {
     let ended = line.contains(" ended: ");
     if ended && line.contains("no-op") && !line.contains("-5.") {
-        Some("^ the agent said \"all done\"; nothing was changed, so nothing counts")
+        Some("^ the agent claims \"all done\"; nothing was changed, so nothing counts")
     } else if ended && line.contains("refused") {
         Some("^ it edited a test to make it pass: refused, and kept on a ref for you to look at")
     } else if line.contains("backs off") {
-        Some("^ the agent asked for a pause: the loop sleeps without a process or a call, and wakes by itself")
+        Some("^ the agent requested a pause: the loop sleeps without a process or a call, and wakes by itself")
     } else {
         None
     }

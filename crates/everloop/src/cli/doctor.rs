@@ -1,4 +1,4 @@
-//! `everloop doctor`: looks for what could go wrong on this machine, and mends what is safe to mend.
+//! `everloop doctor`: looks for problems on this machine, and mends what is safe to mend.
 //!
 //! - `machine`: git, containment, disk, clock; `state`: folder, database, journal, supervisor
 //! - `work`: agents, leftovers of loops, processes without owner; the configuration here
@@ -22,27 +22,27 @@ const HELP: &str = "Examples:
 
 Exits with 1 when something fails; warnings alone exit with 0.";
 
-/// Looks at the machine, the state folder, the loops' leftovers and the configuration.
+/// Checks the machine, the state folder, the loops' leftovers and the configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct DoctorArgs {
-    /// Mend what is safe to mend: leftovers of ended loops, processes without owner, a stale bell
+    /// Mend what is safe to mend: leftovers of ended loops, processes without owner, a stale wake
+    /// pipe
     #[arg(long)]
     fix: bool,
 }
 
-/// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
-    /// Was bad, is good now.
+    /// Was bad, is mended now.
     Fixed,
     Warn,
     Fail,
 }
 
-/// One thing that was looked at.
+/// One checked item.
 #[derive(Clone, Debug, Serialize)]
 struct Finding {
     area: &'static str,
@@ -51,7 +51,7 @@ struct Finding {
     hint: Option<String>,
 }
 
-/// Collects findings of one area.
+/// Findings of one area.
 struct Chart {
     area: &'static str,
     findings: Vec<Finding>,
@@ -86,11 +86,12 @@ impl Chart {
 
 /// Whether leftovers may be mended.
 enum Remedy {
-    /// Only look.
     Look,
-    /// Nobody supervises while we mend.
-    Mend { _ownership: Ownership },
-    /// Wanted, but a supervisor is at work.
+    /// No supervisor runs while this one mends.
+    Mend {
+        _ownership: Ownership,
+    },
+    /// Wanted, but a supervisor runs.
     Busy,
 }
 
@@ -109,18 +110,18 @@ impl Remedy {
         matches!(self, Remedy::Mend { .. })
     }
 
-    /// What to type when something can be mended.
+    /// The command that mends.
     fn hint(&self) -> &'static str {
         match self {
             Remedy::Look | Remedy::Mend { .. } => "everloop doctor --fix",
-            Remedy::Busy => "a supervisor is at work: everloop down, then everloop doctor --fix",
+            Remedy::Busy => "a supervisor runs: everloop down, then everloop doctor --fix",
         }
     }
 }
 
 pub fn doctor(args: &DoctorArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
-    // Before the lock is taken for mending, or we would find ourselves.
+    // Read before the lock is taken for mending: afterwards the owner is this process.
     let supervisor = home.owner();
     let remedy = Remedy::new(args.fix, &home, session)?;
     let mut findings = up::block_on(machine::look(&home, session))??;
@@ -148,7 +149,7 @@ fn configuration(session: &Invocation) -> Vec<Finding> {
                 let specs = one.agents().cloned().collect();
                 work::agents_of(&mut agents, &format!("`{}`", one.name), &one.workspace.dir, specs);
             }
-            // A loop that was only written down so far harms nobody.
+            // A loop that was never started cannot fail yet.
             agents.findings.iter_mut().filter(|f| f.level == Level::Fail).for_each(|f| f.level = Level::Warn);
             chart.findings.append(&mut agents.findings);
         }

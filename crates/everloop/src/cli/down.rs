@@ -1,4 +1,4 @@
-//! `everloop down`: stop the supervisor; loops stay resumable.
+//! `everloop down`: stops the supervisor; loops stay resumable.
 
 use std::time::{Duration, Instant};
 
@@ -9,22 +9,22 @@ use super::up::perform;
 use crate::error::{Code, Failure};
 use crate::unit::{Manager, is_ours};
 
-/// Turns that are under way are interrupted and tried again by the next supervisor.
+/// Interrupts running turns; the next supervisor takes them again.
 #[derive(Debug, clap::Args)]
 pub struct DownArgs {
     /// Give up waiting after this long
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = everloop_core::time::parse_duration)]
     timeout: Duration,
-    /// Take back what `up --install` made, too
+    /// Also remove what `up --install` made
     #[arg(long)]
     uninstall: bool,
 }
 
-/// How often to look whether it is gone.
+/// How often to check whether the process is gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    session.for_a_person("to stop the supervisor")?;
+    session.for_a_person("stop the supervisor")?;
     let home = session.home()?;
     if args.uninstall {
         uninstall(session)?;
@@ -44,7 +44,7 @@ pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> 
                 "process {} is still there after {:?}",
                 owner.process.pid, args.timeout
             ))
-            .hint(format!("look at it, or kill it: kill -9 {}; nothing is lost by that", owner.process.pid)));
+            .hint(format!("inspect it, or kill it: kill -9 {}; nothing is lost by that", owner.process.pid)));
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -58,12 +58,12 @@ fn uninstall(session: &Invocation) -> Result<(), Failure> {
     let path = manager.path()?;
     let ours = std::fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));
     if !ours {
-        return Err(Failure::failed(format!("`{}` is not there, or not everloop's own", path.display()))
+        return Err(Failure::failed(format!("`{}` is missing, or was not written by everloop", path.display()))
             .hint("without --uninstall the supervisor is stopped and nothing is removed"));
     }
     let (done, rest) = perform(manager.end(&path));
     std::fs::remove_file(&path)
         .map_err(|e| Failure::failed(format!("cannot remove `{}`", path.display())).because(&e))?;
     let told = serde_json::json!({ "removed": path.display().to_string(), "done": done, "failed": rest });
-    session.ui.said(&format!("the unit `{}` is gone", path.display()), &told)
+    session.ui.said(&format!("removed the unit `{}`", path.display()), &told)
 }

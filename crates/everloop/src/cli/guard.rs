@@ -1,4 +1,4 @@
-//! `everloop guard`: what the guard remembers; hold everything, release a hold.
+//! `everloop guard`: shows the guard's state; holds everything, releases a hold.
 //!
 //! A person's hold and release are events like the guard's own; `hold` writes them.
 
@@ -26,35 +26,37 @@ const HELP: &str = "Examples:
 
 Scopes: `all`, `loop:ID`, `account:NAME`, `node:NAME`.";
 
-/// Every start of a turn needs the guard's permit; here is what it remembers and what a person can do about it.
+/// Every start of a turn needs the guard's permit. Shows its state, and lets a person hold or
+/// release scopes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct GuardArgs {
-    /// What to do
+    /// What to do with the guard
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with the guard.
+/// Subcommands of `guard`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show every scope: freezes, cooldowns, waits, starts, spending; exits with 5 when something is frozen
+    /// Show every scope: freezes, cooldowns, waits, starts, spending; exits with 5 when something
+    /// is frozen
     Status,
-    /// Let nothing start in a scope; running turns go on to their end
+    /// Block starts in a scope; running turns go on to their end
     Hold {
         /// `all`, `loop:ID`, `account:NAME` or `node:NAME`
         #[arg(default_value = "all", value_parser = parse_scope)]
         scope: Scope,
-        /// Why, for `why` and the journal
+        /// The reason, for `why` and the journal
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// Release it by itself after this time
+        /// Release it automatically after this time
         #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
         time: Option<std::time::Duration>,
     },
-    /// End a freeze; the reflexes begin afresh
+    /// End a freeze and reset the reflexes
     Release {
-        /// Which scope [default: all that are frozen]
+        /// Scope to release [default: all that are frozen]
         #[arg(value_parser = parse_scope)]
         scope: Option<Scope>,
         /// What was done about the cause, for the journal
@@ -71,11 +73,11 @@ pub fn guard(args: GuardArgs, session: &mut Invocation) -> Result<Code, Failure>
     match args.what {
         What::Status => view::status(session),
         What::Hold { scope, reason, time } => {
-            session.for_a_person("to hold the guard")?;
+            session.for_a_person("hold the guard")?;
             hold(scope, &reason, time, session)
         }
         What::Release { scope, reason } => {
-            session.for_a_person("to release the guard")?;
+            session.for_a_person("release the guard")?;
             release(scope, &reason, session)
         }
     }
@@ -148,7 +150,7 @@ fn reason_given<'a>(reason: &'a str, example: &str) -> Result<&'a str, Failure> 
     Ok(reason)
 }
 
-/// A loop may be named as everywhere else.
+/// A loop may be given by name or prefix, as everywhere else.
 fn resolve(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
     match scope {
         Scope::Loop(word) => Ok(Scope::Loop(session.find_loop(ledger, Some(word.as_str()))?.0.id)),
@@ -156,7 +158,7 @@ fn resolve(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope,
     }
 }
 
-/// A hold on a name that nobody has would hold nothing and say nothing.
+/// A hold on an unused name would have no effect and no message.
 fn known(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
     let scope = resolve(scope, ledger, session)?;
     let loops = loops(ledger)?;
@@ -170,11 +172,11 @@ fn known(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, F
     all.sort();
     all.dedup();
     let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-    Err(Failure::usage(format!("nobody works under `{scope}`")).hint(format!("there are: {}", names.join(", "))))
+    Err(Failure::usage(format!("`{scope}` is not used by any loop")).hint(format!("there are: {}", names.join(", "))))
 }
 
 fn nothing_frozen() -> Failure {
-    Failure::usage("nothing is frozen").hint("`everloop guard status` shows what the guard remembers")
+    Failure::usage("nothing is frozen").hint("`everloop guard status` shows the guard's state")
 }
 
 fn not_frozen(scope: &Scope, frozen: &[Scope]) -> Failure {

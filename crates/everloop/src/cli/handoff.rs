@@ -1,4 +1,5 @@
-//! `everloop handoff`: what one session leaves for the next. One per project folder; the latest counts.
+//! `everloop handoff`: what one session leaves for the next. One per project folder; the latest
+//! counts.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ const HELP: &str = "Examples:
 const MAX_BYTES: usize = 6 << 10;
 /// Lines of `git status` in it.
 const STATUS_LINES: usize = 30;
-/// Longer is not shown at once.
+/// Lines that are printed at once.
 const SHOWN_LINES: usize = 400;
 
 /// Shows or writes what the next session in this project must know.
@@ -41,14 +42,14 @@ pub struct HandoffArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show the latest one here, of a loop, or what a session left
+    /// Show the latest one here, of a loop, or of a session
     Show {
         /// Loop id or name, or the id of a session [default: this folder]
         of: Option<String>,
     },
     /// Write one; the text comes on stdin
     Write {
-        /// The session that leaves it
+        /// Id of the session that leaves it
         #[arg(long, value_name = "ID", default_value = "")]
         session: String,
     },
@@ -78,7 +79,7 @@ fn show(of: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-/// What is meant: this folder's, a session's, or that of a loop's folder.
+/// The handoff of this folder, of a session, or of a loop's folder.
 fn find(ledger: &Sqlite, of: Option<&str>, session: &Invocation) -> Result<Option<Handoff>, Failure> {
     let Some(word) = of else { return read(ledger, folder(session)) };
     if let Some(left) = by_key(ledger, &of_session(word))? {
@@ -109,22 +110,20 @@ fn write(id: &str, session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-/// The project's folder, or this one.
 fn folder(session: &Invocation) -> &Path {
     config::find(&session.dir).unwrap_or(&session.dir)
 }
 
-/// Under which key the handoff of a folder is kept.
+/// The document key of a folder's handoff.
 pub fn key(dir: &Path) -> String {
     dir.display().to_string()
 }
 
-/// Under which key that of a session is kept.
+/// The document key of a session's handoff.
 fn of_session(id: &str) -> String {
     format!("session:{id}")
 }
 
-/// The latest one of a folder.
 pub fn read(ledger: &Sqlite, dir: &Path) -> Result<Option<Handoff>, Failure> {
     by_key(ledger, &key(dir))
 }
@@ -132,10 +131,10 @@ pub fn read(ledger: &Sqlite, dir: &Path) -> Result<Option<Handoff>, Failure> {
 fn by_key(ledger: &Sqlite, key: &str) -> Result<Option<Handoff>, Failure> {
     let Some(row) = ledger.doc(HANDOFF, key)? else { return Ok(None) };
     let left = serde_json::from_str(&row.body);
-    Ok(Some(left.map_err(|e| Failure::failed("the handoff cannot be read").because(&e))?))
+    Ok(Some(left.map_err(|e| Failure::failed("cannot read the handoff").because(&e))?))
 }
 
-/// Keeps it in place of the one before, in this folder and of its session.
+/// Replaces the handoff of this folder and of its session.
 pub fn save(ledger: &Sqlite, left: &Handoff, dir: &Path) -> Result<Vec<Op>, Failure> {
     let body = serde_json::to_string(left).expect("a handoff is plain data and always has a JSON form");
     let own = Some(of_session(&left.session)).filter(|_| !left.session.is_empty());
@@ -147,7 +146,8 @@ pub fn save(ledger: &Sqlite, left: &Handoff, dir: &Path) -> Result<Vec<Op>, Fail
     Ok(ops)
 }
 
-/// From what can be seen: the last words, the scoreboard, what is not committed. Empty when there is nothing to tell.
+/// Composes a handoff from the session's last words, the scoreboard and uncommitted changes. Empty
+/// when there is none of these.
 pub fn compose(words: &str, board: Option<&Scoreboard>, dir: &Path) -> String {
     let mut parts = Vec::new();
     if !words.trim().is_empty() {

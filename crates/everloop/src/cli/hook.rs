@@ -1,7 +1,8 @@
-//! `everloop hook`: what an agent's CLI asks at the moments of a session that everloop did not start.
+//! `everloop hook`: answers an agent's CLI at the moments of a session that everloop did not start.
 //!
-//! It answers 0 ("as you like") or 2 ("no, and this is why"), nothing else: any mistake of ours is 0, and so is everything
-//! while no supervisor runs. It reads the ledger first and writes at most once, because a person waits behind every call.
+//! It exits with 0 (no objection) or 2 (refused, with the reason), nothing else: any internal
+//! failure is 0, and so is every call while no supervisor runs. It reads the ledger first and
+//! writes at most once, because a person waits behind every call.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,24 +40,25 @@ Notification, SessionEnd; Gemini's names for the same moments are understood, to
 
 `everloop init` writes these hooks. Exit codes: 0 go on, 2 refused (the reason is on stderr).";
 
-/// What agents' CLIs read as \"no, and this is why\".
+/// The exit code that agents' CLIs take as a refusal with a reason.
 const NO: Code = Code::Usage;
-/// A prompt is kept up to here.
+/// Longer prompts are cut here.
 const PROMPT_BYTES: usize = 4 << 10;
 /// Messages delivered at once; the rest comes with the next prompt.
 const MESSAGES: usize = 20;
-/// Notifications that call for a person; the last one is Gemini's.
+/// Notifications that need a person; the last one is Gemini's.
 const CALLS: [&str; 3] = ["idle_prompt", "permission_prompt", "ToolPermission"];
-/// Another hook of the same session may write at the same time; more than twice is not chance.
+/// Another hook of the same session may write at the same time; more than two conflicts are not
+/// chance.
 const TRIES: usize = 3;
 
-/// Reads the CLI's JSON on stdin and answers in its way. Does nothing while no supervisor runs.
+/// Reads the CLI's JSON on stdin and answers in its format. Does nothing while no supervisor runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct HookArgs {
-    /// Which moment of the session
+    /// Moment of the session
     event: String,
-    /// Whose session: claude, codex or gemini [default: by what it says]
+    /// Agent of the session: claude, codex or gemini [default: detected from its JSON]
     #[arg(long = "for", value_name = "AGENT")]
     agent: Option<String>,
 }
@@ -65,7 +67,7 @@ pub fn hook(args: &HookArgs, session: &Invocation) -> Code {
     match answer(args, session) {
         Ok(code) => code,
         Err(failure) => {
-            tracing::debug!(event = args.event, "a hook could not be answered: {}", failure.render());
+            tracing::debug!(event = args.event, "cannot answer a hook: {}", failure.render());
             Code::Ok
         }
     }
@@ -75,7 +77,7 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
     // Read in any case: a CLI may take a closed pipe for a failure.
     let payload = Payload::read(std::io::stdin().lock());
     let (Some(moment), Some(payload)) = (HookEvent::named(&args.event), payload) else {
-        tracing::debug!(event = args.event, "not a hook that is known, or nothing that can be read on stdin");
+        tracing::debug!(event = args.event, "unknown hook, or unreadable stdin");
         return Ok(Code::Ok);
     };
     let Some(home) = StateFolder::supervised(session.state_dir.as_deref()) else { return Ok(Code::Ok) };
@@ -102,7 +104,7 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
 struct SessionContext<'a> {
     session: &'a Invocation,
     home: StateFolder,
-    /// To read; given back before anything is written.
+    /// For reading; dropped before anything is written.
     ledger: Option<Sqlite>,
     place: SessionFolder,
     payload: Payload,
@@ -112,14 +114,14 @@ struct SessionContext<'a> {
 
 impl SessionContext<'_> {
     fn ledger(&self) -> Result<&Sqlite, Failure> {
-        self.ledger.as_ref().ok_or_else(|| Failure::failed("the ledger was given back already"))
+        self.ledger.as_ref().ok_or_else(|| Failure::failed("the ledger was closed already"))
     }
 
     fn guardian(&self) -> Option<Guardian<'_>> {
         Guardian::of(&self.place, &self.home.copies())
     }
 
-    /// What is known about the session so far.
+    /// The session's record so far.
     fn record(&self) -> Result<(u64, Record), Failure> {
         let row = self.ledger()?.doc(SESSION, self.payload.session())?;
         let (version, mut record) = match row {
@@ -141,7 +143,8 @@ impl SessionContext<'_> {
         Op::Append { owner: None, events: did.into_iter().map(event).collect() }
     }
 
-    /// The one write. Of two hooks of the same session that write at once, the record of the later one stays.
+    /// The one write. Of two hooks of the same session that write at once, the record of the later
+    /// one stays.
     fn write(&mut self, record: Option<(u64, Record)>, mut ops: Vec<Op>) -> Result<(), Failure> {
         self.ledger = None;
         let mut ledger = Sqlite::open(&self.home.database(), OpenMode::ReadWrite)?;
@@ -173,7 +176,7 @@ impl SessionContext<'_> {
         Ok(())
     }
 
-    /// Gives the CLI something that the agent is to know.
+    /// Adds context for the agent to the CLI's answer.
     fn tell(&self, context: &str) -> Result<(), Failure> {
         let name = self.payload.text("hook_event_name");
         let told = json!({ "hookSpecificOutput": { "hookEventName": name, "additionalContext": context } });
@@ -224,7 +227,7 @@ impl SessionContext<'_> {
         let prompt = self.without_secrets(self.payload.text("prompt"));
         let mut ops = vec![self.happened([SessionAct::Prompted { text: text::cut(prompt, PROMPT_BYTES) }])];
         ops.push(Op::Consume { ids });
-        // The person is here: whatever waited for one is answered.
+        // A prompt means that the person is present: tickets that wait for one are closed.
         let answer = "the person went on with the session".to_owned();
         ops.extend(self.ticket_keys().map(|key| Op::CloseTicket { key, answer: answer.clone() }));
         self.write(Some((version, record)), ops)?;
@@ -266,10 +269,11 @@ impl SessionContext<'_> {
         Ok(code)
     }
 
-    /// Signs of being complete that nobody was told yet, each as one batch. No sign is worth a hook.
+    /// Completion signs that were not reported yet, each as one batch. A failure here never fails
+    /// the hook.
     fn signs(&self) -> Vec<Vec<Op>> {
         self.look_for_signs().unwrap_or_else(|failure| {
-            tracing::debug!("signs were not looked for: {}", failure.render());
+            tracing::debug!("cannot look for completion signs: {}", failure.render());
             Vec::new()
         })
     }
@@ -298,14 +302,15 @@ impl SessionContext<'_> {
         Ok(batches)
     }
 
-    /// Tells them. One that somebody else has told meanwhile is refused as a whole, and that is well.
+    /// Reports them. One that another process reported meanwhile is refused as a whole, as
+    /// intended.
     fn signal(&mut self, batches: Vec<Vec<Op>>) {
         for batch in batches {
             let wakes = batch.iter().any(|op| matches!(op, Op::Signal { .. }));
             match self.write(None, batch) {
                 Ok(()) if wakes => self.home.wake(),
                 Ok(()) => {}
-                Err(failure) => tracing::debug!("a sign was not told: {}", failure.render()),
+                Err(failure) => tracing::debug!("completion sign not reported: {}", failure.render()),
             }
         }
     }
@@ -318,7 +323,7 @@ impl SessionContext<'_> {
     }
 
     fn wants_to_stop(&mut self) -> Result<Code, Failure> {
-        // It is judged after it, in a checkout of its own.
+        // The supervisor judges a turn after it, in a checkout of its own.
         if in_turn() {
             return Ok(Code::Ok);
         }
@@ -379,7 +384,6 @@ impl SessionContext<'_> {
         Ok(code)
     }
 
-    /// Runs the checks in the session's folder.
     fn judge(&self) -> Result<Option<everloop_core::scoreboard::Scoreboard>, Failure> {
         let set = check::Set {
             name: self.place.name.clone(),
@@ -413,7 +417,7 @@ impl SessionContext<'_> {
         record.last = Some((self.now, parked.clone()));
         let mut ops = vec![self.happened([parked])];
         if limit.is_some() && until.is_none() {
-            ops.push(self.ticket("limit", &format!("is not served and nobody says until when: {text}")));
+            ops.push(self.ticket("limit", &format!("is limited by its vendor without an end time: {text}")));
         }
         self.write(Some((version, record)), ops)?;
         Ok(Code::Ok)
@@ -435,7 +439,7 @@ impl SessionContext<'_> {
         Ok(Code::Ok)
     }
 
-    /// What the next session must know, unless this one wrote it down itself.
+    /// Composes the handoff for the next session, unless this one wrote one itself.
     fn handoff(&self, record: &Record, at: &str) -> Result<Vec<Op>, Failure> {
         let session = self.payload.session();
         let row = self.ledger()?.doc(HANDOFF, &handoff::key(&self.place.root))?;
@@ -459,7 +463,7 @@ impl SessionContext<'_> {
     fn calls_for_a_person(&mut self) -> Result<Code, Failure> {
         let (version, record) = self.record()?;
         let kind = self.payload.text("notification_type").to_owned();
-        // Who has finished may wait for as long as it likes.
+        // A session that has finished may wait for as long as it likes.
         let finished = record.verdict.as_ref().is_some_and(|v| v.board.all_pass());
         if finished || !CALLS.contains(&kind.as_str()) {
             return Ok(Code::Ok);
@@ -482,7 +486,8 @@ impl SessionContext<'_> {
         ["stopped", "limit"].into_iter().chain(CALLS).map(move |cause| format!("session:{session}:{cause}"))
     }
 
-    /// What it was not told yet: of the loop's messages, and of its own box (`everloop send @SESSION`), with the ids of those.
+    /// Messages that the session did not get yet: those of the loop, and of its own mailbox
+    /// (`everloop send @SESSION`), with the ids of the latter.
     fn messages(&self, record: &mut Record) -> Result<(Vec<u64>, Vec<String>), Failure> {
         let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
         let notes: Vec<String> = notes.iter().map(|note| note.text().to_owned()).collect();
@@ -492,7 +497,7 @@ impl SessionContext<'_> {
         Ok((found.iter().map(|m| m.id).collect(), messages))
     }
 
-    /// How full the context is, as far as anybody says it.
+    /// How full the context is, if the CLI or the transcript gives it.
     fn context_percent(&self) -> Option<u32> {
         let told = self.payload.context_tokens();
         let path = PathBuf::from(self.payload.text("transcript_path"));
@@ -516,17 +521,16 @@ fn in_turn() -> bool {
     std::env::var(caller::TURN).is_ok_and(|turn| !turn.is_empty())
 }
 
-/// A record as it is stored; a newer everloop's is not guessed at.
+/// Parses a stored record; one in a newer format is an error.
 pub fn read_record(body: &str) -> Result<Record, Failure> {
-    let record: Record = serde_json::from_str(body)
-        .map_err(|e| Failure::failed("the record of a session cannot be read").because(&e))?;
+    let record: Record =
+        serde_json::from_str(body).map_err(|e| Failure::failed("cannot read the record of a session").because(&e))?;
     if record.session_version > SESSION_VERSION {
         return Err(Failure::failed("a newer everloop wrote the record of this session"));
     }
     Ok(record)
 }
 
-/// The words of a message, however it was put.
 fn said(message: &Message) -> String {
     format!("{}: {}", message.by, MessageBody::of(message).text)
 }

@@ -1,4 +1,4 @@
-//! `everloop hub`: the database that the nodes of a mesh share. Makes it, looks at it, brings it up to date.
+//! `everloop hub`: the database that the nodes of a mesh share. Creates, checks and migrates it.
 
 use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
@@ -17,11 +17,12 @@ const HELP: &str = "Examples:
 The address is taken from --url, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml (`url_env` or `url_file`), in this order.
 Others on this machine can see --url in the list of processes.
 
-`check` exits with 0 when the hub can be used, 6 when it is away, 7 when it does not let us in, 1 when something else is wrong.";
+`check` exits with 0 when the hub can be used, 6 when it is away, 7 when it refuses access, 1 for any other problem.";
 
-/// Oldest server that is tested against what everloop needs of it.
+/// The oldest server version that is tested.
 const OLDEST_SERVER: u32 = 130_000;
-/// A clock that is off by more makes times in logs hard to compare; leases count by the hub's alone.
+/// A larger clock difference makes times in logs hard to compare; leases count by the hub's clock
+/// alone.
 const CLOCK_OFF_MS: i64 = 2_000;
 
 /// Works on the hub: the schema `everloop` of a PostgreSQL database.
@@ -32,26 +33,26 @@ pub struct HubArgs {
     #[arg(long, global = true, env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
 
-    /// What to do
+    /// What to do with the hub
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with a hub.
+/// Subcommands of `hub`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Make the tables if there are none
+    /// Create the tables if there are none
     Init {
-        /// Only print the SQL that makes a role with no more rights than a node needs
+        /// Only print the SQL that creates a role with no more rights than a node needs
         #[arg(long)]
         print_sql: bool,
         /// The name of that role
         #[arg(long, default_value = "everloop_node", value_name = "NAME")]
         role: String,
     },
-    /// Tell what the hub is like and whether it can be used
+    /// Show the state of the hub and whether it can be used
     Check,
-    /// Bring an older hub up to date
+    /// Migrate an older hub to the current format
     Migrate,
 }
 
@@ -68,12 +69,13 @@ pub fn hub(args: &HubArgs, session: &mut Invocation) -> Result<Code, Failure> {
     }
 }
 
-/// The address, from wherever it is said.
+/// The address, from the flag, the environment or the configuration.
 fn address(args: &HubArgs, session: &Invocation) -> Result<Url, Failure> {
     Ok(Url::parse(&address_text(args.url.as_deref(), session)?)?)
 }
 
-/// The same as it was written. It may hold a password: it goes nowhere but into the connection and a private file.
+/// The same as it was written. It may hold a password: it goes nowhere but into the connection and
+/// a private file.
 pub(super) fn address_text(url: Option<&str>, session: &Invocation) -> Result<String, Failure> {
     if let Some(url) = url {
         return Ok(url.trim().to_owned());
@@ -82,7 +84,7 @@ pub(super) fn address_text(url: Option<&str>, session: &Invocation) -> Result<St
     let source = config.hub(&config_verb::this_moment(session)).map_err(ConfigError::from)?;
     let text = match source {
         None => {
-            return Err(Failure::config("nobody says where the hub is")
+            return Err(Failure::config("the address of the hub is not set")
                 .hint("set EVERLOOP_HUB_URL, or `url_env` or `url_file` in `[hub]` of everloop.toml"));
         }
         Some(HubSource::Env(name)) => std::env::var(&name).map_err(|_| {
@@ -101,7 +103,7 @@ fn init(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     let hub = Postgres::init(url)?;
     let lines = [
         format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
-        "nodes need fewer rights than you: everloop hub init --print-sql".to_owned(),
+        "nodes need fewer rights than this role: everloop hub init --print-sql".to_owned(),
     ];
     session.ui.answer(&lines, &json!({ "hub": hub.id, "format": hub.format, "url": url.to_string() }))?;
     Ok(Code::Ok)
@@ -122,15 +124,14 @@ fn migrate(url: &Url, session: &Invocation) -> Result<Code, Failure> {
 struct Finding {
     what: &'static str,
     text: String,
-    /// What is wrong and what to do about it.
+    /// The problem and its remedy.
     bad: Option<Bad>,
 }
 
-/// How bad it is, and what to do.
 enum Bad {
-    /// It works all the same.
+    /// A warning with its remedy.
     Warning(String),
-    /// It does not work.
+    /// A failure with its remedy.
     Failure(String),
 }
 
@@ -185,18 +186,18 @@ fn judge(url: &Url, found: &Findings) -> Vec<Finding> {
     let mut all = vec![finding("address", url.to_string(), None)];
     let old = fail(found.server_number < OLDEST_SERVER, "use PostgreSQL 13 or newer");
     all.push(finding("server", format!("PostgreSQL {}", found.server_version), old));
-    let encoding = fail(found.encoding != "UTF8", "make the database anew with the encoding UTF8");
+    let encoding = fail(found.encoding != "UTF8", "create the database again with the encoding UTF8");
     all.push(finding("texts", found.encoding.clone(), encoding));
     all.push(finding("door", door(url, found), None));
     all.push(encryption(url, found));
     if found.read_only {
-        let hint = "take the address of the primary server".to_owned();
-        all.push(finding("writing", "it can only be read".to_owned(), Some(Bad::Failure(hint))));
+        let hint = "use the address of the primary server".to_owned();
+        all.push(finding("writing", "read-only".to_owned(), Some(Bad::Failure(hint))));
     }
     all.push(match &found.hub {
-        None => finding("hub", "there is none".to_owned(), Some(Bad::Failure("everloop hub init".to_owned()))),
+        None => finding("hub", "missing".to_owned(), Some(Bad::Failure("everloop hub init".to_owned()))),
         Some(hub) => {
-            let newer = fail(hub.format > FORMAT, "use the everloop that made it, or a newer one");
+            let newer = fail(hub.format > FORMAT, "use the everloop that created it, or a newer one");
             let bad = newer.or_else(|| fail(hub.format < FORMAT, "everloop hub migrate"));
             finding("hub", format!("`{}`, format {} of {FORMAT}", hub.id, hub.format), bad)
         }
@@ -208,13 +209,13 @@ fn judge(url: &Url, found: &Findings) -> Vec<Finding> {
     }
     all.push(finding("round trip", format!("{:.1} ms", found.round_trip.as_secs_f64() * 1e3), None));
     let off = warn(found.clock_offset_ms.abs() > CLOCK_OFF_MS, "set this machine's clock; leases count by the hub's");
-    all.push(finding("clock", format!("the hub's is {} ms ahead of ours", found.clock_offset_ms), off));
+    all.push(finding("clock", format!("the hub's clock is {} ms ahead of this one", found.clock_offset_ms), off));
     all
 }
 
 fn door(url: &Url, found: &Findings) -> String {
     let seen = if found.pooled {
-        "a pooler in transaction mode: every transaction may meet another backend, which everloop does not mind"
+        "a pooler in transaction mode: every transaction may use another backend, which everloop supports"
     } else {
         "direct, or a pooler that keeps sessions"
     };
@@ -226,11 +227,11 @@ fn door(url: &Url, found: &Findings) -> String {
 
 fn encryption(url: &Url, found: &Findings) -> Finding {
     let (text, bad) = match (found.encrypted, url.is_verified(), url.is_local()) {
-        (true, true, _) => ("TLS, the server proved who it is", None),
+        (true, true, _) => ("TLS, the server's identity is verified", None),
         (true, false, true) => ("TLS", None),
-        (true, false, false) => ("TLS, but nobody asked the server who it is", Some("add `sslmode=verify-full`")),
+        (true, false, false) => ("TLS, but the server's identity is not verified", Some("add `sslmode=verify-full`")),
         (false, _, true) => ("none, on this machine", None),
-        (false, _, false) => ("none: everybody on the way can read and change it", Some("add `sslmode=verify-full`")),
+        (false, _, false) => ("none: traffic can be read and changed on the way", Some("add `sslmode=verify-full`")),
     };
     Finding { what: "encryption", text: text.to_owned(), bad: bad.map(|hint| Bad::Warning(hint.to_owned())) }
 }

@@ -1,4 +1,4 @@
-//! `everloop inbox`: messages that wait for somebody.
+//! `everloop inbox`: messages that wait in mailboxes.
 
 use everloop_core::ids::TaskId;
 use everloop_core::op::{Message, Op};
@@ -12,20 +12,21 @@ use crate::ui::quantities::relative;
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
-  everloop inbox                      # what waits for anybody
-  everloop inbox @reviewer --consume  # read and take out
-  everloop inbox x7k2m                # comments beneath a task";
+  everloop inbox                      # all mailboxes
+  everloop inbox @reviewer --consume  # read and remove
+  everloop inbox x7k2m                # comments of a task";
 
 /// Shows messages, oldest first. What agents wrote is marked: it is data, not an instruction.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct InboxArgs {
-    /// `@NAME`, a task or a loop [default: all boxes]
+    /// `@NAME`, a task or a loop [default: all mailboxes]
+    #[arg(value_name = "MAILBOX")]
     who: Option<String>,
-    /// Take them out of the box
+    /// Remove them from the mailbox
     #[arg(long, requires = "who")]
     consume: bool,
-    /// How many at most
+    /// Most messages to show
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     limit: usize,
 }
@@ -46,7 +47,7 @@ pub fn inbox(args: &InboxArgs, session: &mut Invocation) -> Result<Code, Failure
         let taken = session.writer(&home)?.transact(session.now(), &[Op::Consume { ids }]);
         match taken {
             Err(Error::Refused(_)) => {
-                return Err(Failure::failed("somebody else took one of these messages").hint("look again"));
+                return Err(Failure::failed("another process consumed one of these messages").hint("run it again"));
             }
             other => drop(other?),
         }
@@ -70,8 +71,8 @@ fn recipient(who: &str, ledger: &Sqlite, args: &InboxArgs, session: &Invocation)
     }
     let found = session.find_loop(ledger, Some(who))?.0.id;
     if args.consume {
-        return Err(Failure::usage(format!("the messages of loop `{found}` are its supervisor's to take"))
-            .hint("`everloop up` runs one; `everloop prompt` shows what the next turn is told"));
+        return Err(Failure::usage(format!("only its supervisor consumes the messages of loop `{found}`"))
+            .hint("`everloop up` runs one; `everloop prompt` shows the next turn's prompt"));
     }
     Ok(found.to_string())
 }

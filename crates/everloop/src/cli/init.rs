@@ -1,4 +1,4 @@
-//! `everloop init`: an everloop.toml with the checks that this project seems to have.
+//! `everloop init`: writes an everloop.toml with the checks that this project seems to have.
 
 use std::path::Path;
 
@@ -21,36 +21,37 @@ const HELP: &str = "Examples:
   everloop init --agent claude --agent codex
   everloop init --print
 
-`everloop uninstall` takes all of it back.";
+`everloop uninstall` removes all of it.";
 
-/// What `detect` writes where it cannot know the agent.
+/// The placeholder of `detect` for an unknown agent.
 const PLACEHOLDER: &str = "command = [\"my-agent\", \"{prompt}\"]";
 
-/// Looks at the project, proposes checks, and writes everloop.toml into this folder; with `--agent` or `--hooks` it also makes the
-/// agents' CLIs know of it. Shows what it changes. Starts nothing.
+/// Looks at the project, proposes checks, and writes everloop.toml into this folder; with `--agent`
+/// or `--hooks` it also connects the agents' CLIs. Shows what it changes. Starts nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct InitArgs {
-    /// What is to be reached
+    /// The goal of the loop
     #[arg(long, default_value = "make all checks pass", value_name = "TEXT")]
     goal: String,
-    /// The command that takes a turn; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
+    /// The command that takes a turn; {prompt} or {prompt_file} is replaced, else the prompt comes
+    /// on stdin
     #[arg(long, value_name = "CMD")]
     agent_cmd: Option<String>,
-    /// Agents whose CLIs are to know of everloop: instructions, hooks and MCP server, in the files of the project that they read;
-    /// repeat for several. The first one works on the loop
+    /// Agents whose CLIs are connected to everloop: instructions, hooks and MCP server, in the
+    /// files of the project that they read; repeat for several. The first one works on the loop
     #[arg(long, value_name = "AGENT", value_enum, conflicts_with = "agent_cmd")]
     agent: Vec<AgentCli>,
-    /// The same for all that are installed
+    /// Connect all installed CLIs the same way
     #[arg(long, conflicts_with = "no_hooks")]
     hooks: bool,
     /// Write everloop.toml only
     #[arg(long)]
     no_hooks: bool,
-    /// Overwrite an everloop.toml that is there
+    /// Overwrite an existing everloop.toml
     #[arg(long)]
     force: bool,
-    /// Do not ask
+    /// Write without confirmation
     #[arg(short, long)]
     yes: bool,
     /// Only print what would be written
@@ -86,7 +87,7 @@ pub fn init(args: &InitArgs, session: &mut Invocation) -> Result<Code, Failure> 
         return Ok(Code::Ok);
     }
     if kept && clis.is_empty() {
-        return Err(Failure::failed(format!("`{}` is there already", path.display()))
+        return Err(Failure::failed(format!("`{}` exists already", path.display()))
             .hint("change it by hand, see what would be written with --print, or overwrite it with --force"));
     }
     let found = if kept { Vec::new() } else { found(&proposals) };
@@ -105,7 +106,7 @@ pub fn init(args: &InitArgs, session: &mut Invocation) -> Result<Code, Failure> 
     }
     perform(&changes, session)?;
     let mut next: Vec<String> = clis.iter().filter_map(|cli| cli.by_hand().map(str::to_owned)).collect();
-    // A file of ours with a mistake in it would be our mistake; it is said, not hidden.
+    // A generated file with a mistake in it is our own mistake; it is reported, not hidden.
     let mistake = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?)).err();
     lines.extend(changes.iter().map(|change| format!("wrote {}", change.path.display())));
     if changes.is_empty() {
@@ -122,7 +123,7 @@ pub fn init(args: &InitArgs, session: &mut Invocation) -> Result<Code, Failure> 
 }
 
 impl InitArgs {
-    /// The CLIs that are to know of everloop.
+    /// The CLIs to connect.
     fn clis(&self) -> Vec<AgentCli> {
         let mut clis = self.agent.clone();
         if clis.is_empty() && self.hooks {
@@ -134,7 +135,7 @@ impl InitArgs {
     }
 }
 
-/// Remembers what was there, then writes.
+/// Records the previous content, then writes.
 fn perform(changes: &[FileChange], session: &Invocation) -> Result<(), Failure> {
     let home = session.home()?;
     let mut originals = Originals::load(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
@@ -150,10 +151,11 @@ fn perform(changes: &[FileChange], session: &Invocation) -> Result<(), Failure> 
 }
 
 fn cannot_edit(error: &std::io::Error) -> Failure {
-    Failure::failed("cannot make this project's files known to agents").because(error)
+    Failure::failed("cannot connect the agents' CLIs in this project").because(error)
 }
 
-/// Names a CLI that is installed here instead of the placeholder, and lets it run the checks: everloop runs them anyway.
+/// Names an installed CLI instead of the placeholder, and lets it run the checks: everloop runs
+/// them anyway.
 fn with_cli(text: &str, kind: AgentKind, proposals: &[Proposal]) -> String {
     let Some((before, rest)) = text.split_once("[agent.default]") else { return text.to_owned() };
     let Some((_, after)) = rest.split_once("[loop.main]") else { return text.to_owned() };
@@ -162,13 +164,13 @@ fn with_cli(text: &str, kind: AgentKind, proposals: &[Proposal]) -> String {
     let allow = Value::from(runs.map(Value::from).collect::<Vec<_>>());
     let agent = format!(
         "# Installed here; `everloop agents` lists what else there is.\nagent = \"{}\"\n\
-         # What it may run besides changing files; `permission = \"full\"` lets it run everything as you.\nallow = {allow}",
+         # What it may run besides changing files; `permission = \"full\"` lets it run everything as your user.\nallow = {allow}",
         kind.label()
     );
     format!("{before}[loop.main]{}", after.replacen("agent = \"default\"", &agent, 1))
 }
 
-/// Puts the agent's command where the placeholder is.
+/// Replaces the placeholder by the agent's command.
 fn with_agent(text: String, command: Option<&str>) -> Result<String, Failure> {
     let Some(command) = command else { return Ok(text) };
     let example = "--agent-cmd 'my-agent {prompt}'";
@@ -197,7 +199,7 @@ fn next_steps(args: &InitArgs, cli: Option<AgentKind>, proposals: &[Proposal]) -
     if proposals.iter().all(|p| p.optional) {
         steps.push(format!("write a check into {PROJECT_FILE}"));
     }
-    steps.push("everloop check (what do the checks say now?)".to_owned());
+    steps.push("everloop check (which checks pass now?)".to_owned());
     steps.push("everloop run".to_owned());
     steps
 }

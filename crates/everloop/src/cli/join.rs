@@ -1,4 +1,4 @@
-//! `everloop join`: this machine becomes part of a mesh.
+//! `everloop join`: makes this machine a node of a mesh.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -25,7 +25,7 @@ pub struct JoinArgs {
     /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
-    /// What this node is called [default: the machine's name and four letters]
+    /// Name of this node [default: the machine's name and four letters]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Tasks that it works on at once
@@ -39,7 +39,7 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
     let text = hub::address_text(args.url.as_deref(), session)?;
     let name = args.name.clone().or_else(|| before.as_ref().map(|m| m.node.to_string())).unwrap_or_else(drawn);
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return Err(Failure::usage(format!("`{name}` is no name for a node"))
+        return Err(Failure::usage(format!("invalid node name `{name}`"))
             .hint("letters, digits, `-`, `_` and `.`: everloop join --name builder-2"));
     }
     let membership = Membership::new(&text, NodeId::new(name), args.slots)?;
@@ -49,7 +49,7 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
     }
     membership.save(&home)?;
     home.wake();
-    let mut lines = vec![format!("node `{}` belongs to the hub `{}`", membership.node, membership.hub)];
+    let mut lines = vec![format!("node `{}` joined the hub `{}`", membership.node, membership.hub)];
     if home.owner().is_none_or(|owner| owner.role != "up") {
         lines.push("start it: everloop up".to_owned());
     }

@@ -1,4 +1,4 @@
-//! `everloop leave`: this machine is no part of a mesh any more.
+//! `everloop leave`: removes this node from its mesh.
 
 use serde_json::json;
 
@@ -6,14 +6,14 @@ use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::membership::Membership;
 
-/// Leaves the mesh. Tasks that this node holds go to others.
+/// Leaves the mesh. Tasks that this node holds go to other nodes.
 #[derive(Debug, clap::Args)]
 pub struct LeaveArgs {}
 
 pub fn leave(_: &LeaveArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(membership) = Membership::read(&home)? else {
-        return Err(Failure::usage("this machine belongs to no mesh").hint("everloop join joins one"));
+        return Err(Failure::usage("this machine is not a node of a mesh").hint("join one: everloop join postgres://…"));
     };
     Membership::remove(&home)?;
     home.wake();

@@ -1,4 +1,5 @@
-//! `everloop logs`: the journal as lines, and the output of turns. Reads only; following costs a look every 200 ms.
+//! `everloop logs`: the journal as lines, and the output of turns. Reads only; following costs a
+//! query every 200 ms.
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ const HELP: &str = "Examples:
   everloop logs -f k3f9
   everloop logs --since 2h -n 1000
   everloop logs --since \"2026-11-15 21:00\" --json
-  everloop logs --turn k3f9-3.1 -f        # what the agent of that turn writes";
+  everloop logs --turn k3f9-3.1 -f        # the output of that turn's agent";
 
-/// Between two looks at the ledger: nobody sees the difference, and the machine does not feel it.
+/// Between two reads of the ledger: too short to notice, too long to cost CPU time.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Records read at once.
 const CHUNK: usize = 500;
-/// Lines shown when nobody says how many.
+/// Lines shown by default.
 const LINES: usize = 50;
 
 /// Shows what happened, oldest first: of one loop, or of all of them, the guard and the supervisor.
@@ -34,16 +35,17 @@ const LINES: usize = 50;
 pub struct LogsArgs {
     /// Loop id or name [default: everything]
     id: Option<String>,
-    /// Go on showing what happens, until the loop is over
+    /// Keep showing new records until the loop ends
     #[arg(short, long)]
     follow: bool,
     /// Show this many lines [default: 50, or with --since all of them]
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
-    /// Only what happened after this: `2h` (ago), `21:00`, `2026-11-15`, `2026-11-15 21:00`, `2026-11-15T21:00:00Z`
+    /// Only what happened after this: `2h` (ago), `21:00`, `2026-11-15`, `2026-11-15 21:00`,
+    /// `2026-11-15T21:00:00Z`
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Show what the agent of this turn wrote instead; an id (`k3f9-3.1`) or, with a loop, a number
+    /// Show the output of this turn's agent instead; an id (`k3f9-3.1`) or, with a loop, a number
     #[arg(long, value_name = "TURN", conflicts_with_all = ["lines", "since"])]
     turn: Option<String>,
 }
@@ -71,7 +73,7 @@ fn since(args: &LogsArgs, session: &Invocation) -> Result<Option<Time>, Failure>
     args.since.as_deref().map(|text| past(text, session)).transpose()
 }
 
-/// A point in time that the user typed.
+/// Parses a point in time from the command line.
 pub(super) fn past(text: &str, session: &Invocation) -> Result<Time, Failure> {
     let point = point_in_time(text, session.now(), &TimeZone::system());
     point.ok_or_else(|| {
@@ -104,7 +106,7 @@ struct Start<'a> {
     since: Option<Time>,
 }
 
-/// Prints records as they are wanted.
+/// Prints matching records.
 struct Printer<'a> {
     session: &'a Invocation,
     zone: TimeZone,
@@ -126,7 +128,7 @@ impl Printer<'_> {
     }
 }
 
-/// Prints what is there; returns the number after which following begins.
+/// Prints the existing records; returns the number after which following begins.
 fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64, Failure> {
     let end = ledger.last_seq()?;
     let Some(since) = start.since else {
@@ -152,7 +154,8 @@ fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64
     Ok(after.max(end))
 }
 
-/// The number of the last record before a point in time. Numbers and times grow together, so 17 looks find one of 100,000.
+/// The number of the last record before a point in time. Numbers and times grow together, so 17
+/// reads find one of 100,000.
 pub(super) fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Failure> {
     let (mut low, mut high) = (0, end);
     while low < high {
@@ -163,14 +166,14 @@ pub(super) fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Fail
     Ok(low)
 }
 
-/// Shows what comes, until the loop is over or nobody reads.
+/// Prints new records until the loop is over or the output is closed.
 fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Printer<'_>) -> Result<(), Failure> {
     let mut seen = None;
     loop {
         let version = ledger.data_version()?;
         if seen != Some(version) {
             seen = Some(version);
-            // Asked before the records are read: an end that comes in between is seen the next time.
+            // Read before the records: an end that comes in between is seen the next time.
             let over = owner.map(|id| ended(ledger, id)).transpose()?.unwrap_or(false);
             loop {
                 let records = ledger.journal(after, owner, CHUNK)?;

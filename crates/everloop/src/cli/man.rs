@@ -1,4 +1,4 @@
-//! `everloop man`: the manual, made from the same words as the help.
+//! `everloop man`: the manual, made from the same text as the help.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ fn pages() -> Result<Vec<(String, String)>, Failure> {
 fn page(command: clap::Command) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let rendered = Man::new(command).render(&mut bytes);
-    rendered.map_err(|e| Failure::failed("cannot make the manual page").because(&e))?;
+    rendered.map_err(|e| Failure::failed("cannot render the manual page").because(&e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -1,4 +1,4 @@
-//! `everloop mcp`: serve one agent over standard input and output, a JSON message per line.
+//! `everloop mcp`: serves one agent over standard input and output, a JSON message per line.
 
 use std::io::{self, BufRead, Read};
 
@@ -13,11 +13,12 @@ const HELP: &str = "Examples:
 Tools: status, next_task, add_task, complete_task, report_metric, ask_human, sleep_until, wake, send_message, why.
 Each does what the verb of the command line does. `everloop up` serves the same at `POST /mcp`, with the token of the state folder.";
 
-/// Serves one agent until its input ends. What the agent writes is data, never the operator's word.
+/// Serves one agent until its input ends. What the agent writes is data and never has a person's
+/// trust.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct McpArgs {
-    /// The loop that is meant where a call names none [default: the one whose turn started this]
+    /// Loop of calls that name none [default: the loop of the turn that started this]
     #[arg(long = "loop", env = "EVERLOOP_LOOP", value_name = "ID")]
     owner: Option<String>,
 }
@@ -47,7 +48,7 @@ enum Line {
     TooLong,
 }
 
-/// The next message; what is too long is skipped to its end without being kept.
+/// The next message; one that is too long is skipped to its end without being kept.
 fn next_line(input: &mut impl BufRead) -> Result<Option<Line>, Failure> {
     let cannot = |e: &io::Error| Failure::failed("cannot read standard input").because(e);
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! `everloop mesh`: the loops that many machines work on.
+//! `everloop mesh`: the loops that several nodes work on.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,33 @@ use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
-const HELP: &str =
-    "A loop of the mesh is made with `everloop run … --mesh` and looked after by the nodes (`everloop up`).";
+const HELP: &str = "A loop of the mesh is created with `everloop run … --mesh`; nodes (`everloop up`) work on it.";
 
-/// Somebody else may write at the same time; so often it is tried again.
+/// Another node may write at the same time; then the loop is read and changed again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// The loops of the mesh that this machine belongs to.
+/// Lists, shows and stops the loops of this node's mesh.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct MeshArgs {
-    /// What to do
+    /// What to do with loops of the mesh
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with loops of the mesh.
+/// Subcommands of `mesh`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// List them
+    /// List all loops
     List,
-    /// Show one: its checks, its tasks and who holds them, and what landed
+    /// Show one: its checks, its tasks and their holders, and what landed
     Show {
-        /// Its id
+        /// Id of the loop
         id: String,
     },
     /// End one; tasks under way are stopped, and what landed stays
     Stop {
-        /// Its id
+        /// Id of the loop
         id: String,
     },
 }
@@ -66,7 +65,7 @@ fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
         return Err(Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them"));
     };
     let state = MeshLoop::read(&doc.body)
-        .map_err(|why| Failure::failed(format!("loop `{id}` of the mesh cannot be read: {why}")))?;
+        .map_err(|why| Failure::failed(format!("cannot read loop `{id}` of the mesh: {why}")))?;
     Ok((doc.version, state))
 }
 
@@ -102,7 +101,7 @@ fn checks(state: &MeshLoop) -> (usize, usize) {
     (passing, state.spec.wanted.checks.len())
 }
 
-/// One word for where a loop is.
+/// The state of a loop in one or two words.
 fn label(state: &MeshLoop) -> &'static str {
     match (&state.ended, &state.judged) {
         (Some(End::Reached), _) => "reached",
@@ -135,7 +134,7 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, 
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
     }
     let aside = state.used().microusd.saturating_sub(state.spent.microusd);
-    let aside = if aside > 0 { format!(", {} set aside", quantities::money(aside)) } else { String::new() };
+    let aside = if aside > 0 { format!(", {} reserved", quantities::money(aside)) } else { String::new() };
     lines.push(format!("Used      {}{aside}", quantities::spend(state.spent, Accuracy::Reported)));
     if let Some(reason) = &state.waits {
         lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &quantities::here))));
@@ -145,7 +144,7 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, 
     for (account, limited) in &limited {
         let until = quantities::moment(limited.held.until, look.now, &look.zone);
         lines.push(format!(
-            "Limited   account {} until {until}, says {}",
+            "Limited   account {} until {until}, reported by {}",
             clean(account),
             clean(limited.node.as_str())
         ));
@@ -170,7 +169,7 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, 
     Ok(Code::Ok)
 }
 
-/// The loop's accounts that are not served now.
+/// The loop's accounts that are limited now.
 fn limits(hub: &Postgres, state: &MeshLoop) -> Result<BTreeMap<String, Limited>, Failure> {
     let mut found = BTreeMap::new();
     for account in fit::shared([&state.spec.wanted]) {
@@ -189,7 +188,7 @@ fn holder(row: &TaskRow) -> String {
 }
 
 fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Failure> {
-    // The supervisor writes it all the time; then it is read again.
+    // The leader writes it often; then it is read again.
     for _ in 0..MAX_CONFLICT_RETRIES {
         let (version, mut state) = find(hub, id)?;
         if state.ended.is_some() {
@@ -206,5 +205,6 @@ fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Fail
             }
         }
     }
-    Err(Failure::failed(format!("loop `{id}` is written by somebody else all the time")).hint("try it again"))
+    Err(Failure::failed(format!("gave up after {MAX_CONFLICT_RETRIES} write conflicts on loop `{id}`"))
+        .hint("try again"))
 }

@@ -1,4 +1,4 @@
-//! `everloop node`: the machines of the mesh.
+//! `everloop node`: the nodes of the mesh.
 
 use std::time::Duration;
 
@@ -17,41 +17,43 @@ use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
-/// Silent for so long, a node is suspected; twice as long again, it is taken for dead.
+/// A node that is silent for this long is suspected.
 const SUSPECT: Duration = Duration::from_secs(15);
 
-/// The machines of the mesh that this one belongs to.
+/// Lists, drains and removes nodes of the mesh that this one belongs to.
 #[derive(Debug, clap::Args)]
 pub struct NodeArgs {
-    /// What to do
+    /// What to do with nodes
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with nodes.
+/// Subcommands of `node`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// List them: who supervises, what each holds, when it was heard last
+    /// List them: the leader, the tasks of each, and its last heartbeat
     List,
-    /// Let a node end what it has and take nothing more
+    /// Let a node finish its tasks and take no more
     Drain {
-        /// Its name
+        /// Name of the node
         node: String,
-        /// Let it work again
+        /// Let it take tasks again
         #[arg(long)]
         undo: bool,
     },
-    /// Take a node that is gone for good off the list; one that comes back takes nothing
+    /// Remove a node that is gone for good; one that comes back takes nothing
     Remove {
-        /// Its name
+        /// Name of the node
         node: String,
     },
 }
 
-/// The hub of the mesh that this machine belongs to.
+/// Opens the hub of this node's mesh.
 pub(super) fn hub(session: &Invocation) -> Result<(Membership, Postgres), Failure> {
     let Some(membership) = Membership::read(&session.home()?)? else {
-        return Err(Failure::config("this machine belongs to no mesh").hint("join one: everloop join postgres://…"));
+        return Err(
+            Failure::config("this machine is not a node of a mesh").hint("join one: everloop join postgres://…")
+        );
     };
     let hub = membership.open()?;
     Ok((membership, hub))
@@ -61,16 +63,16 @@ pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> 
     let (membership, mut hub) = hub(session)?;
     match &args.what {
         What::List => list(&membership, &hub, session),
-        What::Drain { node, undo: false } => wish(&mut hub, node, Wish::Drain, "takes nothing more", session),
-        What::Drain { node, undo: true } => wish(&mut hub, node, Wish::Work, "works again", session),
-        What::Remove { node } => wish(&mut hub, node, Wish::Remove, "is off the list", session),
+        What::Drain { node, undo: false } => wish(&mut hub, node, Wish::Drain, "takes no more tasks", session),
+        What::Drain { node, undo: true } => wish(&mut hub, node, Wish::Work, "takes tasks again", session),
+        What::Remove { node } => wish(&mut hub, node, Wish::Remove, "is removed", session),
     }
 }
 
 fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
     let now = membership.hub_now(session.now())?;
     let leader = hub.leader()?.filter(|leader| leader.until > now);
-    let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "HEARD", "VERSION"]);
+    let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "LAST SEEN", "VERSION"]);
     let mut all = Vec::new();
     for row in hub.nodes()? {
         let wish = hub.doc(NODE, row.node.as_str())?.and_then(|doc| serde_json::from_str(&doc.body).ok());
@@ -87,7 +89,7 @@ fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result
         table.row([
             format!("{}{mine}", clean(row.node.as_str())),
             state.to_owned(),
-            if leads { "supervisor".to_owned() } else { "worker".to_owned() },
+            if leads { "leader".to_owned() } else { "worker".to_owned() },
             clean(&holds.join(" ")),
             heard(&row, missed, now),
             clean(info["version"].as_str().unwrap_or("?")),
@@ -97,19 +99,19 @@ fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result
     }
     let mut lines = table.lines(session.ui.width());
     if all.is_empty() {
-        lines = vec!["no node was ever heard; start one: everloop up".to_owned()];
+        lines = vec!["no node has joined yet; start one: everloop up".to_owned()];
     }
     session.ui.answer(&lines, &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.term), "nodes": all }))?;
     Ok(Code::Ok)
 }
 
-/// When a node was heard; of one that is silent also when it said it would be heard again.
+/// Time of the last heartbeat; for a silent node also when it announced the next one.
 fn heard(row: &NodeRow, missed: Option<Time>, now: Time) -> String {
     match missed {
         None => format!("{} ago", human(now.since(row.seen_at))),
         Some(back) => {
             format!(
-                "silent since {} (said it would be back at {})",
+                "silent since {} (announced its return for {})",
                 quantities::here(row.seen_at),
                 quantities::here(back)
             )
@@ -155,9 +157,9 @@ mod tests {
             (heard(&row, sign.missed(DOWN, now), now), state(&sign, None, now))
         };
         let (text, state) = told(r#"{"next_beat":905000}"#);
-        assert!(text.starts_with("silent since ") && text.contains(" (said it would be back at "), "{text}");
+        assert!(text.starts_with("silent since ") && text.contains(" (announced its return for "), "{text}");
         assert_eq!(state, "down");
-        assert_eq!(told("{}"), ("100s ago".to_owned(), "down"), "it promised nothing");
+        assert_eq!(told("{}"), ("100s ago".to_owned(), "down"), "it announced nothing");
         assert_eq!(told(r#"{"next_beat":null,"leaving":true}"#), ("100s ago".to_owned(), "stopped"));
         assert_eq!(told(r#"{"next_beat":960000}"#).0, "100s ago", "it may still come");
     }

@@ -1,4 +1,4 @@
-//! `everloop notify`: who is told of tickets, and whether that works.
+//! `everloop notify`: lists and tests notifiers.
 
 use everloop_core::notify::{Button, Notification, Severity};
 use serde_json::{Value, json};
@@ -12,28 +12,28 @@ use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
   everloop notify list
-  everloop notify test               # one message to each; tells what happened
+  everloop notify test               # one message through each; shows the result
   everloop notify test phone
 
-Notifiers stand in `[[notify]]` of everloop.toml, or of config.toml for all projects. Exits with 1 when a message did not arrive.";
+Notifiers are declared in `[[notify]]` of everloop.toml, or of config.toml for all projects. Exits with 1 when a message did not arrive.";
 
 /// Notifiers bring tickets to people. Their failures never disturb a loop.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct NotifyArgs {
-    /// What to do
+    /// What to do with notifiers
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with notifiers.
+/// Subcommands of `notify`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// List notifiers: for what, when not, and whether they can be reached
     List,
-    /// Send one message to each and tell what happened
+    /// Send one message through each and show the result
     Test {
-        /// Only this one
+        /// Only this notifier
         name: Option<String>,
     },
 }
@@ -129,9 +129,9 @@ fn message(session: &Invocation) -> Notification {
         key: format!("test-{:x}", session.now().0),
         severity: Severity::Info,
         title: "everloop: a test".to_owned(),
-        text: "Tickets of your loops will be told here.".to_owned(),
+        text: "Tickets of your loops will arrive here.".to_owned(),
         tickets: Vec::new(),
-        // It belongs to no ticket: the press is heard and passed over.
+        // It belongs to no ticket: the press is received and ignored.
         buttons: vec![Button { label: "Seen".to_owned(), data: "test".to_owned() }],
         refused: 0,
     }

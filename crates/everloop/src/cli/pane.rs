@@ -1,4 +1,4 @@
-//! `everloop pane`: interactive agents in tmux panes. How tmux is spoken to is the business of `everloop_agents::tmux`.
+//! `everloop pane`: interactive agents in tmux panes. `everloop_agents::tmux` talks to tmux.
 //!
 //! - `start`: a program in a new pane; `list`, `read`: looking at panes; `typing`: the only way in
 //! - `turn`: one prompt and its end, for the supervisor
@@ -34,50 +34,51 @@ after `everloop pane adopt`.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct PaneArgs {
-    /// What to do
+    /// What to do with panes
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with panes.
+/// Subcommands of `pane`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Start a program in a new pane
     Start(start::PaneStartArgs),
     /// Show all panes and what their programs are doing
     List,
-    /// Show what a pane shows
+    /// Print the screen of a pane
     Read(read::PaneReadArgs),
     /// Type text into a pane and press Enter
     Type(typing::PaneTypingArgs),
     /// End the program of a pane and start it again, also after the tmux server was killed
     Respawn {
-        /// The pane
+        /// Name of the pane
         name: String,
     },
     /// End the program of a pane and close it; an adopted pane is only given back
     Kill {
-        /// The pane
+        /// Name of the pane
         name: String,
     },
     /// Show a pane in this terminal and type by hand; Ctrl-b d detaches
     Attach {
-        /// The pane
+        /// Name of the pane
         name: String,
     },
-    /// Let everloop type into a pane of your own tmux, as long as the program that is in it now runs
+    /// Let everloop type into a pane of your own tmux, as long as the program that is in it now
+    /// runs
     Adopt(AdoptArgs),
-    /// One prompt and its end
+    /// Type one prompt and wait for its end
     #[command(name = "__turn", hide = true)]
     Turn(turn::PaneTurnArgs),
 }
 
-/// Lends a pane to everloop.
+/// Lets everloop type into a pane of your own tmux.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  everloop pane adopt mine --target main:1.0 --kind claude\n  \
     everloop pane adopt mine --target %3 --socket /tmp/tmux-1000/default")]
 struct AdoptArgs {
-    /// What it shall be called here
+    /// Name of the pane in everloop
     name: String,
     /// `%3`, or `session:window.pane` as `tmux list-panes -a` shows it
     #[arg(long, value_name = "PANE")]
@@ -85,19 +86,19 @@ struct AdoptArgs {
     /// The socket of your tmux server [default: the one of this terminal, else tmux's default]
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
-    /// Which program runs in it; decides what its screen means
+    /// Program that runs in it; decides how its screen is read
     #[arg(long, default_value = "plain")]
     kind: KindName,
 }
 
-/// Programs whose screens are understood.
+/// Programs with a known screen.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KindName {
-    /// Claude Code
+    /// Screens of Claude Code
     Claude,
-    /// Codex
+    /// Screens of Codex
     Codex,
-    /// Any other
+    /// Any other program
     Plain,
 }
 
@@ -145,7 +146,7 @@ fn kill(name: &str, server: &TmuxServer, session: &Invocation) -> Result<Code, F
 fn attach(name: &str, server: &TmuxServer) -> Result<Code, Failure> {
     let pane = server.pane(name).map_err(failure)?;
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("a pane can be attached only to a terminal")
+        return Err(Failure::usage("a pane can only be attached to a terminal")
             .hint(format!("`everloop pane read {name}` shows it anywhere")));
     }
     Err(failure(server.attach(&pane)))
@@ -166,18 +167,18 @@ fn adopt(args: AdoptArgs, server: &TmuxServer, session: &Invocation) -> Result<C
     Ok(Code::Ok)
 }
 
-/// The server of this terminal, else the one that `tmux` talks to without being told.
+/// The server of this terminal, else tmux's default.
 fn usual_socket() -> Result<PathBuf, Failure> {
     let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     if let Some(tmux) = var("TMUX") {
         return Ok(tmux.split(',').next().unwrap_or_default().into());
     }
     let base = var("TMUX_TMPDIR").unwrap_or_else(|| "/tmp".to_owned());
-    let user = std::fs::metadata("/proc/self").map_err(|e| Failure::failed("cannot tell who we are").because(&e))?;
+    let user = std::fs::metadata("/proc/self").map_err(|e| Failure::failed("cannot read the user id").because(&e))?;
     Ok(PathBuf::from(base).join(format!("tmux-{}/default", std::os::unix::fs::MetadataExt::uid(&user))))
 }
 
-/// A pane for programs; without its environment.
+/// A pane as JSON; without its environment.
 fn view(pane: &Pane) -> serde_json::Value {
     let mut view = json!({
         "name": pane.name,
@@ -199,7 +200,7 @@ fn view(pane: &Pane) -> serde_json::Value {
     json!({ "pane": view })
 }
 
-/// Every error about panes, with what to do next.
+/// Maps every error about panes to a failure with a hint.
 #[expect(clippy::needless_pass_by_value, reason = "handed to `map_err`, which gives it away")]
 fn failure(error: PaneError) -> Failure {
     let code = match &error {

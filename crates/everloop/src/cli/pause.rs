@@ -1,4 +1,4 @@
-//! `everloop pause`: start no further turn until `resume`.
+//! `everloop pause`: starts no further turn until `resume`.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::error::{Code, Failure};
 pub struct PauseArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
-    /// Why, for `why` and the journal
+    /// The reason, for `why` and the journal
     #[arg(long, default_value = "")]
     reason: String,
-    /// Go on by itself after this time
+    /// Resume automatically after this time
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "until")]
     span: Option<Duration>,
-    /// Go on by itself at this time, for example 2026-11-16T07:00
+    /// Resume automatically at this time, for example 2026-11-16T07:00
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
 
-/// An agent that wants to sleep longer asks a person.
+/// A longer pause by an agent needs a person.
 const AGENT_MOST: Duration = Duration::from_secs(24 * 3600);
 
 pub fn pause(args: PauseArgs, session: &mut Invocation) -> Result<Code, Failure> {
@@ -43,17 +43,17 @@ fn end(args: &PauseArgs, session: &Invocation) -> Result<Option<Time>, Failure> 
     let now = session.now();
     let until = match (&args.span, &args.until) {
         (Some(span), _) => Some(now + *span),
-        (None, Some(text)) => point_in_time(text).map_err(|why| Failure::usage(why).hint("or say --for 10m"))?,
+        (None, Some(text)) => point_in_time(text).map_err(|why| Failure::usage(why).hint("or use --for 10m"))?,
         (None, None) => None,
     };
     match until {
         Some(at) if at <= now => Err(Failure::usage("that time has passed").hint("everloop pause --for 10m")),
         None if !session.caller.is_person() => {
-            Err(Failure::usage("an agent's pause needs an end").hint("say until when: everloop pause --for 10m"))
+            Err(Failure::usage("an agent's pause needs an end").hint("set an end: everloop pause --for 10m"))
         }
         Some(at) if !session.caller.is_person() && at.since(now) > AGENT_MOST => {
             Err(Failure::usage("an agent may not pause a loop for more than a day")
-                .hint("ask a person: everloop send person \"TEXT\""))
+                .hint("request it from a person: everloop send person \"TEXT\""))
         }
         _ => Ok(until),
     }

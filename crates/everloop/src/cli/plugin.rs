@@ -1,4 +1,4 @@
-//! `everloop plugin`: everloop as a plugin of Claude Code, in one step.
+//! `everloop plugin`: everloop as a plugin of Claude Code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::install::plugin::{NAME, files};
 
 const HELP: &str = "Examples:
   everloop plugin install
-  everloop plugin install ~/plugins/everloop   # write it there and tell Claude Code nothing
+  everloop plugin install ~/plugins/everloop   # write it there, without installing
   everloop plugin print
   everloop plugin remove";
 
@@ -35,7 +35,7 @@ enum What {
     },
     /// Print every file of it
     Print,
-    /// Take it out of Claude Code and remove its folder
+    /// Remove it from Claude Code, with its folder
     Remove,
 }
 
@@ -60,7 +60,7 @@ pub fn plugin(args: &PluginArgs, session: &Invocation) -> Result<Code, Failure> 
     Ok(Code::Ok)
 }
 
-/// Where it is kept: Claude Code installs from there.
+/// The folder from which Claude Code installs it.
 fn folder(session: &Invocation) -> Result<PathBuf, Failure> {
     Ok(session.home()?.root().join("claude-plugin"))
 }
@@ -73,12 +73,12 @@ fn install(session: &Invocation) -> Result<(), Failure> {
     let steps: [&[&str]; 2] = [&["plugin", "marketplace", "add", &place], &["plugin", "install", &id]];
     let known = agents::is_installed(AgentKind::Claude);
     if known {
-        // One that is there from before is renewed.
+        // An earlier version is replaced.
         tell_claude(&["plugin", "marketplace", "remove", NAME]).ok();
         for step in steps {
             tell_claude(step)?;
         }
-        let said = format!("installed the plugin {id} from {place}; it counts in the next session of claude");
+        let said = format!("installed the plugin {id} from {place}; the next session of claude uses it");
         return session.ui.said(&said, &json!({ "dir": dir, "installed": true }));
     }
     let mut lines = vec![format!("wrote {place}; claude is not on the path. When it is:")];
@@ -100,7 +100,7 @@ fn remove(session: &Invocation) -> Result<(), Failure> {
             true
         }
     };
-    let said = if removed { "the plugin is gone" } else { "there was no plugin" };
+    let said = if removed { "removed the plugin" } else { "there was no plugin" };
     session.ui.said(said, &json!({ "removed": removed }))
 }
 

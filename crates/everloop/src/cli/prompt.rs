@@ -17,7 +17,8 @@ const HELP: &str = "Examples:
   everloop prompt
   everloop prompt k3f9 | my-agent";
 
-/// Goal, scoreboard, failing output, what was tried, messages, what is left. While a turn runs: that turn's.
+/// Goal, scoreboard, failing output, earlier attempts, messages, remaining budget. While a turn
+/// runs: that turn's prompt.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct PromptArgs {
@@ -56,7 +57,7 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
     board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)
 }
 
-/// The number and the task that the next turn will have.
+/// Sets the number and the task of the next turn.
 fn look_ahead(state: &mut LoopState, task: Option<&TaskRow>) {
     state.started += 1;
     let own = TaskId::of_loop(&state.id, state.task_number + 1);

@@ -1,4 +1,5 @@
-//! `everloop prompts`: what agents were told, by people in their sessions and by everloop in its turns, to be found again.
+//! `everloop prompts`: searches the prompts of people in their sessions and of everloop in its
+//! turns.
 
 use everloop_core::event::Event;
 use everloop_core::hook::SessionAct;
@@ -19,14 +20,14 @@ const HELP: &str = "Examples:
   everloop prompts search parser
   everloop prompts search 'flaky test' --since 2d --loop main --json
 
-Prompts of people are kept without secrets; of everloop's own turns the prompts of the last 50 are.";
+Prompts of people are kept without secrets; prompts of everloop's own turns are kept for the last 50.";
 
 /// Records read at once.
 const CHUNK: usize = 1000;
-/// Shown when nobody says how many.
+/// Prompts shown by default.
 const MOST: usize = 50;
 
-/// Finds what agents were told.
+/// Searches the prompts of agents.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct PromptsArgs {
@@ -36,9 +37,10 @@ pub struct PromptsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show the newest prompts that have all of these words in them, whatever their case; without a word, all
+    /// Show the newest prompts that have all of these words in them, whatever their case; without a
+    /// word, all
     Search {
-        /// Words
+        /// Words to find
         words: Vec<String>,
         /// Only of this loop, by name or id
         #[arg(long = "loop", value_name = "LOOP")]
@@ -46,19 +48,18 @@ enum What {
         /// Only after this: `2h` (ago), `21:00`, `2026-11-15`
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// How many at most
+        /// Most prompts to show
         #[arg(short = 'n', long, default_value_t = MOST, value_name = "N")]
         lines: usize,
     },
 }
 
-/// Something an agent was told.
+/// A prompt of an agent.
 #[derive(Debug, Serialize)]
 struct Prompt {
     at: Time,
     /// The session or the turn.
     to: String,
-    /// The loop.
     name: String,
     text: String,
 }
@@ -97,7 +98,7 @@ pub fn prompts(args: &PromptsArgs, session: &Invocation) -> Result<Code, Failure
     Ok(Code::Ok)
 }
 
-/// Everything that agents were told, oldest first.
+/// All prompts, oldest first.
 fn all(ledger: &Sqlite, home: &StateFolder) -> Result<Vec<Prompt>, Failure> {
     let mut found = Vec::new();
     let mut after = 0;
@@ -112,7 +113,7 @@ fn all(ledger: &Sqlite, home: &StateFolder) -> Result<Vec<Prompt>, Failure> {
 fn prompt_of(record: JournalRecord, home: &StateFolder) -> Option<Prompt> {
     let (to, name, text) = match record.event {
         Event::InSession { session, name, did: SessionAct::Prompted { text } } => (session, name, text),
-        // Older ones were cleared away.
+        // The folders of older turns were removed.
         Event::TurnStarted { turn, .. } => {
             let text = std::fs::read_to_string(home.turn(&turn).join("prompt.md")).ok()?;
             (turn.to_string(), record.owner?.to_string(), text)

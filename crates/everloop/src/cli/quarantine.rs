@@ -1,4 +1,4 @@
-//! `everloop quarantine`: who gets less work or none, and why; a person's own rules.
+//! `everloop quarantine`: lists quarantines with their reasons, and edits a person's own rules.
 
 use std::time::Duration;
 
@@ -25,43 +25,45 @@ const HELP: &str = "Examples:
   everloop quarantine lift account:team --why \"the key is there\"
   everloop quarantine add node:attic --mesh --why \"its disk is full\"
 
-Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME`, `kind:NAME`.";
+Subjects: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME`, `kind:NAME`.";
 
-/// Whoever fails more often than the others gets less work, then none but a trial now and then; here is who, and why.
+/// A node, account, agent, pane or task kind that fails more often than the others gets less work,
+/// then only a trial now and then. Lists these quarantines, adds and lifts them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct QuarantineArgs {
-    /// What to do
+    /// What to do with quarantines
     #[command(subcommand)]
     what: Verb,
 }
 
-/// What can be done about it.
+/// Subcommands of `quarantine`.
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show who is quarantined, until when and why; exits with 5 when somebody is
+    /// Show quarantines, their ends and reasons; exits with 5 when there are any
     List,
-    /// Do not use somebody for a while, or bind a kind of task to somebody
+    /// Stop using a subject for a while, or bind a kind of task to one subject
     Add {
-        /// Who: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME` or `kind:NAME`
-        #[arg(value_parser = parse_subject)]
+        /// Subject: `node:NAME`, `pane:NAME`, `account:NAME`, `agent:NAME` or `kind:NAME`
+        #[arg(value_name = "SUBJECT", value_parser = parse_subject)]
         who: Subject,
-        /// Tasks of that kind only for this one
-        #[arg(long, value_name = "WHO", value_parser = parse_subject)]
+        /// Give tasks of that kind only to this subject
+        #[arg(long, value_name = "SUBJECT", value_parser = parse_subject)]
         only: Option<Subject>,
-        /// For how long
+        /// How long it lasts
         #[arg(long = "for", value_name = "TIME", default_value = "2h", value_parser = parse_duration)]
         time: Duration,
-        /// Why, for the journal and whoever reads `why`
+        /// The reason, for the journal and `why`
         #[arg(long, value_name = "TEXT")]
         why: String,
-        /// For all machines of the mesh; nodes have the names under which they joined
+        /// For all nodes of the mesh; nodes have the names under which they joined
         #[arg(long)]
         mesh: bool,
     },
     /// End a quarantine or a rule; what was charged before is forgotten
     Lift {
-        /// Who, or the number of a rule
+        /// Subject, or the number of a rule
+        #[arg(value_name = "SUBJECT")]
         who: String,
         /// What was done about the cause, for the journal
         #[arg(long, value_name = "TEXT")]
@@ -136,7 +138,7 @@ fn is_anybody_held(immune: &Immune, look: &StatusStyle) -> bool {
     !standings.is_empty() || !rules.is_empty()
 }
 
-/// The record of the mesh that this machine belongs to, if it belongs to one.
+/// The record of this node's mesh, if it belongs to one.
 fn of_the_mesh(session: &Invocation) -> Option<Result<Immune, Failure>> {
     let membership = session.home().and_then(|home| Membership::read(&home)).transpose()?;
     Some(membership.and_then(|membership| Ok(read(&membership.open()?)?.1)))
@@ -148,7 +150,7 @@ fn what(who: Subject, only: Option<Subject>) -> Result<RuleEffect, Failure> {
         Some(subject) if who.dimension == Dimension::Kind && subject.dimension != Dimension::Kind => {
             Ok(RuleEffect::Only { kind: who.name, subject })
         }
-        Some(_) => Err(Failure::usage("`--only` binds a kind of task to somebody who works")
+        Some(_) => Err(Failure::usage("`--only` binds a kind of task to a node, account, agent or pane")
             .hint("everloop quarantine add kind:docs --only agent:small --why TEXT")),
     }
 }
@@ -162,11 +164,11 @@ fn add(
 ) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     if time.is_zero() {
-        return Err(Failure::usage("a quarantine needs an end that lies ahead").hint("--for 2h"));
+        return Err(Failure::usage("a quarantine needs an end in the future").hint("--for 2h"));
     }
     let wish = RuleRequest { what: what.clone(), by: &by, why, time };
     let refused = |cap: &str| {
-        Failure::failed(format!("{what} cannot be quarantined: {}", spared(cap)))
+        Failure::failed(format!("cannot quarantine {what}: {}", spared(cap)))
             .hint("to stop everything: everloop guard hold --reason TEXT")
     };
     let immune = write(ledger, now, |immune| wish_for(immune, &wish, now).map_err(|cap| refused(&cap.rule)))?;
@@ -191,7 +193,7 @@ fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &In
     Ok(Code::Ok)
 }
 
-/// What a word means: the number of a rule, or somebody.
+/// Parses the number of a rule, or a subject.
 fn named(immune: &Immune, word: &str) -> Result<RuleEffect, Failure> {
     if let Ok(id) = word.parse::<u32>() {
         let rule: Option<&ImmuneRule> = immune.rules.iter().find(|r| r.id == id);
@@ -210,15 +212,19 @@ fn nobody(immune: &Immune, word: &str) -> Failure {
     let rules = immune.rules.iter().map(|r| r.what.to_string());
     let all: Vec<String> = immune.standings.keys().map(ToString::to_string).chain(rules).collect();
     let failure = Failure::usage(format!("`{word}` is not quarantined"));
-    if all.is_empty() { failure.hint("nobody is") } else { failure.hint(format!("there are: {}", all.join(", "))) }
+    if all.is_empty() {
+        failure.hint("nothing is quarantined")
+    } else {
+        failure.hint(format!("there are: {}", all.join(", ")))
+    }
 }
 
-/// Whom agents work with is not theirs to say.
+/// Quarantines are changed by people only: an agent does not choose its peers.
 fn who_asks(session: &Invocation) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }
-    Err(Failure::usage("only a person can change who is quarantined").hint("ask one: everloop send person TEXT"))
+    Err(Failure::usage("only a person can change quarantines").hint("request it: everloop send person TEXT"))
 }
 
 fn reason_given(why: &str) -> Result<&str, Failure> {

@@ -1,4 +1,4 @@
-//! `everloop recover`: a ledger that is gone is made again from the mirror, and a hub that is gone from a node's.
+//! `everloop recover`: rebuilds a lost ledger from the mirror, and a lost hub from a node's mirror.
 
 use std::path::{Path, PathBuf};
 
@@ -23,11 +23,11 @@ const HELP: &str = "Examples:
   everloop recover --from /mnt/backup/mirror
   everloop hub init && everloop recover --hub
 
-A ledger that can be read is never written over. Files of the mirror that are cut off, damaged, foreign or newer are refused by
-name. Turns that were under way are looked for by the next `everloop up`, as after any crash.
+A readable ledger is never overwritten. Files of the mirror that are cut off, damaged, foreign or newer are refused by
+name. The next `everloop up` looks for turns that were under way, as after any crash.
 --hub also gives the new, empty hub of this node the loops, tasks and late results of the one that is gone, and its name, so
-that the other nodes know it again; start them anew. Tasks that were held there are free, and what their holders still bring
-is put on the shelf.";
+that the other nodes recognise it; restart them. Tasks that were held there are free, and what their holders still bring
+is kept as a late result.";
 
 /// Rebuilds the ledger of this state folder from the files of its mirror.
 #[derive(Debug, clap::Args)]
@@ -36,26 +36,25 @@ pub struct RecoverArgs {
     /// `mirror` for this state folder's own, or the folder of another one
     #[arg(long, default_value = "mirror", value_name = "MIRROR")]
     from: PathBuf,
-    /// Also rebuild the hub; the ledger of this machine may then be there
+    /// Also rebuild the hub; the ledger of this machine may then exist
     #[arg(long)]
     hub: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What is there in the place of the ledger.
+/// State of the existing ledger.
 enum Ledgers {
-    /// Nothing, or one without content.
+    /// None, or one without content.
     None,
-    /// One that cannot be read.
+    /// An unreadable one, with the reason.
     Broken(String),
-    /// One that can.
     Whole,
 }
 
 pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    session.for_a_person("to rebuild a ledger")?;
+    session.for_a_person("rebuild a ledger")?;
     let home = session.home()?;
     let _ownership = match home.own("recover", session.now())? {
         Ok(ownership) => ownership,
@@ -70,9 +69,9 @@ pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Fai
                 "there is a ledger that can be read: `{}`",
                 home.database().display()
             ))
-            .hint("`everloop replay` checks it; to give it up, move it out of the way first"));
+            .hint("`everloop replay` checks it; to discard it, move it away first"));
         }
-        (Ledgers::Whole, true) => lines.push("the ledger of this machine is there and stays as it is".to_owned()),
+        (Ledgers::Whole, true) => lines.push("the ledger of this machine is readable and stays as it is".to_owned()),
         (found, _) => content["ledger"] = local(args, session, (&home, &root, found), &mut lines)?,
     }
     if args.hub {
@@ -97,7 +96,7 @@ fn look(home: &StateFolder) -> Ledgers {
     match looked() {
         Ok(found) => found,
         Err(everloop_store::Error::Missing { .. }) => Ledgers::None,
-        // It can be read by the right everloop.
+        // Another version of everloop can read it.
         Err(
             everloop_store::Error::Newer { .. }
             | everloop_store::Error::Older { .. }
@@ -125,20 +124,20 @@ fn local(
         }
         let mut ledger = session.writer(home)?;
         if !ledger.restore(&plan.rows)? {
-            return Err(Failure::failed("the ledger is not empty").hint("move it out of the way first"));
+            return Err(Failure::failed("the ledger is not empty").hint("move it away first"));
         }
         let text = format!("this ledger was rebuilt from `{}`", root.display());
         ledger.transact(session.now(), &[Op::Append { owner: None, events: vec![Event::Note { text }] }])?;
     }
     let mut told = tell(&plan, ("the ledger", args.dry_run), lines);
     for turn in strangers {
-        lines.push(format!("  turn {turn} began after the last moment of the mirror; its folder is set aside"));
+        lines.push(format!("  turn {turn} began after the last write of the mirror; its folder is moved away"));
     }
     told["turns_set_aside"] = json!(strangers);
     Ok(told)
 }
 
-/// Turns of which there is a folder.
+/// Turns with a folder.
 fn turns(home: &StateFolder) -> Vec<TurnId> {
     let entries = std::fs::read_dir(home.turns()).into_iter().flatten().flatten();
     let mut all: Vec<TurnId> = entries.map(|e| TurnId::new(e.file_name().to_string_lossy().into_owned())).collect();
@@ -146,13 +145,14 @@ fn turns(home: &StateFolder) -> Vec<TurnId> {
     all
 }
 
-/// A turn that nobody knows of must neither run on nor be taken for another one with the same name.
+/// Moves away the folder of an unknown turn: it must neither run on nor be taken for another turn
+/// with the same name.
 fn set_aside(home: &StateFolder, strangers: &[TurnId]) -> Result<(), Failure> {
     for turn in strangers {
         let dir = home.turn(turn);
         if let Ok(job::JobTrace::Alive { shim }) = job::inspect(&dir) {
             let who = shim.map_or_else(String::new, |shim| format!(" (process {})", shim.pid));
-            return Err(Failure::failed(format!("turn `{turn}`{who} still runs, and the mirror does not know of it"))
+            return Err(Failure::failed(format!("turn `{turn}`{who} still runs, and the mirror has no record of it"))
                 .hint("let it end, or stop it, then recover; nothing was changed"));
         }
         let place = dir.with_file_name(format!("{turn}.lost"));
@@ -162,11 +162,11 @@ fn set_aside(home: &StateFolder, strangers: &[TurnId]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Moves a ledger that cannot be read out of the way, with all that belongs to it.
+/// Moves an unreadable ledger away, with all that belongs to it.
 fn move_ledger(home: &StateFolder) -> Result<PathBuf, Failure> {
     let from = home.database();
     let place = |n: u32| from.with_file_name(format!("ledger.db.broken-{n}"));
-    let to = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("nobody has broken so many ledgers");
+    let to = (1..u32::MAX).map(place).find(|path| !path.exists()).expect("there are fewer broken ledgers than numbers");
     for end in ["-wal", "-shm", ""] {
         let name = |path: &Path| PathBuf::from(format!("{}{end}", path.display()));
         match std::fs::rename(name(&from), name(&to)) {
@@ -186,8 +186,8 @@ fn hub(
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     let Some(mut membership) = Membership::read(home)? else {
-        return Err(Failure::failed("this machine is a node of no mesh")
-            .hint("make the hub (everloop hub init) and join it (everloop join), then recover"));
+        return Err(Failure::failed("this machine is not a node of a mesh")
+            .hint("create the hub (everloop hub init) and join it (everloop join), then recover"));
     };
     let found = mirror::found(&root.join("hub")).map_err(|e| cannot(&e))?;
     let mut hub = membership.open_any()?;
@@ -203,7 +203,7 @@ fn hub(
     if !args.dry_run {
         if !hub.restore(&id, &plan.rows)? {
             return Err(Failure::failed("the hub is not empty, so nothing was written to it")
-                .hint("look at it: everloop hub check; only a new one can be rebuilt"));
+                .hint("check it: everloop hub check; only a new one can be rebuilt"));
         }
         membership.hub.clone_from(&id);
         membership.save(home)?;
@@ -227,7 +227,7 @@ fn tell(plan: &RestorePlan, (what, dry_run): (&str, bool), lines: &mut Vec<Strin
         count(rows.journal.len() as u64, "journal record"),
     ));
     for turn in &plan.under_way {
-        lines.push(format!("  turn {turn} was under way; the supervisor looks what became of it"));
+        lines.push(format!("  turn {turn} was under way; the supervisor will look for it"));
     }
     for lost in &plan.lost {
         lines.push(format!("  not known: {}: {}", clean(&lost.what), clean(&lost.why)));

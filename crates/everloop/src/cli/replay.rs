@@ -1,4 +1,5 @@
-//! `everloop replay`: every state rebuilt from the journal and compared with what is stored. Changes nothing.
+//! `everloop replay`: rebuilds every state from the journal and compares it with the stored one.
+//! Changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -24,18 +25,18 @@ const HELP: &str = "Examples:
 
 Exits with 0 when every state is equal, with 1 when one differs or a journal record is damaged.";
 
-/// Differences that are shown; the first ones tell where to look.
+/// Differences that are shown; the first ones point to the cause.
 const SHOWN: usize = 20;
 /// Records read at once after the first walk.
 const CHUNK: usize = 512;
-/// A supervisor that writes all the time is given up on after this many rounds.
+/// Rounds after which a journal that keeps growing is given up.
 const ROUNDS: u32 = 100;
 
-/// Walks the whole journal, checks every record, and proves that the stored states are what it says.
+/// Walks the whole journal, checks every record, and proves that the stored states follow from it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct ReplayArgs {
-    /// Compare only this loop [default: all loops and everything the guard remembers]
+    /// Compare only this loop [default: all loops and the guard's state]
     id: Option<String>,
 }
 
@@ -72,14 +73,14 @@ pub fn replay(args: &ReplayArgs, session: &mut Invocation) -> Result<Code, Failu
     Ok(if differences.is_empty() { Code::Ok } else { Code::Failed })
 }
 
-/// What the journal says.
+/// States rebuilt from the journal.
 #[derive(Debug, Default)]
 struct Fold {
     loops: BTreeMap<LoopId, LoopState>,
     guards: Guards,
     immune: Immune,
     events: u64,
-    /// Loops that have events but were never made.
+    /// Loops that have events but were never created.
     unborn: Vec<String>,
 }
 
@@ -99,12 +100,12 @@ impl Fold {
                 let state = LoopState::new(id.clone(), name.clone(), (**spec).clone(), record.at);
                 self.loops.insert(id.clone(), state);
             }
-            (None, _) => self.unborn.push(format!("record {}: loop {id} was never made", record.seq)),
+            (None, _) => self.unborn.push(format!("record {}: loop {id} was never created", record.seq)),
         }
     }
 }
 
-/// What is stored.
+/// The states in the ledger.
 #[derive(Debug, Default)]
 struct Stored {
     loops: Vec<LoopRow>,
@@ -112,8 +113,9 @@ struct Stored {
     immune: Immune,
 }
 
-/// States are only ever written together with events. So when no record came while the states were read, both belong
-/// together; otherwise the new records are folded in and the states are read again.
+/// States are only ever written together with events. So when no record came while the states were
+/// read, both belong together; otherwise the new records are folded in and the states are read
+/// again.
 fn walk(ledger: &Sqlite) -> Result<(Fold, Stored), Failure> {
     let mut fold = Fold::default();
     store_replay::replay(ledger, |record| fold.take(&record)).map_err(damaged)?;
@@ -127,13 +129,13 @@ fn walk(ledger: &Sqlite) -> Result<(Fold, Stored), Failure> {
             fold.take(record);
         }
     }
-    Err(Failure::failed("the journal grows faster than it can be read").hint("everloop down, then try again"))
+    Err(Failure::failed("gave up: the journal grows faster than it is read").hint("everloop down, then try again"))
 }
 
 fn damaged(error: Error) -> Failure {
     match error {
         Error::Damaged(damage) => Failure::failed(damage.to_string())
-            .hint("nothing before this record is lost; `everloop doctor` looks at the whole state folder"),
+            .hint("nothing before this record is lost; `everloop doctor` checks the whole state folder"),
         other => other.into(),
     }
 }
@@ -277,6 +279,6 @@ mod tests {
         let mut ledger = ledger();
         let note = Event::Note { text: "x".into() };
         ledger.transact(Time(6), &[Op::Append { owner: Some(LoopId::new("zzzz")), events: vec![note] }]).unwrap();
-        assert_eq!(differences(&ledger), ["record 3: loop zzzz was never made"]);
+        assert_eq!(differences(&ledger), ["record 3: loop zzzz was never created"]);
     }
 }

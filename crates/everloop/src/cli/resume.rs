@@ -1,4 +1,4 @@
-//! `everloop resume`: go on with a paused, stopped or exhausted loop.
+//! `everloop resume`: continues a paused, stopped or exhausted loop.
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
@@ -8,22 +8,24 @@ use everloop_core::time::parse_duration;
 
 use super::{Invocation, send};
 use crate::error::{Code, Failure};
+use crate::ui::events::used_up;
 
-/// Goes on where the loop is. A loop that used up its turns or time needs new ones: -n or --max-time.
+/// Continues where the loop is. A loop that used up its turns or time needs new ones: -n or
+/// --max-time.
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
-    /// This many further turns
+    /// Number of further turns
     #[arg(short = 'n', long = "max-turns", value_name = "N")]
     turns: Option<u32>,
-    /// This much further time
+    /// Amount of further time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_time: Option<std::time::Duration>,
 }
 
 pub fn resume(args: &ResumeArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    session.for_a_person("to resume a loop")?;
+    session.for_a_person("resume a loop")?;
     let home = session.home()?;
     let ledger = session.writer(&home)?;
     let (row, state) = session.find_loop(&ledger, args.id.as_deref())?;
@@ -43,7 +45,7 @@ fn new_bounds(state: &LoopState, args: &ResumeArgs) -> Result<Option<Bounds>, Fa
                     .hint("start a new one with `everloop run`"));
             }
             LoopEnd::Exhausted { bound } if !more => {
-                return Err(Failure::usage(format!("loop `{}` used up its limit on {bound}", state.id))
+                return Err(Failure::usage(format!("loop `{}`: its {}", state.id, used_up(bound)))
                     .hint(format!("give it more: everloop resume {} -n 10", state.id)));
             }
             LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } | LoopEnd::Failed { .. } => {}
@@ -52,7 +54,8 @@ fn new_bounds(state: &LoopState, args: &ResumeArgs) -> Result<Option<Bounds>, Fa
     if args.turns.is_none() && args.max_time.is_none() {
         return Ok(None);
     }
-    // Time counts from the resumption; a bound that is not named again is lifted, or it would end the loop at once.
+    // Time counts from the resumption; a bound that is not named again is lifted, or it would end
+    // the loop at once.
     Ok(Some(Bounds {
         max_turns: args.turns.map(|n| state.turns.saturating_add(n)),
         max_time: args.max_time,

@@ -1,4 +1,4 @@
-//! `everloop run`: work on a goal until its checks pass.
+//! `everloop run`: works on a goal until its checks pass.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,39 +27,41 @@ mod watch;
 pub use apply::apply;
 pub use create::add_configured;
 
-/// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after the running turn, twice
-/// stops the agent; running the same command again goes on where it was.
+/// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after
+/// the running turn, twice stops the agent; the same command continues an unfinished loop.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent claude --allow 'cargo test' -n 20\n  \
 everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}'"
 )]
 pub struct RunArgs {
-    /// What is to be reached; without it, the loop of everloop.toml is run
+    /// The goal of the loop; without it, the loop of everloop.toml is run
     goal: Option<String>,
-    /// A loop of everloop.toml
+    /// Name of a loop in everloop.toml
     #[arg(long = "loop", value_name = "NAME", conflicts_with = "goal")]
     name: Option<String>,
     /// A command that passes (exit 0) when the goal is reached; repeat for several
     #[arg(long = "check", short = 'c', value_name = "CMD")]
     checks: Vec<String>,
-    /// claude, codex, gemini, opencode, api or an agent of everloop.toml, under an account of it; repeat for others that work
-    /// while the account of those before is held
+    /// claude, codex, gemini, opencode, api or an agent of everloop.toml, under an account of it;
+    /// repeat for others that work while the account of those before is held
     #[arg(long = "agent", value_name = "NAME[@ACCOUNT]")]
     agents: Vec<String>,
     /// Any command as agent; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
     #[arg(long, value_name = "CMD")]
     agent_cmd: Option<String>,
-    /// The model, if not the agent's usual one
+    /// Model of the agent [default: the agent's usual one]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// What the agent may do without asking: `edits` (change files, run what --allow names) or `full` [default: edits]
+    /// What the agent may do without confirmation: `edits` (change files, run what --allow names)
+    /// or `full` [default: edits]
     #[arg(long, value_name = "WHAT")]
     permission: Option<String>,
     /// A command that the agent may run under `edits` (cargo test); repeat for several
     #[arg(long, value_name = "CMD")]
     allow: Vec<String>,
-    /// Names of environment variables that the agent may see; their values are redacted from all output
+    /// Names of environment variables that are passed to the agent; their values are redacted from
+    /// all output
     #[arg(long = "env", value_name = "NAME")]
     env: Vec<String>,
     /// End after this many turns
@@ -89,7 +91,7 @@ pub struct RunArgs {
     /// Stop a turn after this time [default: 2h]
     #[arg(long, value_name = "TIME")]
     turn_wall: Option<String>,
-    /// Stop a turn without a sign of life for this long [default: 10m]
+    /// Stop a turn without output or other activity for this long [default: 10m]
     #[arg(long, value_name = "TIME")]
     turn_silence: Option<String>,
     /// Work in this folder itself instead of a private worktree
@@ -110,7 +112,7 @@ pub struct RunArgs {
     /// Files that turns may change although they are protected by default (glob)
     #[arg(long, value_name = "GLOB")]
     unprotect: Vec<String>,
-    /// Let all machines of the mesh work on it, through a git remote (`everloop join` first)
+    /// Let all nodes of the mesh work on it, through a git remote (`everloop join` first)
     #[arg(long)]
     mesh: bool,
     /// With --mesh: the git remote through which work travels [default: origin]
@@ -122,7 +124,7 @@ pub struct RunArgs {
     /// Hand it to a supervisor in the background and return
     #[arg(long)]
     detach: bool,
-    /// Start afresh even if the same loop is unfinished
+    /// Start a new loop even if the same one is unfinished
     #[arg(long)]
     new: bool,
     /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
@@ -177,7 +179,7 @@ pub fn run(args: &RunArgs, session: &Invocation) -> Result<Code, Failure> {
     attend(args, session, &home, &state.id)
 }
 
-/// A loop that ended before its goal (stopped, exhausted) goes on with the bounds of this command.
+/// Resumes a loop that ended before its goal (stopped, exhausted) with the bounds of this command.
 fn wake_up(session: &Invocation, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
     let mut bounds = wanted.bounds.clone();
     if matches!(
@@ -194,7 +196,7 @@ fn wake_up(session: &Invocation, ledger: &mut Sqlite, state: &LoopState, wanted:
     Ok(())
 }
 
-/// Says before anything starts what will happen and what it may cost at most.
+/// Prints before anything starts what will happen and what it may cost at most.
 fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, origin: create::LoopOrigin) {
     let ui = &session.ui;
     let verb = if origin == create::LoopOrigin::Resumed { "resuming" } else { "starting" };
@@ -237,7 +239,8 @@ fn attend_elsewhere(session: &Invocation, home: &StateFolder, ledger: &mut Sqlit
     Ok(())
 }
 
-/// Supervises the loop, or follows it while another process does; whichever is gone first, the loop goes on.
+/// Supervises the loop, or follows it while another process does; when that process ends, this one
+/// takes over.
 fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
     let mut interrupted = None;

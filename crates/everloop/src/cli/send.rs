@@ -1,7 +1,7 @@
-//! `everloop send`: leave a message for a loop, a task, a person or somebody with a name.
+//! `everloop send`: leaves a message for a loop, a task, a person or a named mailbox.
 //!
-//! Other verbs use [`send`] to leave a command for a loop and to make sure that somebody takes it: the running supervisor,
-//! or we ourselves.
+//! Other verbs use [`send`] to leave a command for a loop and to make sure that it is taken: by the
+//! running supervisor, or by this process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::supervisor::{LoopSelection, Supervisor, SupervisorOptions, Until, Wat
 
 const HELP: &str = "Examples:
   everloop send green \"the API is back\"        # the loop's next turn reads it
-  everloop send x7k2m \"see also issue 12\"      # beneath a task; each turn on it reads it
-  everloop send @reviewer \"please look\"        # a box of that name: everloop inbox @reviewer
+  everloop send x7k2m \"see also issue 12\"      # a comment; each turn on the task reads it
+  everloop send @reviewer \"please look\"        # a mailbox of that name: everloop inbox @reviewer
   everloop send person \"may I drop Python 3.8?\" # a ticket";
 
 /// Leaves a message. What an agent writes is handed on as data, never as an instruction.
@@ -36,21 +36,21 @@ const HELP: &str = "Examples:
 pub struct SendArgs {
     /// A loop (id or name), a task id, `@NAME`, `person`, or the key of a question
     to: String,
-    /// The message
+    /// Text of the message
     text: String,
     /// The loop that a question to a person is about
     #[arg(long = "about", value_name = "LOOP")]
     about: Option<String>,
 }
 
-/// Whether a supervisor was there to take the command.
+/// The process that takes the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// A running supervisor was woken.
     Supervisor,
-    /// Nobody was there; it took effect in the stored state.
+    /// No supervisor runs; the command took effect in the stored state.
     Ourselves,
-    /// Nobody was there; the next supervisor takes it.
+    /// No supervisor runs; the next one takes it.
     Later,
 }
 
@@ -89,26 +89,26 @@ fn named_box(to: &str) -> Result<String, Failure> {
     if good {
         return Ok(to.to_owned());
     }
-    Err(Failure::usage(format!("`{to}` is no name for a box"))
+    Err(Failure::usage(format!("invalid mailbox name `{to}`"))
         .hint("`@` and up to 40 letters, digits, `-`, `_` or `.`: everloop send @reviewer \"TEXT\""))
 }
 
 fn nobody(to: &str) -> Failure {
     Failure::usage(format!("there is neither a loop nor a task `{to}`")).hint(format!(
-        "`everloop status` and `everloop task list` show them; `@{}` is a box for anybody else, `person` opens a ticket",
+        "`everloop status` and `everloop task list` show them; `@{}` is a named mailbox, `person` opens a ticket",
         to.trim_start_matches('@')
     ))
 }
 
-/// A question to a person is a ticket: it stands in `status` until somebody deals with it.
+/// A question to a person is a ticket: `status` lists it until it is closed.
 fn ask(ledger: &mut Sqlite, about: Option<&LoopId>, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let key = mailbox::question(about, text);
-    let text = format!("{} asks: {text}", session.caller.name());
+    let text = format!("question from {}: {text}", session.caller.name());
     let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
     let events = [Event::TicketOpened { key: key.clone(), text }];
     TaskChange { owner: about, ops: &ops, events: &events }.commit(ledger, session)?;
     session.home()?.wake();
-    session.ui.said(&format!("asked: {key}"), &json!({ "ticket": key }))?;
+    session.ui.said(&format!("question: {key}"), &json!({ "ticket": key }))?;
     Ok(Code::Ok)
 }
 
@@ -117,7 +117,7 @@ fn said(session: &Invocation, to: &str, how: &str) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-/// Sends a command to the loop that `word` means.
+/// Sends a command to a loop, found by `word`.
 pub fn send(session: &Invocation, word: Option<&str>, command: &LoopCommand) -> Result<(LoopState, Taker), Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -132,10 +132,11 @@ pub fn send(session: &Invocation, word: Option<&str>, command: &LoopCommand) -> 
     Ok((state, taker))
 }
 
-/// Makes sure that somebody takes the messages in a loop's box.
+/// Makes sure that the messages of a loop are taken.
 pub fn deliver(session: &Invocation, id: &LoopId) -> Result<Taker, Failure> {
     let home = session.home()?;
-    // Who serves a protocol leaves loops to those who supervise: to become one for a moment means to take over signals.
+    // A protocol server leaves loops to supervisors: becoming one for a moment would mean to take
+    // over signals.
     if !session.caller.has_stdin() && !home.is_owned() {
         return Ok(Taker::Later);
     }
@@ -162,7 +163,7 @@ pub fn deliver(session: &Invocation, id: &LoopId) -> Result<Taker, Failure> {
     }
 }
 
-/// Tells the user what became of a command.
+/// Prints what became of a command.
 pub fn tell(session: &Invocation, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
     let text = match taker {
         Taker::Supervisor => format!("loop {id}: {what}"),
@@ -174,7 +175,7 @@ pub fn tell(session: &Invocation, id: &LoopId, what: &str, taker: Taker) -> Resu
     session.ui.said(&text, &told)
 }
 
-/// Watches nothing.
+/// Ignores all events.
 pub struct Silent;
 
 impl Watcher for Silent {

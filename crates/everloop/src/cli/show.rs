@@ -14,7 +14,7 @@ mod one_turn;
 const HELP: &str = "Examples:
   everloop show k3f9          # a loop: scoreboard, turns, kept work, spending
   everloop show k3f9-3        # a task
-  everloop show k3f9-3.1      # a turn: how it ended, its files, the end of its output";
+  everloop show k3f9-3.1      # a turn: its end, its files, the end of its output";
 
 /// Shows everything that is known about a loop, a task or a turn.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub fn show(args: &ShowArgs, session: &mut Invocation) -> Result<Code, Failure> 
         let (_, state) = session.find_loop(&ledger, None)?;
         return one_loop::show(&state, &ledger, session);
     };
-    // Loops made ids without dot and dash, tasks without dot, so the three cannot be mistaken for one another.
+    // Loop ids have no dot and no dash, task ids no dot, so the three cannot be confused.
     if let Some(row) = ledger.task(&TaskId::new(word))? {
         return one_task::show(&row, &ledger, session);
     }
@@ -58,7 +58,7 @@ pub fn task_by_id(word: &str, session: &Invocation) -> Result<Code, Failure> {
     one_task::show(&row, &hub, session)
 }
 
-/// The turn, if the word is `<task>.<fence>` of a task that is there.
+/// The turn, if the word is `<task>.<fence>` of an existing task.
 fn turn_of(word: &str, ledger: &Sqlite) -> Result<Option<TurnId>, Failure> {
     let Some((task, fence)) = word.rsplit_once('.') else { return Ok(None) };
     let known = fence.parse::<u64>().is_ok() && ledger.task(&TaskId::new(task))?.is_some();

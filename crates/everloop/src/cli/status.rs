@@ -1,4 +1,4 @@
-//! `everloop status`: loops and what they are doing. One look at the ledger, never at the journal.
+//! `everloop status`: loops and what they are doing. One read of the ledger, never of the journal.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ With --exit-code: 0 reached or working · 1 failed · 3 ended without reaching t
 5 held by the guard · 6 not over and no supervisor runs. Several loops: the first of 5, 4, 6 that one of them has; when all
 are over, the latest decides.";
 
-/// A session that was silent for longer is taken for gone.
+/// A session that was silent for longer counts as gone.
 const SESSION_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// Shows loops, what the guard holds, open tickets, and whether a supervisor runs.
@@ -42,12 +42,12 @@ const SESSION_SHOWN: Duration = Duration::from_secs(24 * 3600);
 pub struct StatusArgs {
     /// Loop id or name [default: all]
     id: Option<String>,
-    /// Let the exit code tell the state
+    /// Make the exit code depend on the state
     #[arg(long)]
     exit_code: bool,
 }
 
-/// What was seen in one look.
+/// What one read of the ledger found.
 #[derive(Debug, Default)]
 struct Seen {
     loops: Vec<LoopState>,
@@ -137,7 +137,7 @@ fn lines(seen: &Seen, look: &StatusStyle) -> Vec<String> {
     lines
 }
 
-/// A session that everloop did not start: where it is, and what it says it waits for.
+/// A session that everloop did not start: where it is, and what it waits for by its own account.
 fn session_line(id: &str, record: &Record, look: &StatusStyle) -> String {
     let seen = relative(record.seen_at, look.now);
     let mut parts = vec![format!("session {} of {} ({}), seen {seen}", clean(id), record.agent, clean(&record.name))];
@@ -149,7 +149,7 @@ fn session_line(id: &str, record: &Record, look: &StatusStyle) -> String {
         parts.push(format!("waits for {}", clean(&record.pending.join(", "))));
     }
     if let Some(until) = record.parked_until.filter(|until| *until > look.now) {
-        parts.push(format!("not served until {}", moment(until, look.now, &look.zone)));
+        parts.push(format!("limited by its vendor until {}", moment(until, look.now, &look.zone)));
     }
     fit(&parts.join("; "), look.width)
 }
@@ -180,7 +180,7 @@ pub(super) fn freeze_of<'a>(state: &LoopState, guards: &'a Guards) -> Option<(Sc
     })
 }
 
-/// Who supervises, for programs.
+/// The supervisor as JSON.
 pub(super) fn supervisor_json(owner: Option<&LockOwner>) -> Value {
     owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
 }
@@ -243,7 +243,7 @@ fn exit_code(seen: &Seen) -> Code {
     urgent.into_iter().find(|code| open.contains(code)).unwrap_or(Code::Ok)
 }
 
-/// A freeze comes with a ticket, so it is looked at first: it says more.
+/// A freeze comes with a ticket, so the freeze is checked first: its code is more specific.
 fn code_of_open(state: &LoopState, seen: &Seen) -> Code {
     if freeze_of(state, &seen.guards).is_some() {
         Code::Held

@@ -1,14 +1,14 @@
-//! `everloop steer`: tell the next turn something.
+//! `everloop steer`: adds an instruction to the next turn's prompt.
 
 use everloop_core::action::LoopCommand;
 
 use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
-/// The message stands in the next turn's prompt, once.
+/// The next turn's prompt holds the message, once.
 #[derive(Debug, clap::Args)]
 pub struct SteerArgs {
-    /// What to tell it
+    /// Text of the instruction
     message: String,
     /// Loop id or name [default: the one in this folder]
     #[arg(long = "loop", value_name = "ID")]

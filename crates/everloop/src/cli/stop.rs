@@ -1,11 +1,11 @@
-//! `everloop stop`: end a loop after its turn, or now. It stays resumable.
+//! `everloop stop`: ends a loop after its turn, or now. It stays resumable.
 
 use everloop_core::action::LoopCommand;
 
 use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
-/// Ends a loop; `everloop resume` goes on with it later. Nothing that was done is lost.
+/// Ends a loop; `everloop resume` continues it later. Finished work is kept.
 #[derive(Debug, clap::Args)]
 pub struct StopArgs {
     /// Loop id or name [default: the one in this folder]
@@ -16,7 +16,7 @@ pub struct StopArgs {
 }
 
 pub fn stop(args: &StopArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    session.for_a_person("to stop a loop")?;
+    session.for_a_person("stop a loop")?;
     let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Stop { now: args.now })?;
     let what = if args.now { "stops now" } else { "stops after the running turn, if any" };
     send::tell(session, &state.id, what, taker)?;

@@ -1,6 +1,6 @@
-//! `everloop task`: the board. What tasks are and which changes they allow is the ledger's; here is what people type.
+//! `everloop task`: the board on the command line. The ledger defines tasks and their changes.
 //!
-//! - `add`, `list`: putting tasks on the board and looking at it
+//! - `add`, `list`: putting tasks on the board and listing it
 //! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
 
 use everloop_core::event::Event;
@@ -26,41 +26,41 @@ const HELP: &str = "Examples:
   everloop task next --lease 10m          # prints the task and the fence that `done` needs
   everloop task done x7k2m --fence 1 --result \"ported\"";
 
-/// Tasks of a loop are worked on by its agent, highest priority first; others are for whoever claims them.
+/// Tasks of a loop are worked on by its agent, highest priority first; others are free to claim.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct TaskArgs {
-    /// What to do
+    /// What to do with tasks
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with tasks.
+/// Subcommands of `task`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Put a task on the board
     Add(add::TaskAddArgs),
     /// List tasks, newest first
     List(list::TaskListArgs),
-    /// Show one task with its shelf
+    /// Show one task with its late results
     #[command(visible_alias = "inspect")]
     Show {
-        /// Task id
+        /// Id of the task
         task: String,
     },
     /// Take the most urgent task that is ready; exits with 3 when there is none
     Next(claim::NextArgs),
     /// Take a certain task
     Claim(claim::ClaimArgs),
-    /// End a task that you hold: it is done
+    /// Finish a task that you hold
     Done(finish::DoneArgs),
-    /// Give back a task that you hold: it did not work
+    /// Give back a task that you hold, as failed
     Fail(finish::FailArgs),
-    /// Let nobody take a queued task until `retry`
+    /// Keep a queued task from being taken until `retry`
     Block(amend::BlockArgs),
     /// Put a blocked, dead or leased task back into the queue, with its failures forgotten
     Retry(amend::TaskAmendArgs),
-    /// Give a task up
+    /// Give up a task
     Cancel(amend::TaskAmendArgs),
 }
 
@@ -79,10 +79,11 @@ pub fn task(args: TaskArgs, session: &mut Invocation) -> Result<Code, Failure> {
     }
 }
 
-/// The loop may be written by its supervisor at the same time; then its new state is read and it is tried again.
+/// The loop's supervisor may write at the same time; then the new state is read and the change is
+/// tried again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// A change to tasks and what the journal says about it; one transaction.
+/// A change to tasks with its journal events; one transaction.
 pub(super) struct TaskChange<'a> {
     /// The loop that the task belongs to.
     pub(super) owner: Option<&'a LoopId>,
@@ -91,7 +92,7 @@ pub(super) struct TaskChange<'a> {
 }
 
 impl TaskChange<'_> {
-    /// Writes it; the supervisor sees that somebody else wrote and reads again.
+    /// Writes the change; the supervisor notices the new version and reads again.
     pub(super) fn commit(&self, ledger: &mut Sqlite, session: &Invocation) -> Result<Vec<Reply>, Error> {
         for _ in 1..MAX_CONFLICT_RETRIES {
             match self.try_once(ledger, session) {
@@ -110,12 +111,11 @@ impl TaskChange<'_> {
     }
 }
 
-/// A line for the journal.
 pub(super) fn note(text: String) -> Event {
     Event::Note { text }
 }
 
-/// The loop that `--loop` names.
+/// Finds the loop of `--loop`.
 pub(super) fn named_loop(session: &Invocation, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
     match word {
         None => Ok(None),
@@ -123,18 +123,18 @@ pub(super) fn named_loop(session: &Invocation, ledger: &Sqlite, word: Option<&st
     }
 }
 
-/// Refuses an agent that would end what it did not take: a fence stands on the board for everybody to read.
+/// Refuses an agent that would end a task that it did not take: the board shows fences to all
+/// agents.
 fn held_by_caller(row: &TaskRow, session: &Invocation) -> Result<(), Failure> {
     match &row.state {
         TaskState::Leased { node, .. } if !session.caller.is_person() && node.as_str() != session.caller.name() => {
-            let said = format!("task `{}` is held by {node}, and you are {}", row.task.id, session.caller.name());
-            Err(Failure::usage(said).hint("take one of your own: everloop task next"))
+            let said = format!("task `{}` is held by {node}, and the caller is {}", row.task.id, session.caller.name());
+            Err(Failure::usage(said).hint("take another task: everloop task next"))
         }
         _ => Ok(()),
     }
 }
 
-/// No such task.
 pub(super) fn no_task(task: &TaskId) -> Failure {
     Failure::usage(format!("there is no task `{task}`")).hint("`everloop task list` shows them")
 }

@@ -1,4 +1,4 @@
-//! `everloop ticket`: what waits for a person. Answering happens in `tickets`; here is what people type.
+//! `everloop ticket`: tickets on the command line. `tickets` answers them.
 
 use std::path::PathBuf;
 
@@ -24,47 +24,50 @@ use crate::ui::text::{clean, fit};
 const HELP: &str = "Examples:
   everloop ticket list
   everloop ticket answer 17 \"yes, drop Python 3.8\"
-  everloop ticket answer mesh:3 \"try it again\"   # one of the mesh, from any machine that belongs to it
-  everloop ticket ack 17                    # seen: it is not repeated, and stays open";
+  everloop ticket answer mesh:3 \"try it again\"   # one of the mesh, from any node
+  everloop ticket ack 17                    # acknowledged: it is not repeated, and stays open";
 
-/// Before the number of a ticket of the mesh.
+/// Prefix of the number of a ticket of the mesh.
 const MESH: &str = "mesh:";
-/// Closed tickets that are listed at most.
+/// Most closed tickets that are listed.
 const LISTED: usize = 200;
 
-/// A ticket is a question or an alarm for a person. The loops go on as far as they can; tickets queue up.
+/// A ticket is a question or an alert for a person. The loops go on as far as they can; tickets
+/// queue up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct TicketArgs {
-    /// What to do
+    /// What to do with tickets
     #[command(subcommand)]
     what: What,
 }
 
-/// What can be done with tickets.
+/// Subcommands of `ticket`.
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// List open tickets; exits with 4 when there are any
     List {
-        /// Closed ones too, the newest
+        /// Also list closed ones, the newest
         #[arg(long)]
         all: bool,
     },
-    /// Show one ticket: what it says, who was told, who has seen it
+    /// Show one ticket: its text, its deliveries and its acknowledgement
     Show {
-        /// Its number, or its key or the beginning of it
+        /// Number of the ticket, or its key or the beginning of it
         ticket: String,
     },
-    /// Answer it: a question's loop reads it in its next turn, a freeze is released, anything else is closed
+    /// Answer it: a question's loop reads it in its next turn, a freeze is released, any other is
+    /// closed
     Answer {
-        /// Its number, or its key or the beginning of it; `mesh:NUMBER` is one of the mesh
+        /// Number of the ticket, or its key or the beginning of it; `mesh:NUMBER` is one of the
+        /// mesh
         ticket: String,
-        /// What you say
+        /// Text of the answer
         text: String,
     },
-    /// Say that you have seen it: it is not repeated and stays open
+    /// Acknowledge it: it is not repeated and stays open
     Ack {
-        /// Its number, or its key or the beginning of it
+        /// Number of the ticket, or its key or the beginning of it
         ticket: String,
     },
 }
@@ -107,7 +110,8 @@ fn list(all: bool, session: &Invocation) -> Result<Code, Failure> {
     Ok(if open { Code::NeedsPerson } else { Code::Ok })
 }
 
-/// Open tickets of the mesh that this machine belongs to; without a hub those that are not copied here cannot be known.
+/// Open tickets of this node's mesh; without the hub, those that are not copied here cannot be
+/// known.
 fn of_the_mesh(session: &Invocation) -> Result<Vec<Ticket>, Failure> {
     let Some(membership) = Membership::read(&session.home()?)? else { return Ok(Vec::new()) };
     match membership.open().and_then(|hub| Ok(hub.tickets(Tickets::Open)?)) {
@@ -119,7 +123,7 @@ fn of_the_mesh(session: &Invocation) -> Result<Vec<Ticket>, Failure> {
     }
 }
 
-/// Whether this machine, as the supervisor of the mesh, has a copy of it.
+/// Whether this node, as the leader, has a copy of it.
 fn is_copied(ticket: &Ticket, keys: &[&str]) -> bool {
     let copy = copy_of(ticket);
     keys.contains(&copy.as_str())
@@ -182,7 +186,8 @@ fn show(word: &str, session: &Invocation) -> Result<Code, Failure> {
     Ok(code)
 }
 
-/// For each notifier why this ticket is told now, later or not at all: the supervisor's own decision, asked again.
+/// For each notifier why this ticket is delivered now, later or not at all: repeats the
+/// supervisor's own decision.
 fn told(ledger: &Sqlite, ticket: &Ticket, session: &Invocation) -> Result<Vec<(String, String)>, Failure> {
     let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
     let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
@@ -205,15 +210,15 @@ fn no_ticket(word: &str) -> Failure {
     Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
 }
 
-/// Whoever answers is a person: an agent that could would grade itself.
+/// Only a person answers: an agent that could would grade itself.
 fn a_person(session: &Invocation) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }
-    Err(Failure::usage("a question to a person is answered by a person").hint("wait for the answer"))
+    Err(Failure::usage("only a person answers tickets").hint("wait for the answer"))
 }
 
-/// Answers a ticket and makes sure that its loop hears of it.
+/// Answers a ticket and makes sure that its loop reads it.
 pub(super) fn answer(word: &str, text: &str, session: &Invocation) -> Result<Code, Failure> {
     let by = a_person(session)?;
     if let Some(number) = word.strip_prefix(MESH) {
@@ -243,7 +248,6 @@ pub(super) fn answer(word: &str, text: &str, session: &Invocation) -> Result<Cod
     Ok(Code::Ok)
 }
 
-/// Closes a ticket of the mesh.
 fn answer_mesh(number: &str, answer: &str, session: &Invocation) -> Result<Code, Failure> {
     let (_, mut hub) = node::hub(session)?;
     let open = hub.tickets(Tickets::Open)?;

@@ -1,4 +1,4 @@
-//! `everloop uninstall`: takes back what `init` wrote into a project, and only that.
+//! `everloop uninstall`: removes what `init` wrote into a project, and only that.
 
 use std::path::PathBuf;
 
@@ -17,12 +17,12 @@ const HELP: &str = "Examples:
 
 The state folder with its journal stays; loops of this project are not stopped.";
 
-/// Takes everloop's instructions, hooks and MCP entries out of the files of this project, and removes files that `init` made and
-/// nobody changed. Everything else keeps every byte.
+/// Removes everloop's instructions, hooks and MCP entries from the files of this project, and files
+/// that `init` made and that were not changed since. Everything else keeps every byte.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct UninstallArgs {
-    /// Do not ask
+    /// Do it without confirmation
     #[arg(short, long)]
     yes: bool,
     /// Only print what would be done
@@ -33,7 +33,7 @@ pub struct UninstallArgs {
 pub fn uninstall(args: &UninstallArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let root = session.dir.clone();
-    let failed = |e: std::io::Error| Failure::failed("cannot take everloop out of this project").because(&e);
+    let failed = |e: std::io::Error| Failure::failed("cannot remove everloop from this project").because(&e);
     let originals = Originals::load(&home, &root).map_err(failed)?;
     let mut changes = originals.undo(&root).map_err(failed)?;
     let by_parts = plan::take(&root, &|path| originals.of(path, &root)).map_err(failed)?;
@@ -66,7 +66,7 @@ pub fn uninstall(args: &UninstallArgs, session: &mut Invocation) -> Result<Code,
     Originals::forget(&home, &root).map_err(failed)?;
     lines.extend(kept.iter().map(|path| format!("kept {}, which was changed since", path.display())));
     if lines.is_empty() {
-        lines.push("there was nothing of everloop's here".to_owned());
+        lines.push("nothing of everloop was found here".to_owned());
     }
     session.ui.answer(&lines, &json!({ "files": names(&changes), "kept": kept }))?;
     Ok(Code::Ok)

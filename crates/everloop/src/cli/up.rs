@@ -26,17 +26,18 @@ use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions,
 use crate::ui::{self, quantities};
 use crate::unit::{Manager, Unit, is_ours};
 
-/// Looks after every loop that is not over, until it is told to stop (Ctrl-C, `everloop down`). Loops of an everloop.toml in
-/// this folder are added first.
+/// Supervises every loop that is not over, until it is stopped (Ctrl-C, `everloop down`). Loops of
+/// an everloop.toml in this folder are added first.
 #[derive(Debug, clap::Args)]
 pub struct UpArgs {
     /// Wait until a running supervisor is gone instead of giving up
     #[arg(long, hide = true)]
     queue: bool,
-    /// Where to answer /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
+    /// Address for /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
     #[arg(long, value_name = "ADDR", env = LISTEN, hide_env_values = true)]
     listen: Option<config::ListenAddress>,
-    /// Make it a service of yours that starts with your session and again after a failure (systemd, on macOS launchd)
+    /// Install it as a service of the user that starts with the session and again after a failure
+    /// (systemd, on macOS launchd)
     #[arg(long)]
     install: bool,
     /// Only print the unit [default: of this system]
@@ -44,7 +45,7 @@ pub struct UpArgs {
     print_unit: Option<Manager>,
 }
 
-/// Says where to listen, or that nobody shall.
+/// The address to listen on, or `off`.
 const LISTEN: &str = "EVERLOOP_LISTEN";
 
 pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
@@ -96,16 +97,17 @@ fn unit(home: &StateFolder) -> Result<Unit, Failure> {
     Unit::new(program, home.root().to_owned(), home.log())
 }
 
-/// Writes the unit and has it started. Where no manager answers the file stays, and the commands are told.
+/// Writes the unit and starts it. Where no manager answers, the file stays, and the commands are
+/// printed.
 fn install(home: &StateFolder, session: &Invocation) -> Result<Code, Failure> {
-    session.for_a_person("to install a service")?;
+    session.for_a_person("install a service")?;
     let manager = Manager::here();
     let (path, text) = (manager.path()?, unit(home)?.text(manager));
     let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
     match std::fs::read_to_string(&path) {
         Ok(there) if !is_ours(&there) => {
-            return Err(Failure::failed(format!("`{}` is not everloop's own", path.display()))
-                .hint("move it out of the way, or print the unit and put it elsewhere: everloop up --print-unit"));
+            return Err(Failure::failed(format!("`{}` was not written by everloop", path.display()))
+                .hint("move it away, or print the unit and put it elsewhere: everloop up --print-unit"));
         }
         _ => {}
     }
@@ -115,9 +117,9 @@ fn install(home: &StateFolder, session: &Invocation) -> Result<Code, Failure> {
     let (done, rest) = perform(manager.begin(&path));
     let mut lines = vec![format!("the unit is `{}`", path.display())];
     if rest.is_empty() {
-        lines.push("it runs; `everloop status` shows the loops, `everloop down --uninstall` takes it away".to_owned());
+        lines.push("it runs; `everloop status` shows the loops, `everloop down --uninstall` removes it".to_owned());
     } else {
-        lines.push(format!("nobody here starts services; where somebody does: {}", rest.join(" && ")));
+        lines.push(format!("no service manager answers here; start it with: {}", rest.join(" && ")));
     }
     if manager == Manager::Systemd {
         lines.push("to keep it while you are logged out: loginctl enable-linger".to_owned());
@@ -138,7 +140,8 @@ pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
     (done, rest)
 }
 
-/// A `run` answers only agents that have something to send, and those not if nobody shall listen.
+/// A `run` opens the port only for agents that send telemetry, and not at all if it is switched
+/// off.
 pub fn listen_on_demand(session: &Invocation) -> Result<Listen, Failure> {
     let off = match std::env::var(LISTEN) {
         Ok(text) => text == "off",
@@ -157,7 +160,7 @@ fn own(home: &StateFolder, session: &Invocation, queue: bool) -> Result<Ownershi
     }
 }
 
-/// Somebody else supervises this folder.
+/// The failure when another process supervises this folder.
 pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
     let who = owner.map_or_else(
         || "another process".to_owned(),
@@ -190,7 +193,7 @@ pub fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
     Ok(runtime.map_err(|e| Failure::failed("cannot start the runtime").because(&e))?.block_on(future))
 }
 
-/// One line per event.
+/// Prints one line per event.
 struct Lines<'a> {
     ui: &'a ui::Ui,
 }

@@ -1,4 +1,5 @@
-//! `everloop usage`: what turns used, from the journal alone. Reads in pages and keeps sums, never the records.
+//! `everloop usage`: what turns used, from the journal alone. Reads in pages and keeps sums, never
+//! the records.
 
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ const HELP: &str = "Examples:
   everloop usage k3f9 --by day --json
 
 `~` marks figures that are everloop's estimate and not the agent's report, `*` those that come from the agent's telemetry
-because its stream said less or nothing.";
+because its stream reported less or nothing.";
 
 /// Records read at once.
 const CHUNK: usize = 1000;
-/// A turn that ends in the time asked for may have begun before it; none lasts longer than this unless somebody wants it.
+/// A turn that ends in the requested time may have begun before it; none lasts longer than this by
+/// default.
 const TURN_MOST: Duration = Duration::from_secs(24 * 3600);
 
 /// Shows turns, tokens and money, and how full the windows of the accounts are.
@@ -34,7 +36,7 @@ const TURN_MOST: Duration = Duration::from_secs(24 * 3600);
 pub struct UsageArgs {
     /// Loop id or name [default: all]
     id: Option<String>,
-    /// Sum up by this
+    /// Dimension of the sums
     #[arg(long, value_enum, default_value = "loop", value_name = "WHAT")]
     by: By,
     /// Only turns that ended after this: `7d` (ago), `21:00`, `2026-11-15`, `2026-11-15 21:00`

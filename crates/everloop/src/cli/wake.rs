@@ -1,11 +1,11 @@
-//! `everloop wake`: make a waiting loop look again now.
+//! `everloop wake`: makes a waiting loop check again now.
 
 use everloop_core::action::LoopCommand;
 
 use super::{Invocation, send};
 use crate::error::{Code, Failure};
 
-/// Ends a wait that nobody insists on; the guard's gaps, caps and cooldowns stay.
+/// Ends a timed pause and makes the loop decide again; the guard's gaps, caps and cooldowns stay.
 #[derive(Debug, clap::Args)]
 pub struct WakeArgs {
     /// Loop id or name [default: the one in this folder]
@@ -18,6 +18,6 @@ pub fn wake(args: &WakeArgs, session: &mut Invocation) -> Result<Code, Failure> 
         return Err(Failure::away("there is no supervisor to wake").hint("everloop up"));
     }
     let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Wake)?;
-    send::tell(session, &state.id, "was told to look again", taker)?;
+    send::tell(session, &state.id, "checks again now", taker)?;
     Ok(Code::Ok)
 }

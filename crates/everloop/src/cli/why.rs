@@ -1,4 +1,4 @@
-//! `everloop why`: why a loop, or a session that everloop did not start, is as it is.
+//! `everloop why`: explains the state of a loop, or of a session that everloop did not start.
 
 use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
@@ -21,9 +21,9 @@ use crate::ui::text::clean;
 const HELP: &str = "Examples:
   everloop why
   everloop why k3f9 --json
-  everloop why 27832923-5f3c-4f0e-9a53-64f7a4f0f3a9    # a session of your own, as its CLI calls it";
+  everloop why 27832923-5f3c-4f0e-9a53-64f7a4f0f3a9    # a session of your own, by its CLI's id";
 
-/// Names the rule that decided, what it looked at, and when it will change.
+/// Names the rule that decided, its inputs, and when it will change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct WhyArgs {
@@ -54,7 +54,7 @@ pub fn why(args: &WhyArgs, session: &mut Invocation) -> Result<Code, Failure> {
     }
     lines.push(clean(&paragraph));
     let freeze = freeze_of(&state, &guards).filter(|_| !state.is_over());
-    // A loop that waits for something else does not know yet that it is held as well.
+    // A loop that waits for something else does not record yet that it is held as well.
     if let Some((scope, freeze)) = freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
         let by = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
         let said = format!("The guard holds {scope}{by} ({}): {}.", freeze.cause, freeze.audit.join("; "));
@@ -88,7 +88,7 @@ pub fn why(args: &WhyArgs, session: &mut Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-/// What a sign of being complete says, and what it does not.
+/// Describes a completion sign, and that it decides nothing.
 pub fn sign_line(rule: &str, sign: &Memory, now: Time) -> String {
     let still = if sign.there { "" } else { ", and no longer does" };
     let said = format!("`{rule}` looked complete to {} {}{still}: {}", sign.by, relative(sign.at, now), sign.text);

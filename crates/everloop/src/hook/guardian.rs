@@ -1,8 +1,9 @@
-//! The memory guardian: files that a session may not lose. Keeps a good copy of each in the state folder, refuses tool calls
-//! that would gut one, and puts back what was lost by other ways.
+//! The memory guardian: files that a session may not lose. Keeps a good copy of each in the state
+//! folder, refuses tool calls that would gut one, and restores what was lost by other ways.
 //!
-//! What is there when a session begins or a person says something is good: a person may change everything. What the agent
-//! does after that may add, and take away a share. A copy is written beside and renamed, so that it is whole or the old one.
+//! The content at the start of a session or at a person's prompt is good: a person may change
+//! everything. The agent may add to it, and take away a share. A copy is written beside and
+//! renamed, so that it is whole or the old one.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -19,12 +20,12 @@ use super::session_folder::SessionFolder;
 use super::tree::hex;
 use crate::state_folder::write_whole;
 
-/// A larger file is no memory, and copying it would cost time in every hook.
+/// A larger file is not guarded: copying it would cost time in every hook.
 const MAX_BYTES: u64 = 4 << 20;
-/// Entries looked at per glob.
+/// Entries read per glob.
 const MOST_ENTRIES: usize = 2_000;
 
-/// Looks after the guarded files of a project.
+/// Guards the files of a project.
 pub struct Guardian<'a> {
     root: &'a Path,
     patterns: &'a [String],
@@ -39,7 +40,7 @@ impl<'a> Guardian<'a> {
         let patterns = place.hook.guarded.as_slice();
         let globs = Globs::new(patterns).ok().filter(|_| !patterns.is_empty())?;
         let root = place.root.as_path();
-        // A folder per project, so that nobody is given another's memory.
+        // A folder per project, so that no project gets another one's copies.
         let copies = copies.join(name_of(root));
         Some(Self { root, patterns, globs, shrink: place.hook.shrink, copies })
     }
@@ -63,7 +64,7 @@ impl<'a> Guardian<'a> {
         })
     }
 
-    /// What is there now is good.
+    /// Takes the current content as good.
     pub fn accept(&self) -> io::Result<()> {
         for path in self.present() {
             self.copy(&path)?;
@@ -71,7 +72,7 @@ impl<'a> Guardian<'a> {
         Ok(())
     }
 
-    /// Puts back what was lost since; what has grown or was trimmed is the new good copy.
+    /// Restores what was lost since; what has grown or was trimmed is the new good copy.
     pub fn restore(&self) -> io::Result<Vec<SessionAct>> {
         let mut restored = Vec::new();
         let mut paths = self.present();
@@ -100,7 +101,7 @@ impl<'a> Guardian<'a> {
         Ok(restored)
     }
 
-    /// Guarded files that are there.
+    /// Guarded files that exist.
     fn present(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for pattern in self.patterns.iter().filter(|p| !p.starts_with('!')) {
@@ -124,7 +125,7 @@ impl<'a> Guardian<'a> {
         found
     }
 
-    /// Files of which there is a copy, and that are still guarded.
+    /// Files with a copy that are still guarded.
     fn known(&self) -> io::Result<Vec<PathBuf>> {
         let entries = match fs::read_dir(&self.copies) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -191,7 +192,7 @@ fn name_for(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%25").replace('/', "%2F")
 }
 
-/// And back; nothing that leads out of the project.
+/// The path of a file name; none that leads out of the project.
 fn path_named(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name.replace("%2F", "/").replace("%25", "%"));
     path.components().all(|c| matches!(c, std::path::Component::Normal(_))).then_some(path)

@@ -1,4 +1,5 @@
-//! What an agent's CLI tells its hooks. Fields that a CLI does not have are empty; nothing here can fail.
+//! The JSON of an agent's CLI for its hooks. Fields that a CLI does not have are empty; nothing
+//! here can fail.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,19 +8,19 @@ use serde_json::Value;
 
 /// A larger payload is not read: no CLI sends one, and a hook must stay fast.
 const MAX_BYTES: u64 = 4 << 20;
-/// Things that a session waits for, at most, as they are shown.
+/// Things a session waits for that are shown.
 const PENDING_MAX: usize = 20;
 /// Each of them is cut here.
 const PENDING_MAX_CHARS: usize = 120;
-/// Files of one patch that are looked at.
+/// Files of one patch that are read.
 const PATCHED_MAX: usize = 100;
 
-/// Which hook it is. Codex has the names of Claude Code; Gemini has its own for the same moments.
+/// The hook. Codex has the names of Claude Code; Gemini has its own for the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
     /// A session begins, goes on, or was compacted.
     SessionStart,
-    /// A person said something.
+    /// A person sent a prompt.
     UserPromptSubmit,
     /// A tool is about to be used.
     PreToolUse,
@@ -27,20 +28,20 @@ pub enum HookEvent {
     PostToolUse,
     /// The agent wants to stop.
     Stop,
-    /// The vendor did not serve it.
+    /// The vendor refused service.
     StopFailure,
     /// A part of it wants to stop; the whole is what counts.
     SubagentStop,
-    /// The conversation is about to be cut down.
+    /// The context is about to be compacted.
     PreCompact,
-    /// It wants something from a person.
+    /// The session needs a person.
     Notification,
-    /// It is over.
+    /// The session is over.
     SessionEnd,
 }
 
 impl HookEvent {
-    /// By its name, however it is written: `PreToolUse`, `pre-tool-use`, Gemini's `BeforeTool`.
+    /// Parses its name in any spelling: `PreToolUse`, `pre-tool-use`, Gemini's `BeforeTool`.
     pub fn named(name: &str) -> Option<Self> {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         Some(match plain.to_ascii_lowercase().as_str() {
@@ -59,7 +60,7 @@ impl HookEvent {
     }
 }
 
-/// What the CLI said.
+/// The CLI's JSON.
 #[derive(Clone, Debug)]
 pub struct Payload(Value);
 
@@ -75,17 +76,17 @@ impl Payload {
         (!payload.session().is_empty()).then_some(payload)
     }
 
-    /// A field that is a text.
+    /// A text field.
     pub fn text(&self, field: &str) -> &str {
         self.0.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A field that is yes or no.
+    /// A boolean field.
     pub fn flag(&self, field: &str) -> bool {
         self.0.get(field).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// The session, as its CLI calls it.
+    /// The session's id, as its CLI gives it.
     pub fn session(&self) -> &str {
         self.text("session_id")
     }
@@ -96,7 +97,7 @@ impl Payload {
         cwd.is_absolute().then(|| cwd.to_owned())
     }
 
-    /// Whose session it is, by what only one of the CLIs says.
+    /// The session's agent, by fields that only one of the CLIs has.
     pub fn agent(&self) -> &'static str {
         if self.0.get("turn_id").is_some() {
             "codex"
@@ -107,7 +108,6 @@ impl Payload {
         }
     }
 
-    /// The tool's input.
     pub fn input(&self, field: &str) -> Option<&Value> {
         self.0.get("tool_input")?.get(field)
     }
@@ -123,7 +123,8 @@ impl Payload {
         Some(self.cwd()?.join(path))
     }
 
-    /// All files that the tool would change: also those of a patch, as Codex hands it to its tool or to the shell.
+    /// All files that the tool would change: also those of a patch, as Codex hands it to its tool
+    /// or to the shell.
     pub fn targets(&self) -> Vec<PathBuf> {
         if let Some(path) = self.target() {
             return vec![path];
@@ -146,19 +147,19 @@ impl Payload {
         lists.flatten().filter(|item| !done(item)).take(PENDING_MAX).map(words).collect()
     }
 
-    /// What the agent said last, where the CLI tells its hook.
+    /// The agent's last words, where the CLI passes them to its hook.
     pub fn last_words(&self) -> &str {
         let fields = ["last_assistant_message", "prompt_response"];
         fields.iter().map(|field| self.text(field)).find(|text| !text.is_empty()).unwrap_or_default()
     }
 
-    /// Tokens in the context, where the CLI says it.
+    /// Tokens in the context, where the CLI gives them.
     pub fn context_tokens(&self) -> Option<u64> {
         self.0.get("context_tokens")?.as_u64()
     }
 }
 
-/// The most telling field of something that is waited for.
+/// The most descriptive field of something that is waited for.
 fn words(item: &Value) -> String {
     let telling = ["description", "command", "name", "prompt", "cron", "schedule", "id"];
     let text = match item {

@@ -1,5 +1,5 @@
-//! The project that a session works in, and the loop whose checks count there: one that the ledger knows, or one that only
-//! stands in everloop.toml.
+//! The project that a session works in, and the loop whose checks count there: one in the ledger,
+//! or one that is only in everloop.toml.
 
 use std::path::{Path, PathBuf};
 
@@ -18,15 +18,12 @@ use crate::error::Failure;
 use crate::projects::{HookSpec, Projects};
 use crate::record::read_state;
 
-/// Where a session is.
+/// The place of a session.
 pub struct SessionFolder {
     /// The folder in which the checks run.
     pub dir: PathBuf,
-    /// The loop's name.
     pub name: String,
-    /// What is to be reached.
     pub goal: String,
-    /// Its checks.
     pub checks: Vec<CheckSpec>,
     /// The loop, where the ledger knows it.
     pub state: Option<LoopState>,
@@ -57,11 +54,12 @@ impl SessionFolder {
         Ok(Some(place))
     }
 
-    /// What the ledger knows about the loop: its pinned checks, the files that these run, its state.
+    /// Adds what the ledger knows about the loop: its pinned checks, the files that these run, its
+    /// state.
     fn meet(&mut self, ledger: &Sqlite) -> Result<(), Failure> {
         let mut known = Vec::new();
         for row in ledger.loops()? {
-            // Most rows are others': the name is looked for in the text before it is understood.
+            // Most rows are other loops': the name is searched in the text before it is parsed.
             if row.state.contains(&self.name) {
                 let state = read_state(&row)?;
                 if state.name == self.name && Path::new(&state.spec.workspace.dir) == self.dir {
@@ -87,12 +85,12 @@ impl SessionFolder {
         self.state.as_ref().map(|state| &state.id)
     }
 
-    /// What must not be seen in anything that is kept or shown.
+    /// Secrets to redact from everything that is kept or shown.
     pub fn hidden(&self) -> Vec<Hidden> {
         account::hidden(self.agents.iter())
     }
 
-    /// Variables that the checks may see.
+    /// Variables passed to the checks.
     pub fn pass_env(&self) -> Vec<String> {
         self.agents.first().map_or_else(Vec::new, |agent| agent.pass_env.clone())
     }
@@ -100,11 +98,11 @@ impl SessionFolder {
     /// Whether a session may not change this existing file: it judges the work.
     pub fn protects(&self, path: &Path) -> bool {
         let Ok(inside) = path.strip_prefix(&self.dir) else { return false };
-        // A glob that cannot be read was refused when the loop was made.
+        // An invalid glob was refused when the loop was created.
         path.exists() && Globs::new(&self.protect).is_ok_and(|globs| globs.protects(inside))
     }
 
-    /// What holds the loop, so that nobody should be driven on.
+    /// What holds the loop, so that no session should be driven on.
     pub fn held(&self, ledger: &Sqlite, now: Time) -> Result<Option<String>, Failure> {
         if let Some(state) = &self.state {
             if let Some(pause) = &state.paused {
@@ -114,7 +112,7 @@ impl SessionFolder {
                 return Ok(Some(format!("the loop was stopped by {by}")));
             }
             if let Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } = &state.phase {
-                return Ok(Some(format!("the loop's limit on {bound} is used up")));
+                return Ok(Some(format!("the loop's {}", crate::ui::events::used_up(bound))));
             }
         }
         let own = self.id().map(|id| Scope::Loop(id.clone()));

@@ -1,5 +1,5 @@
-//! The end of a session's transcript, as its CLI writes it: the last words, and how full the context is. Only looked at,
-//! never trusted: a line that cannot be read is skipped.
+//! The end of a session's transcript, as its CLI writes it: the last words, and how full the
+//! context is. Never trusted: an unreadable line is skipped.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,21 +7,20 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The last records fit in here; a longer look would cost time in every hook.
+/// The last records fit in here; reading more would cost time in every hook.
 const TAIL_BYTES: u64 = 256 << 10;
 /// Last words are cut here.
 const WORDS_MAX_CHARS: usize = 3000;
 
-/// What the end of a transcript says.
+/// The end of a transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranscriptEnd {
-    /// The agent's last words.
     pub words: String,
     /// Tokens in the context at its last answer.
     pub context_tokens: Option<u64>,
 }
 
-/// Reads it; nothing when there is none.
+/// Reads the end of a transcript; empty without one.
 pub fn ending(path: &Path) -> TranscriptEnd {
     let mut found = TranscriptEnd::default();
     for line in tail(path).unwrap_or_default().lines().rev() {
@@ -38,11 +37,11 @@ pub fn ending(path: &Path) -> TranscriptEnd {
     found
 }
 
-/// The words of the agent in a record, and the tokens of its context, as each CLI writes them.
+/// The agent's text in a record, and the tokens of its context, in each CLI's format.
 fn heard(record: &Value) -> (String, Option<u64>) {
     let payload = &record["payload"];
     match record["type"].as_str().unwrap_or_default() {
-        // A part of the session has a context of its own.
+        // A sub-agent has a context of its own.
         "assistant" if record["isSidechain"] != true => {
             (said(&record["message"]), record["message"].get("usage").and_then(used))
         }

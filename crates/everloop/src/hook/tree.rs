@@ -1,5 +1,6 @@
-//! A signature of a folder's files, so that checks are not run twice on the same ones. It trusts what git's index trusts:
-//! inode, size, mode and both times. Beyond a bound there is no signature, and the checks are run.
+//! A signature of a folder's files, so that checks are not run twice on the same ones. It trusts
+//! what git's index trusts: inode, size, mode and both times. Beyond a bound there is no signature,
+//! and the checks are run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,10 +10,10 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// As many entries can be looked at in the time that a hook may take.
+/// As many entries can be read in the time that a hook may take.
 const MOST_ENTRIES: u32 = 20_000;
 
-/// The signature; `None` when there is too much, or something cannot be read.
+/// The signature; `None` when there are too many entries, or one cannot be read.
 pub fn signature(dir: &Path) -> Option<String> {
     let (mut hash, mut left) = (Sha256::new(), MOST_ENTRIES);
     let mut open = vec![dir.to_owned()];
@@ -22,7 +23,7 @@ pub fn signature(dir: &Path) -> Option<String> {
         for entry in entries {
             left = left.checked_sub(1)?;
             let meta = entry.metadata().ok()?;
-            // Of git's own files only what is checked out matters, and that is looked at itself.
+            // Of git's own files only what is checked out matters, and that is read itself.
             if meta.is_dir() && entry.file_name() == ".git" {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Puts members into a JSON text and takes them out again, by their places in the text. The rest of the text keeps every byte:
-//! order, indentation, line ends, numbers as they were written.
+//! Puts members into a JSON text and takes them out again, by their places in the text. The rest of
+//! the text keeps every byte: order, indentation, line ends, numbers as they were written.
 
 use serde_json::Value;
 
@@ -48,22 +48,23 @@ impl Node {
     }
 }
 
-/// What is put in: `value` as a member `key` of the object at `path`, or, without a key, as an item of the array there.
+/// A value to insert: as a member `key` of the object at `path`, or, without a key, as an item of
+/// the array there.
 pub struct JsonInsert<'a> {
-    /// Names of the objects from the root on; those that are missing are made.
+    /// Names of the objects from the root on; missing ones are created.
     pub path: &'a [&'a str],
     /// `None` for an item.
     pub key: Option<&'a str>,
-    /// What.
     pub value: Value,
 }
 
-/// The text with the piece in it; `None` when the text is not plain JSON, or something else is in the way.
+/// The text with the piece in it; `None` when the text is not plain JSON, or another value is in
+/// the way.
 pub fn put(text: &str, piece: &JsonInsert<'_>) -> Option<String> {
     let root = parse(text)?;
     let depth = (0..=piece.path.len()).rev().find(|n| root.at(&piece.path[..*n]).is_some())?;
     let container = root.at(&piece.path[..depth])?;
-    // What is missing of the path is wrapped around the value.
+    // Missing parts of the path are wrapped around the value.
     let missing = &piece.path[depth..];
     let mut value = piece.value.clone();
     let key = match missing.split_first() {
@@ -93,7 +94,8 @@ pub fn fresh(pieces: &[JsonInsert<'_>]) -> Option<String> {
     Some(format!("{}\n", serde_json::to_string_pretty(&value).ok()?))
 }
 
-/// The text without the items of all arrays and the members of all objects below `path` that `ours` names by key and value.
+/// The text without the items of all arrays and the members of all objects below `path` that `ours`
+/// names by key and value.
 pub fn take(text: &str, path: &[&str], ours: &dyn Fn(Option<&str>, &Value) -> bool) -> Option<String> {
     let mut text = text.to_owned();
     loop {
@@ -128,17 +130,18 @@ pub fn names(text: &str, path: &[&str]) -> Vec<String> {
     }
 }
 
-/// Whether there is a value at `path`, and whether there is nothing in it.
+/// Whether there is a value at `path`, and whether it is empty.
 pub fn is_empty(text: &str, path: &[&str]) -> Option<bool> {
     let root = parse(text)?;
     root.at(path).map(|node| !matches!(node, Node::Other { .. }) && node.children().is_empty())
 }
 
-/// Behind the last child, looking as that one does.
+/// Inserts behind the last child, with the same layout.
 fn insert(text: &str, container: &Node, key: Option<&str>, (value, depth): (&Value, usize)) -> String {
     let children = container.children();
     let Some((start, end)) = children.last() else {
-        // Nothing to look like. What is between the brackets stays behind, so that it is there again afterwards.
+        // There is no layout to copy. What is between the brackets stays behind, so that it is
+        // there again afterwards.
         let (at, piece) = (container.start() + 1, member(key, &value.to_string()));
         return format!("{}{piece}{}", &text[..at], &text[at..]);
     };
@@ -179,7 +182,7 @@ fn parse(text: &str) -> Option<Node> {
     Some(reader.value())
 }
 
-/// Knows that the text is JSON, so every step is the only one possible.
+/// Relies on the text being valid JSON, so every step is the only one possible.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -242,13 +245,12 @@ impl Reader<'_> {
         };
         self.text();
         let key = serde_json::from_slice(&self.bytes[start..self.at]).unwrap_or_default();
-        // The colon.
         self.peek();
         self.at += 1;
         Member { key, start, value: self.value() }
     }
 
-    /// Over a text in quotes.
+    /// Skips a text in quotes.
     fn text(&mut self) {
         self.at += 1;
         while let Some(byte) = self.bytes.get(self.at) {

@@ -1,4 +1,5 @@
-//! Which agent's CLI reads what in a project: instructions, hooks, MCP servers. Ours is known by the command in it.
+//! The files of a project that each agent's CLI reads: instructions, hooks, MCP servers. Our
+//! entries are known by the command in them.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +12,7 @@ use super::FileChange;
 use super::json::{self, JsonInsert};
 use super::section::{MARKDOWN, TOML};
 
-/// The moments at which Claude Code asks everloop.
+/// The moments at which Claude Code calls everloop.
 pub const CLAUDE: [&str; 10] = [
     "SessionStart",
     "UserPromptSubmit",
@@ -37,13 +38,14 @@ const CODEX: [&str; 8] = [
     "SessionEnd",
 ];
 
-/// And as Gemini calls them. Its `PreCompress` comes before every answer of the model, compressed or not: too often to be asked.
+/// The names in Gemini. Its `PreCompress` comes before every answer of the model, compressed or
+/// not: too often to be used.
 const GEMINI: [&str; 7] =
     ["SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "Notification", "SessionEnd"];
 
-/// By this a hook is known to be ours.
+/// Marks a hook as ours.
 const OURS: &str = "everloop hook ";
-/// What our MCP server is called.
+/// The name of our MCP server.
 const SERVER: &str = "everloop";
 
 /// Our MCP server, as codex reads it.
@@ -51,27 +53,25 @@ const CODEX_SERVER: &str = "[mcp_servers.everloop]\ncommand = \"everloop\"\nargs
 /// Where codex reads a project's MCP servers.
 const CODEX_CONFIG: &str = ".codex/config.toml";
 
-/// What an agent is told about everloop, for the file of instructions that its CLI reads.
+/// The instructions for agents, for the file that their CLIs read.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
-/// An agent's CLI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum AgentCli {
-    /// Claude Code
+    /// Claude Code of Anthropic
     Claude,
-    /// Codex
+    /// Codex of OpenAI
     Codex,
-    /// Gemini CLI
+    /// Gemini CLI of Google
     Gemini,
-    /// opencode
+    /// opencode, any vendor
     Opencode,
 }
 
 impl AgentCli {
-    /// All of them.
     pub const ALL: [AgentCli; 4] = [AgentCli::Claude, AgentCli::Codex, AgentCli::Gemini, AgentCli::Opencode];
 
-    /// How everloop calls it.
+    /// Its kind as an agent.
     pub fn kind(self) -> AgentKind {
         match self {
             AgentCli::Claude => AgentKind::Claude,
@@ -118,12 +118,10 @@ impl AgentCli {
     pub fn by_hand(self) -> Option<&'static str> {
         match self {
             AgentCli::Codex => Some(
-                "codex reads .codex/ of a project that you trust, and runs hooks that you trust: start `codex` here, say yes, and look at \
+                "codex reads .codex/ of a project that you trust, and runs hooks that you trust: start `codex` here, confirm, and check \
                  `/hooks`",
             ),
-            AgentCli::Gemini => {
-                Some("gemini reads .gemini/ of a folder that you trust: it asks you when you start it here")
-            }
+            AgentCli::Gemini => Some("gemini reads .gemini/ of a folder that you trust: confirm when it starts here"),
             AgentCli::Opencode => Some(
                 "opencode has no hooks that run commands: it reads AGENTS.md and the MCP server, and nothing holds it when it stops",
             ),
@@ -132,13 +130,14 @@ impl AgentCli {
     }
 }
 
-/// What is to be in a file; `None` when it is to go.
+/// The new content of a file; `None` to remove it.
 type Edited = Result<Option<String>, Unplain>;
 
-/// A file is not of the usual shape and is not touched.
+/// A file has an unexpected form and is not touched.
 struct Unplain;
 
-/// A hook's entry. Who has no everloop is not disturbed. Claude Code is known by what it says, the others say who they are.
+/// A hook's entry. It does nothing where everloop is not installed. Claude Code is detected from
+/// its JSON, the others are named by `--for`.
 pub fn hook(cli: AgentCli, moment: &str) -> Value {
     let who = match cli {
         AgentCli::Claude => String::new(),
@@ -153,7 +152,7 @@ fn is_our_hook(value: &Value) -> bool {
     commands.iter().any(|hook| hook["command"].as_str().is_some_and(|command| command.contains(OURS)))
 }
 
-/// What is to be there for these CLIs. The error names a file that cannot be edited safely.
+/// The changes for these CLIs. The error names a file that cannot be edited safely.
 pub fn put(root: &Path, clis: &[AgentCli]) -> io::Result<Vec<FileChange>> {
     let mut changes: Vec<FileChange> = Vec::new();
     for cli in clis {
@@ -191,7 +190,7 @@ fn put_hooks(text: Option<&str>, cli: AgentCli, moments: &[&str]) -> Edited {
     add(text, &pieces)
 }
 
-/// A table at the end of a TOML file; one that somebody else wrote stays.
+/// Adds a table at the end of a TOML file; one that another tool wrote stays.
 fn put_codex_server(text: Option<&str>) -> Edited {
     // The same parser as for everloop.toml: another one would be another hundred kilobytes.
     let (parsed, wrong) = DeTable::parse_recoverable(text.unwrap_or_default());
@@ -217,7 +216,8 @@ fn add(text: Option<&str>, pieces: &[JsonInsert<'_>]) -> Edited {
     added.map(Some).ok_or(Unplain)
 }
 
-/// The same files without what is ours. `original` is what a file was before, where that is known.
+/// The same files without our entries. `original` is the earlier content of a file, where that is
+/// known.
 pub fn take(root: &Path, original: &dyn Fn(&Path) -> Option<String>) -> io::Result<Vec<FileChange>> {
     let mut changes = Vec::new();
     for cli in AgentCli::ALL {
@@ -260,7 +260,7 @@ fn take_hooks(text: Option<&str>, before: Option<&str>) -> Edited {
     without_empty(text, &empty, before)
 }
 
-/// Takes out what is empty now and was not there before; `None` when nothing is left of the file.
+/// Removes what is empty now and was not there before; `None` when nothing is left of the file.
 fn without_empty(mut text: String, paths: &[&[&str]], before: Option<&str>) -> Edited {
     for path in paths {
         let theirs = before.is_some_and(|before| json::is_empty(before, path).is_some());
@@ -272,7 +272,7 @@ fn without_empty(mut text: String, paths: &[&[&str]], before: Option<&str>) -> E
     Ok((!nothing).then_some(text))
 }
 
-/// Edits a file that may have been edited already. The edit may say that it cannot be done safely.
+/// Edits a file that may have been edited already. The edit may fail as unsafe.
 fn edit(
     changes: &mut Vec<FileChange>,
     root: &Path,
@@ -287,7 +287,7 @@ fn edit(
     let edited = how(change.after.as_deref());
     change.after = edited.map_err(|Unplain| {
         io::Error::other(format!(
-            "`{file}` is not of the usual shape (JSON with a comment?), so it is left alone; edit it by hand"
+            "`{file}` has an unexpected form (JSON with a comment?) and is left alone; edit it by hand"
         ))
     })?;
     changes.push(change);

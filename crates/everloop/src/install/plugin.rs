@@ -1,11 +1,11 @@
-//! The plugin for Claude Code: hooks, MCP server and skills in the folder layout that it reads. The folder is a marketplace of
-//! one plugin, too, since that is how Claude Code installs.
+//! The plugin for Claude Code: hooks, MCP server and skills in the folder layout that it reads. The
+//! folder is a marketplace of one plugin, too, since that is how Claude Code installs.
 
 use serde_json::{Value, json};
 
 use super::plan::{AgentCli, CLAUDE, hook};
 
-/// What the plugin and its marketplace are called.
+/// The name of the plugin and of its marketplace.
 pub const NAME: &str = "everloop";
 
 const SKILLS: [(&str, &str); 5] = [
@@ -38,7 +38,7 @@ pub fn files() -> Vec<(String, String)> {
     files
 }
 
-/// All hooks, as Claude Code reads them.
+/// All hooks, in the format of Claude Code.
 fn hooks() -> Value {
     let all: serde_json::Map<String, Value> =
         CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([hook(AgentCli::Claude, moment)]))).collect();

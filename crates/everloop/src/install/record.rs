@@ -1,6 +1,6 @@
-//! What files were before `init` changed them, kept in the state folder: only so can they be the same again to the byte, also
-//! where an empty object or a missing line end was. Without the record, or after somebody else's change, the parts that are
-//! ours are taken out by what they say.
+//! The content of files before `init` changed them, kept in the state folder: only so can they be
+//! restored to the byte, also where an empty object or a missing line end was. Without the record,
+//! or after another change, our entries are recognised by their content and removed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::state_folder::StateFolder;
 /// Version of the record.
 const VERSION: u32 = 1;
 
-/// What files of one project were before.
+/// Original content of one project's files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Originals {
     version: u32,
@@ -26,14 +26,14 @@ pub struct Originals {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Original {
-    /// `None`: it was not there.
+    /// `None`: the file did not exist.
     before: Option<String>,
-    /// What we made of it, as a hash.
+    /// Hash of the content that we wrote.
     after: String,
 }
 
 impl Originals {
-    /// Of a project; empty when nothing was recorded.
+    /// Loads a project's record; empty when nothing was recorded.
     pub fn load(home: &StateFolder, root: &Path) -> io::Result<Self> {
         match std::fs::read_to_string(place(home, root)) {
             Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
@@ -42,7 +42,7 @@ impl Originals {
         }
     }
 
-    /// Remembers what a change will have changed. A file that we changed before keeps its first original.
+    /// Records the original of a change. A file that was changed before keeps its first original.
     pub fn add(&mut self, change: &FileChange, root: &Path) {
         let Some(after) = &change.after else { return };
         let name = name(&change.path, root);
@@ -51,7 +51,7 @@ impl Originals {
         self.files.insert(name, Original { before, after: hash(after) });
     }
 
-    /// Keeps it. Before the files are changed: a record too many does no harm.
+    /// Saves the record. Before the files are changed: a record too many does no harm.
     pub fn save(&self, home: &StateFolder, root: &Path) -> io::Result<()> {
         let path = place(home, root);
         std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
@@ -59,7 +59,7 @@ impl Originals {
         std::fs::write(path, text)
     }
 
-    /// Forgets the project.
+    /// Removes the project's record.
     pub fn forget(home: &StateFolder, root: &Path) -> io::Result<()> {
         match std::fs::remove_file(place(home, root)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -67,7 +67,7 @@ impl Originals {
         }
     }
 
-    /// The changes that bring back what was there, for files that nobody changed since.
+    /// The changes that restore files that were not changed since.
     pub fn undo(&self, root: &Path) -> io::Result<Vec<FileChange>> {
         let mut changes = Vec::new();
         for (name, original) in &self.files {
@@ -80,12 +80,12 @@ impl Originals {
         Ok(changes)
     }
 
-    /// What a file was before, if it was there.
+    /// The original content of a file, if it existed.
     pub fn of(&self, path: &Path, root: &Path) -> Option<String> {
         self.files.get(&name(path, root))?.before.clone()
     }
 
-    /// The files that are recorded.
+    /// The recorded files.
     pub fn paths(&self, root: &Path) -> Vec<PathBuf> {
         self.files.keys().map(|name| root.join(name)).collect()
     }

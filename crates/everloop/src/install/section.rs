@@ -1,15 +1,13 @@
-//! A section of a file between two marks. Everything outside of them is somebody else's and stays as it is.
+//! A section of a file between two marks. Everything outside of them stays as it is.
 
-/// How the first and the last line of a section look.
+/// The first and the last line of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct Marks {
     begin: &'static str,
     end: &'static str,
 }
 
-/// In Markdown.
 pub const MARKDOWN: Marks = Marks { begin: "<!-- everloop:begin -->", end: "<!-- everloop:end -->" };
-/// In TOML.
 pub const TOML: Marks = Marks { begin: "# everloop:begin", end: "# everloop:end" };
 
 impl Marks {
@@ -29,7 +27,8 @@ impl Marks {
         format!("{text}{gap}{section}{eol}")
     }
 
-    /// The text without the section and the empty line before it; `None` when nothing else is in it.
+    /// The text without the section and the empty line before it; `None` when nothing else is in
+    /// it.
     pub fn take(self, text: &str) -> Option<String> {
         let Some((start, end)) = self.place(text) else { return Some(text.to_owned()) };
         let after = &text[end..];
@@ -41,7 +40,6 @@ impl Marks {
         (!rest.trim().is_empty()).then_some(rest)
     }
 
-    /// Whether the section is there.
     pub fn are_in(self, text: &str) -> bool {
         self.place(text).is_some()
     }

@@ -1,4 +1,5 @@
-//! An errand: one action of one loop, run apart from the owner task. Everything it needs travels with it.
+//! An action run: one action of one loop, run apart from the owner task. Everything it needs
+//! travels with it.
 
 use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::{Workspace, WorkspaceOptions};
@@ -12,7 +13,7 @@ use crate::api::Line;
 use crate::error::Failure;
 use crate::state_folder::StateFolder;
 
-/// One action and what it needs.
+/// One action with its inputs.
 pub(super) struct ActionRun {
     pub home: StateFolder,
     pub shim: ShimProgram,
@@ -20,7 +21,7 @@ pub(super) struct ActionRun {
     pub workspace: Option<Workspace>,
     /// The task's title, for the commit.
     pub title: String,
-    /// Where signs of life of a turn's stream are shown.
+    /// Where the liveness of a turn's stream is published.
     pub phase_liveness: watch::Sender<Sighting>,
     /// Where the turn's agent sends its telemetry.
     pub line: Option<Line>,
@@ -28,7 +29,7 @@ pub(super) struct ActionRun {
 }
 
 impl ActionRun {
-    /// Does it; the workspace comes back with the answer.
+    /// Performs the action; the workspace comes back with the result.
     pub async fn run(mut self, action: Action, prompt: Result<String, Failure>) -> (Input, Option<Workspace>) {
         let input = match action {
             Action::Baseline => self.baseline().await,
@@ -60,7 +61,7 @@ impl ActionRun {
         let work = self.state.work.clone();
         let cleaned = match self.workspace().await {
             Ok(workspace) => {
-                // The line stays under its ref, also what never came as far as the target.
+                // The line of work stays under its ref, also what never reached the target.
                 let kept = match &work {
                     Some(work) => workspace.set_work(work).await,
                     None => Ok(()),
@@ -70,14 +71,14 @@ impl ActionRun {
             Err(e) => Err(e),
         };
         if let Err(error) = cleaned {
-            tracing::warn!(owner = %self.state.id, error, "the worktrees could not be removed; `everloop doctor --fix` does");
+            tracing::warn!(owner = %self.state.id, error, "cannot remove the worktrees; `everloop doctor --fix` does");
         }
         self.workspace = None;
         Input::Tick
     }
 }
 
-/// An error with everything behind it, on one line.
+/// An error with its sources, on one line.
 pub(super) fn full_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

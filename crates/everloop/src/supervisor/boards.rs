@@ -1,5 +1,5 @@
-//! The boards of projects as files: written when the journal has moved on, and their inbox folders emptied. Idempotent; what
-//! goes wrong here is told once and disturbs no loop.
+//! The boards of projects as files: written when the journal has moved on, and their inbox folders
+//! emptied. Idempotent; a failure here is logged once and disturbs no loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -18,14 +18,13 @@ use crate::error::Failure;
 use crate::projects::{OutboundSpec, Projects};
 use crate::record::read_state;
 
-/// What was seen last.
 #[derive(Default)]
 pub(super) struct Boards {
     /// The journal's end when the files were written.
     seq: Option<u64>,
-    /// Where projects want theirs.
+    /// The board files of projects.
     places: BTreeMap<PathBuf, Place>,
-    /// What was complained about, so that it is said once.
+    /// Complaints that were logged, so that each is logged once.
     told: BTreeSet<String>,
 }
 
@@ -36,7 +35,8 @@ struct Place {
 }
 
 impl Supervisor {
-    /// Takes wishes and writes what changed. Without a project that asks for it this costs a look at each everloop.toml.
+    /// Applies intents and writes what changed. Without a project that wants it this costs a `stat`
+    /// of each everloop.toml.
     pub(super) async fn keep_boards(&mut self) {
         if self.until == Until::Idle {
             return;
@@ -52,7 +52,7 @@ impl Supervisor {
         for file in &files {
             let round = intents::take(&mut self.ledger, &board_folder::inbox(file), self.clock.now())?;
             if round.rejected > 0 {
-                tracing::warn!(count = round.rejected, file = %file.display(), "wishes in the inbox folder were rejected");
+                tracing::warn!(count = round.rejected, file = %file.display(), "intents in the inbox folder were rejected");
             }
         }
         let seq = self.ledger.last_seq()?;
@@ -65,7 +65,8 @@ impl Supervisor {
         }
         let text = if files.is_empty() { String::new() } else { file::render(&file::tasks(&self.ledger)?) };
         for path in &files {
-            // A change to a file that git tracks would keep every turn's work from landing in that checkout.
+            // A change to a file that git tracks would keep every turn's work from landing in that
+            // checkout.
             if file::says(path, &text) || self.boards.is_tracked(path).await {
                 continue;
             }
@@ -87,7 +88,7 @@ impl Supervisor {
         for (dir, outside) in wanted {
             let Some(sink) = &outside.tracker else { continue };
             let slots = &self.slots;
-            // Whose loop it is that nobody looks after any more, everybody may hear.
+            // A loop that is no longer supervised is reported to every project.
             let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
             self.outside.tasks(&mut self.ledger, (dir.as_path(), sink), is_here, self.clock.now())?;
         }
@@ -101,7 +102,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells how a loop is doing, if its project wants somebody to hear it.
+    /// Sends the status of a loop, if its project wants it.
     pub(super) fn mail(&mut self, id: &LoopId) {
         if let Err(failure) = self.try_mail(id) {
             self.boards.tell(&failure);
@@ -124,7 +125,7 @@ impl Supervisor {
         self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
     }
 
-    /// Somebody was told something, or was not.
+    /// Records the result of an outbound delivery.
     pub(super) fn told(&mut self, heard: DeliveryResult) {
         let now = self.clock.now();
         let taken = self.outside.take(&mut self.ledger, heard, now).and_then(|()| {
@@ -136,7 +137,8 @@ impl Supervisor {
         }
     }
 
-    /// The supervisor goes: what is due is told, if that is quick. The rest is told by the next one.
+    /// At the end of the supervisor: sends what is due, if that is quick. The next supervisor sends
+    /// the rest.
     pub(super) async fn last_words(&mut self) {
         let end = Instant::now() + LAST_WORDS;
         self.keep_boards().await;
@@ -170,7 +172,7 @@ impl Boards {
         outside
     }
 
-    /// Whether git keeps the file; then it is for a person to write and commit it.
+    /// Whether git tracks the file; then a person writes and commits it.
     async fn is_tracked(&mut self, path: &Path) -> bool {
         let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
         if !folder.is_dir() {
@@ -188,7 +190,7 @@ impl Boards {
 
     fn tell(&mut self, failure: &Failure) {
         if self.told.insert(failure.message.clone()) {
-            tracing::warn!(error = failure.message, causes = failure.causes.join(": "), "the board is not written");
+            tracing::warn!(error = failure.message, causes = failure.causes.join(": "), "cannot write the board");
         }
     }
 }

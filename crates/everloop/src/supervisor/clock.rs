@@ -1,6 +1,7 @@
-//! The supervisor's clock: wall time when it began, plus what CLOCK_BOOTTIME counted since.
+//! The supervisor's clock: wall time at its start, plus CLOCK_BOOTTIME since.
 //!
-//! So a step of the wall clock does not stretch or end a wait, and a suspended laptop's time still passes.
+//! So a step of the wall clock does not stretch or end a wait, and a suspended laptop's time still
+//! passes.
 
 use std::time::Duration;
 
@@ -19,7 +20,6 @@ impl Clock {
         Self { wall: clock::now(), boot: clock::boottime() }
     }
 
-    /// The time.
     pub fn now(&self) -> Time {
         self.wall + clock::boottime().saturating_sub(self.boot)
     }

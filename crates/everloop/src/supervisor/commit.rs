@@ -20,15 +20,15 @@ use crate::error::Failure;
 use crate::immune;
 use crate::record::read_state;
 
-/// How long a task is held without renewal; renewed well before (see `liveness`).
+/// The lease of a task without renewal; renewed well before (see `liveness`).
 pub const LEASE: Duration = Duration::from_secs(90);
-/// Somebody else wrote first: decide again, this often.
+/// How often an input is decided again after a write conflict.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 /// A full disk is waited out in steps of this.
 const FULL_WAIT: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// What an input means for a loop.
+    /// Decides, commits and performs an input of a loop.
     pub(super) async fn handle(
         &mut self,
         id: &LoopId,
@@ -58,15 +58,16 @@ impl Supervisor {
                     self.take_effect(decision, saved.unwrap_or(version), now, watcher);
                     return Ok(());
                 }
-                // Somebody wrote first: a person changed a task, the guard or the loop. What is true now decides.
+                // A write conflict: a person changed a task, the guard or the loop. The current
+                // state decides.
                 Err(Error::Refused(refusal)) => {
-                    tracing::debug!(owner = %id, %refusal, "decided again");
+                    tracing::debug!(owner = %id, %refusal, "write conflict: decided again");
                     self.read_again(id)?;
                 }
                 Err(e) => return Err(e.into()),
             }
         }
-        Err(Failure::failed(format!("loop `{id}` is written by somebody else all the time")))
+        Err(Failure::failed(format!("gave up after {MAX_CONFLICT_RETRIES} write conflicts on loop `{id}`")))
     }
 
     fn decide(&mut self, state: &LoopState, input: &Input, now: Time) -> Result<Decision, Failure> {
@@ -96,7 +97,7 @@ impl Supervisor {
         Ok(guards)
     }
 
-    /// The loop's current task, if it can take it again: it holds it, or nobody does.
+    /// The loop's current task, if the loop holds it or it is free.
     fn current_task(&self, state: &LoopState) -> Result<Option<Ready>, Failure> {
         let Some(row) = state.task.as_ref().map(|t| self.ledger.task(t)).transpose()?.flatten() else {
             return Ok(None);
@@ -116,7 +117,8 @@ impl Supervisor {
         Ok(row.as_ref().map(Ready::from))
     }
 
-    /// One durable transaction; returns the loop's new version. A full disk is waited out: finished work is kept.
+    /// One durable transaction; returns the loop's new version. A full disk is waited out: finished
+    /// work is kept.
     async fn commit(&mut self, now: Time, mut batch: Vec<Op>) -> Result<Option<u64>, Error> {
         if batch.is_empty() {
             return Ok(None);
@@ -133,7 +135,7 @@ impl Supervisor {
                 Err(Error::Refused(Refusal::Fenced { task, fence })) if shelve_late(&mut batch, &task, fence) => {}
                 Err(e @ Error::Full { .. }) => {
                     if !told {
-                        tracing::warn!(error = %e, "the disk is full: waiting for room, nothing is lost");
+                        tracing::warn!(error = %e, "the disk is full: waiting for space, nothing is lost");
                         told = true;
                     }
                     self.watchdog.alive();

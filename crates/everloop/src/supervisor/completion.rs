@@ -1,5 +1,5 @@
-//! Signs of being complete in a turn that has ended: its words and its files. Each wakes the loop once, with an event; whether
-//! the goal is reached only the checks say.
+//! Completion signs in a turn that has ended: its output and its files. Each wakes the loop once,
+//! with an event; only the checks decide whether the goal is reached.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ use crate::completion::{self, CompletionInputs};
 use crate::error::Failure;
 
 impl Supervisor {
-    /// Looks when a turn has ended; tells whether the loop has a message now. After a crash the same words are known already.
-    /// Without a rule of the project this costs nothing.
+    /// Looks for signs when a turn has ended; returns whether the loop has a message now. After a
+    /// crash the same signs are known already. Without a rule of the project this costs nothing.
     pub(super) fn look_for_signs(&mut self, id: &LoopId, input: &Input) -> Result<bool, Failure> {
         let (Input::Exited { exit, .. } | Input::Recovered { found: TurnTrace::Exited(exit) }) = input else {
             return Ok(false);
@@ -45,17 +45,18 @@ impl Supervisor {
         Ok(any)
     }
 
-    /// Whether we were the first to tell it: a session in the same project may have seen it, too.
+    /// Whether this process was the first to report it: a session in the same project may have seen
+    /// it, too.
     fn write_sign(&mut self, batch: &[Op]) -> Result<bool, Failure> {
         match self.ledger.transact(self.clock.now(), batch) {
             Ok(_) => Ok(true),
             Err(Error::Refused(refusal)) => {
-                tracing::debug!(%refusal, "a sign was told by somebody else");
+                tracing::debug!(%refusal, "another process reported the completion sign");
                 Ok(false)
             }
-            // No sign is worth a loop.
+            // A lost sign must not fail a loop.
             Err(e @ Error::Full { .. }) => {
-                tracing::warn!(error = %e, "a sign was not told");
+                tracing::warn!(error = %e, "cannot report a completion sign");
                 Ok(false)
             }
             Err(e) => Err(e.into()),
@@ -63,7 +64,7 @@ impl Supervisor {
     }
 }
 
-/// What the agent said last: by its stream, or the end of its output.
+/// The agent's last words: from its stream, or the end of its output.
 fn last_words(exit: &Exit) -> &str {
     exit.report.as_ref().map(|report| report.last_text.as_str()).filter(|text| !text.is_empty()).unwrap_or(&exit.tail)
 }

@@ -1,5 +1,6 @@
-//! Whether anything changes in the workspace of a running turn, looked at now and then and apart from everybody who must not
-//! wait. No git here: an agent can write into the configuration of its worktree, and git would run what it finds there.
+//! Detects changes in the workspace of a running turn, at intervals and on a blocking thread. Does
+//! not use git: an agent can write into the configuration of its worktree, and git would run what
+//! it finds there.
 
 use std::collections::VecDeque;
 use std::fs::Metadata;
@@ -13,11 +14,12 @@ use everloop_core::phase::Barren;
 use everloop_core::time::Time;
 use tokio::task::JoinHandle;
 
-/// Entries of a workspace that are looked at; of a larger one nothing is known, and nobody is stopped for it.
+/// Entries of a workspace that are scanned; a larger one gives no result, and its turn is not
+/// stopped.
 const ENTRIES: usize = 100_000;
-/// So many looks within the time that is allowed without a change.
+/// Scans within the time that is allowed without a change.
 const LOOKS: u32 = 6;
-/// The least and the most time between two looks.
+/// The least and the most time between two scans.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Follows one workspace.
@@ -36,7 +38,7 @@ impl Diff {
         Self { dir, every, due: now, barren: Barren::new(every, now), look: None }
     }
 
-    /// For how long there was nothing but talk; `said` is how often the model has said something.
+    /// The time in which the model only produced text; `said` counts its messages.
     pub async fn barren(&mut self, said: u64) -> Duration {
         let now = clock::now();
         if self.look.as_ref().is_some_and(JoinHandle::is_finished)
@@ -54,12 +56,13 @@ impl Diff {
     }
 }
 
-/// A number that is another one when a file was written, made, moved or removed; `None` when there are too many.
+/// A hash that changes when a file is written, created, moved or removed; `None` when there are too
+/// many.
 fn sign(dir: &Path) -> Option<u64> {
     let mut folders = VecDeque::from([dir.to_owned()]);
     let (mut sum, mut seen) = (0_u64, 0_usize);
     while let Some(folder) = folders.pop_front() {
-        // What is removed while it is looked at is another sight the next time.
+        // A file that is removed during the scan gives another hash the next time.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             seen += 1;
             if seen > ENTRIES {
@@ -126,7 +129,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut diff = Diff::new(dir.path().to_owned(), Duration::from_secs(3));
         let mut said = 0;
-        // The looks come once a second; the first only learns what there is.
+        // Scans come once a second; the first only records the initial state.
         let waited = async {
             while diff.barren(said).await < Duration::from_secs(1) {
                 said += 1;

@@ -1,4 +1,5 @@
-//! Messages from other processes: commands for a loop, notices for the supervisor. Each takes effect exactly once.
+//! Messages from other processes: commands for a loop, notices for the supervisor. Each takes
+//! effect exactly once.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +13,17 @@ use serde::{Deserialize, Serialize};
 use super::{LoopSelection, Supervisor, Watcher};
 use crate::error::Failure;
 
-/// To the supervisor itself.
+/// The recipient name of the supervisor itself.
 pub const SUPERVISOR: &str = "*";
 /// Messages read at once; the rest is read in the next round.
 const ROUND: usize = 100;
 
-/// What the supervisor itself can be told.
+/// Messages to the supervisor itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum Notice {
-    /// Look after this loop, too.
-    Attend {
-        /// Which.
-        id: LoopId,
-    },
+    /// Supervise this loop, too.
+    Attend { id: LoopId },
 }
 
 impl Supervisor {
@@ -33,7 +31,7 @@ impl Supervisor {
         Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
     }
 
-    /// Those of these loops for which there are messages. Boxes that nobody empties do not hide them.
+    /// Those of these loops that have messages. Mailboxes that are never emptied do not hide them.
     pub(super) fn addressed(&self, loops: &[LoopRow]) -> Result<BTreeSet<String>, Failure> {
         let ids: Vec<String> = loops.iter().map(|row| row.id.to_string()).collect();
         Ok(self.ledger.messages(Recipients::These(&ids), ROUND)?.into_iter().map(|m| m.to).collect())
@@ -53,7 +51,7 @@ impl Supervisor {
                         ids.insert(id);
                     }
                 }
-                Err(e) => tracing::warn!(id = message.id, error = %e, "a notice that cannot be read was dropped"),
+                Err(e) => tracing::warn!(id = message.id, error = %e, "dropped an unreadable notice"),
             }
             self.ledger.transact(self.clock.now(), &[Op::Consume { ids: vec![message.id] }])?;
         }
@@ -83,7 +81,7 @@ impl Supervisor {
                 self.handle_with(&id, &input, &[consume], watcher).await
             }
             Err(e) => {
-                let text = format!("a message from {} could not be read and was dropped: {e}", message.by);
+                let text = format!("dropped an unreadable message from {}: {e}", message.by);
                 let note = Op::Append { owner: None, events: vec![Event::Note { text }] };
                 self.ledger.transact(self.clock.now(), &[consume, note])?;
                 Ok(())

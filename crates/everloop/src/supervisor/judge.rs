@@ -1,4 +1,5 @@
-//! What the checks say: before the first turn, and about a turn's work. Also the work's way onto the target.
+//! Runs the checks: before the first turn, and on a turn's work. Also moves the work onto the
+//! target.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use super::turn::split_turn;
 use crate::account;
 
 impl ActionRun {
-    /// The checks on what the loop starts from.
+    /// Runs the checks on the loop's starting point.
     pub(super) async fn baseline(&mut self) -> Input {
         let result = self.take_baseline().await;
         Input::Baselined { result }
@@ -31,7 +32,7 @@ impl ActionRun {
         Ok((board, work))
     }
 
-    /// Keeps the turn's work under a pin and asks the checks about it.
+    /// Keeps the turn's work under a pin and runs the checks on it.
     pub(super) async fn judge(&mut self, turn: &TurnId) -> Input {
         let judgement = self.look_at(turn).await.unwrap_or_else(|why| Judgement {
             error: Some(why),
@@ -65,7 +66,8 @@ impl ActionRun {
         Ok(judgement(found, commit, board))
     }
 
-    /// What would stand on the target: the work itself, or merged with a target that has moved.
+    /// The commit that would be on the target: the work itself, or merged with a target that has
+    /// moved.
     async fn on_target(&mut self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<String, String> {
         let merged = self.workspace().await?.merge_for_target(commit, commit_meta).await.map_err(|e| full_text(&e))?;
         match merged {
@@ -77,7 +79,7 @@ impl ActionRun {
         }
     }
 
-    /// What the checks say about a commit.
+    /// Runs the checks on a commit.
     pub(super) async fn board_of(&mut self, commit: &str, before: Option<&Scoreboard>) -> Result<Scoreboard, String> {
         let cwd = self.verify_at(Some(commit)).await?;
         self.ask(cwd, before, true).await
@@ -118,7 +120,7 @@ impl ActionRun {
         workspace.integrate(task, commit).await.map_err(|e| full_text(&e))
     }
 
-    /// First line of the commit: the task's title for what people asked for, the goal otherwise.
+    /// First line of the commit: the title of a task that a person added, the goal otherwise.
     fn subject(&self) -> String {
         let own = self.title.is_empty() || self.title.starts_with("make these checks pass");
         if own { self.state.spec.goal.clone() } else { self.title.clone() }

@@ -1,4 +1,4 @@
-//! Signs of life of running turns, and the renewal of their leases.
+//! Liveness of running turns, and the renewal of their leases.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,18 +21,19 @@ use super::stream::Sighting;
 use super::{Supervisor, Watcher};
 use crate::error::Failure;
 
-/// Signs of life are looked for this often.
+/// Liveness is sampled this often.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Leases are renewed this often: four chances within one lease.
 const RENEW: Duration = Duration::from_secs(20);
-/// A turn that was told to stop has 10 s for itself and is then killed by its shim; after this, by us.
+/// A stopped turn has 10 s for itself and is then killed by its shim; after this, by the
+/// supervisor.
 const OBEY: Duration = Duration::from_secs(20);
-/// CPU time below this is idling, not life.
+/// CPU time below this is idling, not liveness.
 const CPU_LIVENESS_MS: u64 = 20;
-/// A timer may be this late without anybody having slept.
+/// A timer may be this late without a suspend.
 const JITTER: Duration = Duration::from_secs(1);
 
-/// What is known about a running turn's signs of life.
+/// The liveness of a running turn.
 pub struct Liveness {
     turn: TurnId,
     started: Time,
@@ -41,15 +42,15 @@ pub struct Liveness {
     looked: Time,
     renewed: Time,
     stopping: Option<Time>,
-    /// What its stream shows.
+    /// Liveness seen in its stream.
     stream: Option<watch::Receiver<Sighting>>,
-    /// Time that the machine slept through since the stream last moved.
+    /// Suspended time since the stream last moved.
     slept: Duration,
     quiet: Duration,
 }
 
 impl Liveness {
-    /// A turn that begins now, or is found now.
+    /// A turn that starts now, or is adopted now.
     pub fn new(turn: TurnId, started: Time, now: Time) -> Self {
         Self {
             turn,
@@ -65,23 +66,24 @@ impl Liveness {
         }
     }
 
-    /// Whoever waits for the turn shows its stream here.
+    /// Attaches the stream's liveness.
     pub fn seeing(mut self, stream: watch::Receiver<Sighting>) -> Self {
         self.stream = Some(stream);
         self
     }
 
-    /// When to look next.
+    /// Time of the next sample.
     pub fn next_look(&self) -> Time {
         self.looked + POLL_INTERVAL
     }
 
-    /// How long there was no sign of life.
+    /// Time since the last activity.
     pub fn silent(&self, now: Time) -> Duration {
         now.since(self.changed)
     }
 
-    /// How much later than planned this look comes: the machine slept, or we were held up.
+    /// How much later than planned this sample comes: the machine was suspended, or the supervisor
+    /// was held up.
     fn late(&self, now: Time) -> Duration {
         Some(now.since(self.next_look())).filter(|late| *late > JITTER).unwrap_or_default()
     }
@@ -89,12 +91,12 @@ impl Liveness {
     fn look(&mut self, dir: &Path, now: Time) -> Sample {
         let late = self.late(now);
         self.looked = now;
-        // Time that the machine slept through is nobody's: neither the turn's limits nor its silence count it.
+        // Suspended time counts for neither the turn's limits nor its silence.
         self.started = self.started + late;
         self.changed = self.changed + late;
-        // What cannot be looked at is not taken for dead.
+        // A turn that cannot be sampled does not count as dead.
         let seen = job::sample(dir).unwrap_or_else(|e| {
-            tracing::debug!(turn = %self.turn, error = %e, "no signs of life to be read");
+            tracing::debug!(turn = %self.turn, error = %e, "cannot sample liveness");
             job::LivenessSample { out_bytes: self.seen.out_bytes + 1, ..self.seen.clone() }
         });
         let alive = seen.out_bytes != self.seen.out_bytes
@@ -108,7 +110,7 @@ impl Liveness {
         Sample { running: now.since(self.started), silent: self.silent(now), phase_liveness, ..Sample::default() }
     }
 
-    /// What the stream shows, without the time that the machine slept through.
+    /// The stream's liveness, without suspended time.
     fn phase_liveness(&mut self, now: Time, late: Duration) -> Option<PhaseLiveness> {
         let (mut phase_liveness, at) = (*self.stream.as_ref()?.borrow())?;
         let quiet = phase_liveness.quiet + now.since(at);
@@ -139,7 +141,8 @@ impl Supervisor {
             }
             seen.push((id, turn, sample));
         }
-        // Only now, because it takes several to tell an agent that is stuck from a machine that is.
+        // Only now, because it takes several turns to distinguish a stuck agent from a stuck
+        // machine.
         for (id, turn, mut sample) in seen {
             sample.company = self.stalls.company(&turn.id, running.len(), now);
             self.handle(id, &Input::Evidence { turn: turn.id.clone(), sample }, watcher).await?;
@@ -147,7 +150,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// What is seen of a running turn, if it is time to look.
+    /// Samples a running turn, if a sample is due.
     fn look_at(&mut self, id: &LoopId, turn: &Turn, now: Time) -> Result<Option<Sample>, Failure> {
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Some(liveness) = slot.liveness.as_mut().filter(|l| l.turn == turn.id) else {
@@ -160,17 +163,18 @@ impl Supervisor {
         let dir = self.home.turn(&turn.id);
         let sample = liveness.look(&dir, now);
         if turn.stopping.is_some() && now.since(*liveness.stopping.get_or_insert(now)) > OBEY {
-            // The shim itself does not obey; its exit, or its absence, is heard of like any other.
-            tracing::warn!(turn = %turn.id, "the turn did not stop when told to and is killed");
+            // The shim itself does not stop; its exit, or its absence, is seen like any other.
+            tracing::warn!(turn = %turn.id, "the turn did not stop in time and is killed");
             if let Err(e) = job::kill(&dir) {
-                tracing::warn!(error = %e, "and could not be killed");
+                tracing::warn!(error = %e, "cannot kill the turn");
             }
         }
         if now.since(liveness.renewed) >= RENEW {
             liveness.renewed = now;
             let renew = Op::Renew { task: turn.task.clone(), fence: turn.fence, lease: LEASE };
             match self.ledger.transact(now, &[renew]) {
-                // A person took the task away: the turn ends by itself and its result goes on the shelf.
+                // A person took the task away: the turn ends by itself and its result is kept as a
+                // late result.
                 Ok(_) | Err(Error::Refused(_) | Error::Full { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -178,7 +182,7 @@ impl Supervisor {
         Ok(Some(sample))
     }
 
-    /// Whether a turn looks stuck when nobody else is looked at.
+    /// Whether a turn looks stuck, without regard to other turns.
     fn looks_stuck(&self, id: &LoopId, turn: &Turn, sample: &Sample) -> Result<bool, Failure> {
         let quiet = sample.phase_liveness.map_or(sample.silent, |phase_liveness| phase_liveness.quiet);
         let Some(slot) = self.slots.get(id).filter(|_| quiet > POLL_INTERVAL) else { return Ok(false) };

@@ -1,9 +1,10 @@
-//! When the file mirror is written: on a thread of its own, some time after something changed, never in the way of a turn.
+//! Schedules writes of the file mirror: on a thread of its own, some time after a change, never in
+//! the way of a turn.
 //!
-//! The thread sleeps until it is told that something was committed, here or by another process. It waits a moment, so that
-//! a busy time is one pass, looks at one moment of the ledger, and writes what differs. It never works for more than a small
-//! part of the time, however big the ledger. An idle node writes nothing at all. What cannot be written is a warning, and is
-//! tried again with the next change.
+//! The thread sleeps until a commit is reported, by this or another process. It waits a moment, so
+//! that a busy time is one pass, reads one snapshot of the ledger, and writes what differs. It
+//! never works for more than a small part of the time, however big the ledger. An idle node writes
+//! nothing at all. A failed write is a warning, and is tried again with the next change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,40 +25,40 @@ use crate::state_folder::node_id;
 
 /// A change is in the files after this time; what changes in between comes with it.
 const REST: Duration = Duration::from_secs(1);
-/// A pass is followed by a rest of so many times its own length: at most a twentieth of a core, also with a big ledger.
+/// A pass is followed by a rest of so many times its own length: at most a twentieth of a core,
+/// also with a big ledger.
 const REST_FACTOR: u32 = 20;
-/// A turn may take hours without a commit; the sign of life is not older than this meanwhile.
+/// A turn may take hours without a commit; the heartbeat file is not older than this meanwhile.
 const BEAT: Duration = Duration::from_secs(60);
-/// How long a supervisor that goes waits for the last pass.
+/// How long an ending supervisor waits for the last pass.
 const LAST_PASS: Duration = Duration::from_secs(5);
-/// Between two looks whether it is over.
+/// Between two checks whether the last pass is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What the scoreboard says.
+/// The columns of the scoreboard.
 pub const SCORES: Scores = Scores { of_loop, of_doc };
 
-/// What the thread is told.
+/// Messages to the thread.
 enum News {
-    /// Something was committed.
     Changed,
     /// A turn is under way.
     Alive,
-    /// It was the last time.
+    /// Write once more and end.
     Go,
 }
 
 /// The thread that follows the ledger.
 pub(super) struct Follower {
     news: Sender<News>,
-    /// It was told, and has not looked since.
+    /// A change was reported that no pass has covered yet.
     told: Arc<AtomicBool>,
-    /// What the ledger said when somebody else was last seen to have written.
+    /// The ledger's version at the last change by another process.
     seen: Option<u64>,
     thread: JoinHandle<()>,
 }
 
 impl Follower {
-    /// Begins to follow the ledger of this folder.
+    /// Begins to follow the ledger of this state folder.
     pub fn start(home: &StateFolder, role: &'static str) -> Option<Self> {
         let (news, heard) = mpsc::channel();
         let told = Arc::new(AtomicBool::new(true));
@@ -66,19 +67,19 @@ impl Follower {
         let thread = std::thread::Builder::new().name("mirror".to_owned()).spawn(run);
         thread
             .map(|thread| Self { news, told, seen: None, thread })
-            .inspect_err(|e| tracing::warn!(error = %e, "no thread for the mirror: it is not written"))
+            .inspect_err(|e| tracing::warn!(error = %e, "cannot start the mirror's thread: it is not written"))
             .ok()
     }
 
-    /// Something was committed. Costs next to nothing.
+    /// Reports a commit. Costs next to nothing.
     pub fn changed(&self) {
         if !self.told.swap(true, Ordering::AcqRel) {
-            // A thread that is gone said why.
+            // A thread that ended has logged why.
             self.news.send(News::Changed).ok();
         }
     }
 
-    /// The same if somebody else committed: `version` differs then.
+    /// Reports a commit of another process: `version` differs then.
     pub fn look(&mut self, version: Option<u64>) {
         if self.seen != version {
             self.seen = version;
@@ -86,12 +87,12 @@ impl Follower {
         }
     }
 
-    /// A turn is under way.
+    /// Reports a turn under way.
     pub fn alive(&self) {
         self.news.send(News::Alive).ok();
     }
 
-    /// Waits until all that happened is in the files, within bounds.
+    /// Waits until everything is in the files, within bounds.
     pub async fn gone(self) {
         self.news.send(News::Go).ok();
         let end = tokio::time::Instant::now() + LAST_PASS;
@@ -132,10 +133,10 @@ impl Thread {
         }
     }
 
-    /// One look at the ledger; tells how long it took.
+    /// One pass over the ledger; returns its duration.
     fn pass(&mut self) -> Duration {
         let begun = Instant::now();
-        // Before the look: whoever commits from now on tells it again.
+        // Before the read: a commit from now on sets it again.
         self.told.store(false, Ordering::Release);
         match self.look() {
             Ok(Passed { changed, kept_aside }) => {
@@ -153,13 +154,13 @@ impl Thread {
             Err(error) => {
                 self.mirror = None;
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%error, cause, "the mirror cannot be written; everything else goes on");
+                tracing::warn!(%error, cause, "cannot write the mirror; everything else goes on");
             }
         }
         begun.elapsed()
     }
 
-    /// The ledger is opened for the look alone: an idle node needs no memory for it.
+    /// The ledger is opened for the pass alone: an idle node needs no memory for it.
     fn look(&mut self) -> Result<Passed, MirrorError> {
         let ledger = Sqlite::open(&self.home.database(), OpenMode::ReadOnly)?;
         let mirror = match &mut self.mirror {
@@ -182,7 +183,7 @@ impl Thread {
             "state": state,
         });
         if let Some(Err(error)) = self.mirror.as_ref().map(|mirror| mirror.beat(&beat)) {
-            tracing::debug!(%error, "no sign of life in the mirror");
+            tracing::debug!(%error, "cannot write the mirror's heartbeat");
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Tells people of tickets: asks `core::notify` what is due, keeps the outboxes, and sends. Each notifier sends one message at a
-//! time, apart from the owner; what goes wrong with it disturbs no loop and is told once.
+//! Delivers tickets to people: `core::notify` decides what is due, this keeps the outboxes and
+//! sends. Each notifier sends one message at a time, apart from the owner; its failures disturb no
+//! loop and are logged once.
 //!
-//! Crash windows: a message is in its outbox before it is sent and leaves it when it was. Between the two it is sent again, under
-//! the same key. What a person answers takes effect in the transaction that moves the cursor, so it takes effect once.
+//! Crash windows: a message is in its outbox before it is sent and leaves it afterwards. Between
+//! the two it is sent again, under the same key. A person's answer takes effect in the transaction
+//! that moves the cursor, so it takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,26 +28,26 @@ use crate::notifiers::{self, NotifierSender};
 use crate::record::read_state;
 use crate::tickets::{self, Doer};
 
-/// Answers of notifiers under way; each has one message and one question.
+/// Reports of notifiers under way; each has one message and one poll.
 const REPORTS: usize = 64;
-/// Loops that are over and whose project's notifiers are still known.
+/// Ended loops with notifiers of their project that are still known.
 const HOMES: usize = 20;
-/// What a supervisor that goes still waits for.
+/// How long an ending supervisor waits for deliveries.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What comes back from outside.
+/// Reports of senders and listeners.
 pub(super) enum DeliveryReport {
     /// A message arrived or did not.
     Sent { sender: String, message: Box<Notification>, result: Result<(), Undelivered> },
-    /// People said something; what came of it goes back.
+    /// Answers of people; the results go back.
     Heard { sender: String, heard: Vec<ChatReply>, back: std::sync::mpsc::Sender<AnswersTaken> },
 }
 
-/// What came of what people said.
+/// Results of people's answers.
 pub(super) struct AnswersTaken {
-    /// The next answer to be asked for.
+    /// The cursor of the next poll.
     pub next: i64,
-    /// Words for those who pressed a button.
+    /// Confirmations of pressed buttons.
     pub words: Vec<(String, String)>,
 }
 
@@ -56,13 +58,12 @@ struct Post {
     version: u64,
     /// The key of the message that is being sent.
     sending: Option<String>,
-    /// It was said that it cannot be reached.
+    /// The failure to reach it was logged.
     told: bool,
-    /// Listens to answers for as long as this is here.
+    /// The listener for answers; it ends with this value.
     _listener: Option<ReplyListener>,
 }
 
-/// All notifiers.
 pub(super) struct NotifierRuns {
     posts: BTreeMap<String, Post>,
     /// Where loops work, also those that are over.
@@ -70,7 +71,7 @@ pub(super) struct NotifierRuns {
     /// When configurations were last written, by folder.
     stamps: BTreeMap<PathBuf, Vec<Option<SystemTime>>>,
     complaints: BTreeSet<String>,
-    /// Something happened that may have to be told.
+    /// Whether messages may have become due.
     stale: bool,
     wake_at: Option<Time>,
     sender: mpsc::Sender<DeliveryReport>,
@@ -94,18 +95,18 @@ impl Default for NotifierRuns {
 }
 
 impl NotifierRuns {
-    /// Looks whether events may have to be told.
+    /// Checks whether events may make messages due.
     pub(super) fn see(&mut self, events: &[Event]) {
         let of_ticket = |e: &Event| matches!(e, Event::TicketOpened { .. } | Event::TicketClosed { .. });
         self.stale |= events.iter().any(of_ticket);
     }
 
-    /// The next time at which something may be due.
+    /// The next time at which a message may be due.
     pub(super) fn wake_at(&self) -> Option<Time> {
         self.wake_at.filter(|_| !self.posts.is_empty())
     }
 
-    /// The next answer from outside; never, without notifiers.
+    /// The next report; never, without notifiers.
     pub(super) async fn report(&mut self) -> DeliveryReport {
         match self.reports.recv().await {
             Some(report) => report,
@@ -116,13 +117,13 @@ impl NotifierRuns {
 
     fn complain(&mut self, failure: &Failure) {
         if self.complaints.insert(failure.message.clone()) {
-            tracing::warn!(error = failure.message, "notifiers cannot be looked after; the loops go on");
+            tracing::warn!(error = failure.message, "cannot update notifiers; the loops go on");
         }
     }
 }
 
 impl Supervisor {
-    /// Looks who is to be told, when somebody may have changed that.
+    /// Reads the notifiers again when a configuration may have changed.
     pub(super) fn find_notifiers(&mut self, loops: &[LoopRow]) {
         if self.until == Until::Idle {
             return;
@@ -146,7 +147,8 @@ impl Supervisor {
             match self.projects.notifiers(dir, self.clock.now()) {
                 Ok(found) => senders.extend(found.into_iter().map(|sender| (sender.key(), sender))),
                 Err(failure) => {
-                    // A file that is being written must not silence anybody: who was there stays.
+                    // A file that is being written must not silence a notifier: the known ones
+                    // stay.
                     self.notify.complain(&failure);
                     let kept = self
                         .notify
@@ -161,7 +163,8 @@ impl Supervisor {
         self.take_posts(senders);
     }
 
-    /// Where loops work: those that go on, and the latest that do not, whose tickets may still be open.
+    /// Where loops work: those that go on, and the latest that do not, whose tickets may still be
+    /// open.
     fn find_homes(&mut self, loops: &[LoopRow]) {
         let mut known: Vec<&LoopRow> = loops.iter().collect();
         known.sort_by_key(|row| std::cmp::Reverse((!row.is_over(), row.updated_at)));
@@ -229,7 +232,7 @@ impl Supervisor {
         alerts.iter().filter(|alert| post.sender.hears(alert, home(alert))).cloned().collect()
     }
 
-    /// Something came back from outside.
+    /// Handles a report of a sender or listener.
     pub(super) async fn reported(&mut self, report: DeliveryReport, watcher: &mut impl Watcher) -> Result<(), Failure> {
         match report {
             DeliveryReport::Sent { sender, message, result } => {
@@ -239,7 +242,8 @@ impl Supervisor {
             }
             DeliveryReport::Heard { sender, heard, back } => {
                 let settled = self.settle(&sender, &heard);
-                // Nobody listens when the notifier was taken out of the configuration meanwhile.
+                // The listener is gone when the notifier was taken out of the configuration
+                // meanwhile.
                 back.send(settled).ok();
                 self.woken(watcher).await?;
             }
@@ -261,7 +265,7 @@ impl Supervisor {
             }
             Err(how) => {
                 if !post.told {
-                    tracing::warn!(notifier = key, error = how.why, "a message did not arrive; the loops go on");
+                    tracing::warn!(notifier = key, error = how.why, "cannot deliver a message; the loops go on");
                     post.told = true;
                 }
                 let seed = mix(now.0.unsigned_abs(), u64::from(std::process::id()));
@@ -271,7 +275,8 @@ impl Supervisor {
         post.keep(key, outbox, &mut self.ledger, now)
     }
 
-    /// Does what people said, each once: the effect and the cursor behind it are one transaction.
+    /// Performs people's answers, each once: the effect and the cursor behind it are one
+    /// transaction.
     fn settle(&mut self, key: &str, heard: &[ChatReply]) -> AnswersTaken {
         let now = self.clock.now();
         let mut words = Vec::new();
@@ -292,10 +297,11 @@ impl Supervisor {
                     text
                 }
                 other => {
-                    // Not for us, or not possible: it is passed over, and who asked is told why.
+                    // Not for everloop, or not possible: it is skipped, and the confirmation gives
+                    // the reason.
                     let why = other.and_then(Result::err).map(|failure| failure.message);
                     if let Err(failure) = post.keep(key, outbox, &mut self.ledger, now) {
-                        tracing::warn!(notifier = key, error = failure.message, "an answer could not be written down");
+                        tracing::warn!(notifier = key, error = failure.message, "cannot store an answer");
                         break;
                     }
                     why.unwrap_or_else(|| "this is not for everloop".to_owned())
@@ -308,7 +314,8 @@ impl Supervisor {
         AnswersTaken { next, words }
     }
 
-    /// The supervisor goes: what is under way may arrive, if that is quick. The rest is in the outboxes.
+    /// At the end of the supervisor: messages under way may arrive, if that is quick. The rest is
+    /// in the outboxes.
     pub(super) async fn last_messages(&mut self) {
         self.keep_notifying();
         let all = async {
@@ -349,7 +356,7 @@ impl Post {
                 Ok(())
             }
             Err(e) => {
-                // Somebody else wrote it: what is there counts.
+                // Another process wrote it: the stored one counts.
                 if let Ok((version, there)) = notifiers::outbox(ledger, key) {
                     (self.version, self.outbox) = (version, there);
                 }
@@ -368,7 +375,8 @@ impl Post {
         let (notifier, sender, reports) = (self.sender.of.notifier.clone(), key.to_owned(), reports.clone());
         tokio::spawn(async move {
             let result = notifier.deliver(message.clone()).await;
-            // Nobody listens only when the supervisor is gone; his successor finds the message in the outbox.
+            // The receiver is gone only when the supervisor is; its successor finds the message in
+            // the outbox.
             reports.send(DeliveryReport::Sent { sender, message: Box::new(message), result }).await.ok();
         });
     }

@@ -1,8 +1,9 @@
-//! What others are told: a status every few turns (`[mailbox]`), and what happens to tasks (`[tracker]`). Nobody waits for it: it is
-//! told apart from the owner, for a bounded time. What is due is derived from what is there and from what was told last, which
-//! is in the ledger: so it is caught up on after a crash, and after they were away.
+//! Outbound reports: a status every few turns (`[mailbox]`), and changes of tasks (`[tracker]`).
+//! Nothing waits for them: they are sent apart from the owner, for a bounded time. What is due is
+//! derived from the current state and from what was sent last, which is in the ledger: so reports
+//! catch up after a crash, and after the receiver was away.
 //!
-//! A crash between the telling and the record of it tells the same again, under the same key.
+//! A crash between the sending and its record sends the same again, under the same key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,23 +29,23 @@ use crate::board::file;
 use crate::error::Failure;
 use crate::projects::OutboundTarget;
 
-/// What is told in one go; the rest comes after it.
+/// Reports sent in one go; the rest comes after it.
 const BATCH: usize = 64;
-/// Answers that wait for the owner; whoever has one more waits himself.
+/// Results that wait for the owner; a sender of one more waits.
 const ANSWERS: usize = 64;
-/// Who takes longer is away.
+/// A receiver that takes longer counts as away.
 const WITHIN: Duration = Duration::from_secs(20);
-/// What a supervisor that goes still waits for.
+/// How long an ending supervisor waits for deliveries.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Somebody who is told something, and whether he listens.
+/// The connection to a receiver.
 #[derive(Debug, Default)]
 struct Line {
-    /// He is being told something now.
+    /// A report is being sent now.
     busy: bool,
-    /// How often in a row he was away.
+    /// Failures in a row.
     failures: u32,
-    /// He is left alone until then.
+    /// Nothing is sent before this.
     until: Time,
 }
 
@@ -54,39 +55,38 @@ impl Line {
     }
 }
 
-/// Something to be told.
+/// One report to send.
 struct Call {
-    /// What a program gets behind its own words.
+    /// Arguments appended to the program's own.
     words: Vec<String>,
     key: String,
     input: Value,
 }
 
-/// What is known once it was told.
+/// The record to write after the delivery.
 enum Then {
     Task(TaskId, TrackedTask),
     Mail(Mailed),
 }
 
-/// How telling went.
+/// The result of a delivery.
 pub(super) struct DeliveryResult {
-    /// Who.
     line: String,
-    /// What was told, or not wanted.
+    /// What was delivered, or refused.
     then: Vec<Then>,
     /// Why the rest was not.
     error: Option<String>,
 }
 
-/// Those who are told something.
+/// The connections to all receivers.
 pub(super) struct Outbound {
     sender: mpsc::Sender<DeliveryResult>,
-    /// How it went.
+    /// Results of deliveries.
     pub(super) heard: mpsc::Receiver<DeliveryResult>,
     lines: BTreeMap<String, Line>,
     trackers: BTreeMap<String, (u64, TrackerState)>,
     mailed: BTreeMap<LoopId, (u64, Mailed)>,
-    /// Loops that ended while nobody could tell it.
+    /// Whether loops that ended without a supervisor were checked.
     looked_back: bool,
 }
 
@@ -99,7 +99,7 @@ impl Default for Outbound {
 }
 
 impl Outbound {
-    /// Tells how a loop is doing, if that is due and somebody listens.
+    /// Sends the status of a loop, if that is due and configured.
     pub(super) fn status(
         &mut self,
         ledger: &mut impl Ledger,
@@ -109,7 +109,8 @@ impl Outbound {
     ) -> Result<(), Failure> {
         if !self.mailed.contains_key(&state.id) {
             let found = read(ledger, MAILBOX, state.id.as_str())?;
-            // From now on a supervisor that comes back knows that somebody wants to hear of this loop's end.
+            // From now on a supervisor that starts later knows that this loop's end must be
+            // reported.
             let first =
                 found.map_or_else(|| write(ledger, (MAILBOX, state.id.as_str()), 0, &Mailed::default(), now), Ok)?;
             self.mailed.insert(state.id.clone(), first);
@@ -137,7 +138,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Ids of loops whose end nobody was told when a supervisor went; asked once.
+    /// Ids of loops with an end that was never reported; returns them once.
     pub(super) fn look_back(&mut self, ledger: &impl Ledger) -> Result<Vec<LoopId>, Failure> {
         if std::mem::replace(&mut self.looked_back, true) {
             return Ok(Vec::new());
@@ -147,7 +148,7 @@ impl Outbound {
         Ok(rows.map(|row| LoopId::new(row.key)).collect())
     }
 
-    /// Tells the tracker of a project what happened to its tasks and to those of nobody.
+    /// Sends a project's tracker the changes of its tasks and of those without a loop.
     pub(super) fn tasks(
         &mut self,
         ledger: &mut impl Ledger,
@@ -189,7 +190,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Writes down what was told.
+    /// Records what was delivered.
     pub(super) fn take(&mut self, ledger: &mut impl Ledger, heard: DeliveryResult, now: Time) -> Result<(), Failure> {
         let line = self.lines.entry(heard.line.clone()).or_default();
         line.busy = false;
@@ -198,7 +199,7 @@ impl Outbound {
                 line.failures = line.failures.saturating_add(1);
                 line.until = now + wait(line.failures);
                 if line.failures == 1 {
-                    tracing::warn!(error, "somebody outside could not be told; the loops go on, and it is told later");
+                    tracing::warn!(error, "cannot deliver an outbound report; the loops go on, and it is sent later");
                 }
             }
             None => *line = Line::default(),
@@ -219,7 +220,7 @@ impl Outbound {
         {
             *told = mailed;
             *version = write(ledger, (MAILBOX, id), *version, told, now)?.0;
-            // What is over is not looked after any more; if it goes on, the ledger knows what was told.
+            // An ended loop is no longer followed; if it goes on, the ledger knows what was sent.
             if told.over {
                 self.mailed.remove(&LoopId::new(id));
                 self.lines.remove(&heard.line);
@@ -228,7 +229,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// The next answer of somebody who is being told something, as long as there is time.
+    /// The next result of a delivery under way, as long as there is time.
     pub(super) async fn next(&mut self, end: Instant) -> Option<DeliveryResult> {
         if !self.lines.values().any(|line| line.busy) {
             return None;
@@ -236,17 +237,18 @@ impl Outbound {
         timeout_at(end, self.heard.recv()).await.ok().flatten()
     }
 
-    /// Lines on which something waits for its time.
+    /// Whether a connection waits for its next attempt.
     pub(super) fn waits(&self) -> bool {
         self.lines.values().any(|line| line.failures > 0)
     }
 
-    /// Loops that somebody wants to hear of, as far as they are known here.
+    /// Loops with a configured status receiver, as far as they are known here.
     pub(super) fn mails(&self) -> Vec<LoopId> {
         self.mailed.keys().cloned().collect()
     }
 
-    /// One after the other, so that things are heard in their order; who is away is not told the rest.
+    /// One after the other, so that reports arrive in order; a receiver that is away does not get
+    /// the rest.
     fn send(&self, (line, sink, dir): (String, OutboundTarget, PathBuf), calls: Vec<(Call, Then)>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
@@ -255,7 +257,7 @@ impl Outbound {
                 match say(&sink, &dir, call).await {
                     Ok(()) => done.push(then),
                     Err(DeliveryError::Refused(why)) => {
-                        tracing::warn!(why, "somebody outside did not want to be told something");
+                        tracing::warn!(why, "a receiver refused an outbound report");
                         done.push(then);
                     }
                     Err(DeliveryError::Away(why)) => {
@@ -264,7 +266,7 @@ impl Outbound {
                     }
                 }
             }
-            // Nobody listens only when the supervisor is gone; then it is told again.
+            // The channel is closed only when the supervisor is gone; then it is sent again.
             let _gone = sender.send(DeliveryResult { line, then: done, error }).await;
         });
     }
@@ -293,10 +295,10 @@ fn mail_line(id: &LoopId) -> String {
     format!("{MAIL}{id}")
 }
 
-/// A record that cannot be read, or that a newer everloop wrote, is a mistake and not a reason to tell everything again.
+/// An unreadable or newer record is an error and not a reason to send everything again.
 fn read<T: DeserializeOwned>(ledger: &impl Ledger, kind: &str, key: &str) -> Result<Option<(u64, T)>, Failure> {
     let Some(row) = ledger.doc(kind, key)? else { return Ok(None) };
-    let broken = |why: String| Failure::failed(format!("what the {kind} was told cannot be read: {why}"));
+    let broken = |why: String| Failure::failed(format!("cannot read what the {kind} was sent: {why}"));
     let value: Value = serde_json::from_str(&row.body).map_err(|e| broken(e.to_string()))?;
     if value["told_version"].as_u64().is_none_or(|version| version > u64::from(TOLD_VERSION)) {
         return Err(broken("a newer everloop wrote it".to_owned()));
@@ -311,7 +313,7 @@ fn write<T: Serialize + Clone>(
     told: &T,
     now: Time,
 ) -> Result<(u64, T), Failure> {
-    let body = serde_json::to_string(told).expect("what was told is plain data and always has a JSON form");
+    let body = serde_json::to_string(told).expect("a record is plain data and always has a JSON form");
     let save = Op::SaveDoc { kind: kind.to_owned(), key: key.to_owned(), version, body };
     let replies = ledger.transact(now, &[save])?;
     let saved = replies.first().and_then(everloop_core::op::Reply::version).unwrap_or(version + 1);

@@ -1,5 +1,5 @@
-//! The pane of a turn: before the turn begins its program is made to be there, and in the turn's folder. Done here and not in
-//! the turn's job, because whatever a job starts ends with it.
+//! The pane of a turn: before the turn begins, its program is started in the turn's folder if
+//! needed. Done here and not in the turn's job, because whatever a job starts ends with it.
 
 use everloop_agents::agent::{Invocation, pane_of};
 use everloop_agents::tmux::{PaneError, PaneTarget, TmuxServer};
@@ -8,8 +8,9 @@ use everloop_core::spec::{AgentSpec, WorkspaceMode};
 use super::action_run::{ActionRun, full_text};
 
 impl ActionRun {
-    /// Makes the pane of such an agent ready, and says so in the turn's output if anything had to be done. It is part of
-    /// the start that the guard permitted: a program that does not stay makes starts fail, and then the guard waits.
+    /// Makes the pane of such an agent ready, and notes it in the turn's output if anything had to
+    /// be done. It is part of the start that the guard permitted: a program that does not stay
+    /// makes starts fail, and then the guard waits.
     pub(super) async fn ready_pane(&mut self, agent: &AgentSpec, call: &mut Invocation) -> Result<(), String> {
         let Some(name) = pane_of(agent).map(str::to_owned) else { return Ok(()) };
         let (root, cwd) = (self.home.root().to_owned(), self.workspace().await?.turn_dir());

@@ -1,4 +1,4 @@
-//! Actions: what is done here at once, and what goes out as an errand and comes back as an input.
+//! Actions: some are performed here at once, others go out as action runs and come back as inputs.
 
 use everloop_agents::agent::has_telemetry;
 use everloop_agents::job;
@@ -19,7 +19,7 @@ impl Supervisor {
     pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
         match action {
             Action::Stop { turn, cause } => self.stop_turn(&turn, cause),
-            // The ticket is in the ledger; whoever watches is shown the event.
+            // The ticket is in the ledger; watchers get the event.
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
             Action::Look => self.look_soon(id),
             Action::Spawn { .. } | Action::Adopt { .. } => self.start_run(id, action),
@@ -31,17 +31,18 @@ impl Supervisor {
 
     fn stop_turn(&self, turn: &TurnId, cause: StopCause) {
         let dir = self.home.turn(turn);
-        // The folder is made if the errand has not come that far: its shim will find the wish there.
+        // The folder is created if the action run has not come that far: its shim will find the
+        // request there.
         let told = self.home.make(&dir).map_err(|f| f.message).and_then(|()| {
-            // Whoever waits for the job hears of its end.
+            // The waiting action run sees the end of the job.
             job::stop(&dir, cause).map_err(|e| e.to_string())
         });
         if let Err(error) = told {
-            tracing::warn!(%turn, error, "the turn could not be told to stop");
+            tracing::warn!(%turn, error, "cannot stop the turn");
         }
     }
 
-    /// Runs an action on its own; the answer comes back through the channel.
+    /// Runs an action on its own; the result comes back through the channel.
     fn start_run(&mut self, id: &LoopId, action: Action) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let state = slot.state.clone();
@@ -56,7 +57,7 @@ impl Supervisor {
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
             Action::Spawn { task: id, .. } => {
-                // What others wrote beneath a task is no reason not to work on it.
+                // Unreadable comments are no reason not to work on a task.
                 let comments = mailbox::comments(&self.ledger, id).unwrap_or_default();
                 prompt::render(&state, task.as_ref(), comments, self.clock.now())
             }
@@ -70,12 +71,13 @@ impl Supervisor {
         let id = id.clone();
         tokio::spawn(async move {
             let (input, workspace) = action_run.run(action, prompt).await;
-            // Nobody listens only when the supervisor is gone, and then its successor looks for itself.
+            // The receiver is gone only when the supervisor is, and its successor recovers the
+            // turn.
             let _gone = answers.send(Answer { id, input, workspace }).await;
         });
     }
 
-    /// What became of the turn that a stored state says is under way.
+    /// What became of the turn that is under way in a stored state.
     pub(super) fn find_turn(&self, state: &LoopState) -> TurnTrace {
         let Phase::Turn(turn) = &state.phase else { return TurnTrace::Idle };
         if turn.stage != TurnStage::Running {
@@ -90,7 +92,7 @@ impl Supervisor {
             }
             Ok(job::JobTrace::Gone) => TurnTrace::Gone,
             Err(e) => {
-                tracing::warn!(turn = %turn.id, error = %e, "the turn's folder cannot be read; it is taken as lost");
+                tracing::warn!(turn = %turn.id, error = %e, "cannot read the turn's folder; the turn counts as lost");
                 TurnTrace::Gone
             }
         }

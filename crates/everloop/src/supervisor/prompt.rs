@@ -1,4 +1,5 @@
-//! The text of a turn's prompt, made from the core's model by a template. Output of others is quoted as data.
+//! The text of a turn's prompt, made from the core's model by a template. Output of others is
+//! quoted as data.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,7 @@ const NAME: &str = "prompt";
 /// One argument of a command may not be longer than 128 KiB on Linux; a prompt stays well below.
 const CAP: usize = 100_000;
 
-/// Compiled once: that takes longer than to render it.
+/// Compiled once: compiling takes longer than rendering.
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -25,7 +26,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env
 });
 
-/// The prompt for the turn that the state says is next or under way.
+/// The prompt for the turn that is next or under way in the state.
 pub fn render(
     state: &LoopState,
     task: Option<&TaskRow>,
@@ -37,7 +38,7 @@ pub fn render(
     let text = TEMPLATES
         .get_template(NAME)
         .and_then(|template| template.render(context! { p => Value::from(Serde(&model)) }))
-        .map_err(|e| Failure::failed("cannot make the prompt").because(&e))?;
+        .map_err(|e| Failure::failed("cannot render the prompt").because(&e))?;
     Ok(cap(text))
 }
 

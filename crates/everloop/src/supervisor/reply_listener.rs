@@ -1,5 +1,5 @@
-//! Listens to what people answer, on a thread of its own: one connection that waits at the other end, nothing in between. It ends
-//! with the notifier that it belongs to.
+//! The listener for people's answers, on a thread of its own: one long poll to the notifier's
+//! server. It ends with its notifier.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 
 use super::notify::{AnswersTaken, DeliveryReport};
 
-/// First and longest wait after the other side could not be asked.
+/// First and longest wait after a failed poll.
 const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15 * 60));
-/// Least time between two questions, whatever the other side does.
+/// Least time between two polls, whatever the server does.
 const LEAST: Duration = Duration::from_secs(1);
-/// The owner answers within this, unless he is gone.
+/// The supervisor answers within this, unless it is gone.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// An open ear; it closes when this is dropped.
+/// A running listener; it ends when this is dropped.
 pub(super) struct ReplyListener {
     open: Arc<AtomicBool>,
 }
@@ -32,14 +32,14 @@ impl Drop for ReplyListener {
 }
 
 impl ReplyListener {
-    /// Opens one, if anybody answers there.
+    /// Starts one, if the notifier takes answers.
     pub(super) fn open(
         sender: &str,
         notifier: &Notifier,
         next: i64,
         reports: &mpsc::Sender<DeliveryReport>,
     ) -> Option<Self> {
-        // Without a token nothing is heard, and the first message says so.
+        // Without a token nothing can be received, and the first message reports it.
         let listener = Listener::new(notifier)?.ok()?;
         let open = Arc::new(AtomicBool::new(true));
         let (sender, reports, is_open) = (sender.to_owned(), reports.clone(), Arc::clone(&open));
@@ -56,12 +56,13 @@ impl ReplyListener {
                         Some(settled) => {
                             waits = Waits::default();
                             if settled.next <= next {
-                                // Nothing could be written down; it will be said again.
+                                // Nothing could be stored; the server will deliver it again.
                                 waits.rest(asked);
                             }
                             next = settled.next.max(next);
                             for (press, text) in settled.words {
-                                // Whoever pressed sees it in the end: the message is not repeated.
+                                // The confirmation is shown to the person that pressed; the message
+                                // is not repeated.
                                 listener.confirm(&press, &text).ok();
                             }
                         }
@@ -74,21 +75,21 @@ impl ReplyListener {
     }
 }
 
-/// Lets the owner do what was said; `None` when there is none any more.
+/// Lets the supervisor act on the answers; `None` when it is gone.
 fn settle(sender: &str, heard: Vec<ChatReply>, reports: &mpsc::Sender<DeliveryReport>) -> Option<AnswersTaken> {
     let (back, answer) = std::sync::mpsc::channel();
     reports.blocking_send(DeliveryReport::Heard { sender: sender.to_owned(), heard, back }).ok()?;
     answer.recv_timeout(SETTLED_WITHIN).ok()
 }
 
-/// How often the other side could not be asked, in a row.
+/// Failed polls in a row.
 #[derive(Default)]
 struct Waits {
     failures: u32,
 }
 
 impl Waits {
-    /// A server that answers nothing at once is not asked without end.
+    /// Keeps a server that answers at once with nothing from being polled in a busy loop.
     fn rest(&mut self, asked: Instant) {
         self.failures = 0;
         std::thread::sleep(LEAST.saturating_sub(asked.elapsed()));
@@ -96,7 +97,7 @@ impl Waits {
 
     fn fail(&mut self, sender: &str, failure: &Undelivered) {
         if self.failures == 0 {
-            tracing::warn!(notifier = sender, error = failure.why, "answers cannot be heard; the loops go on");
+            tracing::warn!(notifier = sender, error = failure.why, "cannot receive answers; the loops go on");
         }
         let seed = mix(u64::from(std::process::id()), u64::from(self.failures));
         let wait = failure.retry_after.map_or_else(

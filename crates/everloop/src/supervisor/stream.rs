@@ -1,4 +1,5 @@
-//! Follows what an agent's CLI says: while it works for signs of life, in the end for the turn's record.
+//! Follows the output of an agent's CLI: for liveness while it works, for the turn's record in the
+//! end.
 
 use std::path::PathBuf;
 
@@ -12,10 +13,10 @@ use everloop_core::state::{LoopState, Turn};
 use everloop_core::stream::{AgentEvent, TurnReport};
 use everloop_core::time::Time;
 
-/// What is known of a stream, and as of when.
+/// The liveness of a stream at a time.
 pub(super) type Sighting = Option<(PhaseLiveness, Time)>;
 
-/// Who has a turn.
+/// The agent of a turn.
 pub(super) fn agent_of<'a>(state: &'a LoopState, turn: &Turn) -> &'a AgentSpec {
     let named = |a: &&AgentSpec| a.name == turn.agent && a.account == turn.account;
     state.spec.agents().find(named).unwrap_or(&state.spec.agent)
@@ -29,13 +30,13 @@ pub(super) struct Follow {
     err: Tail,
     heard: Heard,
     kind: AgentKind,
-    /// A command that does not speak our own format, as its first byte tells: the rest need not be read.
+    /// A command without our own format, known by its first byte: the rest need not be read.
     plain: bool,
     env: Vec<(String, String)>,
 }
 
 struct Heard {
-    /// Something was understood.
+    /// Whether a record was understood.
     any: bool,
     report: TurnReport,
     phases: Phases,
@@ -64,7 +65,7 @@ impl Follow {
         }
     }
 
-    /// Reads what came since the last time, apart from everybody who must not wait.
+    /// Reads what came since the last time, on a blocking thread.
     pub async fn catch_up(self) -> Option<Self> {
         let read = |mut follow: Follow| {
             follow.read(clock::now());
@@ -73,7 +74,8 @@ impl Follow {
         tokio::task::spawn_blocking(move || read(self)).await.ok()
     }
 
-    /// What the stream shows now; nothing for a command of which only its work and its exit code are looked at.
+    /// The stream's current liveness; none for a command that is judged by its work and its exit
+    /// code only.
     pub fn sighting(&self) -> Sighting {
         if !self.speaks() {
             return None;
@@ -97,7 +99,8 @@ impl Follow {
         exit.report = Some(Box::new(report));
     }
 
-    /// A known CLI always; a command once a record of ours was understood. JSON of its own makes no stream of it.
+    /// A known CLI always; a command once one of our records was understood. Other JSON does not
+    /// count.
     fn speaks(&self) -> bool {
         self.kind != AgentKind::Command || self.heard.any
     }
@@ -125,7 +128,7 @@ impl Follow {
             TailChunk::Gap => reader.gap_err(),
         }));
         if let Err(e) = read {
-            tracing::debug!(dir = %dir.display(), error = %e, "the agent's output cannot be read");
+            tracing::debug!(dir = %dir.display(), error = %e, "cannot read the agent's output");
         }
     }
 }

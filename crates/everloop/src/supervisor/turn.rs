@@ -1,4 +1,4 @@
-//! A turn's process: prepare the workspace, write the job, start it, wait for it.
+//! A turn's process: prepares the workspace, writes the job, starts it, waits for it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::error::Failure;
 
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;
-/// An agent's stream is looked at this often.
+/// An agent's stream is read this often.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl ActionRun {
@@ -51,13 +51,13 @@ impl ActionRun {
                 self.wait(turn, running, follow).await
             }
             Err(e) => {
-                tracing::warn!(%turn, error = %e, "the turn could not be adopted");
+                tracing::warn!(%turn, error = %e, "cannot adopt the turn");
                 Input::Vanished { turn: turn.clone() }
             }
         }
     }
 
-    /// Waits for a turn's end and looks at its stream now and then.
+    /// Waits for a turn's end and reads its stream at intervals.
     async fn wait(&mut self, turn: &TurnId, mut running: Running, mut follow: Option<Follow>) -> Input {
         let mut diff = self.diff().await;
         let ended = loop {
@@ -72,7 +72,7 @@ impl ActionRun {
             if let (Some((phase_liveness, _)), Some(diff)) = (&mut sighting, &mut diff) {
                 phase_liveness.barren = diff.barren(phase_liveness.said).await;
             }
-            // Whoever asks for signs of life is gone only when the supervisor is.
+            // The receiver of liveness is gone only when the supervisor is.
             self.phase_liveness.send_replace(sighting);
         };
         match ended {
@@ -85,17 +85,17 @@ impl ActionRun {
             }
             Ok(JobEnd::Gone) => Input::Vanished { turn: turn.clone() },
             Err(e) => {
-                tracing::warn!(%turn, error = %e, "lost sight of the turn");
+                tracing::warn!(%turn, error = %e, "cannot watch the turn any more");
                 Input::Vanished { turn: turn.clone() }
             }
         }
     }
 
-    /// Whether the turn's workspace changes, where that matters.
+    /// Detects changes in the turn's workspace, where a limit needs it.
     async fn diff(&mut self) -> Option<Diff> {
         let most = self.state.spec.guard.phases.no_diff?;
         let dir = self.workspace().await.ok()?.turn_dir();
-        // The whole worktree, also where the operator stands in a folder of it.
+        // The whole worktree, also where the loop works in a folder of it.
         let whole = dir.ancestors().find(|d| d.join(".git").exists()).filter(|_| self.is_isolated());
         Some(Diff::new(whole.map_or_else(|| dir.clone(), Path::to_owned), most))
     }
@@ -104,7 +104,7 @@ impl ActionRun {
         self.state.spec.workspace.mode != WorkspaceMode::InPlace
     }
 
-    /// The stream of a turn that somebody else started.
+    /// The stream of a turn that another supervisor started.
     fn follow_again(&self) -> Option<Follow> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
         let agent = agent_of(&self.state, turn);
@@ -162,12 +162,13 @@ impl ActionRun {
             .with("EVERLOOP_TASK", task.as_str())
             .with("EVERLOOP_TURN", id.as_str())
             .with("EVERLOOP_PROMPT_FILE", &prompt_file)
-            // What it types, and the hooks of its CLI, mean the everloop that started it.
+            // Commands typed by the agent, and the hooks of its CLI, reach the everloop that
+            // started it.
             .with("EVERLOOP_STATE_DIR", self.home.root())
             .into_vars();
         let follow = Follow::new(dir.clone(), &agent, &turn, texts(&env));
         let running = job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))?;
-        // While the agent is at work already, and so nobody waits for it.
+        // While the agent is at work already, so that it delays nothing.
         self.prune();
         Ok((running, Some(follow)))
     }
@@ -182,7 +183,7 @@ impl ActionRun {
         Ok(spec)
     }
 
-    /// Runs the operator's setup command in a worktree that has not seen it yet.
+    /// Runs the setup command in a worktree that has not seen it yet.
     pub(super) async fn set_up(&mut self, side: Side, cwd: PathBuf) -> Result<(), String> {
         let Some(command) = self.state.spec.workspace.setup.clone() else { return Ok(()) };
         if !self.workspace().await?.needs_setup(side, &command) {
@@ -201,7 +202,8 @@ impl ActionRun {
         self.workspace().await?.set_up(side, &command).map_err(|e| full_text(&e))
     }
 
-    /// A turn that was interrupted or lost was never judged; what it left in the worktree is pinned before it is cleared.
+    /// A turn that was interrupted or lost was never judged; what it left in the worktree is pinned
+    /// before it is cleared.
     async fn rescue(&mut self) {
         let Some(last) = self.state.tries.last() else { return };
         if !matches!(last.outcome, Outcome::Interrupted | Outcome::Lost) {
@@ -216,14 +218,12 @@ impl ActionRun {
                     tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
                 }
                 Ok(_) => {}
-                Err(e) => {
-                    tracing::debug!(turn = %commit_meta.turn(), error = %e, "nothing to keep of an unfinished turn")
-                }
+                Err(e) => tracing::debug!(turn = %commit_meta.turn(), error = %e, "nothing kept of an unfinished turn"),
             }
         }
     }
 
-    /// Old turn folders go; what they did is in the journal and under refs.
+    /// Removes old turn folders; the journal and refs keep what they did.
     fn prune(&self) {
         let Some(turns) = self.home.turn(&TurnId::new("x")).parent().map(Path::to_owned) else { return };
         let prefix = format!("{}-", self.state.id);
@@ -237,7 +237,7 @@ impl ActionRun {
         let extra = own.len().saturating_sub(TURNS_KEPT);
         for (_, path) in own.into_iter().take(extra) {
             if let Err(e) = std::fs::remove_dir_all(&path) {
-                tracing::debug!(path = %path.display(), error = %e, "an old turn folder stays");
+                tracing::debug!(path = %path.display(), error = %e, "cannot remove an old turn folder");
             }
         }
     }
@@ -245,13 +245,13 @@ impl ActionRun {
 
 fn set_aside(dropped: &Dropped) -> String {
     format!(
-        "\nThe operator's branch moved. Earlier work ({}) conflicts with it in {} and was set aside; this turn starts from the branch.\n",
+        "\nThe target branch moved. Earlier work ({}) conflicts with it in {} and was set aside; this turn starts from the branch.\n",
         dropped.commit,
         dropped.paths.join(", ")
     )
 }
 
-/// The record of a turn with what its stream said.
+/// The record of a turn completed from its stream.
 pub(super) async fn with_report(exit: Exit, follow: Option<Follow>) -> Exit {
     let Some(follow) = follow else { return exit };
     let mut full = exit.clone();
@@ -262,12 +262,12 @@ pub(super) async fn with_report(exit: Exit, follow: Option<Follow>) -> Exit {
     tokio::task::spawn_blocking(read).await.unwrap_or(exit)
 }
 
-/// What the loop may still spend, where it may not spend everything.
+/// The remaining budget of the loop, if it has one.
 fn left(state: &LoopState) -> Option<u64> {
     state.spec.guard.budget.microusd.map(|all| all.saturating_sub(state.spent.microusd))
 }
 
-/// The variables that are plain text; the others say nothing about where a CLI keeps its files.
+/// The variables that are plain text; others do not name folders of a CLI.
 fn texts(env: &[(OsString, OsString)]) -> Vec<(String, String)> {
     let text = |(name, value): &(OsString, OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
     env.iter().filter_map(text).collect()

@@ -1,4 +1,5 @@
-//! The bell: a named pipe in the state folder. Clients write a byte; the supervisor looks around. Ringing is a hint only.
+//! The wake pipe: a named pipe in the state folder. Clients write a byte; the supervisor reads the
+//! ledger. A wake-up is only a hint.
 
 use std::os::unix::fs::FileTypeExt;
 
@@ -9,13 +10,13 @@ use tokio::net::unix::pipe::{OpenOptions, Receiver};
 use crate::error::Failure;
 use crate::state_folder::StateFolder;
 
-/// The supervisor's side of the bell.
+/// The supervisor's end of the wake pipe.
 pub struct WakePipe {
     pipe: Receiver,
 }
 
 impl WakePipe {
-    /// Makes the pipe if it is not there and listens.
+    /// Creates the pipe if missing and opens it.
     pub fn hang(home: &StateFolder) -> Result<Self, Failure> {
         let path = home.wake_pipe();
         let cannot = |e: &std::io::Error| Failure::failed(format!("cannot listen on `{}`", path.display())).because(e);
@@ -31,12 +32,12 @@ impl WakePipe {
         Ok(Self { pipe })
     }
 
-    /// Waits for the next ring; several at once are one. Safe to drop.
+    /// Waits for the next wake-up; several at once are one. Safe to drop.
     pub async fn rung(&mut self) {
         let mut rings = [0; 256];
         loop {
             if self.pipe.readable().await.is_err() {
-                // Without a bell the timers alone must do.
+                // Without the pipe the timers alone must do.
                 return std::future::pending().await;
             }
             match self.pipe.try_read(&mut rings) {

@@ -1,5 +1,6 @@
-//! Beats: looks at the monitors of loops. They run apart from the owner task, bounded in time, and a beat that finds nothing
-//! writes nothing and starts nothing. What is remembered here is lost with the process; what was seen is in the loop's state.
+//! Beats: polls the monitors of loops. Polls run apart from the owner task, bounded in time, and a
+//! beat that finds nothing writes nothing and starts nothing. What is remembered here is lost with
+//! the process; what was seen is in the loop's state.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,19 +19,19 @@ use super::{Answer, Supervisor, Watcher};
 use crate::error::Failure;
 use crate::mailbox::MessageBody;
 
-/// Messages of a box that are looked at; a box holds no more.
+/// Messages of a mailbox that are read; it holds no more.
 const MAILBOX_POLL_INTERVAL: usize = 200;
 
-/// The looks at one loop's monitors.
+/// The polls of one loop's monitors.
 #[derive(Default)]
 pub(super) struct MonitorRounds {
-    /// When each was last looked at.
+    /// When each was last polled.
     looked: BTreeMap<String, Time>,
-    /// How often in a row each could not look.
+    /// Failed polls in a row, by monitor.
     blind: BTreeMap<String, u32>,
-    /// Beats in a row that brought nothing.
+    /// Beats in a row without a change.
     empty: u32,
-    /// Somebody is out looking.
+    /// A poll is under way.
     under_way: bool,
 }
 
@@ -50,7 +51,7 @@ impl Supervisor {
         Ok(open.as_ref().map(Ready::from))
     }
 
-    /// All monitors of a loop are looked at soon.
+    /// Makes all monitors of a loop due soon.
     pub(super) fn look_soon(&mut self, id: &LoopId) {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.rounds.looked.clear();
@@ -58,7 +59,7 @@ impl Supervisor {
         }
     }
 
-    /// Sends somebody out to look, for each loop of which a monitor is due.
+    /// Starts a poll for each loop that has a monitor due.
     pub(super) async fn beat(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         if self.draining {
             return Ok(());
@@ -109,10 +110,11 @@ impl Supervisor {
         slot.rounds.under_way = true;
         let (answers, id) = (self.answers.clone(), id.clone());
         tokio::spawn(async move {
-            // One that hangs holds up the beat for no longer than its own time, not the others' time added to it.
+            // A monitor that hangs delays the beat for no longer than its own timeout, not the sum
+            // of all.
             let out: Vec<_> = far.into_iter().map(|(m, seen)| tokio::spawn(look(m, dir.clone(), seen))).collect();
             for one in out {
-                // A look that panicked has said so on its way out; the next beat looks again.
+                // A poll that panicked was logged; the next beat polls again.
                 looks.extend(one.await.ok());
             }
             let input = Input::Beat { looks, empty: 0 };
@@ -120,7 +122,7 @@ impl Supervisor {
         });
     }
 
-    /// New messages in a box; they stay there for whoever it belongs to.
+    /// New messages in a mailbox; they stay there for their recipient.
     fn look_into(
         &self,
         name: &str,
@@ -141,7 +143,7 @@ impl Supervisor {
         Ok(WatchReading { monitor: monitor.name.clone(), from, found: Ok(found) })
     }
 
-    /// What was seen.
+    /// Handles the results of a poll.
     pub(super) async fn take_looks(
         &mut self,
         id: &LoopId,
@@ -161,7 +163,7 @@ impl Supervisor {
                 Err(blind) => {
                     *times += 1;
                     blind.times = *times;
-                    tracing::debug!(owner = %id, monitor = look.monitor, why = blind.why, "it cannot be looked at");
+                    tracing::debug!(owner = %id, monitor = look.monitor, why = blind.why, "cannot poll the monitor");
                 }
             }
         }

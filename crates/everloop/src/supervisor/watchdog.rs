@@ -1,16 +1,17 @@
-//! What the service manager is told (`sd_notify`): that the supervisor is ready, that its loop goes round, that it goes.
+//! Reports to the service manager (`sd_notify`): the supervisor is ready, its loop runs, it stops.
 //!
-//! The sign of life is sent by the loop itself, never by a timer beside it: a loop that hangs is silent, and is started again.
+//! The heartbeat is sent by the loop itself, never by a timer beside it: a loop that hangs is
+//! silent, and is restarted.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-/// Where to; set by the manager.
+/// The manager's socket; set by the manager.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// How long it waits for a sign of life, in microseconds.
+/// The watchdog timeout, in microseconds.
 const PERIOD: &str = "WATCHDOG_USEC";
 
-/// The line to the service manager; nothing when nobody listens.
+/// The connection to the service manager; absent without one.
 pub(super) struct Watchdog {
     socket: Option<UnixDatagram>,
     period: Option<Duration>,
@@ -18,28 +19,26 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// As the environment says.
+    /// From the environment.
     pub fn new() -> Self {
         let socket = std::env::var(SOCKET).ok().filter(|name| !name.is_empty()).and_then(|name| {
-            connect(&name)
-                .inspect_err(|e| tracing::warn!(error = %e, "the service manager cannot be told anything"))
-                .ok()
+            connect(&name).inspect_err(|e| tracing::warn!(error = %e, "cannot connect to the service manager")).ok()
         });
         let period = std::env::var(PERIOD).ok().and_then(|text| text.parse().ok()).map(Duration::from_micros);
         Self { period: period.filter(|_| socket.is_some()), socket, told: None }
     }
 
-    /// The longest sleep after which a sign of life still comes in time.
+    /// The longest sleep after which a heartbeat still comes in time.
     pub fn nap(&self) -> Option<Duration> {
         self.period.map(|period| period / 3)
     }
 
-    /// All loops were looked at once.
+    /// All loops were picked up once.
     pub fn ready(&self) {
         self.say("READY=1");
     }
 
-    /// The loop goes round. A busy one does not say so every time.
+    /// Reports a round of the loop; at most a few per timeout.
     pub fn alive(&mut self) {
         let Some(period) = self.period else { return };
         if self.told.is_none_or(|at| at.elapsed() >= period / 6) {
@@ -48,19 +47,18 @@ impl Watchdog {
         }
     }
 
-    /// It goes.
     pub fn stopping(&self) {
         self.say("STOPPING=1");
     }
 
     fn say(&self, what: &str) {
         if let Some(Err(error)) = self.socket.as_ref().map(|socket| socket.send(what.as_bytes())) {
-            tracing::debug!(%error, what, "the service manager did not hear it");
+            tracing::debug!(%error, what, "cannot notify the service manager");
         }
     }
 }
 
-/// A path, or with `@` a name of Linux' own.
+/// A path, or with `@` a name of Linux' abstract namespace.
 fn connect(name: &str) -> std::io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     // A manager that does not read must not stop the loop.

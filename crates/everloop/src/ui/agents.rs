@@ -1,4 +1,4 @@
-//! Agents as a person reads about them: what may they do, are they there, who pays.
+//! Agents for people: permissions, installation, billing.
 
 use everloop_agents::agent::probe::{Billing, Installed, LoginState};
 use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, Permission};
@@ -7,7 +7,8 @@ use super::paint::Paint;
 use super::table::Table;
 use super::text::{clean, fit};
 
-/// What the agents of a loop may do without asking; said before anything starts. Of a command nothing is known.
+/// What the agents of a loop may do without confirmation; printed before anything starts. Nothing
+/// is known of a command.
 pub fn permissions(spec: &LoopSpec) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let several = !spec.others.is_empty();
@@ -24,7 +25,7 @@ fn permission(agent: &AgentSpec) -> Option<String> {
         return None;
     }
     Some(match (agent.permission, agent.allow.as_slice()) {
-        (Permission::Full, _) => "full (the agent may run any command as you, without asking)".to_owned(),
+        (Permission::Full, _) => "full (the agent may run any command as your user, without confirmation)".to_owned(),
         (Permission::Edits, []) => "edits (it changes files; --allow CMD lets it run a command)".to_owned(),
         (Permission::Edits, allowed) => format!("edits, and it may run: {}", allowed.join(", ")),
     })
@@ -38,12 +39,11 @@ pub fn who(agent: &AgentSpec) -> String {
     }
 }
 
-/// Whether its program is there; our own agent always is.
+/// Whether its program is installed; our own agent always is.
 pub fn is_there(agent: &AgentSpec, found: &Installed) -> bool {
     agent.kind == AgentKind::Api || found.path.is_some()
 }
 
-/// In a word or two.
 pub fn login(login: LoginState) -> &'static str {
     match login {
         LoginState::LoggedIn => "logged in",
@@ -52,7 +52,6 @@ pub fn login(login: LoginState) -> &'static str {
     }
 }
 
-/// In a word.
 pub fn billing(billing: Billing) -> &'static str {
     match billing {
         Billing::Subscription => "subscription",
@@ -61,7 +60,7 @@ pub fn billing(billing: Billing) -> &'static str {
     }
 }
 
-/// A line for each agent, and below it what to do about what is missing.
+/// A line for each agent, and below it how to get what is missing.
 pub fn agents_table(agents: &[(AgentSpec, Installed)], paint: Paint, width: usize) -> Vec<String> {
     let mut table = Table::new(&["AGENT", "KIND", "ACCOUNT", "VERSION", "LOGIN", "BILLED", "PROGRAM"]);
     for (agent, found) in agents {
@@ -141,7 +140,10 @@ mod tests {
         let mut spec = sample::spec();
         assert_eq!(permissions(&spec), Vec::<String>::new());
         spec.agent = AgentSpec { permission: Permission::Full, ..agent(AgentKind::Claude, "default") };
-        assert_eq!(permissions(&spec), ["permission: full (the agent may run any command as you, without asking)"]);
+        assert_eq!(
+            permissions(&spec),
+            ["permission: full (the agent may run any command as your user, without confirmation)"]
+        );
         spec.others = vec![AgentSpec { allow: vec!["cargo test".to_owned()], ..agent(AgentKind::Codex, "work") }];
         assert!(permissions(&spec)[0].starts_with("claude: permission: full"), "{:?}", permissions(&spec));
         assert_eq!(permissions(&spec)[1], "codex@work: permission: edits, and it may run: cargo test");

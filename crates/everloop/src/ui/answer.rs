@@ -11,7 +11,7 @@ use super::{Format, Ui};
 use crate::error::Failure;
 
 impl Ui {
-    /// Prints an answer to stdout: `lines` for people, `content` (something with fields) for programs.
+    /// Prints an answer to stdout: `lines` for people, `content` (an object) for programs.
     pub fn answer(&self, lines: &[String], content: &impl Serialize) -> Result<(), Failure> {
         match self.format() {
             Format::Text => self.out_lines(lines),
@@ -19,12 +19,12 @@ impl Ui {
         }
     }
 
-    /// Whether there is a person who can be asked; a script is not.
+    /// Whether a person can confirm; a script cannot.
     pub fn asks(&self) -> bool {
         self.format() == Format::Text && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks on stderr; a bare return means yes.
+    /// Prints a question on stderr; a bare return means yes.
     pub fn agrees(&self, question: &str) -> Result<bool, Failure> {
         let mut stderr = io::stderr().lock();
         write!(stderr, "{} [Y/n] ", self.talk_paint().strong(question)).and_then(|()| stderr.flush())?;
@@ -33,7 +33,7 @@ impl Ui {
         Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
     }
 
-    /// What listings are drawn with, as of `now`.
+    /// The time, zone, colours and width of listings.
     pub fn look(&self, now: Time) -> StatusStyle {
         StatusStyle { now, zone: TimeZone::system(), paint: self.paint(), width: self.width() }
     }

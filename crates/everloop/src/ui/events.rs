@@ -32,8 +32,8 @@ pub fn event_line(record: &JournalRecord, zone: &TimeZone) -> String {
 fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
     let until = |time: &Time| moment(*time, at, zone);
     match event {
-        Event::LoopCreated { name, spec } => format!("made loop `{name}`: {}", spec.goal),
-        Event::SpecChanged { .. } => "was changed by the operator".to_owned(),
+        Event::LoopCreated { name, spec } => format!("created loop `{name}`: {}", spec.goal),
+        Event::SpecChanged { .. } => "settings changed by a person".to_owned(),
         Event::Baselined { board, .. } => format!("baseline: {}", score(board)),
         Event::Waiting { reason } => {
             let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
@@ -41,7 +41,7 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         }
         Event::TurnStarted { turn, number, permit, resume, .. } => {
             let trial = if permit.canary.is_some() { ", a trial during a freeze" } else { "" };
-            let goes_on = if resume.is_some() { ", the same conversation" } else { "" };
+            let goes_on = if resume.is_some() { ", the same session" } else { "" };
             format!("turn {number} started ({turn}{goes_on}{trial})")
         }
         Event::AgentSwitched { from, to, reason } => {
@@ -57,7 +57,7 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::TurnEnded { turn, outcome, settled, integrated, .. } => {
             format!("turn {turn} ended: {}{}{}", amounts_to(outcome), reached_you(integrated.as_ref()), cost(settled))
         }
-        Event::Signalled { monitor, task: None, .. } => format!("monitor `{monitor}` looked for the first time"),
+        Event::Signalled { monitor, task: None, .. } => format!("monitor `{monitor}` polled for the first time"),
         Event::Signalled { monitor, task: Some(task), what, .. } => {
             format!("monitor `{monitor}`: {what} (task {task})")
         }
@@ -70,8 +70,8 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
             format!("paused by {by}{end}{why}")
         }
         Event::Resumed { by, .. } => format!("resumed by {by}"),
-        Event::StopAsked { by, now: true } => format!("{by} asked it to stop at once"),
-        Event::StopAsked { by, now: false } => format!("{by} asked it to stop after this turn"),
+        Event::StopAsked { by, now: true } => format!("stop requested by {by}, at once"),
+        Event::StopAsked { by, now: false } => format!("stop requested by {by}, after this turn"),
         Event::Steered { by, message, trust: Trust::Operator } => format!("steered by {by}: {message}"),
         Event::Steered { by, message, trust: Trust::Agent } => format!("message from {by}: {message}"),
         Event::Stopping { turn, cause } => format!("stops turn {turn}: {}", cause.describe()),
@@ -83,12 +83,12 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::Released { scope, by, reason } => format!("{scope} was released by {by}: {reason}"),
         Event::Noticed { pattern, turns } => format!("noticed {} for {}", pattern.label(), count(*turns, "turn")),
         Event::StrategyChanged { reason, .. } => {
-            format!("tries another way, in a fresh conversation: {}", why::stagnation(reason))
+            format!("tries another way, in a fresh session: {}", why::stagnation(reason))
         }
         Event::TicketOpened { key, text } => format!("ticket `{key}`: {text}"),
         Event::TicketClosed { key } => format!("ticket `{key}` is closed"),
         Event::Ended { ending } => format!("ended: {}", ended(ending)),
-        Event::Recovered { found } => format!("the supervisor came back and found the turn {found}"),
+        Event::Recovered { found } => format!("supervisor restarted; it found turn {found}"),
         Event::InSession { session, name, did } => format!("session {session} ({name}) {}", in_session(did, &until)),
         Event::Immune { step } => quarantine::step(step, &until),
         Event::Note { text } => text.clone(),
@@ -107,11 +107,11 @@ fn switched((from, to): (&str, &str), reason: &Reason, at: Time, clock: &dyn Fn(
     }
 }
 
-/// What happened in a session, as a fragment.
+/// An event of a session, as a fragment.
 pub fn in_session(did: &SessionAct, until: &dyn Fn(&Time) -> String) -> String {
     match did {
         SessionAct::Began { agent, source, dir } => format!("of {agent} began in {dir} ({source})"),
-        SessionAct::Prompted { text } => format!("was told: {text}"),
+        SessionAct::Prompted { text } => format!("got a prompt: {text}"),
         SessionAct::Held { holds, failing } => {
             format!("wanted to stop and was held ({holds} in a row): {} fails", failing.join(", "))
         }
@@ -121,8 +121,10 @@ pub fn in_session(did: &SessionAct, until: &dyn Fn(&Time) -> String) -> String {
         SessionAct::Restored { path, left_bytes: Some(n) } => {
             format!("cut {path} down to {n} bytes, and it was put back")
         }
-        SessionAct::Parked { text, until: Some(end) } => format!("is not served until {}: {text}", until(end)),
-        SessionAct::Parked { text, until: None } => format!("is not served: {text}"),
+        SessionAct::Parked { text, until: Some(end) } => {
+            format!("is limited by its vendor until {}: {text}", until(end))
+        }
+        SessionAct::Parked { text, until: None } => format!("is limited by its vendor: {text}"),
         SessionAct::LooksComplete { rule, text } => format!("looks complete (`{rule}`): {text}; the checks decide"),
         SessionAct::HandedOff { at } => format!("handed off at its {at}"),
         SessionAct::Ended { reason } => format!("is over ({reason})"),
@@ -134,9 +136,9 @@ fn let_go(why: &Why, until: &dyn Fn(&Time) -> String) -> String {
         Why::Passes => "all checks pass".to_owned(),
         Why::Pending { what } => format!("it waits for {}", what.join(", ")),
         Why::Guard { what } => what.clone(),
-        Why::Parked { until: end } => format!("it is not served until {}", until(end)),
-        Why::Unjudged { why } => format!("nobody can judge it, {why}"),
-        Why::Cap { holds } => format!("it was held {} and a person has to look", times(*holds)),
+        Why::Parked { until: end } => format!("its vendor limits it until {}", until(end)),
+        Why::Unjudged { why } => format!("its work cannot be judged, {why}"),
+        Why::Cap { holds } => format!("it was held {} and needs a person", times(*holds)),
     }
 }
 
@@ -154,7 +156,7 @@ fn exited(exit: &Exit) -> String {
 fn judged(judgement: &Judgement) -> String {
     let mut parts = Vec::new();
     match (&judgement.error, judgement.changed) {
-        (Some(error), _) => parts.push(format!("the work could not be judged: {error}")),
+        (Some(error), _) => parts.push(format!("cannot judge the work: {error}")),
         (None, false) => parts.push("nothing was changed".to_owned()),
         (None, true) if judgement.diffstat.is_empty() => parts.push("changed".to_owned()),
         (None, true) => parts.push(judgement.diffstat.clone()),
@@ -169,7 +171,7 @@ fn judged(judgement: &Judgement) -> String {
 }
 
 /// An outcome with its details.
-pub(super) fn amounts_to(outcome: &Outcome) -> String {
+pub fn amounts_to(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Refused { paths } => format!("refused, it touched protected files: {}", paths.join(", ")),
         Outcome::Regressed { lost } => format!("regressed, no longer passing: {}", lost.join(", ")),
@@ -189,7 +191,7 @@ pub(super) fn amounts_to(outcome: &Outcome) -> String {
 fn reached_you(integrated: Option<&Integrated>) -> String {
     match integrated {
         Some(Integrated::Landed { commit }) => format!(", landed as {}", short(commit)),
-        Some(Integrated::Aside { commit, why, .. }) => format!(", {} waits aside: {why}", short(commit)),
+        Some(Integrated::Aside { commit, why, .. }) => format!(", {} is not merged: {why}", short(commit)),
         Some(Integrated::InPlace) => ", in the folder".to_owned(),
         None => String::new(),
     }
@@ -214,13 +216,21 @@ fn frozen(freeze: &Freeze, until: &dyn Fn(&Time) -> String) -> String {
 pub(super) fn ended(ending: &LoopEnd) -> String {
     match ending {
         LoopEnd::Reached => "reached, all checks pass".to_owned(),
-        LoopEnd::Exhausted { bound } => format!("not reached, the limit on {bound} was used up"),
+        LoopEnd::Exhausted { bound } => format!("not reached, its {}", used_up(bound)),
         LoopEnd::Stopped { by } => format!("not reached, stopped by {by}"),
         LoopEnd::Failed { why } => format!("failed: {why}"),
     }
 }
 
-/// Commits are told apart by seven digits.
+/// The bound that ended a loop, as a fragment about the loop.
+pub fn used_up(bound: &str) -> String {
+    match bound {
+        "deadline" => "deadline has passed".to_owned(),
+        _ => format!("limit on {bound} is used up"),
+    }
+}
+
+/// Seven digits distinguish commits.
 pub(super) fn short(commit: &str) -> &str {
     commit.get(..7).unwrap_or(commit)
 }

@@ -1,7 +1,7 @@
 //! The view that stays in place on a terminal while a loop runs.
 //!
-//! [`frame`] says what is on it, [`Live`] draws it. The cursor is hidden only while a frame is being written, so that a
-//! killed everloop never leaves a terminal without one.
+//! [`frame`] builds its lines, [`Live`] draws it. The cursor is hidden only while a frame is being
+//! written, so that a killed everloop never leaves a terminal without one.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -22,16 +22,13 @@ use super::text::{clean, fit, width};
 /// Checks beyond this are summed up, so that the view fits on a small terminal.
 const CHECKS_SHOWN: usize = 12;
 
-/// What the state does not know.
+/// Facts that are not in the state.
 #[derive(Clone, Debug)]
 pub struct LiveFacts {
-    /// The time.
     pub now: Time,
-    /// The reader's zone.
     pub zone: TimeZone,
-    /// Colours.
     pub paint: Paint,
-    /// Time since the last sign of life of the running turn.
+    /// Time since the last activity of the running turn.
     pub evidence: Option<Duration>,
 }
 
@@ -77,7 +74,7 @@ fn turn_line(turn: &Turn, facts: &LiveFacts) -> String {
     if turn.stage == TurnStage::Running
         && let Some(age) = facts.evidence
     {
-        parts.push(format!("last sign of life {} ago", coarse(age)));
+        parts.push(format!("last activity {} ago", coarse(age)));
     }
     parts.extend(turn.stopping.map(|cause| facts.paint.warn(&format!("being stopped: {}", cause.describe()))));
     parts.join(" · ")
@@ -127,7 +124,7 @@ impl<W: Write> Live<W> {
         self.replace(lines, frame)
     }
 
-    /// Takes the frame away; what was printed stays.
+    /// Clears the frame; printed lines stay.
     pub fn clear(&mut self) -> io::Result<()> {
         self.replace(&[], Vec::new())
     }
@@ -140,7 +137,7 @@ impl<W: Write> Live<W> {
             write!(bytes, "\u{1b}[{back}A").expect("writing to a string cannot fail");
         }
         for line in stay.iter().chain(&frame) {
-            // Cleared before, not behind: behind a full line it would take the last character away.
+            // Cleared before, not behind: behind a full line it would delete the last character.
             bytes.push_str("\u{1b}[2K");
             bytes.push_str(line);
             bytes.push_str("\r\n");
@@ -152,7 +149,7 @@ impl<W: Write> Live<W> {
     }
 }
 
-/// Rows that lines take up now: a terminal that became narrower has wrapped them.
+/// Rows of the terminal that lines take up: a terminal that became narrower has wrapped them.
 fn rows(lines: &[String]) -> usize {
     let columns = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| usize::from(width.0).max(1));
     lines.iter().map(|line| width(line).div_ceil(columns).max(1)).sum()

@@ -1,34 +1,31 @@
-//! Colours, or none. Colour never carries a meaning of its own: every mark is also a character or a word.
+//! Colours, or none. Colour never carries a meaning of its own: every mark is also a character or a
+//! word.
 
 use std::io::IsTerminal;
 
 /// Paints text, or leaves it as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// With colours.
     On,
-    /// As plain text.
     Off,
 }
 
-/// Where text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextSink {
-    /// A terminal.
     Terminal,
-    /// A file or a pipe.
     Other,
 }
 
 impl TextSink {
-    /// What a stream of this process is.
+    /// The kind of a stream of this process.
     pub fn of(stream: &impl IsTerminal) -> Self {
         if stream.is_terminal() { TextSink::Terminal } else { TextSink::Other }
     }
 }
 
 impl Paint {
-    /// Whether a stream gets colours: `NO_COLOR` and `CLICOLOR=0` forbid, `CLICOLOR_FORCE` demands, a terminal decides.
+    /// Whether a stream gets colours: `NO_COLOR` and `CLICOLOR=0` forbid, `CLICOLOR_FORCE` demands,
+    /// a terminal decides.
     pub fn wanted(sink: TextSink, var: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| var(name).filter(|value| !value.is_empty());
         let forbidden = set("NO_COLOR").is_some() || set("CLICOLOR").is_some_and(|v| v == "0");
@@ -44,27 +41,27 @@ impl Paint {
         }
     }
 
-    /// Something passed.
+    /// For what passed.
     pub fn good(self, text: &str) -> String {
         self.sgr("32", text)
     }
 
-    /// Something failed.
+    /// For what failed.
     pub fn bad(self, text: &str) -> String {
         self.sgr("31", text)
     }
 
-    /// Something wants attention.
+    /// For what needs attention.
     pub fn warn(self, text: &str) -> String {
         self.sgr("33", text)
     }
 
-    /// A heading.
+    /// For headings.
     pub fn strong(self, text: &str) -> String {
         self.sgr("1", text)
     }
 
-    /// Of less importance.
+    /// For what is less important.
     pub fn faint(self, text: &str) -> String {
         self.sgr("2", text)
     }

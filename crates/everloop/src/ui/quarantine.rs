@@ -1,4 +1,4 @@
-//! Who is quarantined and why, for `quarantine list`, `status`, `why` and the log.
+//! Quarantines and their reasons, for `quarantine list`, `status`, `why` and the log.
 
 use everloop_core::immune::record::Lately;
 use everloop_core::immune::{Immune, ImmuneRule, ImmuneStep, RuleEffect, Subject, SubjectTier, Threshold, Tier};
@@ -11,7 +11,7 @@ use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, fit};
 
-/// Everybody about whom something is done now, and the rules that hold.
+/// All subjects that are restricted now, and the rules in force.
 pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &SubjectTier)>, Vec<&ImmuneRule>) {
     let acts = |standing: &SubjectTier| match standing.tier {
         Tier::Watched => false,
@@ -26,9 +26,9 @@ pub fn table(immune: &Immune, look: &StatusStyle) -> Vec<String> {
     let (standings, rules) = held(immune, look.now);
     let mut lines = Vec::new();
     if standings.is_empty() && rules.is_empty() {
-        lines.push("nobody is quarantined".to_owned());
+        lines.push("nothing is quarantined".to_owned());
     } else {
-        let mut table = Table::new(&["WHO", "STATE", "UNTIL", "BY"]);
+        let mut table = Table::new(&["SUBJECT", "STATE", "UNTIL", "BY"]);
         for (subject, standing) in &standings {
             table.row([clean(&subject.to_string()), state(standing, look), end(standing, look), "-".to_owned()]);
         }
@@ -44,7 +44,7 @@ pub fn table(immune: &Immune, look: &StatusStyle) -> Vec<String> {
     lines
 }
 
-/// A line for each of those that one wants to know of in passing.
+/// A line for each restricted subject of interest.
 pub fn lines(immune: &Immune, look: &StatusStyle, concerns: impl Fn(&Subject) -> bool) -> Vec<String> {
     let (standings, rules) = held(immune, look.now);
     let mut lines = Vec::new();
@@ -71,7 +71,7 @@ pub fn lines(immune: &Immune, look: &StatusStyle, concerns: impl Fn(&Subject) ->
 fn doubts(immune: &Immune, look: &StatusStyle) -> Option<String> {
     let seen = immune.suspicion.as_ref()?;
     let seen: Vec<String> = seen.inputs.iter().map(|(what, n)| format!("{what} {n}")).collect();
-    Some(look.paint.warn(&format!("everybody looks bad at once ({}): nobody is quarantined for it", seen.join(", "))))
+    Some(look.paint.warn(&format!("all fail at once ({}): nothing is quarantined for it", seen.join(", "))))
 }
 
 fn state(standing: &SubjectTier, look: &StatusStyle) -> String {
@@ -98,7 +98,7 @@ fn label(rule: &ImmuneRule, look: &StatusStyle) -> String {
     }
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub fn as_json(immune: &Immune, now: Time) -> Value {
     let (standings, rules) = held(immune, now);
     let row = |(subject, standing): &(&Subject, &SubjectTier)| {
@@ -118,7 +118,7 @@ pub fn as_json(immune: &Immune, now: Time) -> Value {
     })
 }
 
-/// How often everybody of a record took part lately, and how often that was a failure.
+/// Recent outcomes and failures of every subject in the record.
 pub fn seen(immune: &Immune) -> Value {
     let rows = immune.record.lately(usize::MAX);
     let of = |(subject, lately): (&Subject, Lately)| {
@@ -133,22 +133,22 @@ pub(super) fn step(step: &ImmuneStep, until: &dyn Fn(&Time) -> String) -> String
         ImmuneStep::Seen { turn, seen } => {
             let who: Vec<String> = seen.subjects.iter().map(ToString::to_string).collect();
             let what = serde_json::to_value(seen.class).ok().and_then(|v| v.as_str().map(|s| s.replace('_', " ")));
-            format!("turn {turn} counts as {} on {}", what.unwrap_or_default(), who.join(", "))
+            format!("quarantine record: turn {turn} was `{}` with {}", what.unwrap_or_default(), who.join(", "))
         }
-        ImmuneStep::Charged { reason, .. } => format!("charged: {}", quarantined(reason)),
+        ImmuneStep::Charged { reason, .. } => format!("failure attributed: {}", quarantined(reason)),
         ImmuneStep::Soft { until: end, reason, .. } | ImmuneStep::Out { until: end, reason, .. } => {
             format!("{}, until {}", quarantined(reason), until(end))
         }
         ImmuneStep::Trial { subject, turn } => format!("turn {turn} is the trial of {subject}"),
-        ImmuneStep::Untried { subject } => format!("the trial of {subject} said nothing"),
+        ImmuneStep::Untried { subject } => format!("the trial of {subject} gave no result"),
         ImmuneStep::Eased { reason, .. } => quarantined(reason),
-        ImmuneStep::Suspected { .. } => "everybody looks bad at once: nobody is quarantined for it".to_owned(),
-        ImmuneStep::Trusted => "not everybody looks bad any more".to_owned(),
-        ImmuneStep::Moved { threshold, permille, .. } => format!("{} was moved to {permille} ‰", named(*threshold)),
+        ImmuneStep::Suspected { .. } => "all fail at once: nothing is quarantined for it".to_owned(),
+        ImmuneStep::Trusted => "not all fail any more".to_owned(),
+        ImmuneStep::Moved { threshold, permille, .. } => format!("{} changed to {permille} ‰", named(*threshold)),
         ImmuneStep::Settled { threshold, permille, reason } => {
-            format!("{} stands at {permille} ‰ (helped: {})", named(*threshold), reason.input("helped"))
+            format!("{} stays at {permille} ‰ (helped: {})", named(*threshold), reason.input("helped"))
         }
-        ImmuneStep::Corrected { what } => format!("corrected: {what}"),
+        ImmuneStep::Corrected { what } => format!("quarantine corrected: {what}"),
         ImmuneStep::Ruled { rule } => {
             format!("rule {} by {}: {}, until {} ({})", rule.id, rule.by, rule.what, until(&rule.until), rule.why)
         }

@@ -10,14 +10,11 @@ use super::quantities::{Accuracy, coarse, moment, money, relative};
 use super::table::Table;
 use super::text::{clean, fit};
 
-/// What a listing is drawn with.
+/// The time, zone, colours and width of a listing.
 #[derive(Clone, Debug)]
 pub struct StatusStyle {
-    /// The time.
     pub now: Time,
-    /// The reader's zone.
     pub zone: TimeZone,
-    /// Colours.
     pub paint: Paint,
     /// Cells in a line.
     pub width: usize,
@@ -65,7 +62,9 @@ fn next(state: &LoopState, look: &StatusStyle) -> String {
     match &state.phase {
         Phase::Turn(turn) => format!("turn {} for {}", turn.number, coarse(look.now.since(turn.started_at))),
         Phase::Waiting { .. } if ["watching", "parked"].contains(&state.phase.label()) => "at a change".to_owned(),
-        Phase::Waiting { reason, .. } => reason.until.map_or("when told".to_owned(), |at| relative(at, look.now)),
+        Phase::Waiting { reason, .. } => {
+            reason.until.map_or("on a command".to_owned(), |at| relative(at.max(look.now), look.now))
+        }
         Phase::Ended { at, .. } => relative(*at, look.now),
         Phase::New | Phase::Ready => "now".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! How a loop ended: what changed, what it cost, what was set aside, what to do next.
+//! The end of a loop: what changed, what it cost, which attempts are unused, what to do next.
 
 use everloop_core::event::{Integrated, LoopEnd, Outcome};
 use everloop_core::spec::WorkspaceMode;
@@ -12,12 +12,12 @@ use super::quantities::score;
 use super::quantities::{Accuracy, coarse, spend};
 use super::text::{clean, count, pad};
 
-/// The heads stand in a column of this width.
+/// The width of the column of heads.
 const HEAD_CELLS: usize = 10;
 /// Kept commits that are listed; `git log` has the others.
 const KEPT_SHOWN: usize = 10;
 
-/// The summary as lines. Nothing in it is asked from anywhere else: the state is enough.
+/// The summary as lines, from the state alone.
 pub fn summary(state: &LoopState, paint: Paint) -> Vec<String> {
     let mut page = Page { paint, lines: Vec::new() };
     page.entry("Loop", &format!("{} ({})", state.id, clean(&state.name)));
@@ -112,7 +112,7 @@ fn kept(state: &LoopState, page: &mut Page) {
     for kept in listed {
         page.more(&kept_line(kept));
         if let Some(Integrated::Aside { why, command, .. }) = &kept.integrated {
-            page.more(&format!("  waits aside: {}; take it with: {}", clean(why), clean(command)));
+            page.more(&format!("  not merged: {}; merge it with: {}", clean(why), clean(command)));
         }
     }
 }
@@ -128,6 +128,8 @@ fn kept_line(kept: &KeptWork) -> String {
 fn set_aside(state: &LoopState, page: &mut Page) {
     let worth = |attempt: &&Try| match attempt.outcome {
         Outcome::Reached | Outcome::Progress => false,
+        // Listed as kept already.
+        Outcome::NotYet | Outcome::AgentFailed { kept: true, .. } if is_kept(state, attempt) => false,
         Outcome::NotYet
         | Outcome::NoOp
         | Outcome::Refused { .. }
@@ -141,13 +143,18 @@ fn set_aside(state: &LoopState, page: &mut Page) {
     for (i, attempt) in state.tries.iter().filter(worth).enumerate() {
         let line = format!("turn {}: {}", attempt.number, clean(&amounts_to(&attempt.outcome)));
         if i == 0 {
-            page.entry("Aside", &line);
+            page.entry("Unused", &line);
         } else {
             page.more(&line);
         }
         let pin = attempt.pin.as_deref().unwrap_or_default();
         page.more(&format!("  kept at {pin}  (git show {pin})", pin = clean(pin)));
     }
+}
+
+fn is_kept(state: &LoopState, attempt: &Try) -> bool {
+    let task = attempt.turn.as_str().rsplit_once('.').map(|(task, _)| task);
+    state.kept.iter().any(|kept| Some(kept.task.as_str()) == task)
 }
 
 fn next(state: &LoopState) -> Vec<String> {
@@ -261,6 +268,17 @@ mod tests {
         state.kept_count = 1;
         let text = summary(&state, Paint::Off).join("\n");
         assert!(text.contains("Next      take the work: git merge --ff-only refs/everloop/k3f9/work"), "{text}");
+    }
+
+    #[test]
+    fn kept_work_is_not_listed_as_unused_too() {
+        let mut state = over(LoopEnd::Reached);
+        let attempt = Try { pin: Some("refs/everloop/k3f9/1.1".into()), ..tried(1, Outcome::NotYet) };
+        state.tries = vec![attempt];
+        assert!(summary(&state, Paint::Off).join("\n").contains("Unused    turn 1"));
+        let (task, commit) = (TaskId::new("k3f9-1"), Some("0123456789abcdef".into()));
+        state.kept = vec![KeptWork { task, commit, diffstat: String::new(), integrated: None }];
+        assert!(!summary(&state, Paint::Off).join("\n").contains("Unused"));
     }
 
     #[test]

@@ -15,7 +15,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns.
     pub fn new(head: &[&str]) -> Self {
         Self { head: head.iter().map(|cell| (*cell).to_owned()).collect(), rows: Vec::new() }
     }

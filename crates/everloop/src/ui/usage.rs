@@ -35,7 +35,7 @@ pub fn usage_lines(tally: &UsageTally, look: &StatusStyle) -> Vec<String> {
     }
     if tally.total.from_telemetry > 0 {
         let turns = count(tally.total.from_telemetry, "turn");
-        lines.push(format!("* {turns} by the agent's telemetry: its stream said less or nothing"));
+        lines.push(format!("* {turns} by the agent's telemetry: its stream reported less or nothing"));
     }
     lines
 }
@@ -145,7 +145,7 @@ mod tests {
           paced: its next start is in 10m
         account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset
         ~ is everloop's estimate, not the agent's report
-        * 1 turn by the agent's telemetry: its stream said less or nothing
+        * 1 turn by the agent's telemetry: its stream reported less or nothing
         ");
         let empty = UsageTally::new(By::Day, TimeZone::UTC, None);
         assert_eq!(usage_lines(&empty, &look), ["no turn has ended yet"]);

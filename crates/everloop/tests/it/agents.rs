@@ -1,13 +1,13 @@
-//! `everloop agents`: what is installed, logged in and paid how; and that a known CLI needs no configuration.
+//! `everloop agents`: installation, login and billing; and that a known CLI needs no configuration.
 
 use serde_json::Value;
 
 use crate::env::Env;
 
-/// A world whose only CLI is a `claude` that takes a turn by writing `done`.
+/// A world in which the only CLI is a `claude` that takes a turn by writing `done`.
 pub fn with_claude() -> Env {
     let env = Env::new();
-    // Quiet, as the real one is in a throw-away home; a turn is told in its own stream.
+    // Quiet, as the real one is in a throw-away home; a turn is reported in its own stream.
     env.script(
         "bin/claude",
         r#"if [ "$1" = --version ]; then echo "2.1.325 (Claude Code)"; exit; fi
@@ -68,9 +68,9 @@ fn an_account_is_looked_at_with_its_own_variables_and_its_key_is_not_read() {
     assert_eq!(row(&data, "bot", "default")["installed"], false);
     assert!(!output.stdout.contains("canary"), "{}", output.stdout);
     let doctor = env.run(&["doctor"]).ok().stdout;
-    assert!(doctor.contains("agent `claude@work` of `a` is there"), "{doctor}");
+    assert!(doctor.contains("agent `claude@work` of `a` is installed"), "{doctor}");
     assert!(doctor.contains("agent `claude@own` of `a` is not logged in"), "{doctor}");
-    assert!(doctor.contains("agent `bot` of `a` is not there"), "{doctor}");
+    assert!(doctor.contains("agent `bot` of `a` is not installed"), "{doctor}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_known_cli_works_out_of_the_box() {
     assert_eq!((&spec["kind"], &spec["account"]), (&Value::from("claude"), &Value::from("default")));
     std::fs::remove_file(env.project().join("done")).unwrap();
     let full = env.run(&[&run[..], &["-n", "1", "--permission", "full", "--model", "m2", "--new"]].concat()).ok();
-    let said = "permission: full (the agent may run any command as you, without asking)";
+    let said = "permission: full (the agent may run any command as your user, without confirmation)";
     assert!(full.stderr.contains(said), "{}", full.stderr);
     env.run(&["run", "x", "--check", "true", "--agent", "cluade"]).exits(2);
     env.run(&["run", "x", "--check", "true", "--agent", "claude@nobody"]).exits(2);

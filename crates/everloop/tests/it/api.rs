@@ -1,4 +1,5 @@
-//! The supervisor's HTTP port: who is answered, what with, and that nobody can make it grow, hang or talk too much.
+//! The supervisor's HTTP port: access, answers, and that no client can make it grow, hang or reveal
+//! too much.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -151,7 +152,7 @@ fn slow_clients_on_every_seat_are_shown_out() {
     let (_up, address) = up(&env);
     let mut slow: Vec<TcpStream> = (0..40)
         .map(|_| {
-            let mut stream = TcpStream::connect(address).expect("somebody listens");
+            let mut stream = TcpStream::connect(address).expect("the port is open");
             stream.write_all(b"GET /health HTTP/1.1\r\nHost: ").expect("the kernel takes it");
             stream
         })
@@ -167,7 +168,7 @@ fn slow_clients_on_every_seat_are_shown_out() {
 
 fn status_of(pid: i32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it is alive");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux reports it");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
@@ -200,7 +201,8 @@ fn an_idle_port_neither_wakes_nor_writes() {
     let env = Env::new();
     let (up, address) = up(&env);
     assert_eq!(get(address, "/nothing").0, 401);
-    // Its own naps are 30 s long, and the first has just begun; a second later it lets go of what only the busy need.
+    // Its own naps are 30 s long, and the first has just begun; a second later it releases what
+    // only a busy supervisor needs.
     let seen = || (status_of(up.pid(), "voluntary_ctxt_switches"), written(up.pid()));
     std::thread::sleep(Duration::from_secs(3));
     let before = seen();
@@ -208,7 +210,8 @@ fn an_idle_port_neither_wakes_nor_writes() {
     assert_eq!(seen(), before);
 }
 
-/// An agent that everloop takes for claude: it shows its environment and waits, until it is stopped or told to end.
+/// An agent that everloop takes for claude: it shows its environment and waits, until it is stopped
+/// or a file lets it end.
 struct Waiting {
     env: Env,
     up: Background,
@@ -216,7 +219,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// `last` is what it says in the end.
+    /// `last` is its final output.
     fn new(keys: &str, last: &str) -> Self {
         let env = Env::new().git();
         let body = format!("env > \"$HOME/env\"\nwhile [ ! -e \"$HOME/end\" ]; do sleep 0.05; done\necho '{last}'");
@@ -244,7 +247,7 @@ impl Waiting {
         text.lines().filter_map(|l| l.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
     }
 
-    /// Sends as its agent would.
+    /// Sends like its agent.
     fn send(&self, path: &str, kind: &str, body: &str) -> u16 {
         let secret = self.variables()["OTEL_EXPORTER_OTLP_HEADERS"].replacen('=', ": ", 1);
         request(self.address, &format!("POST {path}"), &format!("{secret}\r\nContent-Type: {kind}\r\n"), body).0
@@ -262,7 +265,7 @@ impl Waiting {
     }
 }
 
-/// One answered request, as claude tells of it.
+/// One answered request, in claude's telemetry.
 fn one_request(sequence: u32, input: u32, dollars: f64) -> String {
     let text = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
     let attributes = json!([
@@ -296,7 +299,8 @@ fn telemetry_tells_what_a_killed_turn_used() {
     agent.env.run(&["replay"]).ok();
 }
 
-/// The stream said 10 tokens for a cent; telemetry says more, and that counts. Both are in the record.
+/// The stream reports 10 tokens for a cent; telemetry reports more, and that counts. Both are in
+/// the record.
 #[test]
 fn the_greater_of_both_sources_counts() {
     let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"done","num_turns":1,"total_cost_usd":0.01,"modelUsage":{"m":{"inputTokens":10,"costUSD":0.01}}}"#;
@@ -351,7 +355,8 @@ fn telemetry_can_be_switched_off() {
     assert!(!agent.variables().keys().any(|name| name.starts_with("OTEL_") || name.ends_with("_TELEMETRY")));
 }
 
-/// The turn outlives its supervisor; the next one has the same port and knows the turn by the same secret.
+/// The turn outlives its supervisor; the next one has the same port and knows the turn by the same
+/// secret.
 #[test]
 fn telemetry_arrives_again_after_a_restart() {
     let Waiting { env, up, address } = Waiting::new("", "");

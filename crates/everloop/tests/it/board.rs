@@ -23,7 +23,7 @@ fn the_file_shows_the_ledger_and_changes_only_with_it() {
     env.run(&["board", "write"]).ok();
     let after = env.read("tasks/board.json");
     let changed: Vec<&str> = after.lines().filter(|line| !text.lines().any(|old| old == *line)).collect();
-    assert_eq!(changed.len(), 3, "who holds it, its fence and its status: {changed:?}");
+    assert_eq!(changed.len(), 3, "its holder, its fence and its status: {changed:?}");
     assert_eq!(env.run(&["board", "write", "--json"]).ok().json()["written"], false);
     assert_eq!(env.run(&["board", "export"]).ok().stdout, after);
 }
@@ -80,7 +80,7 @@ fn the_supervisor_keeps_the_file_and_takes_wishes() {
     let inbox = env.project().join("tasks/inbox");
     fs::rename(inbox.join("new.tmp"), inbox.join("new.json")).expect("it was just written");
     env.run(&["task", "add", "a person's"]).ok();
-    env.wait_for("the wish is on the board", || board(&env).len() == 2);
+    env.wait_for("the intent is on the board", || board(&env).len() == 2);
     let titles: Vec<Value> = board(&env).iter().map(|t| t["title"].clone()).collect();
     assert!(titles.contains(&json!("a wish")) && titles.contains(&json!("a person's")), "{titles:?}");
     env.wait_for("the bad one is away", || inbox.join("rejected/bad.json").exists());

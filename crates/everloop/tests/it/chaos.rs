@@ -1,5 +1,5 @@
-//! A real mesh in bad weather: nodes in networks of their own, a hub behind proxies, kills, partitions. Two minutes of what
-//! `just chaos` does for half an hour.
+//! A real mesh under faults: nodes in networks of their own, a hub behind proxies, kills,
+//! partitions. Two minutes of what `just chaos` does for half an hour.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use everloop_testkit::chaos::{self, ChaosOptions};
 use everloop_testkit::offline::offline;
 use tempfile::TempDir;
 
-/// Leases are a fifth as long as in real life, and so are the faults.
+/// Leases are a fifth as long as in production, and so are the faults.
 const HASTE: u32 = 5;
 
 fn options(root: &TempDir, length: Duration) -> ChaosOptions {
@@ -30,7 +30,7 @@ fn long_a_mesh_in_bad_weather_loses_nothing_and_counts_nothing_twice() {
         assert!(report.violations().is_empty(), "{report}");
         assert!(
             report.faults.len() >= 8 && report.proof.landed >= 20,
-            "it was bad weather, and there was work: {report}"
+            "there were faults, and there was work: {report}"
         );
     });
 }
@@ -39,8 +39,8 @@ fn long_a_mesh_in_bad_weather_loses_nothing_and_counts_nothing_twice() {
 fn long_a_hub_that_goes_and_comes_back_costs_nothing() {
     offline(|| {
         let root = tempfile::tempdir().expect("a temporary folder can be made");
-        // Longer than the lease of a task: nobody may be punished for what the hub did.
-        // Enough to do that nobody is idle before everybody has begun.
+        // Longer than the lease of a task: no node may be punished for what the hub did. Enough
+        // work that no node is idle before all have begun.
         let options = ChaosOptions { checks: 20, ..options(&root, Duration::from_secs(25)) };
         let report = chaos::outage::run(&options);
         tell(&report.to_string());

@@ -1,4 +1,4 @@
-//! `[completion.NAME]`: signs of being complete are signals, and never more than that.
+//! `[completion.NAME]`: completion signs are signals, and never more than that.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn woken(env: &Env) -> Vec<String> {
     let lines = env.run(&["logs", "--json", "-n", "1000"]).ok().stdout;
     let all = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is a record"));
     let by = all.map(|record| record["event"].clone()).filter(|event| event["event"] == "woken");
-    by.map(|event| event["by"].as_str().expect("somebody woke it").to_owned()).collect()
+    by.map(|event| event["by"].as_str().expect("a wake names its cause").to_owned()).collect()
 }
 
 #[test]

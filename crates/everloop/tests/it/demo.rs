@@ -1,4 +1,4 @@
-//! `everloop demo`: the first thing that anybody tries.
+//! `everloop demo`: the first thing that a new user tries.
 
 use crate::env::Env;
 

@@ -1,4 +1,5 @@
-//! A world of its own for every test: home, state folder, project, environment. Nothing of it is left when it is dropped.
+//! A world of its own for every test: home, state folder, project, environment. Nothing of it is
+//! left when it is dropped.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Any answer over HTTP comes within this, also behind clients that are slow on purpose.
 pub const SOON: Duration = Duration::from_secs(20);
-/// Between two looks at a condition.
+/// Between two reads of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Names of the outer environment that tests may see; everything else is cleared.
 const ALLOWED: [&str; 3] = ["PATH", "CARGO_HOME", "RUSTUP_HOME"];
@@ -29,7 +30,7 @@ pub struct Env {
     vars: Vec<(String, String)>,
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub struct Output {
     pub code: i32,
@@ -38,20 +39,20 @@ pub struct Output {
 }
 
 impl Output {
-    /// The command must have succeeded.
+    /// Asserts that the command succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {
         self.exits(0)
     }
 
-    /// The command must have ended with this code.
+    /// Asserts that the command ended with this code.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\n--- stdout ---\n{}\n--- stderr ---\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// What it printed with `--json`.
+    /// Its output with `--json`.
     #[track_caller]
     pub fn json(&self) -> Value {
         let value: Value = match serde_json::from_str(&self.stdout) {
@@ -99,7 +100,6 @@ impl Env {
         self.root.path().join("project")
     }
 
-    /// The state folder.
     pub fn state(&self) -> PathBuf {
         self.root.path().join("state")
     }
@@ -126,7 +126,7 @@ impl Env {
         fs::read_to_string(self.project().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// Runs git in the project, which must succeed; returns what it printed.
+    /// Runs git in the project, which must succeed; returns its output.
     #[track_caller]
     pub fn git_run(&self, args: &[&str]) -> String {
         let mut command = Command::new("git");
@@ -158,7 +158,7 @@ impl Env {
         }
     }
 
-    /// Waits until an agent is really at work: granted, committed, and its process there.
+    /// Waits until an agent is at work: granted, committed, and its process there.
     #[track_caller]
     pub fn wait_for_agent(&self) {
         let at_work = |pid: &i32| {
@@ -170,7 +170,7 @@ impl Env {
         self.wait_for("an agent is at work", || processes_of(&self.state()).iter().any(at_work));
     }
 
-    /// Where the supervisor of this world answers HTTP.
+    /// The address of the supervisor's HTTP port.
     #[track_caller]
     pub fn port(&self) -> SocketAddr {
         let note = || serde_json::from_slice::<Value>(&fs::read(self.state().join("http.json")).ok()?).ok();
@@ -179,7 +179,7 @@ impl Env {
         address().expect("it was just there")
     }
 
-    /// The one loop there is, as `everloop show --json` tells it.
+    /// The only loop, as `everloop show --json` prints it.
     #[track_caller]
     pub fn the_loop(&self) -> Value {
         self.run(&["show", "--json"]).ok().json()["loop"].clone()
@@ -214,7 +214,8 @@ impl Env {
 }
 
 impl Drop for Env {
-    /// Ends everything that was started in this world, also what outlives its supervisor on purpose.
+    /// Ends everything that was started in this world, also what outlives its supervisor on
+    /// purpose.
     fn drop(&mut self) {
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
@@ -234,7 +235,7 @@ impl Drop for Env {
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
     let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
     stream.set_read_timeout(Some(SOON)).expect("a socket takes a timeout");
-    // Whoever is refused early may find the connection closed.
+    // A client that is refused early may find the connection closed.
     stream.write_all(bytes).ok();
     let mut text = Vec::new();
     stream.read_to_end(&mut text).ok();
@@ -256,17 +257,14 @@ pub struct Background {
 }
 
 impl Background {
-    /// Its process number.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).expect("it is our child and was not waited for");
     }
 
-    /// Waits for its end.
     #[track_caller]
     pub fn wait(mut self) -> Output {
         let status = wait_for_end(&mut self.child, "a background command");

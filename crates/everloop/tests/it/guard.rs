@@ -31,7 +31,7 @@ fn scopes_that_nobody_has_are_refused() {
     let typo = env.run(&["guard", "hold", "everything", "--reason", "x"]).exits(2);
     assert!(typo.stderr.contains("write `all`, `loop:ID`"), "{}", typo.stderr);
     let nobody = env.run(&["guard", "hold", "account:nobody", "--reason", "x"]).exits(2);
-    assert!(nobody.stderr.contains("nobody works under `account:nobody`"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("`account:nobody` is not used by any loop"), "{}", nobody.stderr);
 }
 
 #[test]

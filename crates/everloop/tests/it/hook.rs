@@ -1,4 +1,4 @@
-//! `everloop hook` and `everloop handoff`: what a CLI asks, and what it is answered.
+//! `everloop hook` and `everloop handoff`: calls of a CLI, and their answers.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::env::{Background, Env, Output};
 
-/// Who would work on the loop if everloop did; its secrets are everloop's to keep.
+/// The agent of the loop if everloop ran it; its secrets are redacted.
 const AGENT: &str = r#"[account.work]
 env = { X_KEY = "MY_KEY" }
 
@@ -17,7 +17,7 @@ account = "work"
 
 "#;
 
-/// A project with one loop, and a supervisor that looks after another folder.
+/// A project with one loop, and a supervisor of another folder.
 struct World {
     env: Env,
     up: Option<Background>,
@@ -58,7 +58,7 @@ impl World {
         Output { code: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
     }
 
-    /// What happened in sessions, by name.
+    /// The events of sessions, by name.
     fn did(&self) -> Vec<Value> {
         let lines = self.env.run(&["logs", "--json"]).ok().stdout;
         let all = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is a record"));
@@ -212,7 +212,7 @@ fn a_guarded_file_is_not_gutted_and_comes_back() {
     let edit = json!({ "tool_name": "Edit",
         "tool_input": { "file_path": "MEMORY.md", "old_string": MEMORY, "new_string": "", "replace_all": true } });
     world.hook("PreToolUse", &edit).exits(2);
-    // By other ways it is lost, and comes back within one hook.
+    // Lost by other ways, it is restored within one hook.
     world.env.write("MEMORY.md", "");
     std::fs::remove_dir_all(world.env.project().join("notes")).expect("it was written");
     let out = world.hook("PostToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": "rm" } })).exits(2);
@@ -220,7 +220,7 @@ fn a_guarded_file_is_not_gutted_and_comes_back() {
     assert_eq!((world.env.read("MEMORY.md"), world.env.read("notes/deep/a.md")), (long.clone(), long.clone()));
     let restored = world.did().iter().filter(|d| d["did"] == "restored").count();
     assert_eq!(restored, 2);
-    // A person may do as he likes.
+    // A person may change everything.
     world.env.write("MEMORY.md", "a fresh start");
     world.hook("UserPromptSubmit", &json!({ "prompt": "I emptied the memory" })).ok();
     world.hook("PostToolUse", &json!({ "tool_name": "Bash" })).ok();
@@ -247,7 +247,7 @@ fn a_session_starts_from_what_the_one_before_left() {
     let text = told["hookSpecificOutput"]["additionalContext"].as_str().expect("a text");
     assert!(text.contains("> the parser is half done") && text.contains("Goal: make it"), "{text}");
     assert_eq!(told["hookSpecificOutput"]["hookEventName"], "SessionStart");
-    // What an agent writes itself is not overwritten by what can be seen.
+    // A handoff by the agent is not overwritten by a composed one.
     let mut child =
         world.env.command(&["handoff", "write", "--session", "s2"]).stdin(Stdio::piped()).spawn().expect("built");
     child.stdin.take().expect("piped").write_all(b"next: the printer").expect("it reads");
@@ -317,7 +317,7 @@ fn a_sign_of_being_complete_is_told_once_and_wakes_the_loop() {
     }
     let done = json!({ "stop_hook_active": false, "last_assistant_message": "so:\nALL DONE" });
     for _ in 0..2 {
-        // The checks hold it, whatever it says.
+        // The checks hold it, whatever it claims.
         world.hook("Stop", &done).exits(2);
     }
     let rules: Vec<Value> =
@@ -334,7 +334,7 @@ fn why_tells_what_was_decided_about_a_session() {
     let unknown = world.env.run(&["why", "s1"]).exits(2);
     assert!(unknown.stderr.contains("no loop"), "{}", unknown.stderr);
     world.hook("SessionStart", &json!({ "source": "startup" })).ok();
-    assert!(world.env.run(&["why", "s1"]).ok().stdout.contains("was not asked to stop or to go on yet"));
+    assert!(world.env.run(&["why", "s1"]).ok().stdout.contains("has not called a hook that decides yet"));
     world.hook("Stop", &stop(false)).exits(2);
     let why = world.env.run(&["why", "s1"]).ok().stdout;
     for words in
@@ -348,7 +348,7 @@ fn why_tells_what_was_decided_about_a_session() {
     assert_eq!(why["record"]["last"][1]["why"]["is"], "passes", "{why}");
     // Another session with the same beginning.
     world.hook("SessionStart", &json!({ "session_id": "s12", "source": "startup" })).ok();
-    assert!(world.env.run(&["why", "s"]).exits(2).stderr.contains("fits several sessions"));
+    assert!(world.env.run(&["why", "s"]).exits(2).stderr.contains("matches several sessions"));
     assert!(world.env.run(&["why", "s12"]).ok().stdout.contains("Session s12"));
 }
 

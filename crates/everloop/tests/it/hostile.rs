@@ -1,4 +1,5 @@
-//! Agents and checks at their worst: floods, garbage, processes that hide. Memory stays bounded and nothing is left.
+//! Agents and checks at their worst: floods, garbage, processes that hide. Memory stays bounded and
+//! nothing is left.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ fn high_water(pid: i32) -> u64 {
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// The promise; what it needs is far less.
+/// The promised bound; what it needs is far less.
 const BOUND_KB: u64 = 100_000;
 
 #[test]

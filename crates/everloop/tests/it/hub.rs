@@ -55,7 +55,7 @@ fn the_address_is_found_where_the_file_says_and_never_stands_in_it() {
     let (url, _) = database();
     let env = Env::new().var("MY_HUB", &url);
     let nowhere = env.run(&["hub", "init"]).exits(7);
-    assert!(nowhere.stderr.contains("nobody says where the hub is"), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("the address of the hub is not set"), "{}", nowhere.stderr);
     env.write("everloop.toml", "[hub]\nurl_env = \"MY_HUB\"\n");
     env.run(&["hub", "init"]).ok();
     env.write("everloop.toml", "[hub]\nurl_env = \"NOT_SET\"\n");

@@ -1,4 +1,4 @@
-//! What others are told: `[mailbox]` and `[tracker]`.
+//! Outbound reports: `[mailbox]` and `[tracker]`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::env::Env;
 
-/// A tracker behind a port: what it heard, and how it answers.
+/// A tracker behind a port: what it received, and how it answers.
 struct Server {
     address: SocketAddr,
     status: Arc<AtomicU16>,
@@ -33,22 +33,22 @@ impl Server {
                 let status = status.load(Ordering::SeqCst);
                 let Some((head, body)) = hear(stream, status) else { continue };
                 if status < 300 {
-                    heard.lock().expect("nobody panics with it").push((head, body));
+                    heard.lock().expect("no holder panics").push((head, body));
                 }
             }
         });
         server
     }
 
-    /// What it took: what happened, to which task, in its order.
+    /// What it accepted: event and task, in order.
     fn took(&self) -> Vec<String> {
-        let heard = self.heard.lock().expect("nobody panics with it");
+        let heard = self.heard.lock().expect("no holder panics");
         let tasks = heard.iter().filter(|(_, body)| body["kind"] == "task");
         tasks.map(|(_, body)| format!("{} {}", body["action"], body["task"]["title"]).replace('"', "")).collect()
     }
 
     fn all(&self) -> Vec<(String, Value)> {
-        self.heard.lock().expect("nobody panics with it").clone()
+        self.heard.lock().expect("no holder panics").clone()
     }
 }
 
@@ -98,9 +98,9 @@ fn a_server_hears_it_too_with_its_token_and_a_key_for_each() {
     let server = Server::new(204);
     let env = served(&server);
     let run = env.spawn(&["run"]);
-    env.wait_for("a turn was told of", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
+    env.wait_for("a turn was reported", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
     let id = add(&env, "port it");
-    env.wait_for("the task was told of", || server.took() == ["create port it"]);
+    env.wait_for("the task was reported", || server.took() == ["create port it"]);
     finish(&env, &id);
     env.run(&["wake"]).ok();
     env.wait_for("and its end", || server.took().last().is_some_and(|last| last == "complete port it"));
@@ -113,7 +113,7 @@ fn a_server_hears_it_too_with_its_token_and_a_key_for_each() {
     assert!(head.contains(&format!("idempotency-key: {id}:create:0")), "{head}");
     assert_eq!((&body["key"], &body["task"]["id"]), (&json!(format!("{id}:create:0")), &json!(id)));
     let status = heard.iter().find(|(_, body)| body["kind"] == "status").expect("it was just there");
-    assert!(!status.0.contains("authorization"), "a token is for whom it was named: {}", status.0);
+    assert!(!status.0.contains("authorization"), "a token goes only to its own receiver: {}", status.0);
     drop(run);
     let grep =
         std::process::Command::new("grep").args(["-ral", "s3cret-t0ken"]).arg(env.state()).output().expect("grep");
@@ -144,10 +144,10 @@ fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
     let server = Server::new(200);
     let env = served(&server);
     let run = env.spawn(&["run"]);
-    env.wait_for("a turn was told of", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
+    env.wait_for("a turn was reported", || server.all().iter().any(|(_, body)| body["kind"] == "status"));
     let first = add(&env, "first");
-    env.wait_for("the task was told of", || server.took() == ["create first"]);
-    // Killed before that was written down, it would be told again, under the same key.
+    env.wait_for("the task was reported", || server.took() == ["create first"]);
+    // Killed before that was recorded, it would be sent again, under the same key.
     let written = || {
         let ledger = Sqlite::open(&env.state().join("ledger.db"), OpenMode::ReadOnly).expect("there is one");
         ledger.docs("tracker").expect("it can be read").iter().any(|row| row.body.contains(&first))
@@ -160,9 +160,9 @@ fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
     finish(&env, &second);
     let run = env.spawn(&["run"]);
     let all = ["create first", "complete first", "create second", "create third", "complete second"];
-    env.wait_for("all of it was told", || server.took().len() >= all.len());
+    env.wait_for("all of it was reported", || server.took().len() >= all.len());
     assert_eq!(server.took(), all);
-    // The end is told, too, and nothing of it again by the next one.
+    // The end is reported, too, and nothing of it again by the next supervisor.
     env.run(&["stop"]).ok();
     run.wait().exits(3);
     let ended = |(_, body): &&(String, Value)| body["kind"] == "status" && body["phase"] == "stopped";
@@ -198,15 +198,15 @@ fn others_are_told_of_turns_and_tasks_in_their_order() {
     let env = Env::new();
     env.write("everloop.toml", PROJECT);
     let run = env.spawn(&["run"]);
-    env.wait_for("two turns were told of", || !lines(&env, "heard.jsonl").is_empty());
+    env.wait_for("two turns were reported", || !lines(&env, "heard.jsonl").is_empty());
     let first: Value = serde_json::from_str(&lines(&env, "heard.jsonl")[0]).expect("a status is JSON");
     assert_eq!((&first["kind"], &first["turns"], &first["name"]), (&json!("status"), &json!(2), &json!("x")));
     let task = env.run(&["task", "add", "port it", "--json"]).ok().json()["task"].clone();
     let id = task.as_str().expect("`add` prints the id");
-    env.wait_for("the task was told of", || lines(&env, "tracked").contains(&format!("create {id}")));
+    env.wait_for("the task was reported", || lines(&env, "tracked").contains(&format!("create {id}")));
     env.run(&["task", "claim", id]).ok();
     env.run(&["wake"]).ok();
-    env.wait_for("so was who has it", || lines(&env, "tracked").contains(&format!("claim {id}")));
+    env.wait_for("so was its holder", || lines(&env, "tracked").contains(&format!("claim {id}")));
     env.run(&["task", "done", id, "--fence", "1"]).ok();
     env.wait_for("and its end", || lines(&env, "tracked").contains(&format!("complete {id}")));
     env.write("go", "");

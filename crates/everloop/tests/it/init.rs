@@ -14,7 +14,7 @@ fn a_project_gets_its_checks_and_the_file_is_sound() {
     assert!(text.contains("goal = \"be good\"") && text.contains("run = \"make test\""), "{text}");
     env.run(&["config", "check"]).ok();
     let again = env.run(&["init"]).exits(1);
-    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"), "{}", again.stderr);
+    assert!(again.stderr.contains("exists already") && again.stderr.contains("--force"), "{}", again.stderr);
     assert_eq!(env.read("everloop.toml"), text);
     env.run(&["init", "--force"]).ok();
     assert_ne!(env.read("everloop.toml"), text);

@@ -1,4 +1,5 @@
-//! The supervisor is killed, again and again, at any moment; the end is the same as if nothing had happened.
+//! The supervisor is killed, again and again, at any moment; the end is the same as if nothing had
+//! happened.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,10 +10,12 @@ use crate::env::{Env, processes_of};
 
 /// Turns of the loop, each of which appends its task's id to a file.
 const TURNS: usize = 30;
-/// Kills in all, spread over all turns; they hit starts, turns, judgements, landings and recoveries.
+/// Kills in all, spread over all turns; they hit starts, turns, judgements, landings and
+/// recoveries.
 const KILLS: usize = 200;
 
-/// A turn ends when the file `allowed` counts more turns than are done, so that the kills cannot outlast the loop.
+/// A turn ends when the file `allowed` counts more turns than are done, so that the kills cannot
+/// outlast the loop.
 fn args(env: &Env) -> Vec<String> {
     let check = format!("test $(wc -l < ids) -ge {TURNS}");
     let wait = format!("until test $(cat {}) -gt $(wc -l < ids); do sleep 0.01; done", allowed(env).display());
@@ -176,7 +179,7 @@ fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     let run = env.spawn(&args);
     env.wait_for_agent();
     run.signal(Signal::SIGINT);
-    env.wait_for("the wish is noted", || env.run(&["logs"]).stdout.contains("asked it to stop"));
+    env.wait_for("the request is noted", || env.run(&["logs"]).stdout.contains("stop requested by"));
     assert_eq!(env.the_loop()["phase"]["is"], "turn", "the turn goes on");
     let begun = Instant::now();
     run.signal(Signal::SIGINT);

@@ -9,7 +9,7 @@ fn lines_are_limited_and_json_is_one_object_per_line() {
     assert!(none.stderr.contains("there is no loop yet"), "{}", none.stderr);
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
     let all = env.run(&["logs"]).ok().stdout;
-    assert!(all.contains("made loop") && all.contains("ended: "), "{all}");
+    assert!(all.contains("created loop") && all.contains("ended: "), "{all}");
     assert_eq!(env.run(&["logs", "-n", "2"]).ok().stdout.lines().count(), 2);
     assert_eq!(env.run(&["logs", "--since", "1h"]).ok().stdout, all);
     let future = env.run(&["logs", "--since", "2100-01-01"]).ok().stdout;

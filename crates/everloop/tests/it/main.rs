@@ -1,4 +1,5 @@
-//! The binary as a user meets it: one file per verb, and `tidy` for the tree itself. `env` is the world of a test.
+//! The binary from a user's view: one file per verb, and `tidy` for the tree itself. `env` is the
+//! world of a test.
 
 mod agents;
 mod api;

@@ -1,7 +1,8 @@
-//! Eight agents and two people on one board at the same time: by command line, by MCP and by files in the inbox folder, with two
-//! git branches merged at the end. No task is lost, none is doubled, none is done twice.
+//! Eight agents and two people on one board at the same time: by command line, by MCP and by files
+//! in the inbox folder, with two git branches merged at the end. No task is lost, none is doubled,
+//! none is done twice.
 //!
-//! `EVERLOOP_CROWD_OPS=10000` asks for the full number of operations; by default there are fewer.
+//! `EVERLOOP_CROWD_OPS=10000` sets the full number of operations; by default there are fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -20,24 +21,23 @@ const OPS: usize = 360;
 const WATCHES: &str = "[loop.main]\ngoal = \"keep the board\"\nchecks = [\"true\"]\nworkspace = \"in-place\"\nagent_cmd = \"true\"\n\
     guard = { gap = \"0\" }\n[[loop.main.monitor]]\nname = \"board\"\nfile = \"tasks/board.json\"\nevery = \"1s\"\n";
 
-/// What everybody knows to have done.
+/// What all of them know to have done.
 #[derive(Default)]
 struct Book {
     /// Titles of tasks that were added.
     added: Mutex<Vec<String>>,
-    /// Ids of tasks whose end was accepted.
+    /// Ids of tasks with an accepted end.
     ended: Mutex<Vec<String>>,
-    /// Operations.
     ops: Mutex<usize>,
 }
 
 impl Book {
     fn add(&self, title: String) {
-        self.added.lock().expect("nobody panics with it").push(title);
+        self.added.lock().expect("no holder panics").push(title);
         self.count();
     }
 
-    /// An agent that has enough on the board is told so.
+    /// An agent with enough tasks on the board is refused.
     fn added_or_full(&self, title: String, full: bool, said: &str) {
         if full {
             assert!(said.contains("are open already"), "{said}");
@@ -48,12 +48,12 @@ impl Book {
     }
 
     fn end(&self, id: &Value) {
-        self.ended.lock().expect("nobody panics with it").push(id.as_str().expect("an id is a text").to_owned());
+        self.ended.lock().expect("no holder panics").push(id.as_str().expect("an id is a text").to_owned());
         self.count();
     }
 
     fn count(&self) {
-        *self.ops.lock().expect("nobody panics with it") += 1;
+        *self.ops.lock().expect("no holder panics") += 1;
     }
 }
 
@@ -74,7 +74,7 @@ fn by_command_line(env: &Env, book: &Book, me: usize, cycles: usize) {
         book.added_or_full(title, added.code != 0, &added.stderr);
         let taken = typed(env, Some(&turn), &["task", "next", "--lease", "10m", "--json"]);
         book.count();
-        // Somebody else may have taken the last one.
+        // Another agent may have taken the last one.
         if taken.code == 3 {
             continue;
         }
@@ -101,7 +101,7 @@ fn by_mcp(env: &Env, book: &Book, me: usize, cycles: usize) {
     client.end();
 }
 
-/// Two of these look at the same folder at the same time, so each file is seen by both now and then.
+/// Two of these read the same folder at the same time, so each file is seen by both now and then.
 fn by_files(env: &Env, book: &Book, me: usize, cycles: usize) {
     for n in 0..cycles {
         let title = format!("filed {me} {n}");
@@ -176,7 +176,7 @@ fn eight_agents_and_two_people_lose_and_double_nothing() {
     assert_eq!(once.len(), ended.len(), "a task was ended twice");
     assert_eq!(tasks.iter().filter(|t| t["status"] == "done").count(), ended.len());
     let rejected = env.project().join("tasks/inbox/rejected");
-    assert!(!rejected.exists(), "a wish was rejected");
+    assert!(!rejected.exists(), "an intent was rejected");
     assert!(*book.ops.lock().expect("all are done") * 10 >= wanted * 9, "too little happened");
     env.run(&["replay"]).ok();
     two_branches_become_one(&env, tasks.len());

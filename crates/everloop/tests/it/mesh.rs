@@ -1,5 +1,5 @@
-//! Several machines and one hub: real processes, a real PostgreSQL and a git remote between them. What faults do to them is in
-//! `chaos`.
+//! Several nodes and one hub: real processes, a real PostgreSQL and a git remote between them.
+//! `chaos` adds faults.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,18 @@ use serde_json::Value;
 
 use crate::env::{Background, Env, get};
 
-/// What an agent does: writes the file that the check of its task wants.
+/// The work of an agent: writes the file that the check of its task wants.
 const WORKER: &str = r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
 mkdir -p done && echo "$EVERLOOP_TURN" > "$file""#;
 
-/// An operator, a hub, a remote and nodes.
+/// A person's machine, a hub, a remote and nodes.
 struct Fleet {
-    /// Of the hub.
+    /// Name of the hub's database.
     database: String,
     operator: Env,
     nodes: Vec<Node>,
 }
 
-/// A machine.
 struct Node {
     env: Env,
     up: Option<Background>,
@@ -29,13 +28,12 @@ struct Node {
 
 impl Node {
     fn new(name: &str, url: &str) -> Self {
-        // Leases are a fifth as long as in real life.
+        // Leases are a fifth as long as in production.
         let env = Env::new().var("EVERLOOP_HUB_URL", url).var("EVERLOOP_MESH_HASTE", "5");
         env.run(&["join", "--name", name]).ok();
         Self { env, up: None }
     }
 
-    /// Starts it.
     fn start(&mut self) {
         self.up = Some(self.env.spawn(&["up", "--listen", "off"]));
     }
@@ -55,7 +53,6 @@ impl Fleet {
         Self { database, operator, nodes }
     }
 
-    /// Starts them all.
     fn start(mut self) -> Self {
         self.nodes.iter_mut().for_each(Node::start);
         self
@@ -81,7 +78,7 @@ impl Fleet {
         self.operator.run(&["mesh", "show", id, "--json"]).ok().json()
     }
 
-    /// Waits until the loop is over, and tells how.
+    /// Waits until the loop is over, and returns its end.
     #[track_caller]
     fn end_of(&self, id: &str) -> Value {
         let end = Instant::now() + Duration::from_secs(120);
@@ -95,7 +92,7 @@ impl Fleet {
         }
     }
 
-    /// What stands in the trailers of the branch.
+    /// The trailers on the branch.
     fn trailers(&self, id: &str) -> Vec<String> {
         let log = self.git(&["log", "--format=%(trailers:key=Task-Id,valueonly)", "main"]);
         log.lines().filter(|line| line.starts_with(&format!("{id}-"))).map(str::to_owned).collect()
@@ -109,7 +106,7 @@ impl Fleet {
         self.operator.git_run(&all)
     }
 
-    /// Every task that landed stands on the branch once, and every check's file is there.
+    /// Every task that landed is on the branch once, and every check's file is there.
     #[track_caller]
     fn proved(&self, id: &str, checks: usize) {
         let state = self.end_of(id);
@@ -118,7 +115,7 @@ impl Fleet {
         trailers.sort();
         let all = trailers.len();
         trailers.dedup();
-        assert_eq!(trailers.len(), all, "nothing stands there twice");
+        assert_eq!(trailers.len(), all, "nothing is there twice");
         assert_eq!(Some(all as u64), state["landed_count"].as_u64(), "{state:#}");
         for i in 0..checks {
             self.git(&["cat-file", "-e", &format!("main:done/{i}")]);
@@ -163,14 +160,14 @@ fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
     fleet.nodes[0].up.as_ref().expect("it was started").signal(Signal::SIGSTOP);
     fleet.nodes[1].start();
     let holder = || fleet.show(&id)["tasks"][0]["state"]["node"].as_str().unwrap_or_default().to_owned();
-    fleet.operator.wait_for("the task is somebody else's", || holder() == "n2");
+    fleet.operator.wait_for("another node has the task", || holder() == "n2");
     // Both agents finish: the sleeper's, which was never stopped, and the other one.
     std::fs::write(&flag, "").expect("the folder is the test's");
     fleet.proved(&id, 1);
     assert_eq!(fleet.trailers(&id), [format!("{id}-1")]);
     fleet.nodes[0].up.as_ref().expect("it was started").signal(Signal::SIGCONT);
     let task = || fleet.operator.run(&["task", "show", &format!("{id}-1"), "--json"]).ok().json();
-    fleet.operator.wait_for("the sleeper's result is on the shelf", || task()["shelf"][0]["result"].is_string());
+    fleet.operator.wait_for("the sleeper's result is a late result", || task()["shelf"][0]["result"].is_string());
     let task = task();
     let late: Value = serde_json::from_str(task["shelf"][0]["result"].as_str().unwrap()).unwrap();
     assert_eq!((&late["node"], &task["task"]["state"]["is"]), (&"n1".into(), &"done".into()), "{task:#}");
@@ -182,21 +179,21 @@ fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
 #[test]
 fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why() {
     let mut fleet = Fleet::new(3);
-    // Whatever the first one wants of the remote, its git looks for elsewhere.
+    // The git of the first node looks for the remote elsewhere.
     let home = fleet.nodes[0].env.project().join("../home/.gitconfig");
     std::fs::write(home, "[url \"/nowhere/\"]\n\tinsteadOf = /\n").expect("the folder is the test's");
     let list = |fleet: &Fleet| fleet.operator.run(&["node", "list", "--json"]).ok().json();
     let leads = |fleet: &Fleet| list(fleet)["nodes"].as_array().unwrap().iter().any(|node| node["leads"] == true);
-    // It is the supervisor at first, and lets another one be it when it cannot even ask the checks.
+    // It is the leader at first, and steps down when it cannot even run the checks.
     fleet.nodes[0].start();
     fleet.operator.wait_for("a supervisor", || leads(&fleet));
     fleet.nodes[1..].iter_mut().for_each(Node::start);
-    // The others are busy with one each, until it was seen what the first one does with the rest.
+    // The others are busy with one each, until the first one has shown what it does with the rest.
     let flag = fleet.operator.project().join("../flag");
     let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(6));
     let record = |fleet: &Fleet| fleet.nodes[1].env.run(&["quarantine", "list", "--json"]).json()["mesh"].clone();
     let failed = |fleet: &Fleet| record(fleet)["seen"]["node:n1"]["failed"].as_u64().unwrap_or(0);
-    fleet.operator.wait_for("its failure stands in the record", || failed(&fleet) >= 1);
+    fleet.operator.wait_for("its failure is in the record", || failed(&fleet) >= 1);
     std::fs::write(&flag, "").expect("the folder is the test's");
     fleet.proved(&id, 6);
     let state = fleet.end_of(&id);
@@ -206,7 +203,7 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     assert!(told.contains("n1 cannot merge or ask the checks") && told.contains("it went well"), "{told}");
     let seen = record(&fleet)["seen"].clone();
     let good = |node: &str| seen[node]["outcomes"].as_u64().unwrap_or(0) - seen[node]["failed"].as_u64().unwrap_or(0);
-    assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well stands there, too: {seen:#}");
+    assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well is there, too: {seen:#}");
     let rule = ["quarantine", "add", "node:n1", "--mesh", "--why", "its git is broken"];
     fleet.operator.run(&rule).ok();
     assert_eq!(record(&fleet)["rules"][0]["why"], "its git is broken");
@@ -231,13 +228,13 @@ fn long_a_machine_that_is_held_gives_back_what_it_has() {
     let state = || fleet.show(&id)["tasks"][0]["state"]["is"].as_str().unwrap_or_default().to_owned();
     fleet.operator.wait_for("the task is given back", || state() == "queued");
     std::fs::remove_file(&idle).expect("it was made above");
-    assert_eq!(state(), "queued", "and not taken again by whoever could do nothing with it");
+    assert_eq!(state(), "queued", "and not taken again by a node that cannot work on it");
     fleet.nodes[1].start();
     fleet.proved(&id, 1);
     assert_eq!(fleet.end_of(&id)["landed"][0]["node"], "n2");
 }
 
-/// Waits until the hub's journal says this about the mesh itself, and gives all that it says.
+/// Waits until the hub's journal has this note about the mesh itself, and returns all notes.
 #[track_caller]
 fn noted(database: &str, text: &str) -> String {
     let end = Instant::now() + Duration::from_secs(60);
@@ -246,7 +243,7 @@ fn noted(database: &str, text: &str) -> String {
         if notes.contains(text) {
             return notes;
         }
-        assert!(Instant::now() < end, "nobody says `{text}`: {notes}");
+        assert!(Instant::now() < end, "no note `{text}`: {notes}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -257,7 +254,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let database = url.rsplit('/').next().expect("an address ends with its database");
     let sender = Env::new().var("EVERLOOP_HUB_URL", &url);
     sender.run(&["hub", "init"]).ok();
-    // The amnesty is over after nine seconds, and a node is missed after five.
+    // The grace period is over after nine seconds, and a node is missed after five.
     let hasty = |name: &str| Node::new(name, &url).env.var("EVERLOOP_MESH_HASTE", "10");
     let (one, two) = (hasty("n1"), hasty("n2"));
     let _up = one.spawn(&["up", "--listen", "127.0.0.1:0"]);
@@ -265,7 +262,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let page = || get(address, "/metrics").1;
     one.wait_for("it supervises", || page().contains("everloop_mesh_supervisor 1"));
     let sleeper = two.spawn(&["up", "--listen", "off"]);
-    // A claim of a node and for a loop that nobody knows.
+    // A claim of an unknown node for an unknown loop.
     server().psql(
         database,
         "insert into everloop.tasks values ('lost', 'gone', 'batch', 't', '', 0, '[]', 'me', 'operator', 0, 'leased', 'n9', 1, 3,
@@ -290,7 +287,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     sleeper.signal(Signal::SIGCONT);
     let notes = noted(database, "node n2 is heard again, after ");
     assert_eq!(notes.matches("n2 is silent").count(), 1, "once for each silence: {notes}");
-    // Whoever says goodbye is not missed.
+    // A node that announces its end is not missed.
     two.run(&["down"]).ok();
     let list = two.run(&["node", "list", "--json"]).ok().json();
     let gone = list["nodes"].as_array().expect("a list").iter().find(|node| node["node"] == "n2").cloned();

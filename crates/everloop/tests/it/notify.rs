@@ -1,5 +1,5 @@
-//! `everloop notify` and what the supervisor tells people: messages arrive, answers come back, a crash sends again under the same
-//! key, and no secret is seen.
+//! `everloop notify` and deliveries of the supervisor: messages arrive, answers come back, a crash
+//! sends again under the same key, and no secret is seen.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::secrets::{command_lines, files_with, holds};
 const TOKEN: &str = "4711:canary-token-9f8e7d";
 const CHAT: i64 = -100_200;
 
-/// A world whose project tells `office` of its tickets by a bot.
+/// A world with a project that sends its tickets to `office` by a bot.
 fn with_bot(office: &PostOffice) -> Env {
     let env = Env::new().var("BOT_TOKEN", TOKEN);
     let bot = format!(
@@ -24,7 +24,7 @@ fn with_bot(office: &PostOffice) -> Env {
     env
 }
 
-/// A world whose project posts its tickets to `office`.
+/// A world with a project that posts its tickets to `office`.
 fn with_webhook(office: &PostOffice, more: &str) -> Env {
     let env = Env::new();
     let hook = format!("[[notify]]\nkind = \"webhook\"\nurl = \"{}\"\n{more}", office.url("/hook"));
@@ -63,7 +63,7 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
     let yes = &message["reply_markup"]["inline_keyboard"][0][0];
     assert_eq!(yes["text"], "Yes");
     env.wait_for("the loop sleeps", || env.run(&["why"]).stdout.contains("it sleeps"));
-    // Somebody else who found the bot, and then the same press twice.
+    // A stranger that found the bot, and then the same press twice.
     office.press(666, "answer:1:no");
     office.press(CHAT, yes["callback_data"].as_str().expect("a button has data"));
     office.forget();
@@ -99,7 +99,7 @@ fn who_presses_is_told_what_came_of_it_and_written_words_count_too() {
         env.run(&["ticket", "show", "2", "--json"]).json()["ticket"]["answer"] == "ann (telegram): only on Sundays"
     });
     office.press(CHAT, "answer:2:no");
-    env.wait_for("the late one is told", || office.confirmed().len() == 2);
+    env.wait_for("the late one is answered", || office.confirmed().len() == 2);
     assert!(office.confirmed()[1].contains("closed already"), "{:?}", office.confirmed());
     assert!(office.polls() < 20, "long polling, not polling: {}", office.polls());
     env.run(&["down"]).ok();
@@ -114,7 +114,7 @@ fn killed_between_sending_and_writing_it_down_it_is_sent_again_under_the_same_ke
     office.meet(&[Act::Hang]);
     let first = up(&env);
     env.run(&["send", "person", "may I?"]).ok();
-    env.wait_for("it is heard", || office.letters().len() == 1);
+    env.wait_for("it arrives", || office.letters().len() == 1);
     first.signal(Signal::SIGKILL);
     assert_eq!(first.wait().code, 128 + 9);
     let second = up(&env);
@@ -138,7 +138,7 @@ fn a_limit_is_waited_out_and_an_error_is_tried_again() {
     let up = up(&env);
     env.run(&["send", "person", "may I?"]).ok();
     env.wait_for("it is refused", || !office.letters().is_empty());
-    env.wait_for("status tells", || env.run(&["status"]).ok().stdout.contains("notifier webhook cannot be reached"));
+    env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier webhook cannot be reached"));
     env.wait_for("it arrives", || office.letters().len() == 3);
     let letters = office.letters();
     assert!(letters[1].at.duration_since(letters[0].at) >= Duration::from_secs(2), "come back in 2 s means that");
@@ -165,7 +165,7 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
     let env = with_webhook(&office, &second);
     let up = up(&env);
     env.run(&["send", "person", "may I?"]).ok();
-    env.wait_for("the one without quiet hours hears it", || !office.letters().is_empty());
+    env.wait_for("the one without quiet hours gets it", || !office.letters().is_empty());
     let shown = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     for says in [
         "webhook: waits for the end of the quiet hours",
@@ -232,7 +232,7 @@ fn a_bot_that_is_refused_disturbs_nothing_and_shows_no_secret() {
     let env = with_bot(&office);
     let up = up(&env);
     env.run(&["send", "person", "may I?"]).ok();
-    env.wait_for("status tells", || env.run(&["status"]).ok().stdout.contains("notifier phone cannot be reached"));
+    env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier phone cannot be reached"));
     let said = env.run(&["doctor"]).stdout;
     assert!(said.contains("everloop notify test phone") && said.contains("401: Unauthorized"), "{said}");
     env.run(&["down"]).ok();

@@ -1,8 +1,9 @@
-//! Pacing: a loop that asks for it makes its account's allowance last; one that does not is never slowed down.
+//! Pacing: a loop with `pace` makes its account's allowance last; one without is never slowed down.
 
 use crate::env::Env;
 
-/// An agent that says in everloop's own format that 80 % of a window are used of which 20 % of the time have gone.
+/// An agent that reports in everloop's own format that 80 % of a window are used of which 20 % of
+/// the time have gone.
 fn world() -> Env {
     let env = Env::new();
     env.script(

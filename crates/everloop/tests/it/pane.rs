@@ -1,10 +1,10 @@
-//! `everloop pane` with a real tmux: what a person types and what comes back, also when it goes wrong.
+//! `everloop pane` with a real tmux: commands and their output, also when something goes wrong.
 
 use std::process::{Command, Stdio};
 
 use crate::env::Env;
 
-/// A world whose tmux server ends with it.
+/// A world with a tmux server that ends with it.
 struct World {
     env: Env,
 }
@@ -149,7 +149,7 @@ fn a_turn_prints_the_answer_and_its_code_tells_how_it_ended() {
     assert!(done.stdout.starts_with("the answer\n"), "{}", done.stdout);
     for (prompt, code, word) in [
         ("limit", 5, "limited until 9:30pm"),
-        ("ask", 4, "asking: Proceed?"),
+        ("ask", 4, "waiting for an answer: Proceed?"),
         ("die", 6, "dead, status 3"),
         ("hang", 3, "after the prompt was typed"),
     ] {
@@ -191,7 +191,8 @@ fn the_server_leaves_the_control_group_of_a_service() {
     let root = mounts.lines().find(|l| l.contains(" - cgroup2 ")).and_then(|l| l.split(' ').nth(4));
     let group = root.map(|r| std::path::Path::new(r).join(format!("test-{}.service", std::process::id())));
     let start = env.command(&["pane", "start", "one", "--", "cat"]);
-    // Where groups cannot be made nobody has put us into one of our own either; then only the session is left to see.
+    // Where groups cannot be created, this process is in no group of its own either; then only the
+    // session can be checked.
     let made = group.filter(|g| std::fs::create_dir(g).is_ok());
     let mut shell = Command::new("sh");
     let enter = made.as_ref().map_or(":".to_owned(), |g| format!("echo $$ > '{}'", g.join("cgroup.procs").display()));
@@ -207,7 +208,8 @@ fn the_server_leaves_the_control_group_of_a_service() {
     env.run(&["pane", "type", "one", "hello"]).ok();
 }
 
-/// Looks like claude and makes one file per prompt where it runs. With the first file there, it hangs once.
+/// Looks like claude and makes one file per prompt where it runs. With the first file there, it
+/// hangs once.
 const WORKER: &str = r#"
 marks=$1
 draw() { printf '\033[2J\033[H\033]2;%s\007%s\n────────────────────\n❯ \n────────────────────\n  %s' "$1" "$2" "$3"; }
@@ -222,7 +224,7 @@ while read -r line; do
     draw '✳ Claude Code' "did it" footer
 done"#;
 
-/// A person's tmux server, which nobody else may touch.
+/// A person's tmux server, which everloop may not touch.
 struct Person {
     socket: std::path::PathBuf,
 }
@@ -288,14 +290,14 @@ fn long_a_loop_in_a_worktree_survives_the_death_of_its_pane_between_and_within_t
             && places[0].starts_with(&env.state().display().to_string()),
         "{places:?}"
     );
-    // Why it was started again stands in the output of the turns.
+    // The output of the turns has the reason of the restart.
     let said = turns_errors(env);
     assert!(said.contains("its program works in") && said.contains("1 of 3 in an hour"), "{said}");
     assert!(said.contains("the pane or its tmux server is gone") && said.contains("3 of 3 in an hour"), "{said}");
     assert_eq!(person.processes(), before);
 }
 
-/// What the commands of all turns wrote to stderr.
+/// The stderr of all turns' commands.
 fn turns_errors(env: &Env) -> String {
     let turns = std::fs::read_dir(env.state().join("turns")).expect("there were turns").flatten();
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! `everloop plugin`: what it writes and prints. That Claude Code takes it is tested with the real one.
+//! `everloop plugin`: its files and output. A test with the real Claude Code installs it.
 
 use crate::env::Env;
 

@@ -1,4 +1,4 @@
-//! `everloop prompts`: what agents were told can be found again.
+//! `everloop prompts`: prompts of agents can be found again.
 
 use std::io::Write;
 use std::process::Stdio;

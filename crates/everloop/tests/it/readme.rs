@@ -1,4 +1,4 @@
-//! The README's commands do what it says, on a machine that has nothing but git and the binary.
+//! The README's commands work on a machine that has nothing but git and the binary.
 
 use std::path::Path;
 use std::process::Command;

@@ -14,7 +14,8 @@ fn destroy_ledger(env: &Env) {
     }
 }
 
-/// A loop whose agent waits for a file before it adds its task's id to `ids`, and is done after two turns.
+/// A loop with an agent that waits for a file before it adds its task's id to `ids`, and is done
+/// after two turns.
 fn waiting_loop(env: &Env) -> Vec<String> {
     env.write("ids", "");
     env.git_run(&["add", "-A"]);
@@ -77,14 +78,13 @@ fn damaged_files_are_named_and_a_loop_without_its_file_is_the_sum_of_its_journal
     env.run(&["run", "write", "--gap=0", "--check", "test -f done", "--agent-cmd", "touch done"]).ok();
     env.run(&["task", "add", "one more"]).ok();
     env.run(&["task", "add", "and another"]).ok();
-    // Whoever supervises next brings the files to where the ledger is.
+    // The next supervisor brings the files to where the ledger is.
     let up = env.spawn(&["up", "--listen", "off"]);
     let pending = env.state().join("mirror/queue/pending");
     env.wait_for("both are in the mirror", || std::fs::read_dir(&pending).is_ok_and(|all| all.count() == 2));
     up.signal(Signal::SIGTERM);
     up.wait();
-    let beat =
-        std::fs::read_to_string(env.state().join("mirror/supervisor.heartbeat")).expect("there is a sign of life");
+    let beat = std::fs::read_to_string(env.state().join("mirror/supervisor.heartbeat")).expect("there is a heartbeat");
     assert!(beat.contains("\"stopped\""), "{beat}");
     let board: Value = read_json(&env.state().join("mirror/scoreboard.json"));
     assert_eq!(board["row"]["loops"][0]["passing"], 1, "{board:#}");
@@ -104,7 +104,7 @@ fn damaged_files_are_named_and_a_loop_without_its_file_is_the_sum_of_its_journal
     assert_eq!(env.the_loop(), show);
     assert_eq!(env.run(&["replay", "--json"]).ok().json()["equal"], true);
     assert_eq!(told["ledger"]["tasks_open"], 1);
-    // A ledger that cannot be read is moved out of the way, not written over.
+    // An unreadable ledger is moved away, not overwritten.
     std::fs::write(env.state().join("ledger.db"), "this is no database, and it is longer than its header").unwrap();
     env.run(&["recover"]).ok();
     assert!(env.state().join("ledger.db.broken-1").exists());

@@ -39,7 +39,8 @@ fn a_changed_state_is_named_by_its_field() {
 fn a_damaged_record_is_named() {
     let env = world();
     let path = env.state().join("ledger.db");
-    // Everything into the one file, then a byte of the first record's content; free pages may hold old copies of it.
+    // Everything into the one file, then a byte of the first record's content; free pages may hold
+    // old copies of it.
     let ledger = Sqlite::open(&path, OpenMode::ReadWrite).unwrap();
     drop(ledger);
     let mut bytes = std::fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `everloop run`: what a person sees when a goal is handed over.
+//! `everloop run`: its output when a goal is handed over.
 
 use crate::env::Env;
 
@@ -51,7 +51,7 @@ fn a_repository_without_a_commit() {
 fn a_folder_without_git() {
     let env = Env::new();
     let out = env.run(&DONE).ok();
-    assert!(out.stderr.contains("directly in"), "it says where it works: {}", out.stderr);
+    assert!(out.stderr.contains("directly in"), "it prints where it works: {}", out.stderr);
     assert!(env.project().join("done").exists());
     assert_eq!(std::fs::read_dir(env.project()).unwrap().count(), 1, "nothing else is left in the folder");
 }
@@ -62,7 +62,7 @@ fn an_agent_that_only_says_so_never_succeeds() {
     let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "echo all done", "-n", "3", "--gap", "0"];
     let out = env.run(&args).exits(3);
     assert!(out.stdout.contains("3 no-op turns"), "{}", out.stdout);
-    assert!(out.stderr.contains("without a minimum gap"), "--gap 0 is said aloud: {}", out.stderr);
+    assert!(out.stderr.contains("without a minimum gap"), "--gap 0 is announced: {}", out.stderr);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn bounds_end_the_loop_and_resume_goes_on() {
     env.run(&with(&["--max-calls", "2", "--new"])).exits(3);
     assert_eq!(env.the_loop()["spent"]["calls"], 2);
     let refused = env.run(&["resume"]).exits(2);
-    assert!(refused.stderr.contains("used up its limit on calls"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("its limit on calls is used up"), "{}", refused.stderr);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Accounts' secrets: ten canaries, five in variables and five in files, that only their own agent may ever see.
+//! Accounts' secrets: ten canaries, five in variables and five in files, that only their own agent
+//! may ever see.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ fn canaries(account: &str) -> Vec<String> {
     (0..10).map(|i| format!("canary-{account}-{i}-7f3a9c{i}")).collect()
 }
 
-/// A world with the accounts `one` and `two`. The agent writes its environment to `seen-ACCOUNT` outside of everything that
-/// everloop keeps, prints it, and waits for the file `go`.
+/// A world with the accounts `one` and `two`. The agent writes its environment to `seen-ACCOUNT`
+/// outside of everything that everloop keeps, prints it, and waits for the file `go`.
 fn world() -> Env {
     let mut env = Env::new();
     let mut toml = String::new();
@@ -79,7 +80,7 @@ fn secrets_of_an_account_reach_its_own_agent_and_nothing_else() {
         let seen = env.project().join(format!("seen-{account}"));
         env.wait_for("the agent is at work", || seen.is_file());
         let lines = command_lines();
-        assert!(!all.iter().any(|canary| holds(&lines, canary)), "a secret stands in a command line");
+        assert!(!all.iter().any(|canary| holds(&lines, canary)), "a secret is in a command line");
         assert_eq!(files_with(&env.state(), &all), Vec::new(), "while the turn runs");
         env.write("go", "");
         let output = run.wait().exits(3);

@@ -15,7 +15,7 @@ fn a_named_box_is_read_and_emptied() {
     assert_eq!(messages.as_array().map(Vec::len), Some(2));
     assert!(env.run(&["inbox", "@reviewer"]).ok().stdout.contains("no messages"));
     for (to, said) in
-        [("nobody", "neither a loop nor a task"), ("@a b", "no name for a box"), ("@", "no name for a box")]
+        [("nobody", "neither a loop nor a task"), ("@a b", "invalid mailbox name"), ("@", "invalid mailbox name")]
     {
         let refused = env.run(&["send", to, "x"]).exits(2);
         assert!(refused.stderr.contains(said) && refused.stderr.contains("hint:"), "{}", refused.stderr);
@@ -34,10 +34,10 @@ fn comments_stay_beneath_their_task_and_every_turn_on_it_reads_them_as_data() {
     env.run(&["send", task, "see also issue 12"]).ok();
     for _ in 0..2 {
         let prompt = env.run(&["prompt", &id]).ok().stdout;
-        let told = prompt.split("Written beneath this task (data").nth(1).expect("comments are told");
+        let told = prompt.split("Comments on this task (data").nth(1).expect("comments are in the prompt");
         assert!(told.contains("src/read.rs") && told.contains("see also issue 12"), "{prompt}");
     }
-    assert!(env.run(&["logs", &id]).ok().stdout.contains(&format!("tester wrote beneath task {task}")));
+    assert!(env.run(&["logs", &id]).ok().stdout.contains(&format!("tester commented on task {task}")));
     env.run(&["comment", "nobody", "x"]).exits(2);
     env.run(&["replay"]).ok();
 }
@@ -52,7 +52,7 @@ fn what_an_agent_says_is_not_the_operators_word() {
     agent.run(&["pause", &id]).exits(2);
     agent.run(&["pause", &id, "--for", "2d"]).exits(2);
     let prompt = agent.run(&["prompt", &id]).ok().stdout;
-    assert!(!prompt.contains("# Messages from the operator"), "{prompt}");
+    assert!(!prompt.contains("# Messages from a person"), "{prompt}");
     assert!(prompt.contains("From turn k3f9-1.1:\n```text\ndo as I say\n```"), "{prompt}");
 }
 

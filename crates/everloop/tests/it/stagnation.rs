@@ -1,4 +1,5 @@
-//! Turns without progress: another way is tried first, and a person is told only when that does not help either.
+//! Turns without progress: another way is tried first, and a ticket is opened only when that does
+//! not help either.
 
 use crate::env::Env;
 
@@ -33,7 +34,8 @@ fn tickets(env: &Env) -> Vec<String> {
 fn the_next_agent_tries_another_way_before_a_person_is_told() {
     let env = Env::new();
     env.script("bin/first", "echo first >> took");
-    // Both change something that no check looks at; the second one leaves the test time to look around.
+    // Both change something that no check covers; the second one leaves the test time to look
+    // around.
     env.script(
         "bin/second",
         "n=0; until test -f go || test $n -gt 600; do sleep 0.1; n=$((n+1)); done; echo second >> took",
@@ -46,7 +48,7 @@ fn the_next_agent_tries_another_way_before_a_person_is_told() {
     assert!(why.contains("nothing got better while `first` was at work"), "{why}");
     let status = env.run(&["status"]).ok().stdout;
     assert!(status.contains("tries another way since turn 3"), "{status}");
-    assert_eq!(tickets(&env), Vec::<String>::new(), "nobody is called yet");
+    assert_eq!(tickets(&env), Vec::<String>::new(), "no ticket is open yet");
     env.write("go", "");
     run.wait().exits(3);
     assert_eq!(env.read("took").lines().collect::<Vec<_>>(), ["first", "first", "second", "second", "second"]);
@@ -54,7 +56,7 @@ fn the_next_agent_tries_another_way_before_a_person_is_told() {
     assert_eq!(tickets(&env), [format!("stagnation:{id}")]);
     let log = env.run(&["logs", "-n", "1000"]).ok().stdout;
     let place = |what: &str| log.find(what).unwrap_or_else(|| panic!("no line `{what}`:\n{log}"));
-    assert!(place("tries another way, in a fresh conversation: no progress for 2 turns") < place("goes from first@"));
+    assert!(place("tries another way, in a fresh session: no progress for 2 turns") < place("goes from first@"));
     assert!(place("goes from first@") < place("no progress for 2 turns since another way was tried"), "{log}");
     assert_eq!(log.matches("tries another way").count(), 1, "{log}");
     env.run(&["replay"]).ok();

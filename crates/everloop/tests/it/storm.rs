@@ -10,7 +10,8 @@ const STORM: Duration = Duration::from_secs(60);
 #[test]
 fn long_a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
     let env = Env::new().git();
-    // The freeze after one cooldown instead of three, so that a minute is enough to see the whole way.
+    // The freeze after one cooldown instead of three, so that a minute is enough to see the whole
+    // way.
     env.write("everloop.toml", TOML);
     let run = env.spawn(&["run", "--gap", "0"]);
     env.wait_for("the loop is frozen", || env.run(&["why"]).stdout.contains("[guard.freeze]"));

@@ -125,7 +125,7 @@ fn a_person_who_takes_a_loops_task_does_not_stop_the_loop() {
     let added = env.run(&["task", "add", "mine", "--loop", "x", "--json"]).ok().json();
     let task = added["task"].as_str().unwrap().to_owned();
     env.wait_for("a turn on it failed", || env.run(&["logs"]).stdout.contains(&format!("{task}.1 ended")));
-    // Refused while a turn has it; between two turns it can be had.
+    // Refused while a turn has it; between two turns it can be taken.
     env.wait_for("it is taken", || env.run(&["task", "claim", &task, "--lease", "10m"]).code == 0);
     env.write("healed", "");
     run.wait().ok();

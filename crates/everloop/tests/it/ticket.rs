@@ -1,4 +1,4 @@
-//! `everloop ticket`: what waits for a person.
+//! `everloop ticket`: tickets for people.
 
 use serde_json::json;
 
@@ -55,6 +55,6 @@ fn an_agent_answers_nothing() {
     env.run(&["send", "person", "may I?", "--about", &id]).ok();
     let agent = env.var("EVERLOOP_TURN", "k3f9-1.1");
     for words in [&["ticket", "answer", "1", "yes"][..], &["ticket", "ack", "1"]] {
-        assert!(agent.run(words).exits(2).stderr.contains("answered by a person"));
+        assert!(agent.run(words).exits(2).stderr.contains("only a person answers tickets"));
     }
 }

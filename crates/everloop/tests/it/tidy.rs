@@ -1,11 +1,13 @@
-//! Rules about the tree itself, for what the compiler and clippy do not see. Each test first shows on a bad sample that
-//! its rule can fail, then holds the tree to it. The rules are those of CONTRIBUTING.md.
+//! Rules about the tree itself that the compiler and clippy do not check. Each test first shows on
+//! a bad sample that its rule can fail, then applies it to the tree. The rules are those of
+//! CONTRIBUTING.md.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The bench compares the store with bare SQLite and PostgreSQL, so these files outside the store may speak to them.
+/// The bench compares the store with bare SQLite and PostgreSQL, so these files outside the store
+/// may use them.
 const SQL_FLOOR: &[&str] = &[
     "crates/testkit/src/bin/everloop-bench/journal.rs",
     "crates/testkit/src/bin/everloop-bench/hub/postgres.rs",
@@ -13,7 +15,6 @@ const SQL_FLOOR: &[&str] = &[
     "crates/testkit/src/bin/everloop-bench/hub/wake.rs",
 ];
 
-/// A file of the tree.
 struct Source {
     /// From the root of the repository, with `/`.
     path: String,
@@ -41,7 +42,7 @@ fn is_rust(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|e| e == "rs")
 }
 
-/// What is wrong in these files, one line each.
+/// The violations in these files, one line each.
 type Rule = fn(&[Source]) -> Vec<String>;
 
 fn root() -> PathBuf {
@@ -63,12 +64,13 @@ fn tree() -> Vec<Source> {
     let files: Vec<Source> = names
         .split('\0')
         .filter(|name| !name.is_empty())
-        // A file that is listed but not there was just deleted, or is a submodule; a NUL means that it is no text.
+        // A file that is listed but not there was just deleted, or is a submodule; a NUL means that
+        // it is no text.
         .filter_map(read)
         .filter(|(_, bytes)| !bytes.contains(&0))
         .map(|(name, bytes)| Source::new(&name, &String::from_utf8_lossy(&bytes)))
         .collect();
-    assert!(files.len() > 50, "only {} files found: the rules would say nothing", files.len());
+    assert!(files.len() > 50, "only {} files found: the rules would check nothing", files.len());
     files
 }
 
@@ -91,7 +93,7 @@ fn accepted(rule: Rule, path: &str, text: &str) {
 
 const SAMPLE: &str = "crates/core/src/sample.rs";
 
-// ---------------------------------------------------------------------------------------------------- size and shape
+// -------------------------------------------------------------------------- size and shape
 
 fn too_long(files: &[Source]) -> Vec<String> {
     let long = |f: &&Source| f.is_rust() && f.text.lines().count() > 800;
@@ -137,7 +139,7 @@ fn no_mod_rs_and_no_drawers() {
     the_tree_obeys(bad_names, "name the file after its idea; instead of `foo/mod.rs` write `foo.rs`");
 }
 
-// ------------------------------------------------------------------------------------------- what may stand in the code
+// ----------------------------------------------------------------- what the code may contain
 
 fn unfinished(files: &[Source]) -> Vec<String> {
     find_in_code(files, &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"])
@@ -183,7 +185,8 @@ fn only_ui_and_tools_print() {
     the_tree_obeys(prints, "answer a value and let `ui` print it; for logs use `tracing`");
 }
 
-/// `allow` instead of `expect`, and `expect` without a reason: an exception has to end when its cause ends.
+/// `allow` instead of `expect`, and `expect` without a reason: an exception has to end when its
+/// cause ends.
 fn silent_exceptions(files: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
@@ -274,7 +277,7 @@ fn only_the_agents_crate_has_unsafe_code() {
     );
 }
 
-// ------------------------------------------------------------------------------------------------ who may know of whom
+// --------------------------------------------------------------------- which crate may use which
 
 fn sql_outside(files: &[Source]) -> Vec<String> {
     const STATEMENTS: &[&str] = &[
@@ -381,7 +384,7 @@ fn crates_know_only_those_below_them() {
     accepted(wrong_edges, "crates/everloop/Cargo.toml", "[dev-dependencies]\neverloop-testkit.workspace = true");
     the_tree_obeys(
         wrong_edges,
-        "put the code into the crate whose dependencies it needs; pass data, not crates, across",
+        "put the code into the crate that has the dependencies it needs; pass data, not crates, across",
     );
 }
 
@@ -407,7 +410,8 @@ fn weaker_lints(files: &[Source]) -> Vec<String> {
     for file in files.iter().filter(is_ours).filter(|f| f.path.ends_with("/Cargo.toml")) {
         let manifest = parse(file);
         let inherits = clippy_of(&manifest, &["lints", "workspace"]) == Some(toml::Value::Boolean(true));
-        // The agents crate spells them out, because it needs `unsafe`; its clippy part must not drift.
+        // The agents crate spells them out, because it needs `unsafe`; its clippy part must not
+        // drift.
         if !inherits && (wanted.is_none() || clippy_of(&manifest, &["lints", "clippy"]) != wanted) {
             found.push(format!("{}: its lints are not those of the workspace", file.path));
         }
@@ -431,7 +435,7 @@ fn no_crate_weakens_the_lints() {
     the_tree_obeys(weaker_lints, "set `[lints] workspace = true`; a lint is changed for all crates or for none");
 }
 
-// ----------------------------------------------------------------------------------------------- verbs and documents
+// -------------------------------------------------------------------- verbs and documents
 
 /// The verbs of `cli.rs`, as they are typed.
 fn verbs(cli: &Source) -> Vec<String> {
@@ -511,7 +515,7 @@ fn missing_documents(files: &[Source]) -> Vec<String> {
 #[test]
 fn the_documents_are_there() {
     refused(missing_documents, "README.md", "# everloop\n");
-    the_tree_obeys(missing_documents, "write it; CONTRIBUTING.md says what each is for");
+    the_tree_obeys(missing_documents, "write it; CONTRIBUTING.md describes each");
 }
 
 fn long_architecture(files: &[Source]) -> Vec<String> {
@@ -544,7 +548,7 @@ fn the_changelog_knows_the_present() {
         "CHANGELOG.md",
         concat!("# Changes\n\n## ", env!("CARGO_PKG_VERSION"), " (2026-01-01)\n"),
     );
-    the_tree_obeys(silent_changelog, "add a section `## Unreleased` and say what users will notice");
+    the_tree_obeys(silent_changelog, "add a section `## Unreleased` with what users will notice");
 }
 
 fn heavy_lockfile(files: &[Source]) -> Vec<String> {
@@ -563,7 +567,7 @@ fn fewer_than_500_packages_are_locked() {
     );
 }
 
-// ------------------------------------------------------------------------------------------------- reading Rust roughly
+// ---------------------------------------------------------------------- reading Rust roughly
 
 fn find_in_code(files: &[Source], needles: &[&str]) -> Vec<String> {
     let hit = |line: &str| needles.iter().any(|n| line.contains(n));

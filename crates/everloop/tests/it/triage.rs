@@ -20,7 +20,7 @@ workspace = "in-place"
 gap = "0"
 "#;
 
-/// Two agents that write down who was asked for what.
+/// Two agents that record their tasks.
 fn world() -> Env {
     let env = Env::new();
     for name in ["small", "large"] {
@@ -34,7 +34,7 @@ fn world() -> Env {
 #[test]
 fn cheap_tasks_go_to_the_cheap_agent_and_urgent_ones_first() {
     let env = world();
-    // Made and paused before it can begin, so that the board is full when it does.
+    // Created and paused before it can begin, so that the board is full when it does.
     env.run(&["guard", "hold", "--reason", "the board is filled"]).ok();
     env.run(&["run", "--no-wait"]).exits(5);
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();

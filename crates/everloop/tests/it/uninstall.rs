@@ -1,4 +1,5 @@
-//! `everloop init --agent …` and `everloop uninstall`: what is written for agents' CLIs, and that nothing of it is left.
+//! `everloop init --agent …` and `everloop uninstall`: files for agents' CLIs, and that nothing of
+//! them is left.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +29,7 @@ fn picture(env: &Env) -> BTreeMap<String, Vec<u8>> {
 const ALL: [&str; 10] =
     ["init", "--yes", "--agent", "claude", "--agent", "codex", "--agent", "gemini", "--agent", "opencode"];
 
-/// A project in which other tools have left their files, in their own ways of writing.
+/// A project with files of other tools, in their own formatting.
 fn furnished() -> Env {
     let env = Env::new();
     env.write("AGENTS.md", "# Rules\r\n\r\nBe kind.\r\n");
@@ -65,7 +66,7 @@ fn init_and_uninstall_leave_no_trace() {
         env.run(&["config", "check"]).ok();
         env.run(&["uninstall", "--yes"]).ok();
         assert_eq!(picture(&env), before);
-        assert!(env.run(&["uninstall", "--yes"]).ok().stdout.contains("nothing of everloop's"));
+        assert!(env.run(&["uninstall", "--yes"]).ok().stdout.contains("nothing of everloop was found here"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is the operator's stays the operator's: tree, index, stash, branches, configuration.
+//! A person's own files stay untouched: tree, index, stash, branches, configuration.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::env::Env;
 
-/// Everything in the project, byte for byte, except objects and what lies under our own names.
+/// Everything in the project, byte for byte, except objects and everything under our own names.
 fn contents(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![dir.to_owned()];
@@ -46,7 +46,7 @@ fn busy() -> Env {
     env.write("src/a.txt", "changed again, not staged\n");
     env.write("untracked.txt", "mine\n");
     env.git_run(&["config", "custom.key", "value"]);
-    // The index is refreshed by any look; after this one there is nothing left to refresh.
+    // Any `git status` refreshes the index; after this one there is nothing left to refresh.
     env.git_run(&["status"]);
     env
 }
@@ -58,10 +58,10 @@ fn a_dirty_tree_is_byte_identical_before_and_after() {
     let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
     let after = contents(&env.project());
     let changed: Vec<&String> = after.keys().chain(before.keys()).filter(|k| before.get(*k) != after.get(*k)).collect();
-    assert_eq!(changed, Vec::<&String>::new(), "something of the operator's was touched");
+    assert_eq!(changed, Vec::<&String>::new(), "a person's file was touched");
     assert!(
         out.stdout.contains("git") && out.stdout.contains("merge --ff-only"),
-        "it says how to take the work: {}",
+        "it prints how to take the work: {}",
         out.stdout
     );
     let work = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop/*/work"]);
@@ -75,13 +75,14 @@ fn a_turn_that_is_refused_or_fails_leaves_no_trace_either() {
     let agent = "sh -c 'rm -rf src; git stash drop; echo x > README; exit 3'";
     env.run(&["run", "x", "--check", "test -f never", "--agent-cmd", agent, "-n", "1", "--gap", "0"]).exits(3);
     let mut after = contents(&env.project());
-    // The agent ran `git stash drop` in its worktree, where stashes are shared: that is the agent's deed, not ours.
+    // The agent ran `git stash drop` in its worktree, where stashes are shared: that is the agent's
+    // change, not everloop's.
     let mut before = before;
     for side in [&mut before, &mut after] {
         side.retain(|name, _| !name.contains("stash") && !name.ends_with("ORIG_HEAD"));
     }
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
-    assert!(before == after, "something of the operator's was touched");
+    assert!(before == after, "a person's file was touched");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn the_state_folder_is_private() {
         let meta = fs::symlink_metadata(&path).unwrap();
         let inside_private = path != env.state() && meta.is_dir();
         if !inside_private {
-            assert_eq!(meta.permissions().mode() & 0o077, 0, "{} can be read by others", path.display());
+            assert_eq!(meta.permissions().mode() & 0o077, 0, "{} is readable by other users", path.display());
         }
         if meta.is_dir() && !path.ends_with("work") {
             todo.extend(fs::read_dir(path).unwrap().flatten().map(|e| e.path()));

@@ -1,4 +1,4 @@
-//! `everloop up` as a service: the unit, the plist, and what the service manager is told.
+//! `everloop up` as a service: the unit, the plist, and the reports to the service manager.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -51,7 +51,7 @@ fn a_unit_is_put_in_its_place_and_taken_back_but_never_somebody_elses() {
     env.run(&["down", "--uninstall"]).ok();
     assert!(!unit.exists());
     std::fs::write(&unit, "[Service]\nExecStart=/bin/true\n").expect("the folder is the test's");
-    assert!(env.run(&["up", "--install"]).exits(1).stderr.contains("is not everloop's own"));
+    assert!(env.run(&["up", "--install"]).exits(1).stderr.contains("was not written by everloop"));
     env.run(&["down", "--uninstall"]).exits(1);
     assert!(unit.exists());
 }
@@ -76,7 +76,7 @@ fn the_loop_itself_says_that_it_is_ready_lives_and_goes() {
         assert!(last.elapsed() < Duration::from_secs(20));
         last = Instant::now();
     }
-    // Who hangs is silent.
+    // A hanging supervisor is silent.
     up.signal(Signal::SIGSTOP);
     manager.set_read_timeout(Some(Duration::from_millis(700))).expect("a socket takes a deadline");
     while hear().is_some() {}

@@ -1,4 +1,5 @@
-//! Loops with monitors: they watch without using anything, work on what is seen, park, and always have one keepalive.
+//! Loops with monitors: they watch without using anything, work on what is seen, park, and always
+//! have one keepalive.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -21,7 +22,7 @@ fn beside(env: &Env, name: &str) -> PathBuf {
     env.project().with_file_name(name)
 }
 
-/// A loop whose checks pass, with an agent that leaves its prompt in a file named after its task.
+/// A loop with passing checks, with an agent that leaves its prompt in a file named after its task.
 fn config(env: &Env, monitors: &str, more: &str) {
     let out = beside(env, "out");
     fs::create_dir_all(&out).expect("a folder can be made");
@@ -63,7 +64,7 @@ fn add_line(env: &Env, line: &str) {
     writeln!(file, "{line}").expect("it can be written");
 }
 
-/// A server whose page counts.
+/// A server with a page that counts.
 fn page() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -72,7 +73,7 @@ fn page() -> (SocketAddr, Arc<AtomicUsize>) {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut asked = [0; 2048];
-            // One that asks for nothing gets the page, too.
+            // A client that sends nothing gets the page, too.
             let _asked = stream.read(&mut asked);
             let body = format!("page number {}", counts.load(Ordering::SeqCst));
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
@@ -151,7 +152,7 @@ fn without_news_it_parks_and_a_message_or_a_wake_brings_it_back() {
     up.wait();
     let keepalive = open_keepalives(&env);
     let refused = env.run(&["task", "cancel", &keepalive[0]]).exits(2);
-    assert!(refused.stderr.contains("keeps its loop watching"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("drives the monitors of its loop"), "{}", refused.stderr);
     env.run(&["task", "claim", &keepalive[0]]).exits(2);
 }
 
@@ -200,7 +201,7 @@ fn long_kills_at_any_moment_leave_one_keepalive_and_lose_no_change() {
         let text: String = signals(&env).iter().filter_map(|t| t["prompt"].as_str().map(str::to_owned)).collect();
         (0..KILLS).all(|n| text.matches(&format!("line {n} is new\n")).count() == 1)
     };
-    env.wait_for("every line was told once", all_read);
+    env.wait_for("every line was reported once", all_read);
     env.wait_for("all is done", || phase(&env) == "watching");
     let number = env.the_loop()["watch"]["keepalive"].as_u64().expect("a number");
     assert!(number > KILLS as u64 / 4, "the kills hit too little: {number} keepalives");

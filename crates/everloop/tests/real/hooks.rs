@@ -1,5 +1,6 @@
-//! The real claude, codex and gemini in sessions of their own, with what `everloop init` writes for them: held while a check
-//! fails, let go when it passes, at the cap and when nobody supervises. Every call of the model is counted.
+//! The real claude, codex and gemini in sessions of their own, with the files of `everloop init`:
+//! held while a check fails, let go when it passes, at the cap and when no supervisor runs. Every
+//! call of the model is counted.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -37,7 +38,8 @@ fn trust(cli: CliProgram, env: &Env) {
     }
 }
 
-/// The command of one headless session. Hooks find this very binary, and the state folder, as a person's would.
+/// The command of one headless session. Hooks find this very binary, and the state folder, as a
+/// person's would.
 fn session(cli: CliProgram, env: &Env, model: &FakeModel, prompt: &str) -> Command {
     let mut words = cli.arguments(&model.base_url(), prompt);
     match cli {
@@ -56,7 +58,7 @@ fn session(cli: CliProgram, env: &Env, model: &FakeModel, prompt: &str) -> Comma
     command
 }
 
-/// One session of an agent in a project whose check wants `made.txt`.
+/// One session of an agent in a project with a check that wants `made.txt`.
 fn play(cli: CliProgram, script: &str, hook: &str, supervised: bool) -> Played {
     let model = FakeModel::start(script).expect("a free port on loopback");
     let env = Env::new().git();
@@ -79,7 +81,7 @@ fn play(cli: CliProgram, script: &str, hook: &str, supervised: bool) -> Played {
 
 impl Played {
     fn result(&self) -> &Value {
-        self.said.iter().rfind(|said| said["type"] == "result").expect("claude says how it ended")
+        self.said.iter().rfind(|said| said["type"] == "result").expect("claude reports how it ended")
     }
 
     fn did(&self, what: &str) -> Vec<Value> {
@@ -99,7 +101,7 @@ fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
             true,
         );
         assert!(played.env.read("made.txt").starts_with("hello"));
-        assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
+        assert_eq!(played.did("held").len(), 2, "it claimed twice to be done, and was not");
         assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
         assert_eq!(played.model.main_calls(), 4, "done, done, the edit, and the last word");
         assert_eq!(played.result()["result"], "really");
@@ -144,17 +146,17 @@ fn claude_is_refused_what_judges_its_work() {
     });
 }
 
-/// Codex and gemini have no last word that looks the same; what happened is in the journal.
+/// Codex and gemini have no common form of a last message; the journal has what happened.
 fn is_held(cli: CliProgram) {
     let played = play(cli, "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really", "", true);
     assert!(played.env.read("made.txt").starts_with("hello"));
-    assert_eq!(played.did("held").len(), 2, "twice it said that it was done, and was not");
+    assert_eq!(played.did("held").len(), 2, "it claimed twice to be done, and was not");
     assert_eq!(played.did("let_go")[0]["why"]["is"], "passes");
     assert_eq!(played.model.main_calls(), 4, "done, done, the edit, and the last word");
     assert_eq!((played.did("began").len(), played.did("prompted").len()), (1, 1), "our own reason is no prompt");
     assert_eq!(played.did("began")[0]["agent"], cli.name());
     let told = played.model.requests().first().map(|request| request.body.clone()).unwrap_or_default();
-    assert!(told.contains("This project is kept by everloop"), "the brief reaches the model: {told}");
+    assert!(told.contains("everloop works on this project"), "the brief reaches the model: {told}");
     tell(&format!("{}: held 2 times, {} calls", cli.name(), played.model.main_calls()));
 }
 

@@ -1,11 +1,11 @@
-//! Limits, walls, hangs and cuts, as the real programs meet them.
+//! Limits, walls, hangs and cuts of the real programs.
 
 use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
 
 use super::world::{World, tell};
 
-/// Nothing is called before the reset, and then the same conversation goes on at once.
+/// Nothing is called before the reset, and then the same session goes on at once.
 fn sleeps_to_the_reset(cli: CliProgram, limit: &str) {
     let script = format!("{limit}:in=20,edit:path=made.txt:text=hello,text");
     let world = World::new(cli, &script);
@@ -26,7 +26,7 @@ fn sleeps_to_the_reset(cli: CliProgram, limit: &str) {
         first.at_ms as i64 - reset
     ));
     let resumed = &starts[1].1;
-    assert!(resumed["resume"].is_string(), "the same conversation: {resumed}");
+    assert!(resumed["resume"].is_string(), "the same session: {resumed}");
     let tally = world.env.the_loop()["tally"].clone();
     assert_eq!((tally["agent_failed"].as_u64(), tally["limited"].as_u64()), (Some(0), Some(1)));
 }
@@ -76,7 +76,7 @@ fn codex_without_credit_waits_for_a_person() {
     offline(|| meets_a_wall(CliProgram::Codex, "codex-quota", "credit"));
 }
 
-/// Found stuck by what it is busy with, killed with all children, tried again.
+/// Found stuck by its activity, killed with all children, tried again.
 fn is_freed_from_a_hang(cli: CliProgram) {
     let guard =
         "gap = \"0\"\nmodel_soft = \"4s\"\nmodel_hard = \"6s\"\nstarting_hard = \"30s\"\nbackoff_first = \"1s\"";
@@ -98,7 +98,7 @@ fn long_codex_that_hangs_is_found_and_tried_again() {
     offline(|| is_freed_from_a_hang(CliProgram::Codex));
 }
 
-/// It shortens the conversation for ever; that is seen, the turn ends, and a fresh conversation begins.
+/// It compacts its session for ever; that is detected, the turn ends, and a fresh session begins.
 #[test]
 fn long_opencode_whose_conversation_never_fits_begins_afresh() {
     offline(|| {
@@ -112,7 +112,7 @@ fn long_opencode_whose_conversation_never_fits_begins_afresh() {
         assert_eq!(exited["exit"]["report"]["limit"]["class"], "context", "{exited}");
         assert_eq!(exited["exit"]["stopped"], "lingers", "{exited}");
         let starts = world.events("turn_started");
-        assert!(starts[1].1["resume"].is_null(), "a fresh conversation: {}", starts[1].1);
+        assert!(starts[1].1["resume"].is_null(), "a fresh session: {}", starts[1].1);
         drop(running);
     });
 }

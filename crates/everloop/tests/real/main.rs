@@ -1,5 +1,5 @@
-//! The real agent programs under everloop, against a model server on loopback, in a network namespace that has nothing
-//! else. Every request is counted, so that what is claimed about calls is what was called.
+//! The real agent programs under everloop, against a model server on loopback, in a network
+//! namespace that has nothing else. Every request is counted, so that claims about calls are exact.
 
 #[path = "../it/env.rs"]
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]

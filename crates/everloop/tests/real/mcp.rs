@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::env::Env;
 use super::world::World;
 
-/// Every tool, with arguments that fit. What a call is answered is seen in the ledger.
+/// Every tool, with matching arguments. The ledger shows the effect of each call.
 const CALLS: [(&str, &str); 10] = [
     ("status", "{}"),
     ("next_task", r#"{"lease":"5m"}"#),
@@ -23,7 +23,7 @@ const CALLS: [(&str, &str); 10] = [
     ("sleep_until", r#"{"loop":"make-made-txt","for":"1s"}"#),
 ];
 
-/// A project whose agent has our server among its own.
+/// A project with an agent that has our server among its own.
 fn world(cli: CliProgram, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<String>) -> World {
     let calls: Vec<String> = CALLS.iter().map(|(tool, json)| format!("tool:name={prefix}{tool}:json={json}")).collect();
     let script = format!("{},edit:path=made.txt:text=hello,text:say=done", calls.join(","));
@@ -53,7 +53,10 @@ fn every_tool_is_called(world: &World) {
     assert_eq!((&added[0]["title"], &added[0]["trust"]), (&json!("added by a client"), &json!("agent")), "{added}");
     assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["text"], "hello");
     let tickets = env.run(&["status", "--json"]).ok().json()["tickets"].clone();
-    assert!(tickets[0]["text"].as_str().is_some_and(|t| t.ends_with("asks: may I?")), "{tickets}");
+    assert!(
+        tickets[0]["text"].as_str().is_some_and(|t| t.starts_with("question from ") && t.ends_with(": may I?")),
+        "{tickets}"
+    );
     assert_eq!((world.events("woken").len(), world.events("paused").len()), (1, 1));
     assert_eq!(world.calls().len(), CALLS.len() + 2, "no call was made twice");
 }
@@ -84,7 +87,8 @@ fn codex_calls_every_tool() {
     });
 }
 
-/// What a client made with the SDK says; it ends with an error when a good call fails or a bad one does not.
+/// The output of a client made with the SDK; it ends with an error when a good call fails or a bad
+/// one does not.
 fn sdk(env: &Env, how: &[&str]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/sdk-client.cjs");
     let mut command = std::process::Command::new(installed("mcp-sdk"));
@@ -96,7 +100,7 @@ fn sdk(env: &Env, how: &[&str]) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// A loop that waits for its next turn, and a supervisor that looks after it.
+/// A loop that waits for its next turn, and its supervisor.
 fn at_work() -> (Env, super::env::Background) {
     let env = Env::new();
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "1h", "--detach"]).ok();
@@ -139,7 +143,7 @@ fn the_official_sdk_calls_every_tool_over_http() {
         let (env, up) = at_work();
         let token = std::fs::read_to_string(env.state().join("token")).expect("the supervisor drew one");
         let said = sdk(&env, &["http", &format!("http://{}/mcp", env.port()), token.trim()]);
-        // Every request stands for itself, so nobody has a name there.
+        // Every request is independent, so no client has a name there.
         every_tool_answers(&env, &said, "an agent");
         drop(up);
     });

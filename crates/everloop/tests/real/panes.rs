@@ -1,4 +1,4 @@
-//! A person's way of working with claude, as a way to take turns: the real program in a real tmux pane.
+//! The real claude in a real tmux pane takes turns, as a person would work with it.
 
 use everloop_testkit::clis::CliProgram;
 use everloop_testkit::fake_model::FakeModel;
@@ -6,10 +6,10 @@ use everloop_testkit::offline::offline;
 
 use super::env::Env;
 
-/// Stands for a folder that has no name yet.
+/// Placeholder for a folder that has no name yet.
 const WORKTREE: &str = "/WORKTREE";
 
-/// What claude wants to have been told once, so that it asks nothing at its start.
+/// Settings that keep claude from prompting at its start.
 fn furnish(env: &Env, key: &str) {
     let home = env.project().join("../home");
     let project = env.project().canonicalize().expect("it is there");
@@ -31,7 +31,7 @@ fn claude_in_a_pane_takes_a_turn() {
 /// The pane was started in the project; for the turn claude is started again in the worktree.
 #[test]
 fn claude_in_a_pane_takes_a_turn_in_a_worktree() {
-    // A person would be asked once, and answer.
+    // A person would confirm this once.
     let trust = format!("sed -i \"s#{WORKTREE}#$PWD#\" \"$HOME/.claude.json\"");
     offline(|| takes_a_turn(&["--setup", &trust]));
 }

@@ -1,4 +1,4 @@
-//! What a vendor in trouble, a runaway script and a budget let through: counted at the server.
+//! What a failing vendor, a runaway script and a budget let through: counted at the server.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn weathers(cli: CliProgram, script: &str) {
     assert!(calls <= starts * TRIES_INSIDE, "{calls} calls in {starts} starts");
     let waits = world.events("limited").len() + world.events("cooldown").len();
     assert!(waits >= starts - 1, "every start but the last was followed by a wait");
-    assert_eq!(world.env.the_loop()["turns"], 0, "an outage counts against nobody");
+    assert_eq!(world.env.the_loop()["turns"], 0, "an outage is not charged to the loop");
     drop(running);
 }
 
@@ -57,7 +57,8 @@ fn a_budget_is_not_exceeded_by_more_than_one_turn() {
     });
 }
 
-/// The worst kind of restart hook: starts the program in the background and always asks to go on.
+/// The worst kind of restart hook: starts the program in the background and always requests to go
+/// on.
 const WILD: &str = r#"for n in 1 2 3; do
   setsid "$CLAUDE" -p again --output-format json --dangerously-skip-permissions </dev/null >/dev/null 2>&1 &
 done
@@ -67,7 +68,7 @@ exit 2"#;
 fn long_a_wild_restart_script_stays_within_the_caps() {
     offline(|| {
         let seconds = Duration::from_secs(60);
-        // Without a guard, a third of that says enough.
+        // Without a guard, a third of that is enough.
         let share = 3;
         let cap = 4;
         let guarded = World::with(CliProgram::Claude, "text", &format!("gap = \"0\"\nper_minute = {cap}"));
@@ -93,7 +94,7 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
         running.wait().expect("it is our child");
         assert!(!guarded.events("turn_started").is_empty(), "the script ran behind the guard");
 
-        // The same script by itself, as a hook that is called again whenever it asks to go on.
+        // The same script by itself, as a hook that is called again whenever it requests to go on.
         let end = Instant::now() + seconds / share;
         let mut rounds = 0;
         while Instant::now() < end {
@@ -102,7 +103,7 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
             alone.env("HOME", guarded.env.project().join("../home")).current_dir(guarded.env.project());
             alone.status().expect("sh is there");
             rounds += 1;
-            // A machine has an end: as many at once as it bears.
+            // A machine has limits: no more at once than it can run.
             while everloop_testkit::offline::neighbours().len() > 8 && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(20));
             }

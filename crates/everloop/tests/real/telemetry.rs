@@ -1,4 +1,4 @@
-//! What claude tells about its use besides its stream.
+//! claude's telemetry besides its stream.
 
 use everloop_testkit::clis::CliProgram;
 use everloop_testkit::offline::offline;
@@ -15,7 +15,8 @@ fn claude(world: &World) -> Option<Pid> {
     processes_of(&world.env.state()).into_iter().find(is_claude).map(Pid::from_raw)
 }
 
-/// What `usage` tells of a turn that was killed while it waited for its second answer. Only the first has been paid for.
+/// The `usage` of a turn that was killed while it waited for its second answer. Only the first was
+/// paid for.
 fn killed_turn(world: &World, is_ready: impl Fn() -> bool) -> Value {
     let running = world.env.spawn(&world.words(&["-n", "1"]));
     world.env.wait_for("the second answer is waited for", || world.calls().len() == 2 && is_ready());

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::env::{Env, Output};
 
-/// Shows a figure to whoever runs the tests with their output.
+/// Shows a figure in the output of the tests.
 #[expect(clippy::print_stdout, reason = "a test has no other way to show what it measured")]
 pub fn tell(figure: &str) {
     println!("{figure}");
 }
 
-/// A project whose goal is reached when `made.txt` is there.
+/// A project with a goal that is reached when `made.txt` is there.
 pub struct World {
     pub env: Env,
     pub model: FakeModel,
@@ -26,7 +26,7 @@ impl World {
         Self::with(cli, script, "gap = \"0\"")
     }
 
-    /// With other words in `[defaults.guard]`.
+    /// With other settings in `[defaults.guard]`.
     pub fn with(cli: CliProgram, script: &str, guard: &str) -> Self {
         let model = FakeModel::start(script).expect("a free port on loopback");
         let base = model.base_url();
@@ -52,7 +52,7 @@ impl World {
         Self { env, model, cli }
     }
 
-    /// The words of a run that works on the goal.
+    /// The arguments of a run that works on the goal.
     pub fn words<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", self.cli.name()];
         words.extend(more);

@@ -1,4 +1,4 @@
-//! Wishes of strangers: good ones once, bad ones never, and nothing else is touched.
+//! Intents of outside agents: good ones once, bad ones never, and nothing else is touched.
 
 use everloop_core::entry::OPEN_MOST;
 use everloop_store::{Model, Recipients, TaskFilter, TaskOwner};
@@ -73,7 +73,7 @@ fn a_crash_between_effect_and_removal_does_nothing_twice() {
     assert_eq!(world.rows().len(), 1);
     let comments = world.ledger.messages(Recipients::All, 100).expect("the model can be read");
     assert_eq!(comments.len(), 1);
-    // Another file with the same words is another wish.
+    // Another file with the same words is another intent.
     world.leave("b.json", wish);
     assert_eq!(world.take(), Round { applied: 1, ..Round::default() });
     assert_eq!(world.rows().len(), 2);
@@ -106,11 +106,11 @@ fn bad_wishes_are_rejected_with_a_reason_and_nothing_else_is_touched() {
     let foreign = format!(r#"{{"intent":"done","task":"{id}","fence":0}}"#);
     let cases = [
         ("long.json", long.as_str(), "longer than 65536 bytes"),
-        ("deep.json", deep.as_str(), "it is no wish"),
+        ("deep.json", deep.as_str(), "not an intent"),
         ("checks.json", r#"{"intent":"add","title":"x","checks":["true"]}"#, "unknown field `checks`"),
         ("trust.json", r#"{"intent":"add","title":"x","trust":"operator"}"#, "unknown field `trust`"),
         ("kind.json", r#"{"intent":"add","title":"x","kind":"batch"}"#, "cannot be a task's kind"),
-        ("other.json", r#"{"intent":"rm","task":"x"}"#, "it is no wish"),
+        ("other.json", r#"{"intent":"rm","task":"x"}"#, "not an intent"),
         ("self.json", r#"{"intent":"add","title":"x","after":["nobody"]}"#, "`nobody`, which is not there"),
         ("gone.json", r#"{"intent":"start","task":"nobody"}"#, "there is no task `nobody`"),
         ("foreign.json", foreign.as_str(), "was not started by"),

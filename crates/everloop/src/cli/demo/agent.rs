@@ -1,4 +1,5 @@
-//! The demo's agent: plays one act after the other, in the current folder, like any command-line agent would.
+//! The demo's agent: plays one act after the other, in the current folder, like any command-line
+//! agent would.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Plays the next act. `acts` is where it remembers how far it came; it exists outside of the workspace on purpose.
+/// Plays the next act. `acts` is where it remembers its progress; it is outside the workspace on
+/// purpose.
 pub fn play(acts: &OsStr) -> io::Result<()> {
     let acts = Path::new(acts);
     let act = (1u32..100).find(|n| !acts.join(format!("{n}.begun")).exists()).unwrap_or(1);
@@ -50,7 +52,7 @@ fn say(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
 }
 
-/// A model thinks for a while, too.
+/// Sleeps like a thinking model.
 fn work(millis: u64) {
     sleep(Duration::from_millis(millis));
 }

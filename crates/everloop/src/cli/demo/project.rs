@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::error::Failure;
 
-/// What must pass.
 pub const CHECKS: [&str; 5] =
     ["sh tests/greet.sh", "sh tests/add.sh", "sh tests/count.sh", "grep -q Usage README.md", "! grep -rn TODO src"];
 
@@ -19,7 +18,7 @@ const FILES: [(&str, &str); 6] = [
     (".gitignore", "*.tmp\n"),
 ];
 
-/// Makes it, with one commit.
+/// Creates the repository with one commit.
 pub fn make(dir: &Path) -> Result<(), Failure> {
     for (name, text) in FILES {
         let path = dir.join(name);

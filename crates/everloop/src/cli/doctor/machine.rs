@@ -1,4 +1,4 @@
-//! The machine: git, containment of jobs, room on the disk, the clock.
+//! The machine: git, containment of jobs, free disk space, the clock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::cli::{Invocation, up};
 use crate::error::Failure;
 use crate::state_folder::StateFolder;
 
-/// `git merge-tree` in worktrees and all we ask of it works from here on.
+/// From here on `git merge-tree` works in worktrees, with every option that is used.
 const GIT_LEAST: (u32, u32) = (2, 34);
 /// Below this even a journal record may not fit.
 const DISK_LEAST_MB: u64 = 100;
 /// A turn may keep 64 MB of output, and builds in worktrees need more.
 const DISK_GOOD_MB: u64 = 1024;
-/// This program was not there before; a clock that says so is wrong.
+/// The program did not exist before; a clock that shows an earlier time is wrong.
 const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
-/// A trial job that takes longer says that the machine is stuck.
+/// A trial job that takes longer means that the machine is stuck.
 const TRIAL: Duration = Duration::from_secs(20);
 
 pub async fn look(home: &StateFolder, session: &Invocation) -> Result<Vec<Finding>, Failure> {
@@ -38,13 +38,13 @@ pub async fn look(home: &StateFolder, session: &Invocation) -> Result<Vec<Findin
 async fn git(chart: &mut Chart, dir: &Path) {
     let install = "install git 2.34 or newer; without it loops only work in place";
     match Git::operators(dir).line(&["version"]).await {
-        Err(e) => chart.fail(format!("git cannot be run: {e}"), install),
+        Err(e) => chart.fail(format!("cannot run git: {e}"), install),
         Ok(line) => match version(&line) {
             Some(found) if found < GIT_LEAST => {
                 chart.fail(format!("{line} is older than {}.{}", GIT_LEAST.0, GIT_LEAST.1), install);
             }
             Some(_) => chart.ok(line),
-            None => chart.warn(format!("`{line}` does not tell git's version"), install),
+            None => chart.warn(format!("`{line}` does not contain git's version"), install),
         },
     }
 }
@@ -55,7 +55,7 @@ fn version(line: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Runs a real job, as a turn is run, and looks how it was held together.
+/// Runs a real job, as a turn is run, and checks its containment.
 async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failure> {
     let dir = home.checks(&LoopId::new(format!("doctor-{}", std::process::id())));
     let spec = Spec { wall: TRIAL, ..Spec::new(vec!["true".to_owned()], "/") };
@@ -69,14 +69,14 @@ async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failur
     match trial.await {
         Ok((JobEnd::Exited(exit), started)) if exit.ok() => match started.and_then(|s| s.cgroup) {
             Some(_) => chart.ok("jobs run in control groups of their own"),
-            None => chart.ok("jobs are held together by their process tree (no control group may be made here)"),
+            None => chart.ok("jobs are contained by their process tree (control groups cannot be created here)"),
         },
         Ok((JobEnd::Exited(exit), _)) => {
-            chart.fail(format!("a trial job did not work: {}", exit.describe()), "is `true` in PATH?");
+            chart.fail(format!("a trial job failed: {}", exit.describe()), "is `true` in PATH?");
         }
         Ok((JobEnd::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
         Err(e) => {
-            chart.fail(format!("a trial job could not be run: {e}"), "does its disk allow locks?");
+            chart.fail(format!("cannot run a trial job: {e}"), "does its disk allow locks?");
         }
     }
     match std::fs::remove_dir_all(&dir) {
@@ -87,13 +87,13 @@ async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failur
 
 fn disk(chart: &mut Chart, dir: &Path) {
     match statvfs(dir) {
-        Err(e) => chart.warn(format!("the room on the disk cannot be told: {e}"), "df -h"),
+        Err(e) => chart.warn(format!("cannot read the free disk space: {e}"), "df -h"),
         Ok(stat) => {
             let free_mb = stat.blocks_available().saturating_mul(stat.fragment_size()) >> 20;
             let text = format!("{free_mb} MB free for {}", dir.display());
             match free_mb {
-                0..DISK_LEAST_MB => chart.fail(text, "free some room; finished work waits for it and is not lost"),
-                DISK_LEAST_MB..DISK_GOOD_MB => chart.warn(text, "a single turn may need more: free some room"),
+                0..DISK_LEAST_MB => chart.fail(text, "free some space; finished work waits for it and is not lost"),
+                DISK_LEAST_MB..DISK_GOOD_MB => chart.warn(text, "a single turn may need more: free some space"),
                 _ => chart.ok(text),
             }
         }

@@ -1,4 +1,5 @@
-//! The state folder: who may read it, whether the database and the journal are whole, who supervises.
+//! The state folder: its permissions, whether the database and the journal are whole, and the
+//! supervisor.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -12,7 +13,7 @@ use crate::state_folder::{LockOwner, StateFolder};
 use crate::ui::quantities::here;
 use crate::ui::text::count;
 
-/// A last record later than now by more than this says that the clock was set back.
+/// A last record later than now by more than this means that the clock was set back.
 const CLOCK_SLACK_MS: i64 = 60_000;
 
 /// The findings, and the ledger if it can be used.
@@ -32,7 +33,7 @@ pub fn look(
             None
         }
         Err(failure) => {
-            let hint = "move it away to begin afresh; loops and journal are in it, so keep a copy";
+            let hint = "move it away to start again; it holds the loops and the journal, so keep a copy";
             chart.fail(failure.message, failure.hint.unwrap_or_else(|| hint.to_owned()));
             None
         }
@@ -46,7 +47,7 @@ pub fn look(
     (chart.findings, usable)
 }
 
-/// Whoever cannot be reached is tried again by itself; a person may have to mend the other side.
+/// An unreachable notifier is tried again automatically; a person may have to mend the other side.
 fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
     match crate::notifiers::troubles(ledger, now) {
         Ok(troubles) => {
@@ -62,21 +63,21 @@ fn folder(chart: &mut Chart, home: &StateFolder) {
     let root = home.root();
     let me = std::fs::metadata("/proc/self").map(|meta| meta.uid());
     match std::fs::metadata(root) {
-        Err(e) => chart.fail(format!("`{}` cannot be read: {e}", root.display()), "name another one with --state-dir"),
+        Err(e) => chart.fail(format!("cannot read `{}`: {e}", root.display()), "use another one with --state-dir"),
         Ok(meta) if me.is_ok_and(|me| me != meta.uid()) => {
-            chart.fail(
-                format!("`{}` belongs to somebody else", root.display()),
-                "name one of your own with --state-dir",
-            );
+            chart.fail(format!("`{}` belongs to another user", root.display()), "use another one with --state-dir");
         }
         Ok(meta) if meta.mode() & 0o077 != 0 => {
-            chart.fail(format!("`{}` can be read by others", root.display()), format!("chmod 700 {}", root.display()));
+            chart.fail(
+                format!("`{}` is readable by other users", root.display()),
+                format!("chmod 700 {}", root.display()),
+            );
         }
         Ok(_) => chart.ok(format!("{} is private", root.display())),
     }
 }
 
-/// A supervisor listens on a pipe; anything else of that name only swallows knocks.
+/// A supervisor listens on a pipe; anything else of that name only swallows wake-ups.
 fn wake_pipe(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
     let Ok(meta) = std::fs::symlink_metadata(home.wake_pipe()) else { return };
     if meta.file_type().is_fifo() {
@@ -91,11 +92,11 @@ fn wake_pipe(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
 }
 
 fn database(chart: &mut Chart, ledger: &Sqlite) {
-    let copy = "keep a copy of the folder; then `everloop replay` tells how far the journal can be trusted";
+    let copy = "keep a copy of the folder; then `everloop replay` shows how far the journal can be trusted";
     match ledger.check_integrity() {
         Ok(wrong) if wrong.is_empty() => chart.ok("the database is sound"),
         Ok(wrong) => chart.fail(format!("the database is damaged: {}", wrong.join("; ")), copy),
-        Err(e) => chart.fail(format!("the database cannot be checked: {e}"), copy),
+        Err(e) => chart.fail(format!("cannot check the database: {e}"), copy),
     }
 }
 

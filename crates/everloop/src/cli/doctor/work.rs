@@ -1,4 +1,4 @@
-//! Loops and what they leave behind: agents that cannot be found, worktrees and turn folders of ended loops, processes
+//! Loops and their leftovers: missing agents, worktrees and turn folders of ended loops, processes
 //! without owner.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::state_folder::StateFolder;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
 
-/// The output of an ended loop's turns is worth something as long as somebody may ask what happened.
+/// The output of an ended loop's turns is kept as long as a person may need it.
 const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub async fn look(
@@ -61,7 +61,7 @@ fn agents(chart: &mut Chart, states: &[LoopState]) {
     }
 }
 
-/// Whether agents are there and logged in; `dir` is where a command that is a path begins.
+/// Checks that agents are installed and logged in; a command that is a path begins in `dir`.
 pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<AgentSpec>) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     for (agent, found) in look_at(specs) {
@@ -69,16 +69,16 @@ pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<A
         let here = agent.argv.first().and_then(|program| find_program(program, &path, dir));
         let install = "install it, or give the loop another one in everloop.toml";
         match (is_there(&agent, &found) || here.is_some(), found.login) {
-            (false, _) => chart.fail(format!("{subject} is not there"), found.hint.unwrap_or(install)),
+            (false, _) => chart.fail(format!("{subject} is not installed"), found.hint.unwrap_or(install)),
             (true, LoginState::NotLoggedIn) => {
                 chart.warn(format!("{subject} is not logged in"), found.hint.unwrap_or("everloop agents"));
             }
-            (true, LoginState::LoggedIn | LoginState::Unknown) => chart.ok(format!("{subject} is there")),
+            (true, LoginState::LoggedIn | LoginState::Unknown) => chart.ok(format!("{subject} is installed")),
         }
     }
 }
 
-/// Where a command would be found, as the shell does it.
+/// Resolves a command as the shell does.
 fn find_program(program: &str, path: &OsString, dir: &Path) -> Option<PathBuf> {
     let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
@@ -97,13 +97,14 @@ fn folders(dir: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Worktrees are made again when they are needed, and all work is under refs: those of an ended loop are only in the way.
+/// Worktrees are recreated when they are needed, and all work is under refs: those of an ended loop
+/// are only in the way.
 async fn worktrees(chart: &mut Chart, home: &StateFolder, states: &[LoopState], remedy: &Remedy) {
     let Some(parent) = home.work(&LoopId::new("x")).parent().map(Path::to_owned) else { return };
     for (name, path) in folders(&parent) {
         let id = LoopId::new(name);
         let Some(state) = states.iter().find(|s| s.id == id) else {
-            let hint = "no loop of this name is known; look into it and remove it by hand";
+            let hint = "no loop of this name is known; check it and remove it by hand";
             chart.warn(format!("a folder of an unknown loop: {}", path.display()), hint);
             continue;
         };
@@ -154,7 +155,7 @@ fn turn_folders(chart: &mut Chart, home: &StateFolder, states: &[LoopState], rem
     }
 }
 
-/// Processes that carry a job's mark although nobody looks after that job.
+/// Processes that carry a job's mark although no supervisor watches that job.
 fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
     let root = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
     let mut orphans: BTreeMap<PathBuf, usize> = BTreeMap::new();
@@ -166,7 +167,7 @@ fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
         }
     }
     if orphans.is_empty() {
-        return chart.ok("no process is left without owner");
+        return chart.ok("no process without owner");
     }
     for (job, number) in orphans {
         let text = format!(
@@ -183,7 +184,6 @@ fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
     }
 }
 
-/// The job whose mark a process carries.
 fn job_of(pid: i32) -> Option<PathBuf> {
     process::stat(pid).filter(process::Stat::is_alive)?;
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -192,7 +192,7 @@ fn job_of(pid: i32) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(value.to_vec())))
 }
 
-/// Its shim lives, or is so young that it has not said who it is.
+/// Whether its shim lives, or is so young that it has not written its start record.
 fn is_looked_after(job: &Path) -> bool {
     match job::started(job) {
         Ok(Some(started)) => started.shim.is_alive(),

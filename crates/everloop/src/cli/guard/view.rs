@@ -1,4 +1,4 @@
-//! `everloop guard status`: every scope with what holds it back, what it used and what it set aside.
+//! `everloop guard status`: every scope with its holds, its usage and its reservations.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn lines(guards: &Guards, loops: &[LoopState], look: &StatusStyle) -> Vec<String
     if guards.is_empty() {
         return vec!["nothing has started yet".to_owned()];
     }
-    let mut table = Table::new(&["SCOPE", "STATE", "STARTS 1m/1h/1d", "SPENT", "SET ASIDE"]);
+    let mut table = Table::new(&["SCOPE", "STATE", "STARTS 1m/1h/1d", "SPENT", "RESERVED"]);
     for (scope, guard) in guards {
         let spec = spec_of(scope, loops);
         table.row([
@@ -107,7 +107,7 @@ fn reserved(guard: &GuardState) -> Option<Spend> {
     (!guard.reserved.is_empty()).then(|| guard.reserved.values().fold(Spend::default(), |sum, s| sum.plus(*s)))
 }
 
-/// Why, since when and until when.
+/// Reason, begin and end of each hold.
 fn details(scope: &Scope, guard: &GuardState, look: &StatusStyle) -> Vec<String> {
     let at = |time| moment(time, look.now, &look.zone);
     let mut lines = Vec::new();
@@ -121,7 +121,7 @@ fn details(scope: &Scope, guard: &GuardState, look: &StatusStyle) -> Vec<String>
     }
     if let Some(cooling) = guard.cooling.filter(|c| c.until > look.now) {
         lines.push(format!(
-            "{scope}: cools down until {} (level {}): starts died young",
+            "{scope}: cools down until {} (level {}): starts failed within seconds",
             at(cooling.until),
             cooling.level
         ));
@@ -187,10 +187,10 @@ mod tests {
         let guards: Guards =
             [(Scope::All, versioned(GuardState::default())), (Scope::Loop(loop_state().id), versioned(cooling))].into();
         insta::assert_snapshot!(lines(&guards, &[loop_state()], &look).join("\n"), @r"
-        SCOPE      STATE               STARTS 1m/1h/1d  SPENT           SET ASIDE
+        SCOPE      STATE               STARTS 1m/1h/1d  SPENT           RESERVED
         all        free                0 0 0            0 calls         -
         loop:k3f9  cools down, in 60s  1 1/100 1/1000   3 calls, $0.30  -
-        loop:k3f9: cools down until 21:01:01 (level 2): starts died young
+        loop:k3f9: cools down until 21:01:01 (level 2): starts failed within seconds
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! `everloop logs --turn`: what an agent wrote, and while it runs what it writes.
+//! `everloop logs --turn`: the output of an agent, also while it runs.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,10 @@ use crate::cli::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::Format;
 
-/// As much as is shown of each stream: both ends of it.
+/// Bytes shown of each stream: both ends of it.
 const SHOWN_BYTES: u64 = 1 << 20;
-/// As much is compared to find what is new. A turn that writes more between two looks is shown with gaps.
+/// Bytes compared to find what is new. A turn that writes more between two reads is shown with
+/// gaps.
 const WINDOW_BYTES: u64 = 64 << 10;
 
 pub fn show(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<Code, Failure> {
@@ -37,16 +38,16 @@ pub fn show(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) 
 }
 
 fn unreadable(turn: &TurnId, error: &job::JobError) -> Failure {
-    Failure::failed(format!("the output of turn `{turn}` cannot be read")).because(error)
+    Failure::failed(format!("cannot read the output of turn `{turn}`")).because(error)
 }
 
-/// The turn that is meant, and its folder.
+/// Finds the turn and its folder.
 fn find(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
     let turn = match word.parse::<u32>() {
         Ok(number) => {
             let (_, state) = session.find_loop(ledger, args.id.as_deref())?;
             by_number(&state, number).ok_or_else(|| {
-                Failure::usage(format!("loop `{}` remembers no turn {number}", state.id))
+                Failure::usage(format!("loop `{}` has no turn {number}", state.id))
                     .hint(format!("`everloop show {}` lists its turns", state.id))
             })?
         }
@@ -73,7 +74,7 @@ fn follow(dir: &std::path::Path, session: &Invocation) -> Result<(), Failure> {
     let failed = |e: job::JobError| Failure::failed(format!("cannot read `{}`", dir.display())).because(&e);
     let mut seen = [String::new(), String::new()];
     loop {
-        // Asked before the output is read: what comes in between is shown the next time.
+        // Read before the output: what comes in between is shown the next time.
         let over = job::record(dir).map_err(failed)?.is_some() || is_gone(dir).map_err(failed)?;
         for (stream, seen) in [Stream::Out, Stream::Err].into_iter().zip(&mut seen) {
             let now = job::output(dir, stream, WINDOW_BYTES).map_err(failed)?;
@@ -92,7 +93,7 @@ fn follow(dir: &std::path::Path, session: &Invocation) -> Result<(), Failure> {
     }
 }
 
-/// The shim was there and is no more, without a record.
+/// Whether the shim ended without a record.
 fn is_gone(dir: &std::path::Path) -> Result<bool, job::JobError> {
     Ok(job::started(dir)?.is_some_and(|s| !s.shim.is_alive()) && job::record(dir)?.is_none())
 }
@@ -102,7 +103,8 @@ fn fresh<'a>(seen: &str, now: &'a str) -> &'a str {
     if let Some(new) = now.strip_prefix(seen) {
         return new;
     }
-    // The window moved on and now begins somewhere in a line; its whole lines are looked for among those seen.
+    // The window moved on and now begins somewhere in a line; its whole lines are looked for among
+    // those seen.
     let lines = now.find('\n').map_or("", |end| &now[end + 1..]);
     let starts = seen.match_indices('\n').map(|(end, _)| &seen[end + 1..]).filter(|rest| !rest.is_empty());
     starts.into_iter().find_map(|rest| lines.strip_prefix(rest)).unwrap_or(now)

@@ -39,14 +39,14 @@ fn command(pane: &Pane) -> String {
     }
 }
 
-/// A state in a few words; those of the program are not trusted.
+/// Describes a state; text from the program is not trusted.
 pub fn describe(state: &State, paint: Paint) -> String {
     match state {
         State::Idle => paint.good("idle"),
         State::Working => "working".to_owned(),
         State::Limited { until: Some(until) } => paint.warn(&format!("limited until {}", clean(until))),
         State::Limited { until: None } => paint.warn("limited"),
-        State::Asking { question } => paint.warn(&format!("asking: {}", clean(question))),
+        State::Asking { question } => paint.warn(&format!("waiting for an answer: {}", clean(question))),
         State::Dead { status: Some(status) } => paint.bad(&format!("dead, status {status}")),
         State::Dead { status: None } => paint.bad("dead"),
         State::Unknown => "unknown".to_owned(),

@@ -1,4 +1,4 @@
-//! `everloop pane read`: what a pane shows.
+//! `everloop pane read`: prints the screen of a pane.
 
 use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
 use serde_json::json;
@@ -7,16 +7,16 @@ use super::{Invocation, failure};
 use crate::error::{Code, Failure};
 use crate::ui::text::clean_lines;
 
-/// Shows what a pane shows, also after its program has ended.
+/// Prints the screen of a pane, also after its program has ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  everloop pane read helper\n  everloop pane read helper --history 500 --colours")]
 pub struct PaneReadArgs {
-    /// The pane
+    /// Name of the pane
     name: String,
     /// Lines above the visible screen; agents that draw a full screen have none
     #[arg(long, default_value_t = 0, value_name = "N")]
     history: u32,
-    /// Keep colours
+    /// Keep escapes for colours
     #[arg(long)]
     colours: bool,
 }
@@ -29,7 +29,7 @@ pub fn read(args: &PaneReadArgs, server: &TmuxServer, session: &Invocation) -> R
     let text = text.trim_end();
     let lines = match colours {
         Colours::Plain => clean_lines(text, usize::MAX),
-        // Nothing but colours is in there.
+        // The capture holds no escapes but colours.
         Colours::Escaped => text.lines().map(str::to_owned).collect(),
     };
     let content = json!({

@@ -1,4 +1,4 @@
-//! `everloop pane start`: a program in a new pane.
+//! `everloop pane start`: starts a program in a new pane.
 
 use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
 
@@ -16,12 +16,13 @@ No shell reads the command. It sees PATH, HOME, LANG and the like, and what --en
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct PaneStartArgs {
-    /// What the pane shall be called
+    /// Name of the pane
     name: String,
-    /// Which program it is; decides what its screen means [default: by the name of the command]
+    /// Kind of the program; decides how its screen is read [default: by the name of the command]
     #[arg(long)]
     kind: Option<KindName>,
-    /// A variable that it may see; with `=VALUE` it is set and remembered, so name secrets without a value
+    /// A variable passed to it; with `=VALUE` it is set and remembered, so name secrets without a
+    /// value
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// The command and its arguments

@@ -1,6 +1,8 @@
-//! `everloop pane __turn`: one prompt and its end, as a plain process that a supervisor can run as a job.
+//! `everloop pane __turn`: one prompt and its end, as a plain process that a supervisor can run as
+//! a job.
 //!
-//! 0 done · 3 the time is over · 4 it asks something · 5 it is limited · 6 it has ended; the screen is on stdout.
+//! 0 done · 3 timed out · 4 the program waits for input · 5 it is limited · 6 it has ended; the
+//! screen is on stdout.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,13 +20,13 @@ use crate::ui::{Format, Paint};
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]
 pub struct PaneTurnArgs {
-    /// The pane
+    /// Name of the pane
     #[arg(long, value_name = "NAME")]
     pane: String,
-    /// The prompt
+    /// File with the prompt
     #[arg(long, value_name = "FILE")]
     prompt_file: PathBuf,
-    /// How long all of it may take
+    /// Time limit of the whole turn
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     timeout: Duration,
     /// The screen must not have changed for this long
@@ -57,7 +59,7 @@ pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &Invocation) -> R
         PaneTurnEnd::TimedOut { state, screen, typed } => {
             let when = if typed { "after the prompt was typed" } else { "before the prompt could be typed" };
             let state = describe(&state, Paint::Off);
-            let message = format!("the time is over {when}: `{}` is {state}", args.pane);
+            let message = format!("timed out {when}: `{}` is {state}", args.pane);
             (screen, Some(Failure::new(Code::NotReached, message)))
         }
     };
@@ -66,7 +68,7 @@ pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &Invocation) -> R
         session.ui.answer(&lines, &json!({ "pane": args.pane, "text": screen.trim_end() }))?;
         return Ok(Code::Ok);
     };
-    // With `--json` a failure is the answer; nothing may stand before it.
+    // With `--json` a failure is the answer; nothing may be printed before it.
     if session.ui.format() == Format::Text {
         session.ui.out_lines(&lines)?;
     }

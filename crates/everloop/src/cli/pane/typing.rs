@@ -1,4 +1,4 @@
-//! `everloop pane type`: text into a pane.
+//! `everloop pane type`: types text into a pane.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -22,13 +22,14 @@ const HELP: &str = "Examples:
 Control characters are taken out and counted, whatever is in the text: nothing in it is a key. Several lines are one
 prompt for programs that know bracketed paste, as agents do.";
 
-/// Types text into a pane and presses Enter. Refused when the pane is no longer what everloop started or adopted.
+/// Types text into a pane and presses Enter. Refused when the pane is no longer what everloop
+/// started or adopted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct PaneTypingArgs {
-    /// The pane
+    /// Name of the pane
     name: String,
-    /// The text
+    /// Text to type
     #[arg(allow_hyphen_values = true, required_unless_present = "file", conflicts_with = "file")]
     text: Option<OsString>,
     /// Take the text from this file; `-` is stdin

@@ -1,4 +1,5 @@
-//! A changed everloop.toml for loops that exist already. The ledger holds the last good one; a wrong file changes nothing.
+//! Applies a changed everloop.toml to existing loops. The ledger holds the last good one; a wrong
+//! file changes nothing.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::cli::{Invocation, config as verb, send, up};
 use crate::error::{Code, Failure};
 use crate::record::read_state;
 
-/// Sends every loop of the file what it is to do from now on; makes those that are new.
+/// Sends every loop of the file its new settings; creates those that are new.
 pub fn apply(session: &Invocation) -> Result<Code, Failure> {
     let wanted = verb::load(session)?.check(&verb::this_moment(session))?;
     let home = session.home()?;
@@ -42,7 +43,7 @@ pub fn apply(session: &Invocation) -> Result<Code, Failure> {
     }
     home.wake();
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let text = format!("new: {}; changed: {}; as before: {}", list(&made), list(&changed), list(&same));
+    let text = format!("new: {}; changed: {}; unchanged: {}", list(&made), list(&changed), list(&same));
     session.ui.said(&text, &json!({ "new": made, "changed": changed, "same": same }))?;
     Ok(Code::Ok)
 }

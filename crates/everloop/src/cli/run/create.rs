@@ -18,16 +18,15 @@ use crate::record::read_state;
 use crate::state_folder::StateFolder;
 use crate::ui::Ui;
 
-/// Where the loop came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopOrigin {
-    /// It was just made.
+    /// It was just created.
     Made,
     /// The same goal with the same checks was unfinished.
     Resumed,
 }
 
-/// What the user wants, from flags, environment and files.
+/// Resolves flags, environment and files.
 pub fn resolve(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
     let mut wanted = chosen(args, session)?;
     wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
@@ -58,7 +57,7 @@ fn chosen(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure>
     config.resolve(name, &moment).map_err(usage)
 }
 
-/// What is wrong in no file is wrong on the command line.
+/// A mistake outside of every file is one of the command line.
 fn usage(error: ConfigError) -> Failure {
     let in_file = error.diagnostics.iter().any(|d| d.place.is_some());
     let mut failure = Failure::from(error);
@@ -103,7 +102,7 @@ fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
         && runs(&state.spec.checks) == runs(&wanted.checks)
 }
 
-/// What makes an agent another one; who may do more, or as somebody else, is not the same.
+/// The identity of an agent: another permission or account makes another one.
 fn who(agent: &AgentSpec) -> impl PartialEq {
     let AgentSpec { kind, argv, model, permission, allow, account, .. } = agent.clone();
     (kind, argv, model, permission, allow, account)
@@ -117,7 +116,7 @@ pub fn add_configured(session: &Invocation, ledger: &mut Sqlite) -> Result<(), F
     let home = session.home()?;
     let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     for wanted in config.check(&moment(session))? {
-        // Also one that has reached its goal is known: `up` does not start it a second time.
+        // A loop that has reached its goal is known, too: `up` does not start it a second time.
         let mine = |s: &LoopState| s.name == wanted.name && Path::new(&s.spec.workspace.dir) == wanted.workspace.dir;
         if !known.iter().any(mine) {
             let state = create(&wanted, session, &home, ledger)?;
@@ -141,7 +140,8 @@ pub(super) fn create(
     Ok(state)
 }
 
-/// Looks at the folder: git or not, which branch, which files the checks name, what they look like now.
+/// Completes the settings from the folder: git or not, the branch, the files that the checks name
+/// and their content.
 pub(super) async fn complete(
     wanted: &ResolvedLoop,
     id: &LoopId,
@@ -161,7 +161,7 @@ pub(super) async fn complete(
         }
     };
     let mut spec = wanted.spec(mode.clone());
-    // Seen from a clean checkout: what is built later or lies about uncommitted is no part of a check.
+    // From a clean checkout: files that are built later or not committed are no part of a check.
     let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
     let mut workspace = LoopWorkspace::open(options).await.map_err(cannot)?;
     let cwd = workspace.check_out_verify(None).await.map_err(cannot)?;
@@ -174,7 +174,8 @@ pub(super) async fn complete(
     let runs = spec.checks.iter().map(|c| c.run.as_str());
     let named = protect::files_of_checks(runs, &root, &below);
     warn_uncommitted(&spec, dir, &cwd, ui);
-    // The checks' own files come first, so that an exception of the operator's can still name one.
+    // The checks' own files come first, so that an exception in the configuration can still name
+    // one.
     spec.workspace.protect.splice(0..0, named);
     for check in &mut spec.checks {
         let pinned = protect::pin(&check.run, &cwd);
@@ -183,7 +184,8 @@ pub(super) async fn complete(
     Ok(spec)
 }
 
-/// A check whose script lies in the folder but not in the commit would be broken, and nobody would see why.
+/// A check with a script in the folder but not in the commit would be broken without a visible
+/// reason.
 fn warn_uncommitted(spec: &LoopSpec, dir: &Path, checkout: &Path, ui: &Ui) {
     for check in &spec.checks {
         let here = protect::files_of_checks([check.run.as_str()], dir, Path::new(""));
@@ -197,12 +199,12 @@ fn warn_uncommitted(spec: &LoopSpec, dir: &Path, checkout: &Path, ui: &Ui) {
     }
 }
 
-/// The root of the checkout that `cwd` lies `below`.
+/// The root of the checkout that `cwd` is `below`.
 fn top_of(cwd: &Path, below: &Path) -> PathBuf {
     cwd.ancestors().nth(below.components().count()).unwrap_or(cwd).to_owned()
 }
 
-/// A short id that nobody has yet.
+/// Draws a short id that is not in use.
 fn draw_id(ledger: &Sqlite) -> Result<LoopId, Failure> {
     loop {
         let id = draw();
@@ -212,7 +214,6 @@ fn draw_id(ledger: &Sqlite) -> Result<LoopId, Failure> {
     }
 }
 
-/// Four letters and digits.
 pub(super) fn draw() -> LoopId {
     use std::hash::{BuildHasher, RandomState};
     // Without letters and digits that look alike.

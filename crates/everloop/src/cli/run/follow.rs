@@ -1,4 +1,5 @@
-//! Watching a loop that another process supervises; ends when the loop does, or when that process is gone.
+//! Follows a loop that another process supervises; ends when the loop does, or when that process is
+//! gone.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use crate::record::read_state;
 use crate::state_folder::StateFolder;
 use crate::supervisor::Watcher;
 
-/// How often the ledger is looked at.
+/// How often the ledger is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Records read at once.
 const ROUND: usize = 200;
 
-/// Shows what happens to the loop until somebody has to take over or it is over.
+/// Prints events of the loop until it is over or its supervisor is gone.
 pub fn follow(
     session: &Invocation,
     home: &StateFolder,

@@ -17,13 +17,13 @@ use crate::config::ResolvedLoop;
 use crate::error::{Code, Failure};
 use crate::ui;
 
-/// Between two looks at a loop that is watched.
+/// Between two reads of a watched loop.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Journal lines read at once.
 const PAGE: usize = 200;
-/// Tasks for one check before a person is asked.
+/// Tasks for one check before a ticket is opened for a person.
 const MAX_TASK_ATTEMPTS: u32 = 5;
-/// Turns that a node takes for one task, if `--max-turns` does not say.
+/// Turns that a node takes for one task, without `--max-turns`.
 const TASK_TURNS: u32 = 5;
 
 pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Result<Code, Failure> {
@@ -53,7 +53,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Resul
     watch(&hub, &id, session)
 }
 
-/// Looks at the folder and at the remote: what nodes have to know.
+/// Collects what nodes need from the folder and the remote.
 async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Result<MeshSpec, Failure> {
     let dir = &wanted.workspace.dir;
     let cannot =
@@ -67,11 +67,11 @@ async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invo
         return Err(Failure::usage("a loop of the mesh cannot work in place").hint("leave --in-place out"));
     };
     if !target.starts_with("refs/heads/") {
-        return Err(Failure::usage("no branch is checked out here").hint("check out the branch that work shall move"));
+        return Err(Failure::usage("no branch is checked out here").hint("check out the branch that receives the work"));
     }
     if !wanted.watch.is_empty() {
-        return Err(Failure::usage("a loop of the mesh has no monitors: every machine would see the same")
-            .hint("give them to a loop of one machine"));
+        return Err(Failure::usage("a loop of the mesh has no monitors: every node would see the same")
+            .hint("give them to a loop outside the mesh"));
     }
     let name = args.remote.as_deref().unwrap_or("origin");
     let remote = address_of(dir, name).await.map_err(cannot)?;
@@ -95,7 +95,8 @@ async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invo
     Ok(MeshSpec { wanted: spec, remote, branch, below, width: args.width, attempts: MAX_TASK_ATTEMPTS, task_turns })
 }
 
-/// The usual caps are those of one worker, and a loop of the mesh has many; caps that the operator chose are for all of them.
+/// The default caps are those of one worker, and a loop of the mesh has many; configured caps count
+/// for all of them.
 fn with_caps(mut spec: LoopSpec, width: u32) -> LoopSpec {
     let caps = &mut spec.guard.caps;
     if *caps == GuardSpec::default().caps {
@@ -122,7 +123,7 @@ async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Resul
     Ok(spec)
 }
 
-/// A short id that no loop of the mesh has yet.
+/// Draws a short id that no loop of the mesh has yet.
 fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
     loop {
         let id = create::draw();
@@ -132,7 +133,7 @@ fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
     }
 }
 
-/// Tells what happens to the loop until it is over. Whoever stops watching stops nothing.
+/// Prints the loop's events until it is over. The end of the watch does not stop the loop.
 fn watch(hub: &Postgres, id: &LoopId, session: &Invocation) -> Result<Code, Failure> {
     let zone = TimeZone::system();
     let mut seen = 0;
@@ -145,7 +146,7 @@ fn watch(hub: &Postgres, id: &LoopId, session: &Invocation) -> Result<Code, Fail
             session.ui.talk(&ui::event_line(&record, &zone));
         }
         let state =
-            MeshLoop::read(&doc.body).map_err(|why| Failure::failed(format!("loop `{id}` cannot be read: {why}")))?;
+            MeshLoop::read(&doc.body).map_err(|why| Failure::failed(format!("cannot read loop `{id}`: {why}")))?;
         if let Some(end) = &state.ended {
             session.ui.said(&format!("{id}: {end}"), &json!({ "loop": state }))?;
             return Ok(match end {

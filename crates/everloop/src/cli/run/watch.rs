@@ -1,4 +1,4 @@
-//! What a person sees while `run` works: a view that stays in place on a terminal, plain lines otherwise.
+//! The output of `run`: a view that stays in place on a terminal, plain lines otherwise.
 
 use std::io::Stderr;
 use std::time::Duration;
@@ -18,7 +18,6 @@ use crate::ui::{Format, Ui, event_line};
 /// The view is drawn this often.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// Watches one loop.
 pub struct Foreground<'a> {
     ui: &'a Ui,
     id: LoopId,
@@ -33,30 +32,29 @@ impl<'a> Foreground<'a> {
         Self { ui, id, zone: TimeZone::system(), live: ui.live(), no_wait, held: None }
     }
 
-    /// The exit code of a loop that is held, for a user who does not want to wait.
+    /// The exit code of a held loop, with `--no-wait`.
     pub fn held(&self) -> Option<Code> {
         self.held
     }
 
-    /// Takes the view away.
+    /// Clears the view.
     pub fn finish(&mut self) {
         if let Some(live) = &mut self.live {
             drop(live.clear());
         }
     }
 
-    /// One line per event.
+    /// Prints one line per event.
     pub fn say(&mut self, record: &JournalRecord) {
         let line = event_line(record, &self.zone);
         match &mut self.live {
-            // A terminal that went away is no reason to stop.
+            // A lost terminal is no reason to stop.
             Some(live) => drop(live.print(&[line])),
             None if self.ui.format() == Format::Json => drop(self.ui.json(record)),
             None => self.ui.talk(&line),
         }
     }
 
-    /// Draws the view.
     pub fn draw(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time) {
         let Some(live) = &mut self.live else { return };
         let facts = LiveFacts { now, zone: self.zone.clone(), evidence, paint: self.ui.talk_paint() };

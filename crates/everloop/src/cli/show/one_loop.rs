@@ -1,4 +1,4 @@
-//! A loop in full: the summary, its limits, and every turn that it remembers.
+//! A loop in full: the summary, its limits, and every turn in its state.
 
 use everloop_core::spec::{AgentSpec, LoopSpec, Tasks, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase, Try};
@@ -18,7 +18,7 @@ use crate::ui::summary;
 use crate::ui::table::Table;
 use crate::ui::text::{clean, clean_lines, fit};
 
-/// Lines shown of the output of a check that does not pass.
+/// Lines shown of a failing check's output.
 const OUTPUT_LINES: usize = 20;
 /// Waiting tasks that are listed; `everloop task list` has all.
 const TASKS_SHOWN: usize = 20;
@@ -70,13 +70,13 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     lines
 }
 
-/// What is watched, and how often.
+/// The target and interval of a monitor.
 fn monitor(monitor: &MonitorSpec) -> String {
     let (kind, of) = (monitor.target.kind(), monitor.target.of());
     clean(&format!("Watches   {} ({kind} {of}), every {}", monitor.name, human(monitor.every)))
 }
 
-/// Who works on it, how, and on which tasks.
+/// The agent, its permission, and the tasks it takes.
 fn agent(agent: &AgentSpec) -> String {
     let Tasks { kinds, min_priority, max_priority } = &agent.tasks;
     let mut only = Vec::new();
@@ -122,7 +122,7 @@ fn row(attempt: &Try) -> [String; 7] {
     ]
 }
 
-/// What the checks that do not pass said last.
+/// The last output of checks that do not pass.
 fn failing(state: &LoopState) -> Vec<String> {
     let mut lines = Vec::new();
     for check in state.board.failing().filter(|c| !c.output.trim().is_empty()) {

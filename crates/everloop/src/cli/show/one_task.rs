@@ -1,5 +1,6 @@
-//! A task in full, with what came too late for it.
+//! A task in full, with its late results.
 
+use everloop_core::event::Outcome;
 use everloop_core::ids::TurnId;
 use everloop_core::op::{TaskRow, Trust};
 use everloop_store::Ledger;
@@ -8,6 +9,7 @@ use serde_json::json;
 use crate::cli::Invocation;
 use crate::cli::task;
 use crate::error::{Code, Failure};
+use crate::ui::events::amounts_to;
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, clean_lines};
 
@@ -33,9 +35,12 @@ pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result
         lines.push(format!("After     {} ({state})", clean(dep.as_str())));
     }
     lines.extend(block("Prompt", &task.prompt));
-    lines.extend(block("Result", row.result.as_deref().unwrap_or("")));
+    let result = row.result.as_deref().unwrap_or("");
+    // The result of a loop's own task is its turn's outcome.
+    let outcome = serde_json::from_str::<Outcome>(result).ok().map(|outcome| amounts_to(&outcome));
+    lines.extend(block("Result", outcome.as_deref().unwrap_or(result)));
     for late in &late_results {
-        let head = format!("Shelf     under fence {} at {}, too late to count:", late.fence, at(late.at));
+        let head = format!("Late      result under fence {} at {}, does not count:", late.fence, at(late.at));
         lines.push(head);
         lines.extend(clean_lines(&late.result, TEXT_LINES).into_iter().map(|line| format!("          {line}")));
     }

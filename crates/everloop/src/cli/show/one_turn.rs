@@ -1,4 +1,4 @@
-//! A turn in full: how it ended, what it used, its files, the end of its output.
+//! A turn in full: its end, usage, files, and the end of its output.
 
 use std::path::Path;
 
@@ -19,7 +19,6 @@ use crate::ui::text::{clean, clean_lines};
 
 /// The end of each stream that is shown; `everloop logs --turn` has all that was kept.
 const TAIL_BYTES: u64 = 4096;
-/// Lines of it.
 const TAIL_LINES: usize = 40;
 
 pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Invocation) -> Result<Code, Failure> {
@@ -27,7 +26,7 @@ pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Invocation) -> Result<Code
     let dir = session.home()?.turn(turn);
     let state = owner(turn, ledger)?;
     let attempt = state.as_ref().and_then(|s| s.tries.iter().find(|t| t.turn == *turn));
-    let failed = |e: job::JobError| Failure::failed(format!("the record of turn `{turn}` cannot be read")).because(&e);
+    let failed = |e: job::JobError| Failure::failed(format!("cannot read the record of turn `{turn}`")).because(&e);
     let there = dir.is_dir();
     let record = if there { job::record(&dir).map_err(failed)? } else { None };
     let started = if there { job::started(&dir).map_err(failed)? } else { None };
@@ -79,7 +78,7 @@ fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
     row.as_ref().map(read_state).transpose()
 }
 
-/// Who had it, and why, where the loop has several agents.
+/// The turn's agent, and why, where the loop has several agents.
 fn agent(state: &LoopState, turn: &TurnId, look: &StatusStyle) -> Option<String> {
     let running = match &state.phase {
         Phase::Turn(t) if t.id == *turn => Some((&t.agent, &t.chosen)),
@@ -122,7 +121,7 @@ fn ended(record: &job::JobRecord, look: &StatusStyle) -> Vec<String> {
         lines.push(format!("Left      {} processes behind, {} could not be killed", exit.leftovers, record.survivors));
     }
     if let Some(error) = &record.capture_error {
-        lines.push(format!("Output    is not whole: {}", clean(error)));
+        lines.push(format!("Output    is incomplete: {}", clean(error)));
     }
     lines
 }

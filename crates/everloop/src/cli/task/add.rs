@@ -1,4 +1,4 @@
-//! `everloop task add`: put a task on the board.
+//! `everloop task add`: puts a task on the board.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -24,27 +24,28 @@ const PROMPT_MAX_BYTES: usize = 100_000;
 const TITLE_MAX_CHARS: usize = 200;
 /// Letters and digits of an id that cannot be mistaken for one another.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
-/// 32⁵ ids: a board of a thousand tasks meets a known one once in 30,000 draws, and then another one is drawn.
+/// 32⁵ ids: a board of a thousand tasks meets a known one once in 30,000 draws, and then another
+/// one is drawn.
 const ID_CHARS: usize = 5;
-/// So often in a row is no accident.
+/// That many collisions in a row are no accident.
 const DRAWS: u32 = 20;
 
 /// Puts a task on the board and prints its id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct TaskAddArgs {
-    /// What is to be done, in one line
+    /// Title of the task, in one line
     title: String,
-    /// What the agent is told besides; `-` reads it from standard input
+    /// Text for the agent besides the title; `-` reads it from standard input
     #[arg(long, default_value = "", value_name = "TEXT")]
     prompt: String,
-    /// The loop whose agent is to do it [default: none; it is for whoever claims it]
+    /// The loop that is to work on it [default: none; it is free to claim]
     #[arg(long = "loop", value_name = "ID")]
     owner: Option<String>,
-    /// What sort of work it is, in a word of your own
+    /// Kind of work, in a word of your own
     #[arg(long, default_value = "task")]
     kind: String,
-    /// Higher is sooner
+    /// Priority; higher is sooner
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
     priority: i32,
     /// Not before this task is done; may be repeated
@@ -53,7 +54,7 @@ pub struct TaskAddArgs {
     /// Not before this time has passed
     #[arg(long = "in", value_name = "TIME", value_parser = parse_duration)]
     delay: Option<std::time::Duration>,
-    /// Who wants it [default: you; for agents always themselves]
+    /// Author of the task [default: you; for agents always themselves]
     #[arg(long)]
     author: Option<String>,
 }
@@ -66,7 +67,7 @@ pub fn add(args: TaskAddArgs, session: &mut Invocation) -> Result<Code, Failure>
     board::admit(&ledger, &task)?;
     for _ in 0..DRAWS {
         task.id = draw();
-        // `<loop>-<number>` are the loops' own; ours have no dash, so they never meet.
+        // `<loop>-<number>` are the loops' own; ids drawn here have no dash, so they never collide.
         let said = format!("task {} was added by {}: {}", task.id, task.author, task.title);
         if is_known(&ledger, &task.id)? {
             continue;
@@ -88,7 +89,7 @@ fn is_known(ledger: &impl everloop_store::Ledger, id: &TaskId) -> Result<bool, F
     Ok(ledger.task(id)?.is_some())
 }
 
-/// The task as it was typed, without id and loop, and the word for the loop.
+/// The task of the arguments, without id and loop, and the word for the loop.
 fn checked(args: TaskAddArgs, session: &Invocation) -> Result<(NewTask, Option<String>), Failure> {
     let title = args.title.split_whitespace().collect::<Vec<_>>().join(" ");
     if title.is_empty() {
@@ -100,7 +101,7 @@ fn checked(args: TaskAddArgs, session: &Invocation) -> Result<(NewTask, Option<S
     }
     if board::OWN_KINDS.contains(&args.kind.as_str()) || args.kind.trim().is_empty() {
         return Err(Failure::usage(format!("`{}` cannot be a task's kind", args.kind))
-            .hint("so everloop calls the tasks that it makes for itself; take another word"));
+            .hint("everloop uses this kind for its own tasks; choose another word"));
     }
     let from_stdin = args.prompt == "-" && session.caller.has_stdin();
     let prompt = if from_stdin { read_prompt()? } else { args.prompt };
@@ -118,7 +119,7 @@ fn checked(args: TaskAddArgs, session: &Invocation) -> Result<(NewTask, Option<S
         priority: args.priority,
         deps: args.after.into_iter().map(TaskId::new).collect(),
         author: args.author.filter(|_| session.caller.is_person()).unwrap_or_else(|| session.caller.name()),
-        // What an agent writes is data for the next turn, never the operator's word.
+        // What an agent writes is data for the next turn and never has a person's trust.
         trust: session.caller.trust(),
         ready_at: args.delay.map_or(now, |delay| now + delay),
     };
@@ -146,7 +147,7 @@ fn draw() -> TaskId {
 fn refused(error: Error) -> Failure {
     match error {
         Error::Refused(Refusal::BadDependency { why, .. }) => {
-            Failure::usage(format!("the task cannot be added: {why}")).hint("`everloop task list` shows what is there")
+            Failure::usage(format!("cannot add the task: {why}")).hint("`everloop task list` shows what is there")
         }
         other => other.into(),
     }

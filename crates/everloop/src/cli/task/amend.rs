@@ -1,4 +1,5 @@
-//! `everloop task block`, `retry` and `cancel`: what a person can do to a task, whoever holds it.
+//! `everloop task block`, `retry` and `cancel`: a person's changes to a task, whether or not it is
+//! held.
 
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, TaskId};
@@ -10,26 +11,26 @@ use serde_json::json;
 use super::{Invocation, TaskChange, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
-/// Changes a task, whoever holds it; a holder's result goes on the shelf.
+/// Changes a task, whether or not it is held; a holder's result is kept as a late result.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  everloop task block x7k2m --reason \"needs a decision\"\n  everloop task retry x7k2m"
 )]
 pub struct TaskAmendArgs {
-    /// Task id
+    /// Id of the task
     task: String,
-    /// Why, for the journal
+    /// The reason, for the journal
     #[arg(long, default_value = "", value_name = "TEXT")]
     reason: String,
 }
 
-/// Lets nobody take a task until `retry`; a held one by its holder only.
+/// Keeps a task from being taken until `retry`; one that is held only with its holder's fence.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop task block x7k2m --fence 1 --reason \"needs a decision\"")]
 pub struct BlockArgs {
     #[command(flatten)]
     which: TaskAmendArgs,
-    /// You hold it under this fence, and give it back so
+    /// Fence under which you hold it; gives it back
     #[arg(long, value_name = "N")]
     fence: Option<u64>,
 }
@@ -39,7 +40,7 @@ struct TaskAmendment {
     change: Amendment,
     verb: &'static str,
     now: &'static str,
-    /// The fence under which whoever asks holds the task.
+    /// The fence under which the caller holds the task.
     held: Option<Fence>,
 }
 
@@ -71,22 +72,22 @@ fn amend(args: &TaskAmendArgs, action: &TaskAmendment, session: &Invocation) -> 
     let id = TaskId::new(&args.task);
     let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
     if row.task.kind == KEEPALIVE {
-        return Err(Failure::usage(format!("task `{id}` keeps its loop watching and is the loop's own")).hint(
+        return Err(Failure::usage(format!("task `{id}` drives the monitors of its loop and is the loop's own")).hint(
             "`everloop pause` or `everloop stop` ends the watch, and so does an everloop.toml without monitors",
         ));
     }
     match action.held {
         Some(_) => held_by_caller(&row, session)?,
-        // What it put on the board itself it may take back.
+        // An agent may take back a task that it added.
         None if row.task.author == session.caller.name() => {}
-        None => session.for_a_person(&format!("that a task of {} is {}", row.task.author, action.verb))?,
+        None => session.for_a_person(&format!("have a task of {} {}", row.task.author, action.verb))?,
     }
     let why = if args.reason.is_empty() { String::new() } else { format!(": {}", args.reason) };
     let give_back = |fence| Op::Release { task: id.clone(), fence, ready_at: session.now(), failed: false };
     let mut ops: Vec<Op> = action.held.map(give_back).into_iter().collect();
     ops.push(Op::Amend { task: id.clone(), change: action.change.clone() });
     let mut events = vec![note(format!("task {id} was {} by {}{why}", action.verb, session.caller.name()))];
-    // A person dealt with the task, so the question that it opened is answered.
+    // A person dealt with the task, so its ticket is closed.
     let key = format!("task.dead:{id}");
     if action.change != Amendment::Block && ticket_is_open(&ledger, &key)? {
         ops.push(Op::CloseTicket { key: key.clone(), answer: format!("{} by {}", action.verb, session.caller.name()) });

@@ -1,4 +1,4 @@
-//! `everloop task next` and `everloop task claim`: take a task, for a time and under a fence.
+//! `everloop task next` and `everloop task claim`: takes a task, for a time and under a fence.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use crate::error::{Code, Failure};
 use crate::state_folder::node_id;
 use crate::ui::text::clean;
 
-/// Somebody else may be faster; then the next one is taken.
+/// Another process may be faster; then the next task is taken.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// How a task is held.
 #[derive(Debug, clap::Args)]
 struct Hold {
-    /// Who takes it [default: this machine's name]
+    /// Name of the holder [default: this machine's name]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// For how long; when it is over, anybody may take the task
+    /// Duration of the lease; afterwards the task is free to take
     #[arg(long, default_value = "90s", value_name = "TIME", value_parser = parse_duration)]
     lease: Duration,
 }
 
 impl Hold {
-    /// An agent holds a task in its own name, so that nobody else's is its to end.
+    /// An agent holds a task in its own name, so that it can end no other holder's task.
     fn node(&self, session: &Invocation) -> NodeId {
         if session.caller.is_person() {
             return self.node.as_ref().map_or_else(node_id, NodeId::new);
@@ -50,11 +50,11 @@ pub struct NextArgs {
     hold: Hold,
 }
 
-/// Takes this task, if nobody holds it and what it waits for is done.
+/// Takes this task, if it is free and what it waits for is done.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop task claim x7k2m --lease 10m")]
 pub struct ClaimArgs {
-    /// Task id
+    /// Id of the task
     task: String,
     #[command(flatten)]
     hold: Hold,
@@ -84,14 +84,15 @@ fn claim_free(ledger: &mut Sqlite, hold: &Hold, session: &Invocation) -> Result<
         _ => None,
     });
     if let Some(row) = &taken {
-        // Which task it is was not known before; a crash in between costs the journal a line, nothing else.
+        // Which task it is was not known before; a crash in between costs the journal a line,
+        // nothing else.
         let events = [claimed(&row.task.id, row.fence, hold, session)];
         TaskChange { owner: None, ops: &[], events: &events }.commit(ledger, session)?;
     }
     Ok(taken)
 }
 
-/// Tasks of a loop, except those it made for itself: its supervisor goes on with these.
+/// Tasks of a loop, except those it made for itself: its supervisor works on these.
 fn claim_of_loop(
     ledger: &mut Sqlite,
     owner: &LoopId,
@@ -141,10 +142,10 @@ fn not_taken(error: Error, row: &TaskRow, session: &Invocation) -> Failure {
         (Error::Refused(Refusal::Fenced { .. }), TaskState::Leased { node, until }) => {
             let left = human(until.since(session.now()));
             Failure::failed(format!("task `{}` is held by {node} for another {left}", row.task.id))
-                .hint(format!("wait, or take it away: everloop task retry {}", row.task.id))
+                .hint(format!("wait, or take it from its holder: everloop task retry {}", row.task.id))
         }
         (Error::Refused(refusal), _) => {
-            Failure::failed(refusal.to_string()).hint(format!("look at it: everloop task show {}", row.task.id))
+            Failure::failed(refusal.to_string()).hint(format!("inspect it: everloop task show {}", row.task.id))
         }
         (other, _) => other.into(),
     }

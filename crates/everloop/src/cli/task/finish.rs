@@ -13,25 +13,25 @@ use serde_json::json;
 use super::{Invocation, TaskChange, held_by_caller, no_task, note};
 use crate::error::{Code, Failure};
 
-/// Ends a task that you hold.
+/// Finishes a task that you hold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop task done x7k2m --fence 1 --result \"ported, 14 tests added\"")]
 pub struct DoneArgs {
-    /// Task id
+    /// Id of the task
     task: String,
     /// The fence under which you took it
     #[arg(long, value_name = "N")]
     fence: u64,
-    /// What came of it
+    /// Result of the task
     #[arg(long, default_value = "", value_name = "TEXT")]
     result: String,
 }
 
-/// Gives a task back; after three failures it is set aside with a ticket.
+/// Gives a task back; after three failures it is dead and opens a ticket.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  everloop task fail x7k2m --fence 1 --reason \"no network\" --retry-in 10m")]
 pub struct FailArgs {
-    /// Task id
+    /// Id of the task
     task: String,
     /// The fence under which you took it
     #[arg(long, value_name = "N")]
@@ -39,7 +39,7 @@ pub struct FailArgs {
     /// What went wrong
     #[arg(long, default_value = "", value_name = "TEXT")]
     reason: String,
-    /// Nobody takes it again before this time has passed
+    /// Time before the task may be taken again
     #[arg(long, default_value = "0", value_name = "TIME", value_parser = parse_duration)]
     retry_in: Duration,
 }
@@ -80,7 +80,7 @@ pub fn fail(args: FailArgs, session: &mut Invocation) -> Result<Code, Failure> {
     change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &result)))?;
     home.wake();
     let (state, said) = if poisoned {
-        ("dead", format!("task {id} failed {failures} times and is set aside; try again: everloop task retry {id}"))
+        ("dead", format!("task {id} failed {failures} times and is given up; try again: everloop task retry {id}"))
     } else {
         ("queued", format!("task {id} is back in the queue ({failures} of {POISON} failures)"))
     };
@@ -92,7 +92,7 @@ fn give_up(row: &TaskRow, fence: Fence, result: &str) -> (Vec<Op>, Vec<Event>) {
     let id = &row.task.id;
     let key = format!("task.dead:{id}");
     let text =
-        format!("task {id} failed {POISON} times ({result}); it was set aside; try again: everloop task retry {id}");
+        format!("task {id} failed {POISON} times ({result}); it was given up; try again: everloop task retry {id}");
     let ops = vec![
         Op::Finish { task: id.clone(), fence, state: TaskEnd::Dead, result: result.to_owned() },
         Op::OpenTicket { key: key.clone(), owner: row.task.owner.clone(), text: text.clone() },
@@ -100,7 +100,8 @@ fn give_up(row: &TaskRow, fence: Fence, result: &str) -> (Vec<Op>, Vec<Event>) {
     (ops, vec![Event::TicketOpened { key, text }])
 }
 
-/// Somebody else holds the task, or ended it: the result is kept on its shelf and does not count.
+/// Another holder has the task, or ended it: the result is kept as a late result and does not
+/// count.
 fn too_late(error: Error, ledger: &mut Sqlite, session: &Invocation, late: (&TaskId, Fence, &str)) -> Failure {
     let (id, fence, result) = late;
     let Error::Refused(Refusal::Fenced { .. }) = &error else { return error.into() };

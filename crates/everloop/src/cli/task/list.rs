@@ -29,21 +29,20 @@ pub struct TaskListArgs {
     /// Tasks that were given up: failed too often, or cancelled
     #[arg(long, conflicts_with_all = ["state", "all"])]
     dead: bool,
-    /// How many at most
+    /// Most tasks to list
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     limit: usize,
 }
 
-/// Where a task is.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum State {
     /// Waiting to be taken
     Queued,
-    /// Held by somebody
+    /// Held under a lease
     Leased,
-    /// Finished
+    /// Finished for good
     Done,
-    /// Given up
+    /// Given up: failed too often, or cancelled
     Dead,
     /// Waiting for a person
     Blocked,
@@ -99,7 +98,7 @@ fn lines(rows: &[TaskRow], look: &StatusStyle) -> Vec<String> {
     table.lines(look.width)
 }
 
-/// Where a task is, with what one wants to know about it.
+/// The state of a task, with its holder, time and failures.
 pub(in crate::cli) fn state(row: &TaskRow, look: &StatusStyle) -> String {
     let failures = if row.failures == 0 { String::new() } else { format!(", failed {}×", row.failures) };
     match &row.state {

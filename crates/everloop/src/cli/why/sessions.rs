@@ -1,4 +1,4 @@
-//! A session that everloop did not start: what its hook decided last, and why.
+//! A session that everloop did not start: its hook's last decision, and why.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::ui::quantities::{moment, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
 
-/// A session that was silent for longer is taken for gone.
+/// A session that was silent for longer counts as gone.
 const SHOWN: Duration = Duration::from_secs(24 * 3600);
 
-/// The session that a word means: its id, or the beginning of one.
+/// Finds a session by its id, or by the beginning of one.
 pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Failure> {
     if let Some(row) = ledger.doc(SESSION, word)? {
         return Ok(Some((row.key, read_record(&row.body)?)));
@@ -28,7 +28,7 @@ pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Fai
     match (begun.next(), begun.next()) {
         (Some(row), None) => Ok(Some((row.key, read_record(&row.body)?))),
         (None, _) => Ok(None),
-        (Some(one), Some(other)) => Err(Failure::usage(format!("`{word}` fits several sessions")).hint(format!(
+        (Some(one), Some(other)) => Err(Failure::usage(format!("`{word}` matches several sessions")).hint(format!(
             "there are: {}, {}",
             clean(&one.key),
             clean(&other.key)
@@ -36,7 +36,6 @@ pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Fai
     }
 }
 
-/// Explains one.
 pub fn explain(id: &str, record: &Record, session: &Invocation) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let lines = lines(id, record, &look);
@@ -48,7 +47,7 @@ pub fn explain(id: &str, record: &Record, session: &Invocation) -> Result<Code, 
 pub fn of(ledger: &Sqlite, state: &LoopState, look: &StatusStyle) -> Result<Vec<(String, Record)>, Failure> {
     let mut found = Vec::new();
     for row in ledger.docs(SESSION)? {
-        // Most are another loop's, or long gone; one that cannot be read is no reason to say nothing.
+        // Most belong to another loop, or are long gone; an unreadable one is skipped.
         let Ok(record) = read_record(&row.body) else { continue };
         let here = record.owner.as_ref() == Some(&state.id);
         if here && !record.ended && look.now.since(record.seen_at) < SHOWN {
@@ -58,10 +57,10 @@ pub fn of(ledger: &Sqlite, state: &LoopState, look: &StatusStyle) -> Result<Vec<
     Ok(found)
 }
 
-/// What was last decided about it, in one line.
+/// The last decision about it, in one line.
 pub fn line(id: &str, record: &Record, look: &StatusStyle) -> String {
     let decided = record.last.as_ref().map_or_else(
-        || "was not asked to stop or to go on yet".to_owned(),
+        || "has not called a hook that decides yet".to_owned(),
         |(at, did)| {
             format!("{} ({})", in_session(did, &|at| moment(*at, look.now, &look.zone)), relative(*at, look.now))
         },
@@ -73,7 +72,7 @@ fn lines(id: &str, record: &Record, look: &StatusStyle) -> Vec<String> {
     let over = if record.ended { ", and is over" } else { "" };
     let mut lines = vec![
         clean(&format!(
-            "Session {id} of {} works in {} for the loop `{}`. It began {} and was last heard of {}{over}.",
+            "Session {id} of {} works in {} for the loop `{}`. It began {} and was last seen {}{over}.",
             record.agent,
             record.dir,
             record.name,
@@ -83,20 +82,20 @@ fn lines(id: &str, record: &Record, look: &StatusStyle) -> Vec<String> {
         line(id, record, look),
     ];
     if let Some(verdict) = &record.verdict {
-        let said = format!("Its checks said {} ({}).", score(&verdict.board), relative(verdict.at, look.now));
+        let said = format!("Its checks: {} ({}).", score(&verdict.board), relative(verdict.at, look.now));
         lines.push(clean(&said));
     }
     if record.holds_in_all > 0 {
         lines.push(format!(
-            "It was held {} in all since a person last spoke.",
+            "It was held {} in all since the last prompt of a person.",
             crate::ui::text::times(record.holds_in_all)
         ));
     }
     if !record.pending.is_empty() {
-        lines.push(clean(&format!("It says that it waits for {}.", record.pending.join(", "))));
+        lines.push(clean(&format!("It waits for {}, by its own account.", record.pending.join(", "))));
     }
     if let Some(until) = record.parked_until.filter(|until| *until > look.now) {
-        lines.push(format!("Its vendor does not serve it until {}.", moment(until, look.now, &look.zone)));
+        lines.push(format!("Its vendor limits it until {}.", moment(until, look.now, &look.zone)));
     }
     if let Some(percent) = record.context_percent {
         lines.push(format!("Its context is {percent} % full."));
