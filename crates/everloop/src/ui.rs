@@ -1,19 +1,20 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
 //! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`]: what people read
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`], [`sessions`]: what people read
+//! - [`answers`]: the same for programs, where it is more than plain data
 //! - [`live`]: the view that stays in place while a loop runs
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
 pub mod agents;
 mod answer;
+pub mod answers;
 pub mod board;
 pub mod events;
 pub mod figures;
@@ -22,6 +23,7 @@ pub mod paint;
 pub mod quarantine;
 #[cfg(test)]
 pub mod sample;
+pub mod sessions;
 pub mod status;
 pub mod summary;
 pub mod table;
@@ -62,8 +64,6 @@ pub struct Ui {
     columns: Option<usize>,
     stderr: io::Stderr,
     closed: AtomicBool,
-    /// Answers for a caller inside this process, who is the only one to read them.
-    kept: Option<Mutex<String>>,
 }
 
 #[derive(Serialize)]
@@ -84,19 +84,7 @@ impl Ui {
             columns: var("COLUMNS").and_then(|columns| columns.parse().ok()),
             stderr: io::stderr(),
             closed: AtomicBool::new(false),
-            kept: None,
         }
-    }
-
-    /// Prints nothing and keeps answers as JSON for [`Ui::kept`].
-    pub fn keeping() -> Self {
-        Self { kept: Some(Mutex::default()), ..Self::new(Format::Json) }
-    }
-
-    /// What was answered so far.
-    pub fn kept(&self) -> String {
-        let text = self.kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        text.unwrap_or_default()
     }
 
     /// What the output is for.
@@ -122,12 +110,6 @@ impl Ui {
 
     /// Prints data to stdout, with a line break behind it. A reader that went away is no failure: see [`Ui::closed`].
     pub fn out(&self, text: &str) -> Result<(), Failure> {
-        if let Some(kept) = &self.kept {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push_str(text);
-            kept.push('\n');
-            return Ok(());
-        }
         let mut stdout = io::stdout().lock();
         let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
         match written {
@@ -152,7 +134,7 @@ impl Ui {
 
     /// Prints something with fields as JSON to stdout, its version first: one line, or readable on a terminal.
     pub fn json(&self, content: &impl Serialize) -> Result<(), Failure> {
-        self.out(&to_json(content, self.kept.is_none() && io::stdout().is_terminal())?)
+        self.out(&to_json(content, io::stdout().is_terminal())?)
     }
 
     /// Says what was done: a line for people, an object for programs.
@@ -165,9 +147,6 @@ impl Ui {
 
     /// Talks on stderr, with a line break behind it. Nobody could be told if this fails.
     pub fn talk(&self, text: &str) {
-        if self.kept.is_some() {
-            return;
-        }
         let mut stderr = self.stderr.lock();
         drop(writeln!(stderr, "{text}"));
     }
@@ -204,7 +183,8 @@ impl Ui {
     }
 }
 
-fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
+/// Something with fields as JSON, its version first.
+pub fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
     let content = Versioned { schema_version: SCHEMA_VERSION, content };
     let text = if readable { serde_json::to_string_pretty(&content) } else { serde_json::to_string(&content) };
     text.map_err(|error| Failure::failed("could not write this as JSON").because(&error))

@@ -30,6 +30,7 @@ use crate::hook::session_folder::SessionFolder;
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
 use crate::mailbox::MessageBody;
+use crate::services::sessions::read_record;
 use crate::state_folder::StateFolder;
 
 const HELP: &str =
@@ -513,16 +514,6 @@ impl SessionContext<'_> {
 /// Whether this is a turn that everloop itself started.
 fn in_turn() -> bool {
     std::env::var(caller::TURN).is_ok_and(|turn| !turn.is_empty())
-}
-
-/// A record as it is stored; a newer everloop's is not guessed at.
-pub fn read_record(body: &str) -> Result<Record, Failure> {
-    let record: Record = serde_json::from_str(body)
-        .map_err(|e| Failure::failed("the record of a session cannot be read").because(&e))?;
-    if record.session_version > SESSION_VERSION {
-        return Err(Failure::failed("a newer everloop wrote the record of this session"));
-    }
-    Ok(record)
 }
 
 /// The words of a message, however it was put.

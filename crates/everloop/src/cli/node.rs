@@ -50,11 +50,7 @@ enum What {
 
 /// The hub of the mesh that this machine belongs to.
 pub(super) fn hub(session: &Invocation) -> Result<(Membership, Postgres), Failure> {
-    let Some(membership) = Membership::read(&session.home()?)? else {
-        return Err(Failure::config("this machine belongs to no mesh").hint("join one: everloop join postgres://…"));
-    };
-    let hub = membership.open()?;
-    Ok((membership, hub))
+    session.hub()
 }
 
 pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> {

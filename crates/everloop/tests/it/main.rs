@@ -1,7 +1,6 @@
 //! The binary as a user meets it: one file per verb, and `tidy` for the tree itself. `env` is the world of a test.
 
 mod agents;
-mod api;
 mod board;
 mod chaos;
 mod completion;
@@ -12,6 +11,7 @@ mod env;
 mod guard;
 mod hook;
 mod hostile;
+mod http;
 mod hub;
 mod inbox;
 mod init;
