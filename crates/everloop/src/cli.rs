@@ -1,19 +1,16 @@
 //! The command line: the verbs, and the file that implements each. Doc comments here are the help
 //! text.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use everloop_agents::clock;
-use everloop_core::ids::LoopId;
-use everloop_core::state::LoopState;
-use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, LoopRow, OpenMode, Sqlite};
 
 use crate::caller::Caller;
+use crate::config::FileProjects;
 use crate::error::{Code, Failure};
-use crate::record::read_state;
-use crate::state_folder::StateFolder;
+use crate::services::{ServiceContext, no_loops};
 use crate::ui::{Format, Ui};
 
 mod agents;
@@ -182,114 +179,18 @@ pub enum Verb {
     Man(man::ManArgs),
 }
 
-/// The context of every verb: state folder, working folder, printer and caller.
+/// What every verb gets: a context of services, and the printer.
 pub struct Invocation {
-    /// The folder of `--state-dir`, if given.
-    pub state_dir: Option<PathBuf>,
-    /// The folder of `--dir`, else the current one.
-    pub dir: PathBuf,
+    context: ServiceContext,
     pub ui: Ui,
-    pub caller: Caller,
 }
 
-impl Invocation {
-    /// Opens the state folder; creates it if missing.
-    pub fn home(&self) -> Result<StateFolder, Failure> {
-        StateFolder::open(self.state_dir.as_deref())
-    }
+impl Deref for Invocation {
+    type Target = ServiceContext;
 
-    /// Refuses what only a person decides: an agent changes neither its own limits, nor its checks,
-    /// nor leases of others, whatever its prompt demands. A state folder other than the one it
-    /// works for is not protected.
-    pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
-        let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
-        if self.caller.is_person() || self.state_dir != theirs {
-            return Ok(());
-        }
-        let hint = "request it from a person: everloop send person \"TEXT\"";
-        Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
+    fn deref(&self) -> &ServiceContext {
+        &self.context
     }
-
-    #[expect(clippy::unused_self, reason = "verbs take everything from the outside world through the session")]
-    pub fn now(&self) -> Time {
-        clock::now()
-    }
-
-    /// Opens the ledger read-only; `None` when nothing was ever written.
-    #[expect(clippy::unused_self, reason = "as for `now`")]
-    pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
-        match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
-            Ok(ledger) => Ok(Some(ledger)),
-            Err(Error::Missing { .. }) => Ok(None),
-            // An older everloop wrote it; the first reader migrates it.
-            Err(Error::Older { .. }) => {
-                drop(Sqlite::open(&home.database(), OpenMode::ReadWrite)?);
-                Ok(Some(Sqlite::open(&home.database(), OpenMode::ReadOnly)?))
-            }
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// Opens the ledger for writing.
-    #[expect(clippy::unused_self, reason = "as for `now`")]
-    pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
-        Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
-    }
-
-    /// Finds a loop by id, by name or by the beginning of the id; without a word, the one that
-    /// works in this folder, or the only one there is.
-    pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
-        let mut all = Vec::new();
-        for row in ledger.loops()? {
-            let state = read_state(&row)?;
-            all.push((row, state));
-        }
-        all.sort_by_key(|(_, s)| std::cmp::Reverse((!s.is_over(), s.created_at)));
-        match word {
-            Some(word) => named(all, word),
-            None => nearest(all, &self.dir),
-        }
-    }
-}
-
-fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopState), Failure> {
-    let exact = all.iter().position(|(r, s)| r.id == LoopId::new(word) || s.name == word);
-    let begins: Vec<usize> =
-        all.iter().enumerate().filter(|(_, (r, _))| r.id.as_str().starts_with(word)).map(|(i, _)| i).collect();
-    let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
-    match (exact, begins.as_slice()) {
-        (Some(i), _) | (None, &[i]) => Ok(all.into_iter().nth(i).expect("the position was just found")),
-        (None, []) if ids.is_empty() => Err(no_loops()),
-        (None, []) => {
-            Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", "))))
-        }
-        (None, _) => {
-            Err(Failure::usage(format!("`{word}` matches several loops"))
-                .hint(format!("there are: {}", ids.join(", "))))
-        }
-    }
-}
-
-fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, LoopState), Failure> {
-    if all.is_empty() {
-        return Err(no_loops());
-    }
-    let here = all.iter().position(|(_, s)| dir.starts_with(&s.spec.workspace.dir));
-    let active = all.iter().filter(|(_, s)| !s.is_over()).count();
-    match here {
-        Some(i) => Ok(all.swap_remove(i)),
-        None if all.len() == 1 || active == 1 => Ok(all.swap_remove(0)),
-        None => {
-            let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
-            Err(Failure::usage("no loop works in this folder, and there are several others")
-                .hint(format!("name one: {}", ids.join(", "))))
-        }
-    }
-}
-
-fn no_loops() -> Failure {
-    Failure::usage("there is no loop yet")
-        .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent claude (`everloop agents` lists what is here)")
 }
 
 /// Performs the parsed command line.
@@ -308,23 +209,11 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
         }
     };
-    let mut session = Invocation { state_dir: cli.state_dir, dir, ui, caller: Caller::here() };
+    let context =
+        ServiceContext { state_dir: cli.state_dir, dir, caller: Caller::here(), projects: Arc::new(FileProjects) };
+    let mut session = Invocation { context, ui };
     let result = dispatch(cli.verb, &mut session);
     (session.ui, result)
-}
-
-/// Performs a call from inside this process as if it had been typed with `--json`; returns the
-/// output.
-pub fn call(words: &[String], session: &mut Invocation) -> Result<String, Failure> {
-    let all = ["everloop", "--json"].into_iter().map(str::to_owned).chain(words.iter().cloned());
-    let cli = Cli::try_parse_from(all).map_err(|e| {
-        let said = e.to_string();
-        let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::usage(what)
-    })?;
-    session.ui = Ui::keeping();
-    dispatch(cli.verb, session)?;
-    Ok(session.ui.kept())
 }
 
 fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
@@ -341,7 +230,7 @@ fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
         Verb::Stop(args) => stop::stop(&args, session),
         Verb::Steer(args) => steer::steer(args, session),
         Verb::Wake(args) => wake::wake(&args, session),
-        Verb::Send(args) => send::verb(&args, session),
+        Verb::Send(args) => send::verb(args, session),
         Verb::Inbox(args) => inbox::inbox(&args, session),
         Verb::Comment(args) => comment::comment(&args, session),
         Verb::Ticket(args) => ticket::ticket(args, session),

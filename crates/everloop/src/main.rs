@@ -1,20 +1,16 @@
 //! everloop: keeps coding agents working on a goal until commands prove that it is reached.
 //!
 //! - `cli`: the command line, a file per verb
-//! - `supervisor`: the shell around the pure loop of `everloop-core`; `api`: its HTTP port
-//! - `config`: everloop.toml, layers and origins; `detect`: proposes checks for a project
-//! - `caller`: person or agent; `mailbox`: messages between people and agents; `mcp`: the verbs for
-//!   agents, over JSON-RPC
-//! - `tickets`: answers to tickets; `notifiers`: their delivery; `hold`: guard holds set by a
-//!   person; `record`: events written by processes other than a supervisor
-//! - `hook`: sessions that everloop did not start; `install`: what connects their CLIs;
-//!   `completion`: completion signs
-//! - `state_folder`: the state folder; `board`: the next task of a loop, and the board as a file; `tally`:
-//!   usage of turns
+//! - `services`: what verbs and tools do, as typed requests and answers
+//! - `supervisor`: the shell around the pure loop of `everloop-core`; `figures`, `telemetry`, `port`: what it publishes and where; `http`: the face of its port
+//! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
+//! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: tools for agents
+//! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
+//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it; `completion`: signs of being complete
+//! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
 mod account;
-mod api;
 mod board;
 mod caller;
 mod cli;
@@ -23,21 +19,26 @@ mod config;
 mod detect;
 mod diagnostic;
 mod error;
+mod figures;
 mod hold;
 mod hook;
+mod http;
 mod immune;
 mod install;
 mod mailbox;
 mod mcp;
 mod membership;
 mod notifiers;
+mod port;
 mod projects;
 mod quantities;
 mod record;
 mod recover;
+mod services;
 mod state_folder;
 mod supervisor;
 mod tally;
+mod telemetry;
 mod text;
 mod tickets;
 mod ui;
@@ -48,6 +49,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use everloop_agents::api::API_ARG;
 use everloop_agents::job;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // A job's shim is this same binary; it must start fast and small, so nothing else comes before.
@@ -84,5 +88,8 @@ fn log() {
         Ok("info") => tracing::Level::INFO,
         _ => tracing::Level::WARN,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    // The SDK of MCP logs what clients send, as warnings.
+    let levels = Targets::new().with_default(level).with_target("rmcp", tracing::Level::ERROR);
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    lines.finish().with(levels).init();
 }

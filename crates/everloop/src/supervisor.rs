@@ -23,9 +23,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::api::{Api, Listen, Wake};
 use crate::error::Failure;
+use crate::figures::Wake;
 use crate::membership::Membership;
+use crate::port::{Listen, Port, ServePort};
 use crate::projects::Projects;
 use crate::record::read_state;
 use crate::state_folder::{Ownership, StateFolder, node_id};
@@ -91,8 +92,10 @@ pub struct SupervisorOptions {
     pub until: Until,
     /// This binary, to run jobs with.
     pub shim: ShimProgram,
-    /// Whether and where it answers HTTP.
+    /// Whether and where its port is served.
     pub listen: Listen,
+    /// Serves the port; without one there is none.
+    pub port: Option<Box<dyn ServePort>>,
     /// The configuration of folders.
     pub projects: Arc<dyn Projects>,
 }
@@ -169,7 +172,7 @@ pub struct Supervisor {
     looked_around: Time,
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
-    api: Api,
+    port: Port,
     boards: boards::Boards,
     outside: outbound::Outbound,
     /// This machine as a node of a mesh, while it is one.
@@ -190,7 +193,7 @@ impl Supervisor {
             LoopSelection::Only(ids) => Some(ids.clone()),
         };
         let role = if options.until == Until::Told { "up" } else { "run" };
-        let api = Api::new(options.listen, role, node_id(), &options.home);
+        let port = Port::new(options.listen, options.port, role, node_id(), &options.home);
         Self {
             home: options.home,
             projects: options.projects,
@@ -211,7 +214,7 @@ impl Supervisor {
             looked_around: Time::default(),
             answers,
             inputs,
-            api,
+            port,
             boards: boards::Boards::default(),
             outside: outbound::Outbound::default(),
             mesh: None,
@@ -221,9 +224,9 @@ impl Supervisor {
         }
     }
 
-    /// The address of the HTTP port, if it is open from the beginning.
+    /// Where its port is, if it has one from the beginning.
     pub fn address(&self) -> Option<std::net::SocketAddr> {
-        self.api.address()
+        self.port.address()
     }
 
     /// Supervises the loops until nothing is left to do. Returns the signal that ended it, if one
@@ -231,7 +234,7 @@ impl Supervisor {
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
         let mut wake_pipe = wake_pipe::WakePipe::hang(&self.home)?;
         let mut signals = Signals::listen()?;
-        self.api.serve();
+        self.port.serve();
         if self.until != Until::Idle {
             let role = if self.until == Until::Told { "up" } else { "run" };
             self.mirror = mirror::Follower::start(&self.home, role);
@@ -242,7 +245,7 @@ impl Supervisor {
             self.watchdog.alive();
             self.keep_notifying();
             let nap = self.nap(watcher);
-            self.api.figures().beat(nap, self.next_wake());
+            self.port.figures().beat(nap, self.next_wake());
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 report = self.notify.report() => self.reported(report, watcher).await?,
@@ -359,7 +362,7 @@ impl Supervisor {
         match (Membership::read(&self.home), &self.mesh) {
             (Ok(Some(_)), Some(mesh)) => mesh.wake(),
             (Ok(Some(membership)), None) => {
-                self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership, self.api.figures());
+                self.mesh = mesh::Mesh::start(&self.home, &self.shim, &membership, self.port.figures());
             }
             (Ok(None), Some(mesh)) => {
                 mesh.dismiss();

@@ -1,27 +1,27 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and
-//!   money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`],
-//!   [`quarantine`]: views for people
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`], [`sessions`]: what people read
+//! - [`answers`]: the same for programs, where it is more than plain data
 //! - [`live`]: the view that stays in place while a loop runs
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
 pub mod agents;
 mod answer;
+pub mod answers;
 pub mod board;
 pub mod events;
 
 pub mod live;
 pub mod paint;
 pub mod quarantine;
+pub mod sessions;
 pub mod status;
 pub mod summary;
 pub mod table;
@@ -61,8 +61,6 @@ pub struct Ui {
     columns: Option<usize>,
     stderr: io::Stderr,
     closed: AtomicBool,
-    /// Answers for a caller inside this process, the only one to read them.
-    kept: Option<Mutex<String>>,
 }
 
 #[derive(Serialize)]
@@ -83,21 +81,10 @@ impl Ui {
             columns: var("COLUMNS").and_then(|columns| columns.parse().ok()),
             stderr: io::stderr(),
             closed: AtomicBool::new(false),
-            kept: None,
         }
     }
 
-    /// Prints nothing and keeps answers as JSON for [`Ui::kept`].
-    pub fn keeping() -> Self {
-        Self { kept: Some(Mutex::default()), ..Self::new(Format::Json) }
-    }
-
-    /// The answers so far.
-    pub fn kept(&self) -> String {
-        let text = self.kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        text.unwrap_or_default()
-    }
-
+    /// The form of the output.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -119,12 +106,6 @@ impl Ui {
     /// Prints data to stdout, with a line break behind it. A closed reader is no failure: see
     /// [`Ui::closed`].
     pub fn out(&self, text: &str) -> Result<(), Failure> {
-        if let Some(kept) = &self.kept {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push_str(text);
-            kept.push('\n');
-            return Ok(());
-        }
         let mut stdout = io::stdout().lock();
         let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
         match written {
@@ -148,7 +129,7 @@ impl Ui {
 
     /// Prints an object as JSON to stdout, its version first: one line, or readable on a terminal.
     pub fn json(&self, content: &impl Serialize) -> Result<(), Failure> {
-        self.out(&to_json(content, self.kept.is_none() && io::stdout().is_terminal())?)
+        self.out(&to_json(content, io::stdout().is_terminal())?)
     }
 
     /// Prints what was done: a line for people, an object for programs.
@@ -161,9 +142,6 @@ impl Ui {
 
     /// Prints to stderr, with a line break behind it. A failure of stderr cannot be reported.
     pub fn talk(&self, text: &str) {
-        if self.kept.is_some() {
-            return;
-        }
         let mut stderr = self.stderr.lock();
         drop(writeln!(stderr, "{text}"));
     }
@@ -201,7 +179,8 @@ impl Ui {
     }
 }
 
-fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
+/// Something with fields as JSON, its version first.
+pub fn to_json(content: &impl Serialize, readable: bool) -> Result<String, Failure> {
     let content = Versioned { schema_version: SCHEMA_VERSION, content };
     let text = if readable { serde_json::to_string_pretty(&content) } else { serde_json::to_string(&content) };
     text.map_err(|error| Failure::failed("cannot write this as JSON").because(&error))

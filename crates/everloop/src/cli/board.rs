@@ -12,11 +12,11 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Invocation;
-use super::task::{TaskChange, named_loop, note};
 use crate::board::import::{Import, ImportedTask};
 use crate::board::{board_folder, file, intents, merge};
 use crate::config::FileProjects;
 use crate::error::{Code, Failure};
+use crate::services::tasks::{Change, note};
 
 const HELP: &str = "Examples:
   everloop board write                       # tasks/board.json from the ledger
@@ -126,7 +126,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code
     let text = text_of(path)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let owner = named_loop(session, &ledger, owner)?;
+    let owner = session.named_loop(&ledger, owner)?;
     let import = Import {
         owner: owner.clone(),
         author: session.caller.name(),
@@ -149,7 +149,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code
 }
 
 fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Invocation) -> Result<(), Failure> {
-    TaskChange { owner: None, ops, events }.commit(ledger, session)?;
+    Change { owner: None, ops, events }.commit(ledger, session)?;
     Ok(())
 }
 

@@ -12,10 +12,10 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Invocation;
-use super::why::sessions;
 use crate::config;
 use crate::error::{Code, Failure};
 use crate::hook::text::cut;
+use crate::services::sessions;
 use crate::ui::quantities;
 use crate::ui::text::{clean, clean_lines};
 

@@ -32,6 +32,7 @@ use crate::hook::session_folder::SessionFolder;
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
 use crate::mailbox::MessageBody;
+use crate::services::sessions::read_record;
 use crate::state_folder::StateFolder;
 
 const HELP: &str =
@@ -519,16 +520,6 @@ impl SessionContext<'_> {
 /// Whether this is a turn that everloop itself started.
 fn in_turn() -> bool {
     std::env::var(caller::TURN).is_ok_and(|turn| !turn.is_empty())
-}
-
-/// Parses a stored record; one in a newer format is an error.
-pub fn read_record(body: &str) -> Result<Record, Failure> {
-    let record: Record =
-        serde_json::from_str(body).map_err(|e| Failure::failed("cannot read the record of a session").because(&e))?;
-    if record.session_version > SESSION_VERSION {
-        return Err(Failure::failed("a newer everloop wrote the record of this session"));
-    }
-    Ok(record)
 }
 
 fn said(message: &Message) -> String {

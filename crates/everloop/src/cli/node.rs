@@ -50,13 +50,7 @@ enum What {
 
 /// Opens the hub of this node's mesh.
 pub(super) fn hub(session: &Invocation) -> Result<(Membership, Postgres), Failure> {
-    let Some(membership) = Membership::read(&session.home()?)? else {
-        return Err(
-            Failure::config("this machine is not a node of a mesh").hint("join one: everloop join postgres://…")
-        );
-    };
-    let hub = membership.open()?;
-    Ok((membership, hub))
+    session.hub()
 }
 
 pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use everloop_core::action::LoopCommand;
-use everloop_core::time::{Time, human, parse_duration};
+use everloop_core::time::parse_duration;
 
 use super::{Invocation, send};
 use crate::config::point_in_time;
 use crate::error::{Code, Failure};
+use crate::services::loops::{PauseRequest, pause as pause_loop};
 
 /// A running turn goes on to its end; nothing new starts after it.
 #[derive(Debug, clap::Args)]
@@ -25,36 +25,13 @@ pub struct PauseArgs {
     until: Option<String>,
 }
 
-/// A longer pause by an agent needs a person.
-const AGENT_MOST: Duration = Duration::from_secs(24 * 3600);
-
 pub fn pause(args: PauseArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let until = end(&args, session)?;
-    let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Pause { reason: args.reason, until })?;
-    let what = match until {
-        None => "pauses after the running turn, if any".to_owned(),
-        Some(at) => format!("starts no turn for {}", human(at.since(session.now()))),
-    };
-    send::tell(session, &state.id, &what, taker)?;
-    Ok(Code::Ok)
-}
-
-fn end(args: &PauseArgs, session: &Invocation) -> Result<Option<Time>, Failure> {
-    let now = session.now();
     let until = match (&args.span, &args.until) {
-        (Some(span), _) => Some(now + *span),
+        (Some(span), _) => Some(session.now() + *span),
         (None, Some(text)) => point_in_time(text).map_err(|why| Failure::usage(why).hint("or use --for 10m"))?,
         (None, None) => None,
     };
-    match until {
-        Some(at) if at <= now => Err(Failure::usage("that time has passed").hint("everloop pause --for 10m")),
-        None if !session.caller.is_person() => {
-            Err(Failure::usage("an agent's pause needs an end").hint("set an end: everloop pause --for 10m"))
-        }
-        Some(at) if !session.caller.is_person() && at.since(now) > AGENT_MOST => {
-            Err(Failure::usage("an agent may not pause a loop for more than a day")
-                .hint("request it from a person: everloop send person \"TEXT\""))
-        }
-        _ => Ok(until),
-    }
+    let request = PauseRequest { word: args.id, reason: args.reason, until };
+    send::show(session, &pause_loop(session, request)?)?;
+    Ok(Code::Ok)
 }

@@ -14,6 +14,7 @@ use everloop_store::{Ledger, Sqlite};
 use super::{Invocation, send, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::error::{Code, Failure};
+use crate::http::Http;
 use crate::state_folder::StateFolder;
 use crate::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use crate::ui::{Format, quantities};
@@ -248,12 +249,14 @@ fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId)
         if let Ok(ownership) = home.own("run", session.now())? {
             let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
+            let (listen, port) = (up::listen_on_demand(session)?, Some(Box::new(Http) as _));
             let options = SupervisorOptions {
                 home: home.clone(),
                 reach,
                 until,
                 shim,
-                listen: up::listen_on_demand(session)?,
+                listen,
+                port,
                 projects: Arc::new(FileProjects),
             };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);

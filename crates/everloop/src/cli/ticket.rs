@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use everloop_core::notify::{Alert, plan, sentence, severity};
-use everloop_core::op::{Op, Ticket};
+use everloop_core::op::Ticket;
 use everloop_store::{Ledger, Sqlite, Tickets};
 use serde_json::{Value, json};
 
-use super::send::{Taker, deliver};
-use super::{Invocation, node};
+use super::Invocation;
+use super::send::{Taker, away};
 use crate::config::FileProjects;
 use crate::error::{Code, Failure};
 use crate::mailbox;
@@ -16,8 +16,9 @@ use crate::membership::Membership;
 use crate::notifiers;
 use crate::projects::Projects as _;
 use crate::record::read_state;
+use crate::services::tickets::{self as services, MESH, TicketAnswer, TicketNumber, a_person};
 use crate::supervisor::mesh::copy_of;
-use crate::tickets::{self, Doer, Effect, TicketRecord};
+use crate::tickets::{self, Doer, TicketRecord};
 use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};
 
@@ -27,8 +28,6 @@ const HELP: &str = "Examples:
   everloop ticket answer mesh:3 \"try it again\"   # one of the mesh, from any node
   everloop ticket ack 17                    # acknowledged: it is not repeated, and stays open";
 
-/// Prefix of the number of a ticket of the mesh.
-const MESH: &str = "mesh:";
 /// Most closed tickets that are listed.
 const LISTED: usize = 200;
 
@@ -210,55 +209,24 @@ fn no_ticket(word: &str) -> Failure {
     Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
 }
 
-/// Only a person answers: an agent that could would grade itself.
-fn a_person(session: &Invocation) -> Result<String, Failure> {
-    if session.caller.is_person() {
-        return Ok(session.caller.name());
-    }
-    Err(Failure::usage("only a person answers tickets").hint("wait for the answer"))
-}
-
-/// Answers a ticket and makes sure that its loop reads it.
-pub(super) fn answer(word: &str, text: &str, session: &Invocation) -> Result<Code, Failure> {
-    let by = a_person(session)?;
-    if let Some(number) = word.strip_prefix(MESH) {
-        return answer_mesh(number, &format!("{by}: {text}"), session);
-    }
-    let home = session.home()?;
-    let mut ledger: Sqlite = session.writer(&home)?;
-    let doer = Doer { by: &by, now: session.now(), with: &[] };
-    let (ticket, effect) = tickets::answer(&mut ledger, word, text, doer)?;
-    drop(ledger);
-    let (said, taker) = match &effect {
-        Effect::Told(id) => (format!("loop {id} will read the answer in its next turn"), Some(deliver(session, id)?)),
-        Effect::Released(scope) => (format!("{scope} is released"), None),
-        Effect::Closed => ("it is closed".to_owned(), None),
-    };
-    home.wake();
-    let away = match taker {
-        Some(Taker::Ourselves | Taker::Later) => " (no supervisor is running; `everloop up` starts one)",
-        Some(Taker::Supervisor) | None => "",
-    };
-    let told = match &effect {
-        Effect::Told(id) => json!({ "ticket": ticket.id, "key": ticket.key, "loop": id }),
-        Effect::Released(scope) => json!({ "ticket": ticket.id, "key": ticket.key, "released": scope }),
-        Effect::Closed => json!({ "ticket": ticket.id, "key": ticket.key }),
-    };
-    session.ui.said(&format!("answered #{}: {said}{away}", ticket.id), &told)?;
+fn answer(word: &str, text: &str, session: &Invocation) -> Result<Code, Failure> {
+    show_answer(session, &services::answer(session, word, text)?)?;
     Ok(Code::Ok)
 }
 
-fn answer_mesh(number: &str, answer: &str, session: &Invocation) -> Result<Code, Failure> {
-    let (_, mut hub) = node::hub(session)?;
-    let open = hub.tickets(Tickets::Open)?;
-    let ticket = open.iter().find(|t| t.id.to_string() == number);
-    let ticket = ticket.ok_or_else(|| {
-        Failure::usage(format!("the mesh has no open ticket {number}")).hint("`everloop ticket list` shows them")
-    })?;
-    hub.transact(session.now(), &[Op::CloseTicket { key: ticket.key.clone(), answer: answer.to_owned() }])?;
-    let told = json!({ "ticket": format!("{MESH}{number}"), "key": ticket.key });
-    session.ui.said(&format!("answered {MESH}{number}: it is closed"), &told)?;
-    Ok(Code::Ok)
+/// Prints what an answer did.
+pub(super) fn show_answer(session: &Invocation, answer: &TicketAnswer) -> Result<(), Failure> {
+    let number = match &answer.ticket {
+        TicketNumber::Here(number) => format!("#{number}"),
+        TicketNumber::Mesh(number) => number.clone(),
+    };
+    let done = match (&answer.owner, &answer.released) {
+        (Some(id), _) => format!("loop {id} will read the answer in its next turn"),
+        (None, Some(scope)) => format!("{scope} is released"),
+        (None, None) => "it is closed".to_owned(),
+    };
+    let away = away(answer.taker.is_none_or(|taker| taker == Taker::Supervisor));
+    session.ui.said(&format!("answered {number}: {done}{away}"), answer)
 }
 
 fn ack(word: &str, session: &Invocation) -> Result<Code, Failure> {

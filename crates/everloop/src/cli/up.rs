@@ -7,7 +7,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everloop_agents::job::ShimProgram;
 use everloop_core::event::{EVENT_VERSION, Event};
 use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
@@ -18,9 +17,11 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::Invocation;
-use crate::api::{self, Listen};
 use crate::config::{self, FileProjects};
 use crate::error::{Code, Failure};
+use crate::http::Http;
+use crate::port::{self, Listen};
+pub use crate::services::runtime::{block_on, own_shim};
 use crate::state_folder::{LockOwner, Ownership, StateFolder};
 use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use crate::ui::{self, quantities};
@@ -62,16 +63,18 @@ pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
     let listen = match args.listen.or(super::config::load(session)?.listen()?) {
-        None => Listen::At(api::DEFAULT),
+        None => Listen::At(port::DEFAULT),
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
         Some(config::ListenAddress(None)) => Listen::Off,
     };
+    let (reach, port) = (LoopSelection::All, Some(Box::new(Http) as _));
     let options = SupervisorOptions {
         home,
-        reach: LoopSelection::All,
+        reach,
         until: Until::Told,
         shim: own_shim()?,
         listen,
+        port,
         projects: Arc::new(FileProjects),
     };
     session.ui.talk(&format!(
@@ -170,11 +173,6 @@ pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
         .hint("`everloop status` shows what it does; `everloop down` stops it; --state-dir names another folder")
 }
 
-/// This binary, with which jobs are run.
-pub fn own_shim() -> Result<ShimProgram, Failure> {
-    ShimProgram::current().map_err(|e| Failure::failed("cannot find this program's own file").because(&e))
-}
-
 /// Starts a supervisor that outlives this process and this terminal.
 pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     let cannot = |e: &std::io::Error| Failure::failed("cannot start the supervisor in the background").because(e);
@@ -185,12 +183,6 @@ pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
     command.spawn().map_err(|e| cannot(&e))?;
     Ok(())
-}
-
-/// Runs the supervisor on this thread.
-pub fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|e| Failure::failed("cannot start the runtime").because(&e))?.block_on(future))
 }
 
 /// Prints one line per event.

@@ -3,20 +3,15 @@
 use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
 use everloop_core::time::Time;
-use everloop_core::why::why as explain;
-use everloop_store::{Ledger, Tickets};
-use serde_json::json;
-
-pub mod sessions;
 
 use super::Invocation;
-use super::status::{freeze_of, supervisor_json};
-use crate::completion;
 use crate::error::{Code, Failure};
+use crate::services::why::{LoopWhy, WhyAnswer, why as explain};
 use crate::state_folder::node_id;
-use crate::ui::quantities::{moment, relative};
-use crate::ui::quarantine;
+use crate::ui::quantities::relative;
+use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
+use crate::ui::{answers, quarantine, sessions};
 
 const HELP: &str = "Examples:
   everloop why
@@ -32,60 +27,41 @@ pub struct WhyArgs {
 }
 
 pub fn why(args: &WhyArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
-    let found = session.find_loop(&ledger, args.id.as_deref());
-    if let (Err(_), Some(word)) = (&found, &args.id)
-        && let Some((id, record)) = sessions::find(&ledger, word)?
-    {
-        return sessions::explain(&id, &record, session);
-    }
-    let (_, state) = found?;
-    let (guards, supervisor) = (ledger.guards()?, home.owner());
-    let mut tickets = ledger.tickets(Tickets::Open)?;
-    tickets.retain(|t| t.owner.as_ref() == Some(&state.id));
+    let found = explain(session, args.id.as_deref())?;
     let look = session.ui.look(session.now());
-    let paragraph = explain(&state, look.now, &|at| moment(at, look.now, &look.zone));
+    let lines = match &found {
+        WhyAnswer::Loop(found) => lines(found, &look),
+        WhyAnswer::Session { id, record } => sessions::lines(id, record, &look),
+    };
+    session.ui.answer(&lines, &answers::why(&found, &look))?;
+    Ok(Code::Ok)
+}
 
+fn lines(found: &LoopWhy, look: &StatusStyle) -> Vec<String> {
+    let (state, paragraph) = (&found.state, answers::paragraph(found, look));
     let mut lines = Vec::new();
-    if supervisor.is_none() && !state.is_over() {
+    if found.supervisor.is_none() && !state.is_over() {
         let nobody = "No supervisor is running, so nothing happens until one does: `everloop up` starts one.";
         lines.push(look.paint.warn(nobody));
     }
     lines.push(clean(&paragraph));
-    let freeze = freeze_of(&state, &guards).filter(|_| !state.is_over());
     // A loop that waits for something else does not record yet that it is held as well.
-    if let Some((scope, freeze)) = freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
+    if let Some((scope, freeze)) = found.freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
         let by = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
-        let said = format!("The guard holds {scope}{by} ({}): {}.", freeze.cause, freeze.audit.join("; "));
-        lines.push(format!("{} `everloop guard release {scope} --reason TEXT` ends it.", clean(&said)));
+        let held = format!("The guard holds {scope}{by} ({}): {}.", freeze.cause, freeze.audit.join("; "));
+        lines.push(format!("{} `everloop guard release {scope} --reason TEXT` ends it.", clean(&held)));
     }
-    let (_, immune) = crate::immune::read(&ledger)?;
     let candidates: Vec<_> = state.spec.agents().flat_map(|agent| subjects(&node_id(), agent, None)).collect();
     let concerned = |s: &Subject| s.dimension == Dimension::Kind || candidates.contains(s);
     if !state.is_over() {
-        lines.extend(quarantine::lines(&immune, &look, concerned));
+        lines.extend(quarantine::lines(&found.immune, look, concerned));
     }
-    for ticket in &tickets {
+    for ticket in &found.tickets {
         lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
     }
-    let at_work = sessions::of(&ledger, &state, &look)?;
-    lines.extend(at_work.iter().map(|(id, record)| sessions::line(id, record, &look)));
-    let signs = completion::known(&ledger, &state.id)?;
-    lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
-    let content = json!({
-        "loop": state.id,
-        "phase": state.phase,
-        "why": paragraph,
-        "freeze": freeze.map(|(scope, freeze)| json!({ "scope": scope, "freeze": freeze })),
-        "quarantine": quarantine::as_json(&immune, look.now),
-        "tickets": tickets,
-        "sessions": at_work.iter().map(|(id, record)| json!({ "id": id, "session": record })).collect::<Vec<_>>(),
-        "signs": signs.iter().map(|(rule, sign)| json!({ "rule": rule, "sign": sign })).collect::<Vec<_>>(),
-        "supervisor": supervisor_json(supervisor.as_ref()),
-    });
-    session.ui.answer(&lines, &content)?;
-    Ok(Code::Ok)
+    lines.extend(found.sessions.iter().map(|(id, record)| sessions::line(id, record, look)));
+    lines.extend(found.signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
+    lines
 }
 
 /// Describes a completion sign, and that it decides nothing.

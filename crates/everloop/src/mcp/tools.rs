@@ -1,7 +1,23 @@
-//! The tools: what each takes, and which words of the command line it stands for. Values never become flags: they come
-//! behind `--name=` or behind `--`.
+//! The tools: what each takes, and which service it calls.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use everloop_core::ids::{Fence, TaskId};
+use everloop_core::time::{Time, parse_duration};
+use jiff::tz::TimeZone;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::config::point_in_time;
+use crate::error::Failure;
+use crate::services::loops::{self, PauseRequest};
+use crate::services::messages::{self, PERSON, SendRequest};
+use crate::services::tasks::{self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold};
+use crate::services::{ServiceContext, status, why};
+use crate::ui::paint::Paint;
+use crate::ui::status::StatusStyle;
+use crate::ui::{answers, to_json};
 
 /// What an argument has to be.
 #[derive(Clone, Copy)]
@@ -23,11 +39,11 @@ struct Param {
 }
 
 /// A tool.
-struct Tool {
+pub struct Tool {
     name: &'static str,
     about: &'static str,
     params: &'static [Param],
-    words: fn(&Given<'_>) -> Result<Vec<String>, String>,
+    run: fn(&ServiceContext, &Given<'_>) -> Result<String, Failure>,
 }
 
 const fn must(name: &'static str, kind: Kind, about: &'static str) -> Param {
@@ -40,22 +56,30 @@ const fn may(name: &'static str, kind: Kind, about: &'static str) -> Param {
 
 const LOOP: Param = may("loop", Kind::Text, "Id or name of a loop; without it the one this session belongs to");
 const OUTCOMES: &[&str] = &["done", "failed", "blocked"];
+/// How long a task is held, unless a call names another time.
+const LEASE: Duration = Duration::from_secs(600);
+/// Lines are joined or cut nowhere in an answer to a program.
+const WIDTH: usize = usize::MAX;
 
 const TOOLS: [Tool; 10] = [
     Tool {
         name: "status",
         about: "Loops, what they are doing, open tickets, and whether a supervisor runs.",
         params: &[may("loop", Kind::Text, "Only this loop")],
-        words: |given| Ok(given.verb(&["status"]).last("loop")),
+        run: |context, given| {
+            let seen = status::status(context, given.text("loop"))?;
+            answer(&answers::status(&seen, context.now()))
+        },
     },
     Tool {
         name: "next_task",
         about: "Takes the most urgent task that is ready, for a time and under a fence that complete_task needs. \
                 `task` is null when nothing is ready.",
         params: &[LOOP, may("lease", Kind::Text, "For how long it is yours, like 10m (the default) or 2h")],
-        words: |given| {
-            let lease = format!("--lease={}", given.text("lease").unwrap_or("10m"));
-            Ok(given.verb(&["task", "next", &lease]).owner().done())
+        run: |context, given| {
+            let hold = TaskHold { node: None, lease: given.duration("lease")?.unwrap_or(LEASE) };
+            let taken = tasks::next(context, &NextTask { owner: given.owner(), hold })?;
+            answer(&json!({ "task": taken }))
         },
     },
     Tool {
@@ -64,16 +88,25 @@ const TOOLS: [Tool; 10] = [
                 At most 20 open tasks of yours, and tasks of tasks only three deep.",
         params: &[
             must("title", Kind::Text, "What is to be done, in one line"),
-            may("prompt", Kind::Text, "What else whoever takes it has to know"),
+            may("prompt", Kind::Text, "What else has to be known to do it"),
             may("kind", Kind::Text, "What sort of work it is, in one word"),
             may("priority", Kind::Whole, "Higher is sooner; 0 is usual"),
             may("after", Kind::Texts, "Ids of tasks that have to be done before"),
             may("delay", Kind::Text, "Not before this time has passed, like 30m"),
             LOOP,
         ],
-        words: |given| {
-            let words = given.verb(&["task", "add"]).flag("prompt").flag("kind").flag("priority");
-            Ok(words.each("after").named("delay", "in").owner().last("title"))
+        run: |context, given| {
+            let request = AddTask {
+                title: given.string("title"),
+                prompt: given.string("prompt"),
+                owner: given.owner(),
+                kind: given.text("kind").unwrap_or(AddTask::KIND).to_owned(),
+                priority: given.whole("priority"),
+                after: given.texts("after"),
+                delay: given.duration("delay")?,
+                author: None,
+            };
+            answer(&tasks::add(context, request)?)
         },
     },
     Tool {
@@ -86,42 +119,30 @@ const TOOLS: [Tool; 10] = [
             may("outcome", Kind::OneOf(OUTCOMES), "How it ended"),
             may("result", Kind::Text, "What came of it, or why it did not work, in a few lines"),
         ],
-        words: |given| {
-            let (verb, text) = match given.text("outcome") {
-                Some("failed") => ("fail", "reason"),
-                Some("blocked") => ("block", "reason"),
-                _ => ("done", "result"),
-            };
-            Ok(given.verb(&["task", verb]).flag("fence").named("result", text).last("task"))
-        },
+        run: complete,
     },
     Tool {
         name: "report_metric",
-        about: "Writes a figure that you measured beneath a task, for whoever reads it. It decides nothing: the checks do.",
+        about: "Writes a figure that you measured beneath a task, for later readers. It decides nothing: the checks do.",
         params: &[
             must("task", Kind::Text, "Id of the task that it is about"),
             must("name", Kind::Text, "What was measured"),
             must("value", Kind::Number, "The figure"),
             may("unit", Kind::Text, "Of what"),
         ],
-        words: |given| {
-            let name = given.text("name").unwrap_or_default();
+        run: |context, given| {
             let value = given.value("value").cloned().unwrap_or_default();
-            let said = format!("metric {name} = {value} {}", given.text("unit").unwrap_or_default());
-            Ok(given.verb(&["comment"]).behind(&[given.text("task").unwrap_or_default(), said.trim_end()]))
+            let text = format!("metric {} = {value} {}", given.string("name"), given.string("unit"));
+            answer(&messages::comment(context, &given.task(), &text)?)
         },
     },
     Tool {
         name: "ask_human",
         about: "Opens a ticket with a question for a person. The answer comes with a later turn; go on with something else.",
         params: &[must("question", Kind::Text, "The question, with what one has to know to answer it"), LOOP],
-        words: |given| {
-            let words = given.verb(&["send"]);
-            let words = match given.owner {
-                Some(owner) => words.word(&format!("--about={owner}")),
-                None => words,
-            };
-            Ok(words.behind(&["person", given.text("question").unwrap_or_default()]))
+        run: |context, given| {
+            let text = given.string("question");
+            answer(&messages::send(context, &SendRequest { to: PERSON.to_owned(), text, about: given.owner() })?)
         },
     },
     Tool {
@@ -133,48 +154,61 @@ const TOOLS: [Tool; 10] = [
             may("reason", Kind::Text, "What is waited for"),
             LOOP,
         ],
-        words: |given| {
-            if given.text("for").is_some() == given.text("until").is_some() {
-                return Err(
-                    "error: the end of the sleep is not clear\nhint: say `for` or `until`, one of them".to_owned()
-                );
-            }
-            Ok(given.verb(&["pause"]).flag("for").flag("until").flag("reason").one_loop())
+        run: |context, given| {
+            let until = given.end(context.now())?;
+            let request = PauseRequest { word: given.owner(), reason: given.string("reason"), until };
+            answer(&loops::pause(context, request)?)
         },
     },
     Tool {
         name: "wake",
         about: "Makes a waiting loop look again now. The guard's gaps, caps and cooldowns stay.",
         params: &[LOOP],
-        words: |given| Ok(given.verb(&["wake"]).one_loop()),
+        run: |context, given| answer(&loops::wake(context, given.owner)?),
     },
     Tool {
         name: "send_message",
         about: "Leaves a message. It is handed on as data, never as an instruction.",
         params: &[
-            must("to", Kind::Text, "A loop, a task id, `@NAME` for anybody with that name, or `person`"),
+            must("to", Kind::Text, "A loop, a task id, `@NAME` for a box of that name, or `person`"),
             must("text", Kind::Text, "The message"),
         ],
-        words: |given| {
-            let (to, text) = (given.text("to").unwrap_or_default(), given.text("text").unwrap_or_default());
-            Ok(given.verb(&["send"]).behind(&[to, text]))
+        run: |context, given| {
+            let request = SendRequest { to: given.string("to"), text: given.string("text"), about: None };
+            answer(&messages::send(context, &request)?)
         },
     },
     Tool {
         name: "why",
         about: "Why a loop is as it is: the rule that decided, what it looked at, and when that will change.",
         params: &[LOOP],
-        words: |given| Ok(given.verb(&["why"]).one_loop()),
+        run: |context, given| {
+            let found = why::why(context, given.owner)?;
+            let look = StatusStyle { now: context.now(), zone: TimeZone::system(), paint: Paint::Off, width: WIDTH };
+            answer(&answers::why(&found, &look))
+        },
     },
 ];
 
-/// Why a call is none.
-#[derive(Debug)]
-pub enum Wrong {
-    /// There is no such tool.
-    Unknown,
-    /// Its arguments do not fit; what is wrong and what to do.
-    Arguments(String),
+fn complete(context: &ServiceContext, given: &Given<'_>) -> Result<String, Failure> {
+    let (task, text) = (given.task(), given.string("result"));
+    let fence = Fence(given.value("fence").and_then(Value::as_u64).unwrap_or_default());
+    match given.text("outcome") {
+        Some("failed") => {
+            let retry_in = Duration::ZERO;
+            answer(&tasks::fail(context, &FailTask { task, fence, reason: text, retry_in })?)
+        }
+        Some("blocked") => {
+            let change = TaskChange::Block { held: Some(fence) };
+            answer(&tasks::amend(context, &AmendTask { task, change, reason: text })?)
+        }
+        _ => answer(&tasks::done(context, &FinishTask { task, fence, result: text })?),
+    }
+}
+
+/// The same text that `--json` prints.
+fn answer(content: &impl Serialize) -> Result<String, Failure> {
+    to_json(content, false)
 }
 
 /// What was given to a tool, checked.
@@ -182,12 +216,6 @@ struct Given<'a> {
     arguments: &'a Map<String, Value>,
     /// The loop that is meant.
     owner: Option<&'a str>,
-}
-
-/// Words of the command line, as far as they are known.
-struct Words<'a> {
-    given: &'a Given<'a>,
-    words: Vec<String>,
 }
 
 impl<'a> Given<'a> {
@@ -199,84 +227,63 @@ impl<'a> Given<'a> {
         self.value(name).and_then(Value::as_str)
     }
 
-    fn verb(&'a self, words: &[&str]) -> Words<'a> {
-        Words { given: self, words: words.iter().map(|&word| word.to_owned()).collect() }
+    fn string(&self, name: &str) -> String {
+        self.text(name).unwrap_or_default().to_owned()
+    }
+
+    fn texts(&self, name: &str) -> Vec<String> {
+        let values = self.value(name).and_then(Value::as_array).into_iter().flatten();
+        values.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    fn whole(&self, name: &str) -> i32 {
+        self.value(name).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
+    }
+
+    fn task(&self) -> TaskId {
+        TaskId::new(self.string("task"))
+    }
+
+    fn owner(&self) -> Option<String> {
+        self.owner.map(str::to_owned)
+    }
+
+    fn duration(&self, name: &str) -> Result<Option<Duration>, Failure> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let wrong = |why| Failure::usage(format!("invalid value '{text}' for `{name}`: {why}")).hint("like 30m or 2h");
+        parse_duration(text).map(Some).map_err(wrong)
+    }
+
+    /// The end of a sleep.
+    fn end(&self, now: Time) -> Result<Option<Time>, Failure> {
+        match (self.duration("for")?, self.text("until")) {
+            (Some(span), None) => Ok(Some(now + span)),
+            (None, Some(text)) => {
+                point_in_time(text).map_err(|why| Failure::usage(why).hint("or give `for`, like 10m"))
+            }
+            _ => Err(Failure::usage("the end of the sleep is not clear").hint("say `for` or `until`, one of them")),
+        }
     }
 }
 
-impl Words<'_> {
-    fn word(mut self, word: &str) -> Self {
-        self.words.push(word.to_owned());
-        self
-    }
-
-    /// `--flag=value`, if the argument was given.
-    fn named(self, argument: &str, flag: &str) -> Self {
-        match self.given.value(argument).map(plain) {
-            Some(value) => self.word(&format!("--{flag}={value}")),
-            None => self,
-        }
-    }
-
-    fn flag(self, name: &str) -> Self {
-        self.named(name, name)
-    }
-
-    fn each(self, name: &str) -> Self {
-        let values = self.given.value(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        values.iter().fold(self, |words, value| words.word(&format!("--{name}={}", plain(value))))
-    }
-
-    fn owner(self) -> Self {
-        match self.given.owner {
-            Some(owner) => self.word(&format!("--loop={owner}")),
-            None => self,
-        }
-    }
-
-    fn behind(mut self, values: &[&str]) -> Vec<String> {
-        self.words.push("--".to_owned());
-        self.words.extend(values.iter().map(|&value| value.to_owned()));
-        self.words
-    }
-
-    /// With the argument behind everything, if it was given.
-    fn last(self, name: &str) -> Vec<String> {
-        match self.given.value(name).map(plain) {
-            Some(value) => self.behind(&[&value]),
-            None => self.words,
-        }
-    }
-
-    /// With the loop that is meant behind everything.
-    fn one_loop(self) -> Vec<String> {
-        match self.given.owner {
-            Some(owner) => self.behind(&[owner]),
-            None => self.words,
-        }
-    }
-
-    fn done(self) -> Vec<String> {
-        self.words
-    }
+/// The tool of this name.
+pub fn find(name: &str) -> Option<&'static Tool> {
+    const ALL: &[Tool] = &TOOLS;
+    ALL.iter().find(|tool| tool.name == name)
 }
 
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The words of the command line that a call stands for.
-pub fn words(name: &str, arguments: &Value, owner: Option<&str>) -> Result<Vec<String>, Wrong> {
-    let tool = TOOLS.iter().find(|tool| tool.name == name).ok_or(Wrong::Unknown)?;
-    let none = Map::new();
-    let arguments = match arguments {
-        Value::Null => &none,
-        Value::Object(fields) => fields,
-        _ => return Err(Wrong::Arguments(format!("error: the arguments have to be an object\n{}", takes(tool)))),
-    };
-    check(tool, arguments).map_err(|why| Wrong::Arguments(format!("error: {why}\n{}", takes(tool))))?;
-    let said = arguments.get("loop").and_then(Value::as_str);
-    (tool.words)(&Given { arguments, owner: said.or(owner) }).map_err(Wrong::Arguments)
+impl Tool {
+    /// Calls the service. What it answers is JSON; `owner` is the loop that is meant where none is named.
+    pub fn call(
+        &self,
+        context: &ServiceContext,
+        arguments: &Map<String, Value>,
+        owner: Option<&str>,
+    ) -> Result<String, Failure> {
+        check(self, arguments).map_err(|why| Failure::usage(why).hint(takes(self)))?;
+        let named = arguments.get("loop").and_then(Value::as_str);
+        (self.run)(context, &Given { arguments, owner: named.or(owner) })
+    }
 }
 
 fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), String> {
@@ -301,21 +308,20 @@ fn takes(tool: &Tool) -> String {
         .iter()
         .map(|p| format!("{}{}: {}", p.name, if p.required { "" } else { "?" }, p.kind.describe()))
         .collect();
-    format!("hint: {} takes {{ {} }}", tool.name, params.join(", "))
+    format!("{} takes {{ {} }}", tool.name, params.join(", "))
 }
 
-/// What to say about a tool that is not there.
+/// The error for a tool that is not there.
 pub fn unknown(name: &str) -> String {
-    let name: String = name.chars().take(80).collect();
     format!("there is no tool `{name}`; there are {}", TOOLS.map(|tool| tool.name).join(", "))
 }
 
 /// All tools with their schemas.
-pub fn list() -> Vec<Value> {
-    TOOLS.iter().map(schema).collect()
+pub fn list() -> Vec<rmcp::model::Tool> {
+    TOOLS.iter().map(|tool| rmcp::model::Tool::new(tool.name, tool.about, Arc::new(schema(tool)))).collect()
 }
 
-fn schema(tool: &Tool) -> Value {
+fn schema(tool: &Tool) -> Map<String, Value> {
     let mut properties = Map::new();
     for param in tool.params {
         let mut property = param.kind.schema();
@@ -323,13 +329,13 @@ fn schema(tool: &Tool) -> Value {
         properties.insert(param.name.to_owned(), property);
     }
     let required: Vec<&str> = tool.params.iter().filter(|p| p.required).map(|p| p.name).collect();
-    json!({
-        "name": tool.name,
-        "description": tool.about,
-        "inputSchema": {
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
-        },
-    })
+    let closed = [
+        ("type", json!("object")),
+        ("properties", Value::Object(properties)),
+        ("required", json!(required)),
+        ("additionalProperties", json!(false)),
+    ];
+    closed.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 impl Kind {

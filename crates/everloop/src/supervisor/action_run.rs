@@ -9,9 +9,9 @@ use everloop_core::time::Time;
 use tokio::sync::watch;
 
 use super::stream::Sighting;
-use crate::api::Line;
 use crate::error::Failure;
 use crate::state_folder::StateFolder;
+use crate::telemetry::Line;
 
 /// One action with its inputs.
 pub(super) struct ActionRun {

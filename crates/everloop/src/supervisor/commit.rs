@@ -162,7 +162,7 @@ impl Supervisor {
         slot.version = version;
         slot.wake_at = decision.wake_at;
         if !decision.events.is_empty() {
-            self.api.figures().take(&decision.events);
+            self.port.figures().take(&decision.events);
             self.notify.see(&decision.events);
             watcher.committed(&slot.state, &decision.events, now);
             self.mail(&id);

@@ -35,7 +35,7 @@ use std::time::Duration;
 use everloop_agents::job::ShimProgram;
 
 use self::tells::Tells;
-use crate::api::Figures;
+use crate::figures::Figures;
 use crate::membership::Membership;
 use crate::state_folder::StateFolder;
 

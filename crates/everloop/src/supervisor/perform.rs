@@ -52,7 +52,7 @@ impl Supervisor {
         let mut line = None;
         if let (Action::Spawn { .. } | Action::Adopt { .. }, Phase::Turn(turn)) = (&action, &state.phase) {
             slot.liveness = Some(Liveness::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
-            line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.api.line(t));
+            line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.port.line(t));
         }
         let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {

@@ -19,8 +19,8 @@ use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
 use super::stream::{Follow, agent_of};
 use crate::account;
-use crate::api::Line;
 use crate::error::Failure;
+use crate::telemetry::Line;
 
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;

@@ -2,7 +2,6 @@
 //! world of a test.
 
 mod agents;
-mod api;
 mod board;
 mod chaos;
 mod completion;
@@ -13,6 +12,7 @@ mod env;
 mod guard;
 mod hook;
 mod hostile;
+mod http;
 mod hub;
 mod inbox;
 mod init;

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use everloop_core::event::Event;
 use everloop_core::ids::{Fence, TaskId};
-use everloop_core::op::{Op, Refusal, TaskEnd, TaskRow, TaskState};
 use everloop_core::state::POISON;
 use everloop_core::time::parse_duration;
-use everloop_store::{Error, Ledger, Sqlite};
-use serde_json::json;
 
-use super::{Invocation, TaskChange, held_by_caller, no_task, note};
+use super::Invocation;
 use crate::error::{Code, Failure};
+use crate::services::tasks::{self, FailTask, FinishTask};
 
 /// Finishes a task that you hold.
 #[derive(Debug, clap::Args)]
@@ -45,81 +42,22 @@ pub struct FailArgs {
 }
 
 pub fn done(args: DoneArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let mut ledger = session.writer(&home)?;
-    let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
-    let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
-    held_by_caller(&row, session)?;
-    let finish = Op::Finish { task: id.clone(), fence, state: TaskEnd::Done, result: args.result.clone() };
-    let said = format!("task {id} was done by {}{}", session.caller.name(), colon(&args.result));
-    let change = TaskChange { owner: row.task.owner.as_ref(), ops: &[finish], events: &[note(said)] };
-    change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &args.result)))?;
-    home.wake();
-    session.ui.answer(&[format!("task {id} is done")], &json!({ "task": id, "state": "done" }))?;
+    let request = FinishTask { task: TaskId::new(args.task), fence: Fence(args.fence), result: args.result };
+    let done = tasks::done(session, &request)?;
+    session.ui.answer(&[format!("task {} is done", done.task)], &done)?;
     Ok(Code::Ok)
 }
 
 pub fn fail(args: FailArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let mut ledger = session.writer(&home)?;
-    let (id, fence) = (TaskId::new(args.task), Fence(args.fence));
-    let row = ledger.task(&id)?.ok_or_else(|| no_task(&id))?;
-    held_by_caller(&row, session)?;
-    let result = format!("failed{}", colon(&args.reason));
-    let failures = row.failures + 1;
-    let poisoned = failures >= POISON;
-    let (ops, events) = if poisoned {
-        give_up(&row, fence, &result)
+    let FailArgs { task, fence, reason, retry_in } = args;
+    let request = FailTask { task: TaskId::new(task), fence: Fence(fence), reason, retry_in };
+    let failed = tasks::fail(session, &request)?;
+    let (id, failures) = (&failed.task, failed.failures);
+    let line = if failures >= POISON {
+        format!("task {id} failed {failures} times and is set aside; try again: everloop task retry {id}")
     } else {
-        let ready_at = session.now() + args.retry_in;
-        let said =
-            format!("task {id} {result}, given back by {} ({failures} of {POISON} failures)", session.caller.name());
-        (vec![Op::Release { task: id.clone(), fence, ready_at, failed: true }], vec![note(said)])
+        format!("task {id} is back in the queue ({failures} of {POISON} failures)")
     };
-    let change = TaskChange { owner: row.task.owner.as_ref(), ops: &ops, events: &events };
-    change.commit(&mut ledger, session).map_err(|e| too_late(e, &mut ledger, session, (&id, fence, &result)))?;
-    home.wake();
-    let (state, said) = if poisoned {
-        ("dead", format!("task {id} failed {failures} times and is given up; try again: everloop task retry {id}"))
-    } else {
-        ("queued", format!("task {id} is back in the queue ({failures} of {POISON} failures)"))
-    };
-    session.ui.answer(&[said], &json!({ "task": id, "state": state, "failures": failures }))?;
+    session.ui.answer(&[line], &failed)?;
     Ok(Code::Ok)
-}
-
-fn give_up(row: &TaskRow, fence: Fence, result: &str) -> (Vec<Op>, Vec<Event>) {
-    let id = &row.task.id;
-    let key = format!("task.dead:{id}");
-    let text =
-        format!("task {id} failed {POISON} times ({result}); it was given up; try again: everloop task retry {id}");
-    let ops = vec![
-        Op::Finish { task: id.clone(), fence, state: TaskEnd::Dead, result: result.to_owned() },
-        Op::OpenTicket { key: key.clone(), owner: row.task.owner.clone(), text: text.clone() },
-    ];
-    (ops, vec![Event::TicketOpened { key, text }])
-}
-
-/// Another holder has the task, or ended it: the result is kept as a late result and does not
-/// count.
-fn too_late(error: Error, ledger: &mut Sqlite, session: &Invocation, late: (&TaskId, Fence, &str)) -> Failure {
-    let (id, fence, result) = late;
-    let Error::Refused(Refusal::Fenced { .. }) = &error else { return error.into() };
-    let shelve = Op::Shelve { task: id.clone(), fence, result: result.to_owned() };
-    let owner = ledger.task(id).ok().flatten();
-    let late_result = ledger.transact(session.now(), &[shelve]);
-    let now = match owner.as_ref().map(|row| (&row.state, row.fence)) {
-        Some((TaskState::Leased { node, .. }, fence)) => format!("{node} holds it under fence {fence}"),
-        Some((state, _)) => format!("it is {}", state.label()),
-        None => "it is gone".to_owned(),
-    };
-    let failure = Failure::failed(format!("task `{id}` is not held under fence {fence} any more: {now}"));
-    match late_result {
-        Ok(_) => failure.hint(format!("the result does not count but was kept: everloop task show {id}")),
-        Err(e) => failure.because(&e),
-    }
-}
-
-fn colon(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(": {text}") }
 }

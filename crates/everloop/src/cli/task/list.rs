@@ -6,7 +6,7 @@ use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
-use super::{Invocation, named_loop};
+use super::Invocation;
 use crate::error::{Code, Failure};
 use crate::ui::quantities::{coarse, relative};
 use crate::ui::status::StatusStyle;
@@ -66,7 +66,7 @@ pub fn list(args: &TaskListArgs, session: &mut Invocation) -> Result<Code, Failu
         session.ui.answer(&["no tasks".to_owned()], &json!({ "tasks": [] }))?;
         return Ok(Code::Ok);
     };
-    let owner = named_loop(session, &ledger, args.owner.as_deref())?.map_or(TaskOwner::Any, TaskOwner::Loop);
+    let owner = session.named_loop(&ledger, args.owner.as_deref())?.map_or(TaskOwner::Any, TaskOwner::Loop);
     let states = match args.state.as_slice() {
         [] if args.all => Vec::new(),
         [] if args.dead => vec![StateName::Dead],

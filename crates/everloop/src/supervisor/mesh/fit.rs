@@ -23,7 +23,8 @@ use everloop_store::{Error, Ledger, LoopRow};
 use super::node::{Hint, Node};
 use crate::hold;
 use crate::quantities;
-use crate::supervisor::{node_id, read_state};
+use crate::record::read_state;
+use crate::state_folder::node_id;
 
 /// Other nodes write to the record, too; so often it is tried again.
 const MAX_CONFLICT_RETRIES: u32 = 8;

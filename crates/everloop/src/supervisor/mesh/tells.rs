@@ -8,7 +8,7 @@ use everloop_agents::clock;
 use everloop_core::time::Time;
 
 use super::node::Node;
-use crate::api::{Figures, Membership};
+use crate::figures::{Figures, Membership};
 
 /// Where it is said, and what was seen of the hub. Moments are by CLOCK_BOOTTIME: how long ago they were does not depend on
 /// what people do to the clock.

@@ -13,8 +13,8 @@ use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::node::{BEAT, FAR, Hint, Node, Outcome};
+use crate::record::read_state;
 use crate::supervisor::action_run::full_text;
-use crate::supervisor::read_state;
 
 /// Free tasks that are looked at: among more, somebody else takes those that are not seen.
 const SEEN: usize = 200;

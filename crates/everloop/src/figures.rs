@@ -1,4 +1,5 @@
-//! What the owner counts while he works, for those who ask: his last beat, his next wake, and what he committed.
+//! What a supervisor publishes about itself while it works: its last beat, its next wake, and sums
+//! of what it committed. Readers never wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::time::Time;
 
-/// Longer than this beyond his nap the owner never takes for one round; a full disk he waits out, and is then not well.
+/// A round of the supervisor never takes longer than this beyond its sleep, except on a full disk,
+/// which it waits out and is then not well.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The next timer.
@@ -23,7 +25,7 @@ pub struct Wake {
     pub why: String,
 }
 
-/// What a node of a mesh tells about itself.
+/// What a node of a mesh publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// Its name there.
@@ -38,7 +40,7 @@ pub struct Membership {
     pub members: Option<usize>,
     /// When the hub answered last, by CLOCK_BOOTTIME.
     pub heard_at: Option<Duration>,
-    /// When it last said what is free, by CLOCK_BOOTTIME: a node without its hub goes by that.
+    /// When it last listed what is free, by CLOCK_BOOTTIME: a node without its hub goes by that.
     pub remembered_at: Option<Duration>,
 }
 
@@ -66,14 +68,14 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By CLOCK_BOOTTIME, and how long the owner meant to sleep from then on.
+    /// By CLOCK_BOOTTIME, and how long the supervisor meant to sleep from then on.
     beat: Option<(Duration, Duration)>,
     wake: Option<Wake>,
     counts: Counts,
     membership: Option<Membership>,
 }
 
-/// What the owner counts. He writes, answers read, nobody waits.
+/// Written by the supervisor, read by answers of the port; neither waits for the other.
 #[derive(Debug, Default)]
 pub struct Figures(Mutex<Inner>);
 
@@ -83,7 +85,7 @@ impl Figures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner is about to sleep this long at most.
+    /// The supervisor is about to sleep this long at most.
     pub fn beat(&self, nap: Duration, wake: Option<Wake>) {
         let mut inner = self.inner();
         inner.beat = Some((clock::boottime(), nap));
@@ -122,12 +124,12 @@ impl Figures {
         self.inner().membership.clone()
     }
 
-    /// The node says how it is; `None` when it goes.
+    /// Publishes the state of the node; `None` when it leaves.
     pub fn belongs(&self, membership: Option<Membership>) {
         self.inner().membership = membership;
     }
 
-    /// Since when the owner should have been heard of again; `None` while all is well.
+    /// How long the next beat is overdue; `None` while all is well.
     pub fn overdue(&self) -> Option<Duration> {
         let (at, nap) = self.inner().beat?;
         let late = clock::boottime().saturating_sub(at).saturating_sub(nap);
@@ -140,9 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_who_does_not_come_back_is_missed() {
+    fn a_supervisor_that_does_not_come_back_is_missed() {
         let figures = Figures::default();
-        assert_eq!(figures.overdue(), None, "he has not begun");
+        assert_eq!(figures.overdue(), None, "it has not begun");
         figures.beat(Duration::from_secs(30), None);
         assert_eq!(figures.overdue(), None);
         let ago = |seconds| clock::boottime().checked_sub(Duration::from_secs(seconds)).unwrap_or_default();

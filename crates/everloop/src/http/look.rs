@@ -1,4 +1,5 @@
-//! What answers read in the ledger: one short look, on a thread of its own, shared by everybody who asks within a second.
+//! What answers read in the ledger: one short look, on a thread of its own, shared by all requests
+//! within a second.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +8,19 @@ use std::time::{Duration, Instant};
 use everloop_store::{Error, Ledger, OpenMode, Sqlite, StateName, TaskFilter, TaskOwner};
 use tokio::sync::Mutex;
 
-use super::Shared;
+use super::App;
 use crate::state_folder::StateFolder;
 
-/// A look is good for this long, so that asking often costs nothing.
+/// A look is good for this long, so that frequent requests cost nothing.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// Leases that are counted; more is a number nobody needs exactly.
+/// Leases that are counted; a greater number need not be exact.
 const LEASES_MOST: usize = 10_000;
 
-/// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// Loops by the name of their phase.
     pub loops: BTreeMap<String, u64>,
-    /// Tasks that somebody holds.
+    /// Tasks that are held.
     pub leases: u64,
     /// The journal's last record.
     pub last_seq: u64,
@@ -30,14 +30,14 @@ pub struct Look {
 #[derive(Default)]
 pub struct Cache(Mutex<Option<(Instant, Arc<Look>)>>);
 
-/// What the ledger says now, or said a moment ago. Whoever asks meanwhile waits for the same look.
-pub async fn look(shared: &Shared) -> Result<Arc<Look>, String> {
-    let mut last = shared.looked.0.lock().await;
+/// What the ledger holds now, or held a moment ago. Requests meanwhile wait for the same look.
+pub async fn look(app: &App) -> Result<Arc<Look>, String> {
+    let mut last = app.looked.0.lock().await;
     if let Some((at, look)) = last.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR) {
         tracing::trace!(age = ?at.elapsed(), "answered from memory");
         return Ok(Arc::clone(look));
     }
-    let home = shared.home.clone();
+    let home = app.port.home.clone();
     let fresh = tokio::task::spawn_blocking(move || read(&home)).await.map_err(|e| e.to_string())?;
     let fresh = Arc::new(fresh.map_err(|e| e.to_string())?);
     *last = Some((Instant::now(), Arc::clone(&fresh)));

@@ -1,17 +1,22 @@
-//! `GET /metrics`: the same for Prometheus, in its text format. Counters begin at 0 with the supervisor, as Prometheus expects.
+//! `GET /metrics`: the same for Prometheus, in its text format. Counters begin at 0 with the
+//! supervisor, as Prometheus expects.
 
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
-use super::Shared;
+use axum::extract::State;
+
+use super::App;
 use super::answer::Answer;
-use super::figures::Membership;
 use super::look::look;
+use crate::figures::Membership;
 
 /// What Prometheus calls its format.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Everything there is to count.
-pub async fn metrics(shared: &Shared) -> Answer {
+pub async fn metrics(State(app): State<Arc<App>>) -> Answer {
+    let shared = &app.port;
     let counts = shared.figures.counts();
     let mut page = Page::default();
     page.counter("everloop_turns_started_total", "Turns that started.").value(counts.started);
@@ -20,11 +25,11 @@ pub async fn metrics(shared: &Shared) -> Answer {
     page.counter("everloop_tokens_total", "Tokens that ended turns were charged.").value(counts.tokens);
     let dollars = counts.microusd as f64 / 1e6;
     page.counter("everloop_cost_usd_total", "Dollars that ended turns were charged.").value(dollars);
-    let told = shared.sender.sums();
+    let told = shared.telemetry.sums();
     page.counter("everloop_telemetry_requests_total", "Answers of models that agents told of.").value(told.requests);
     page.counter("everloop_telemetry_errors_total", "Errors of models that agents told of.").value(told.errors);
     page.counter("everloop_telemetry_ignored_total", "Telemetry that is not needed here.").value(told.ignored);
-    let seen = look(shared).await;
+    let seen = look(&app).await;
     if let Ok(look) = &seen {
         page.gauge("everloop_loops", "Loops by phase.").by("phase", &look.loops);
         page.gauge("everloop_leases", "Tasks that somebody holds.").value(look.leases);

@@ -1,17 +1,21 @@
-//! `GET /health`: whether this supervisor does its work, and on what. No goals, no paths, no secrets: anybody on this machine
-//! may read it.
+//! `GET /health`: whether this supervisor does its work, and on what. No goals, no paths, no secrets: every
+//! program of this machine may read it.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use everloop_agents::clock;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::App;
 use super::answer::Answer;
-use super::figures::Membership;
 use super::look::look;
+use crate::figures::Membership;
 
-/// 200 when all is well, 503 when the owner is overdue or the ledger cannot be read.
-pub async fn health(shared: &Shared) -> Answer {
-    let seen = look(shared).await;
+/// 200 when all is well, 503 when the supervisor is overdue or the ledger cannot be read.
+pub async fn health(State(app): State<Arc<App>>) -> Answer {
+    let seen = look(&app).await;
+    let shared = &app.port;
     let overdue = shared.figures.overdue();
     let ok = seen.is_ok() && overdue.is_none();
     let (ledger, loops, leases) = match &seen {

@@ -1,0 +1,101 @@
+//! The HTTP face of the supervisor's port, on loopback: health and figures for people and monitors,
+//! telemetry from agents, tools for agents.
+//!
+//! - here: the routes and the limits in front of them
+//! - `serve`: connections: how many, for how long
+//! - `access`: which requests are served; `answer`: what goes out, and how much may come in
+//! - `health`: `GET /health`; `metrics`: `GET /metrics`; `look`: what both read in the ledger
+//! - `telemetry`: `POST /v1/metrics` and `/v1/logs`
+//! - `mcp`: `POST /mcp`
+//!
+//! Nothing here decides, and nothing but `mcp` writes to the ledger. No request makes the
+//! supervisor wait: what reads the ledger does so on a thread of its own.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::{AsHeaderName, CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use axum::routing::{get, post};
+use axum::{BoxError, Router, middleware};
+use tower::ServiceBuilder;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+use crate::port::{PortState, ServePort};
+
+mod access;
+mod answer;
+mod health;
+mod look;
+mod mcp;
+mod metrics;
+mod serve;
+mod telemetry;
+
+use answer::Answer;
+
+/// A whole request with its body, and our answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Each call holds a thread and a connection to the ledger.
+const MAX_MCP_CALLS: usize = 8;
+
+/// Serves a supervisor's port over HTTP.
+pub struct Http;
+
+impl ServePort for Http {
+    fn serve(&self, listener: TcpListener, state: Arc<PortState>) {
+        serve::spawn(listener, router(state));
+    }
+}
+
+/// What handlers get.
+struct App {
+    port: Arc<PortState>,
+    looked: look::Cache,
+}
+
+fn router(port: Arc<PortState>) -> Router {
+    let app = Arc::new(App { port, looked: look::Cache::default() });
+    // For every program of this machine. Nothing secret is on these pages, so they may be compressed.
+    let open = Router::new()
+        .route("/health", get(health::health))
+        .route("/metrics", get(metrics::metrics))
+        .layer(CompressionLayer::new());
+    // With the secret of a turn, which the handlers check.
+    let turns = Router::new().route("/v1/metrics", post(telemetry::metrics)).route("/v1/logs", post(telemetry::logs));
+    let tools = Router::new()
+        .route("/mcp", post(mcp::mcp).with_state(mcp::service(&app.port.home)))
+        .route_layer(GlobalConcurrencyLimitLayer::new(MAX_MCP_CALLS))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), access::with_token));
+    let limits = ServiceBuilder::new()
+        .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), access::from_here))
+        .layer(HandleErrorLayer::new(|_: BoxError| async { Answer::error(408, "the request took too long") }))
+        .timeout(REQUEST_TIMEOUT);
+    open.merge(turns)
+        .merge(tools)
+        .fallback(elsewhere)
+        .method_not_allowed_fallback(|| async { Answer::error(405, "this path takes another method, see Allow") })
+        .layer(limits)
+        .with_state(app)
+}
+
+/// Which paths there are is not for programs without the token.
+async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Answer {
+    if access::has_token(&app, request.headers()) {
+        Answer::error(404, "there is nothing here")
+    } else {
+        access::no_token()
+    }
+}
+
+/// A header as text; `None` when it is not there or no text.
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}

@@ -1,0 +1,63 @@
+//! The accept loop: how many may connect, for how long, and with how long a head. axum's own
+//! listener has no settings for any of these, so connections are handed to hyper here.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+/// Connections at once, each for one request. More of them wait in the kernel until one is free.
+const MAX_CONNECTIONS: usize = 32;
+/// The head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer heads are refused; hyper wants at least 8 KiB.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Out of file descriptors, most likely: the supervisor's work must not suffer from it.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
+/// Serves on this runtime until it ends.
+pub fn spawn(listener: TcpListener, router: Router) {
+    let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+    match listener {
+        Ok(listener) => drop(tokio::spawn(accept(listener, router))),
+        Err(error) => tracing::warn!(%error, "the port cannot be listened to"),
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, router: Router) {
+    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    attend(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// One connection for one request: an idle supervisor has none, and no agent sends into one that
+/// was just closed.
+async fn attend(stream: TcpStream, router: Router) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES).keep_alive(false);
+    let service = TowerToHyperService::new(router);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}

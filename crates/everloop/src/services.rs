@@ -1,0 +1,165 @@
+//! What verbs of the command line, tools of MCP and other faces do: typed requests, typed answers.
+//! Nothing here parses words or prints.
+//!
+//! - here: what every service gets
+//! - `loops`: commands to loops; `tasks`: the board; `messages`: what is sent to loops, tasks, people
+//! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on
+//! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs from here
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everloop_agents::clock;
+use everloop_core::ids::LoopId;
+use everloop_core::state::LoopState;
+use everloop_core::time::Time;
+use everloop_store::{Error, Ledger, LoopRow, OpenMode, Postgres, Sqlite};
+
+use crate::caller::Caller;
+use crate::error::Failure;
+use crate::membership::Membership;
+use crate::projects::Projects;
+use crate::record::read_state;
+use crate::state_folder::StateFolder;
+
+pub mod loops;
+pub mod messages;
+pub mod runtime;
+pub mod sessions;
+pub mod status;
+pub mod tasks;
+pub mod tickets;
+pub mod why;
+
+/// What every service gets: which state folder, from which folder, and on behalf of what caller.
+#[derive(Clone, Debug)]
+pub struct ServiceContext {
+    /// The state folder that was named.
+    pub state_dir: Option<PathBuf>,
+    /// The folder that the caller is in.
+    pub dir: PathBuf,
+    /// The person or agent that acts.
+    pub caller: Caller,
+    /// The configuration of folders.
+    pub projects: Arc<dyn Projects>,
+}
+
+impl ServiceContext {
+    /// Opens the state folder; creates it if missing.
+    pub fn home(&self) -> Result<StateFolder, Failure> {
+        StateFolder::open(self.state_dir.as_deref())
+    }
+
+    /// Refuses what only a person decides: whatever an agent was talked into, it does not change its
+    /// own limits, its checks, or what others hold. What it does with another state folder than the
+    /// one that it works for is its own affair.
+    pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
+        let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
+        if self.caller.is_person() || self.state_dir != theirs {
+            return Ok(());
+        }
+        let hint = "request it from a person: everloop send person \"TEXT\"";
+        Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
+    }
+
+    #[expect(clippy::unused_self, reason = "services take everything from the outside world through their context")]
+    pub fn now(&self) -> Time {
+        clock::now()
+    }
+
+    /// Opens the ledger read-only; `None` when nothing was ever written.
+    #[expect(clippy::unused_self, reason = "as for `now`")]
+    pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
+        match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
+            Ok(ledger) => Ok(Some(ledger)),
+            Err(Error::Missing { .. }) => Ok(None),
+            // An older everloop wrote it; the first reader brings it up to date.
+            Err(Error::Older { .. }) => {
+                drop(Sqlite::open(&home.database(), OpenMode::ReadWrite)?);
+                Ok(Some(Sqlite::open(&home.database(), OpenMode::ReadOnly)?))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Opens the ledger for writing.
+    #[expect(clippy::unused_self, reason = "as for `now`")]
+    pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
+        Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
+    }
+
+    /// Opens the hub of this node's mesh.
+    pub fn hub(&self) -> Result<(Membership, Postgres), Failure> {
+        let Some(membership) = Membership::read(&self.home()?)? else {
+            return Err(
+                Failure::config("this machine is not a node of a mesh").hint("join one: everloop join postgres://…")
+            );
+        };
+        let hub = membership.open()?;
+        Ok((membership, hub))
+    }
+
+    /// The loop that a word means: by id, by name, by the beginning of the id; without a word the one
+    /// that works in this folder, or the only one there is.
+    pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
+        let mut all = Vec::new();
+        for row in ledger.loops()? {
+            let state = read_state(&row)?;
+            all.push((row, state));
+        }
+        all.sort_by_key(|(_, s)| std::cmp::Reverse((!s.is_over(), s.created_at)));
+        match word {
+            Some(word) => named(all, word),
+            None => nearest(all, &self.dir),
+        }
+    }
+
+    /// The loop that a word names, if there is a word.
+    pub fn named_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<Option<LoopId>, Failure> {
+        match word {
+            None => Ok(None),
+            Some(word) => Ok(Some(self.find_loop(ledger, Some(word))?.0.id)),
+        }
+    }
+}
+
+fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopState), Failure> {
+    let exact = all.iter().position(|(r, s)| r.id == LoopId::new(word) || s.name == word);
+    let begins: Vec<usize> =
+        all.iter().enumerate().filter(|(_, (r, _))| r.id.as_str().starts_with(word)).map(|(i, _)| i).collect();
+    let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
+    match (exact, begins.as_slice()) {
+        (Some(i), _) | (None, &[i]) => Ok(all.into_iter().nth(i).expect("the position was just found")),
+        (None, []) if ids.is_empty() => Err(no_loops()),
+        (None, []) => {
+            Err(Failure::usage(format!("there is no loop `{word}`")).hint(format!("there are: {}", ids.join(", "))))
+        }
+        (None, _) => {
+            Err(Failure::usage(format!("`{word}` matches several loops"))
+                .hint(format!("there are: {}", ids.join(", "))))
+        }
+    }
+}
+
+fn nearest(mut all: Vec<(LoopRow, LoopState)>, dir: &Path) -> Result<(LoopRow, LoopState), Failure> {
+    if all.is_empty() {
+        return Err(no_loops());
+    }
+    let here = all.iter().position(|(_, s)| dir.starts_with(&s.spec.workspace.dir));
+    let active = all.iter().filter(|(_, s)| !s.is_over()).count();
+    match here {
+        Some(i) => Ok(all.swap_remove(i)),
+        None if all.len() == 1 || active == 1 => Ok(all.swap_remove(0)),
+        None => {
+            let ids: Vec<String> = all.iter().map(|(r, s)| format!("{} ({})", r.id, s.name)).take(8).collect();
+            Err(Failure::usage("no loop works in this folder, and there are several others")
+                .hint(format!("name one: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// There is no loop at all.
+pub fn no_loops() -> Failure {
+    Failure::usage("there is no loop yet")
+        .hint("start one: everloop run \"GOAL\" --check 'CMD' --agent claude (`everloop agents` lists what is here)")
+}

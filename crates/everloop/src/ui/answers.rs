@@ -1,0 +1,99 @@
+//! Answers of services as JSON, for `--json` and for agents, where they are more than plain data.
+
+use everloop_core::guard::{Freeze, Scope};
+use everloop_core::hook::HookSession as Record;
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_core::why::why as explain;
+use serde_json::{Value, json};
+
+use super::quantities::moment;
+use super::status::StatusStyle;
+use super::{quarantine, sessions};
+use crate::services::status::StatusAnswer;
+use crate::services::why::{LoopWhy, WhyAnswer};
+use crate::state_folder::LockOwner;
+
+/// Why a loop is as it is, in a paragraph with times as the reader has them.
+pub fn paragraph(found: &LoopWhy, look: &StatusStyle) -> String {
+    explain(&found.state, look.now, &|at| moment(at, look.now, &look.zone))
+}
+
+/// `why`.
+pub fn why(found: &WhyAnswer, look: &StatusStyle) -> Value {
+    match found {
+        WhyAnswer::Session { id, record } => {
+            json!({ "session": id, "record": record, "why": sessions::lines(id, record, look).join(" ") })
+        }
+        WhyAnswer::Loop(found) => json!({
+            "loop": found.state.id,
+            "phase": found.state.phase,
+            "why": paragraph(found, look),
+            "freeze": found.freeze.as_ref().map(held),
+            "quarantine": quarantine::as_json(&found.immune, look.now),
+            "tickets": found.tickets,
+            "sessions": found.sessions.iter().map(session).collect::<Vec<_>>(),
+            "signs": found.signs.iter().map(|(rule, sign)| json!({ "rule": rule, "sign": sign })).collect::<Vec<_>>(),
+            "supervisor": supervisor(found.supervisor.as_ref()),
+        }),
+    }
+}
+
+fn held((scope, freeze): &(Scope, Freeze)) -> Value {
+    json!({ "scope": scope, "freeze": freeze })
+}
+
+fn session((id, record): &(String, Record)) -> Value {
+    json!({ "id": id, "session": record })
+}
+
+/// The supervisor as JSON.
+fn supervisor(owner: Option<&LockOwner>) -> Value {
+    owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
+}
+
+/// `status`.
+pub fn status(seen: &StatusAnswer, now: Time) -> Value {
+    let loops: Vec<Value> = seen.loops.iter().map(loop_json).collect();
+    let hold = |(scope, freeze): (&Scope, &Freeze)| json!({ "scope": scope, "freeze": freeze });
+    let frozen = seen.guards.iter().filter_map(|(scope, v)| v.state.freeze.as_ref().map(|f| (scope, f)));
+    json!({
+        "loops": loops,
+        "holds": frozen.map(hold).collect::<Vec<_>>(),
+        "quarantine": quarantine::as_json(&seen.immune, now),
+        "tickets": seen.tickets,
+        "notifiers": seen.troubles.iter().map(|(name, text)| json!({ "name": name, "trouble": text })).collect::<Vec<_>>(),
+        "sessions": seen.sessions.iter().map(session).collect::<Vec<_>>(),
+        "supervisor": supervisor(seen.supervisor.as_ref()),
+    })
+}
+
+fn loop_json(state: &LoopState) -> Value {
+    let (next_at, rule) = next_wake(state);
+    json!({
+        "id": state.id,
+        "name": state.name,
+        "goal": state.spec.goal,
+        "dir": state.spec.workspace.dir,
+        "phase": state.phase.label(),
+        "paused": state.paused.is_some(),
+        "checks": { "passing": state.board.passing().len(), "total": state.board.0.len() },
+        "turns": state.turns,
+        "max_turns": state.spec.bounds.max_turns,
+        "spent": state.spent,
+        "spent_estimated": state.spent_estimated,
+        "next_at": next_at,
+        "next_rule": rule,
+        "strategy": state.strategy,
+        "tickets": state.tickets,
+        "created_at": state.created_at,
+        "updated_at": state.updated_at,
+    })
+}
+
+fn next_wake(state: &LoopState) -> (Option<Time>, Option<&str>) {
+    match &state.phase {
+        Phase::Waiting { reason, .. } => (reason.until, Some(reason.rule.as_str())),
+        Phase::New | Phase::Ready | Phase::Turn(_) | Phase::Ended { .. } => (None, None),
+    }
+}
