@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use crate::caller::Caller;
 use crate::config::FileProjects;
-use crate::error::{Code, Failure};
-use crate::services::{ServiceContext, no_loops};
 use crate::ui::{Format, Ui};
+use everloop_engine::caller::Caller;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::{ServiceContext, no_loops};
 
 mod agents;
 pub mod api;
 mod board;
 mod check;
+mod choices;
 mod comment;
 mod completions;
 mod config;

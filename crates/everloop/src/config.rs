@@ -35,8 +35,8 @@ mod tests;
 mod value;
 mod watch;
 
-pub use crate::diagnostic::{ConfigError, Diagnostic};
 pub use agent::{BUILT_IN, built_in};
+pub use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 pub use hub::HubSource;
 pub use keys::WorkspaceKey;
 pub use overrides::{Flags, Overrides};
@@ -46,7 +46,7 @@ pub use schema::schema;
 pub use show::{WithOrigin, render};
 pub use value::ListenAddress;
 
-use crate::diagnostic::SourceText;
+use everloop_engine::diagnostic::SourceText;
 use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{FileOwner, Sections, read};

@@ -26,7 +26,7 @@ use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
-use crate::port::{PortState, ServePort};
+use everloop_engine::port::{PortState, ServePort};
 
 mod access;
 mod answer;

@@ -10,39 +10,12 @@
 //! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
 //! - `ui`: the only place that prints; `error`: the only place that knows exit codes
 
-mod account;
-mod board;
-mod caller;
 mod cli;
-mod completion;
 mod config;
 mod detect;
-mod diagnostic;
-mod error;
-mod figures;
-mod hold;
-mod hook;
 mod http;
-mod immune;
-mod install;
-mod mailbox;
 mod mcp;
-mod membership;
-mod notifiers;
-mod port;
-mod projects;
-mod quantities;
-mod record;
-mod recover;
-mod services;
-mod state_folder;
-mod supervisor;
-mod tally;
-mod telemetry;
-mod text;
-mod tickets;
 mod ui;
-mod unit;
 
 use std::process::ExitCode;
 

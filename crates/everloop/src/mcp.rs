@@ -17,9 +17,9 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use tokio::sync::Mutex;
 
-use crate::caller::Caller;
 use crate::config::FileProjects;
-use crate::services::ServiceContext;
+use everloop_engine::caller::Caller;
+use everloop_engine::services::ServiceContext;
 
 pub mod stdio;
 mod tools;

@@ -28,12 +28,12 @@ pub mod table;
 
 pub mod usage;
 
-pub(crate) use crate::{quantities, text};
 pub use events::event_line;
+pub use everloop_engine::{quantities, text};
 pub use paint::Paint;
 pub use summary::summary;
 
-use crate::error::Failure;
+use everloop_engine::error::Failure;
 use live::Live;
 use paint::TextSink;
 

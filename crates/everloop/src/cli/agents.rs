@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Invocation, config as config_verb};
 use crate::config::{self, BUILT_IN};
-use crate::error::{Code, Failure};
 use crate::ui::agents::{agents_table, billing, is_there, login};
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop agents

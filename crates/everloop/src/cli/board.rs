@@ -12,11 +12,11 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Invocation;
-use crate::board::import::{Import, ImportedTask};
-use crate::board::{board_folder, file, intents, merge};
 use crate::config::FileProjects;
-use crate::error::{Code, Failure};
-use crate::services::tasks::{Change, note};
+use everloop_engine::board::import::{Import, ImportedTask};
+use everloop_engine::board::{board_folder, file, intents, merge};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{Change, note};
 
 const HELP: &str = "Examples:
   everloop board write                       # tasks/board.json from the ledger

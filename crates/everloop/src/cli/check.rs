@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Invocation, config as config_verb, up};
-use crate::account;
 use crate::config;
-use crate::error::{Code, Failure};
-use crate::record::read_state;
 use crate::ui::board::scoreboard;
 use crate::ui::quantities::score;
 use crate::ui::text::{clean, clean_lines};
+use everloop_engine::account;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 
 const HELP: &str = "Examples:
   everloop check

@@ -4,8 +4,8 @@
 use everloop_core::ids::TaskId;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::messages;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::messages;
 
 /// Adds a comment to a task. `everloop inbox TASK` shows it.
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use serde_json::json;
 
 use super::{Cli, Invocation};
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop completions bash > ~/.local/share/bash-completion/completions/everloop

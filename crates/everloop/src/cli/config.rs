@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::Invocation;
 use crate::config::{self, Config, Overrides, PROJECT_FILE, ResolveContext, ResolvedLoop, WithOrigin};
-use crate::error::{Code, Failure};
 use crate::ui::text::count;
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop config show --origin

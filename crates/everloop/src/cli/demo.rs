@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::Ui;
+use everloop_engine::error::{Code, Failure};
 
 pub mod agent;
 mod project;

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{Invocation, config as config_verb, up};
 use crate::config;
-use crate::error::{Code, Failure};
-use crate::state_folder::{Ownership, StateFolder};
 use crate::ui::text::{clean, count};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::{Ownership, StateFolder};
 
 mod machine;
 mod state;

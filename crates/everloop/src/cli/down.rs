@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 
 use super::Invocation;
 use super::up::perform;
-use crate::error::{Code, Failure};
-use crate::unit::{Manager, is_ours};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::unit::{Manager, is_ours};
 
 /// Interrupts running turns; the next supervisor takes them again.
 #[derive(Debug, clap::Args)]

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::Invocation;
 use super::send::person;
-use crate::error::{Code, Failure};
-use crate::hold;
-use crate::record::read_state;
-use crate::state_folder::node_id;
 use crate::ui::quantities::moment;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::hold;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::node_id;
 
 mod view;
 

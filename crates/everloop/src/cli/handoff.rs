@@ -13,11 +13,11 @@ use serde_json::json;
 
 use super::Invocation;
 use crate::config;
-use crate::error::{Code, Failure};
-use crate::hook::text::cut;
-use crate::services::sessions;
 use crate::ui::quantities;
 use crate::ui::text::{clean, clean_lines};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::hook::text::cut;
+use everloop_engine::services::sessions;
 
 const HELP: &str = "Examples:
   everloop handoff show

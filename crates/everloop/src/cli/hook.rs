@@ -22,18 +22,18 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::{Invocation, check, handoff, up};
-use crate::caller;
-use crate::completion::{self, CompletionInputs};
 use crate::config::FileProjects;
-use crate::error::{Code, Failure};
-use crate::hook::guardian::Guardian;
-use crate::hook::payload::{HookEvent, Payload};
-use crate::hook::session_folder::SessionFolder;
-use crate::hook::text::{self, Brief};
-use crate::hook::{transcript, tree};
-use crate::mailbox::MessageBody;
-use crate::services::sessions::read_record;
-use crate::state_folder::StateFolder;
+use everloop_engine::caller;
+use everloop_engine::completion::{self, CompletionInputs};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::hook::guardian::Guardian;
+use everloop_engine::hook::payload::{HookEvent, Payload};
+use everloop_engine::hook::session_folder::SessionFolder;
+use everloop_engine::hook::text::{self, Brief};
+use everloop_engine::hook::{transcript, tree};
+use everloop_engine::mailbox::MessageBody;
+use everloop_engine::services::sessions::read_record;
+use everloop_engine::state_folder::StateFolder;
 
 const HELP: &str =
     "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{Invocation, config as config_verb};
 use crate::config::{ConfigError, HubSource};
-use crate::error::{Code, Failure};
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop hub init

@@ -6,10 +6,10 @@ use everloop_store::{Error, Ledger, Recipients, Sqlite};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::mailbox::{MessageBody, comments_of};
 use crate::ui::quantities::relative;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::mailbox::{MessageBody, comments_of};
 
 const HELP: &str = "Examples:
   everloop inbox                      # all mailboxes

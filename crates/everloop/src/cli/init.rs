@@ -6,14 +6,15 @@ use everloop_core::spec::AgentKind;
 use serde_json::json;
 use toml::Value;
 
+use super::choices;
 use super::{Invocation, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
-use crate::error::{Code, Failure};
-use crate::install::FileChange;
-use crate::install::plan::{self, AgentCli};
-use crate::install::record::Originals;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::install::FileChange;
+use everloop_engine::install::plan::{self, AgentCli};
+use everloop_engine::install::record::Originals;
 
 const HELP: &str = "Examples:
   everloop init
@@ -40,7 +41,7 @@ pub struct InitArgs {
     agent_cmd: Option<String>,
     /// Agents whose CLIs are connected to everloop: instructions, hooks and MCP server, in the
     /// files of the project that they read; repeat for several. The first one works on the loop
-    #[arg(long, value_name = "AGENT", value_enum, conflicts_with = "agent_cmd")]
+    #[arg(long, value_name = "AGENT", value_parser = choices::agent_cli(), conflicts_with = "agent_cmd")]
     agent: Vec<AgentCli>,
     /// Connect all installed CLIs the same way
     #[arg(long, conflicts_with = "no_hooks")]

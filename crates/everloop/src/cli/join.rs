@@ -6,9 +6,9 @@ use everloop_core::ids::NodeId;
 use serde_json::json;
 
 use super::{Invocation, hub};
-use crate::error::{Code, Failure};
-use crate::membership::Membership;
-use crate::state_folder::node_id;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::state_folder::node_id;
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop join && everloop up

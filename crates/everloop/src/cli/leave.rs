@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::membership::Membership;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
 
 /// Leaves the mesh. Tasks that this node holds go to other nodes.
 #[derive(Debug, clap::Args)]

@@ -11,8 +11,8 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::{Format, event_line};
+use everloop_engine::error::{Code, Failure};
 
 mod output;
 

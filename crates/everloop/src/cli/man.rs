@@ -7,8 +7,8 @@ use clap_mangen::Man;
 use serde_json::json;
 
 use super::{Cli, Invocation};
-use crate::error::{Code, Failure};
 use crate::ui::text::count;
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop man | man -l -

@@ -1,8 +1,8 @@
 //! `everloop mcp`: serve one agent over standard input and output.
 
 use super::{Invocation, up};
-use crate::error::{Code, Failure};
 use crate::mcp::{Identity, Server, stdio};
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   claude --mcp-config '{\"mcpServers\":{\"everloop\":{\"command\":\"everloop\",\"args\":[\"mcp\"]}}}'

@@ -10,12 +10,12 @@ use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
 use super::{Invocation, node};
-use crate::error::{Code, Failure};
-use crate::immune;
 use crate::ui::quantities::{self, Accuracy};
 use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune;
 
 const HELP: &str = "A loop of the mesh is created with `everloop run … --mesh`; nodes (`everloop up`) work on it.";
 

@@ -10,12 +10,12 @@ use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::membership::Membership;
-use crate::supervisor::mesh::{NODE, Wish};
 use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::supervisor::mesh::{NODE, Wish};
 
 /// A node that is silent for this long is suspected.
 const SUSPECT: Duration = Duration::from_secs(15);

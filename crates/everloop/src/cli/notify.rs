@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::config::FileProjects;
-use crate::error::{Code, Failure};
-use crate::notifiers::{self, NotifierSender};
-use crate::projects::Projects as _;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::notifiers::{self, NotifierSender};
+use everloop_engine::projects::Projects as _;
 
 const HELP: &str = "Examples:
   everloop notify list

@@ -11,8 +11,8 @@ use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelect
 use serde_json::json;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
 
 mod list;
 mod read;

@@ -6,8 +6,8 @@ use everloop_core::time::parse_duration;
 
 use super::{Invocation, send};
 use crate::config::point_in_time;
-use crate::error::{Code, Failure};
-use crate::services::loops::{PauseRequest, pause as pause_loop};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::loops::{PauseRequest, pause as pause_loop};
 
 /// A running turn goes on to its end; nothing new starts after it.
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,9 @@ use everloop_core::spec::AgentKind;
 use serde_json::json;
 
 use super::{Invocation, agents};
-use crate::error::{Code, Failure};
-use crate::install::FileChange;
-use crate::install::plugin::{NAME, files};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::install::FileChange;
+use everloop_engine::install::plugin::{NAME, files};
 
 const HELP: &str = "Examples:
   everloop plugin install

@@ -8,10 +8,10 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Invocation;
-use crate::board;
-use crate::error::{Code, Failure};
-use crate::mailbox;
-use crate::supervisor::prompt::render;
+use everloop_engine::board;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::mailbox;
+use everloop_engine::supervisor::prompt::render;
 
 const HELP: &str = "Examples:
   everloop prompt
@@ -53,7 +53,7 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
             return Ok(row);
         }
     }
-    let (_, immune) = crate::immune::read(ledger)?;
+    let (_, immune) = everloop_engine::immune::read(ledger)?;
     board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)
 }
 

@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Invocation, logs};
-use crate::error::{Code, Failure};
-use crate::state_folder::StateFolder;
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, fit};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::StateFolder;
 
 const HELP: &str = "Examples:
   everloop prompts search parser

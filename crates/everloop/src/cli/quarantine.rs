@@ -10,13 +10,13 @@ use everloop_store::Ledger;
 use serde_json::json;
 
 use super::{Invocation, node};
-use crate::error::{Code, Failure};
-use crate::immune::{read, write};
-use crate::membership::Membership;
 use crate::ui::quantities::moment;
 use crate::ui::quarantine as view;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune::{read, write};
+use everloop_engine::membership::Membership;
 
 const HELP: &str = "Examples:
   everloop quarantine list

@@ -11,11 +11,11 @@ use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::membership::Membership;
-use crate::recover::RestorePlan;
-use crate::state_folder::StateFolder;
 use crate::ui::text::{clean, count};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::recover::RestorePlan;
+use everloop_engine::state_folder::StateFolder;
 
 const HELP: &str = "Examples:
   everloop recover --dry-run

@@ -14,10 +14,10 @@ use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::immune;
-use crate::record::read_state;
 use crate::ui::text::{clean, count};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune;
+use everloop_engine::record::read_state;
 
 const HELP: &str = "Examples:
   everloop replay

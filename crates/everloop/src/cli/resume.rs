@@ -7,8 +7,8 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
 
 use super::{Invocation, send};
-use crate::error::{Code, Failure};
-use crate::ui::events::used_up;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::quantities::used_up;
 
 /// Continues where the loop is. A loop that used up its turns or time needs new ones: -n or
 /// --max-time.

@@ -13,11 +13,11 @@ use everloop_store::{Ledger, Sqlite};
 
 use super::{Invocation, send, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
-use crate::error::{Code, Failure};
 use crate::http::Http;
-use crate::state_folder::StateFolder;
-use crate::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use crate::ui::{Format, quantities};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::StateFolder;
+use everloop_engine::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 
 mod apply;
 mod create;

@@ -6,11 +6,11 @@ use everloop_core::ids::LoopId;
 
 use super::Invocation;
 use super::ticket::show_answer;
-pub use crate::caller::person;
-use crate::error::{Code, Failure};
-use crate::services::loops::CommandAnswer;
-pub use crate::services::loops::{Taker, send};
-use crate::services::messages::{self, SendAnswer, SendRequest};
+pub use everloop_engine::caller::person;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::loops::CommandAnswer;
+pub use everloop_engine::services::loops::{Taker, send};
+use everloop_engine::services::messages::{self, SendAnswer, SendRequest};
 
 const HELP: &str = "Examples:
   everloop send green \"the API is back\"        # the loop's next turn reads it

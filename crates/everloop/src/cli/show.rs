@@ -4,8 +4,8 @@ use everloop_core::ids::{TaskId, TurnId};
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Invocation, task};
-use crate::error::{Code, Failure};
-use crate::membership::Membership;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
 
 mod one_loop;
 mod one_task;

@@ -5,15 +5,15 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::why;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::status::{self as services, StatusAnswer, freeze_of};
-use crate::state_folder::LockOwner;
 use crate::ui::answers;
 use crate::ui::quantities::score;
 use crate::ui::quantities::{coarse, moment, relative};
 use crate::ui::quarantine;
 use crate::ui::status::{StatusStyle, status_table};
 use crate::ui::text::{clean, fit};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::status::{self as services, StatusAnswer, freeze_of};
+use everloop_engine::state_folder::LockOwner;
 
 const HELP: &str = "Examples:
   everloop status

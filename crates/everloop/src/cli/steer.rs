@@ -3,7 +3,7 @@
 use everloop_core::action::LoopCommand;
 
 use super::{Invocation, send};
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 /// The next turn's prompt holds the message, once.
 #[derive(Debug, clap::Args)]

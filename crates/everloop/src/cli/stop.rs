@@ -3,7 +3,7 @@
 use everloop_core::action::LoopCommand;
 
 use super::{Invocation, send};
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 /// Ends a loop; `everloop resume` continues it later. Finished work is kept.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@
 //! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
 
 use super::Invocation;
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 mod add;
 mod amend;
@@ -14,7 +14,7 @@ mod list;
 
 pub(super) use list::state;
 
-pub(super) use crate::services::tasks::no_task;
+pub(super) use everloop_engine::services::tasks::no_task;
 
 const HELP: &str = "Examples:
   everloop task add \"port the parser\" --loop k3f9 --priority 5

@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use super::Invocation;
 use super::send::{Taker, away};
 use crate::config::FileProjects;
-use crate::error::{Code, Failure};
-use crate::mailbox;
-use crate::membership::Membership;
-use crate::notifiers;
-use crate::projects::Projects as _;
-use crate::record::read_state;
-use crate::services::tickets::{self as services, MESH, TicketAnswer, TicketNumber, a_person};
-use crate::supervisor::mesh::copy_of;
-use crate::tickets::{self, Doer, TicketRecord};
 use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::mailbox;
+use everloop_engine::membership::Membership;
+use everloop_engine::notifiers;
+use everloop_engine::projects::Projects as _;
+use everloop_engine::record::read_state;
+use everloop_engine::services::tickets::{self as services, MESH, TicketAnswer, TicketNumber, a_person};
+use everloop_engine::supervisor::mesh::copy_of;
+use everloop_engine::tickets::{self, Doer, TicketRecord};
 
 const HELP: &str = "Examples:
   everloop ticket list

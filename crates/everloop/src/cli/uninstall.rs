@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::Invocation;
 use crate::config::PROJECT_FILE;
-use crate::error::{Code, Failure};
-use crate::install::record::Originals;
-use crate::install::{FileChange, plan};
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::install::record::Originals;
+use everloop_engine::install::{FileChange, plan};
 
 const HELP: &str = "Examples:
   everloop uninstall

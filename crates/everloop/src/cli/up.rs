@@ -17,15 +17,16 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::Invocation;
+use super::choices;
 use crate::config::{self, FileProjects};
-use crate::error::{Code, Failure};
 use crate::http::Http;
-use crate::port::{self, Listen};
-pub use crate::services::runtime::{block_on, own_shim};
-use crate::state_folder::{LockOwner, Ownership, StateFolder};
-use crate::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use crate::ui::{self, quantities};
-use crate::unit::{Manager, Unit, is_ours};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::port::{self, Listen};
+pub use everloop_engine::services::runtime::{block_on, own_shim};
+use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
+use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
+use everloop_engine::unit::{Manager, Unit, is_ours};
 
 /// Supervises every loop that is not over, until it is stopped (Ctrl-C, `everloop down`). Loops of
 /// an everloop.toml in this folder are added first.
@@ -42,7 +43,7 @@ pub struct UpArgs {
     #[arg(long)]
     install: bool,
     /// Only print the unit [default: of this system]
-    #[arg(long, value_name = "systemd|launchd", num_args = 0..=1, default_missing_value = Manager::HERE)]
+    #[arg(long, value_name = "systemd|launchd", num_args = 0..=1, default_missing_value = Manager::HERE, value_parser = choices::manager())]
     print_unit: Option<Manager>,
 }
 

@@ -10,11 +10,12 @@ use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
+use super::choices;
 use super::{Invocation, logs};
-use crate::error::{Code, Failure};
-use crate::record::read_state;
-use crate::tally::{By, Loop, UsageTally};
 use crate::ui::usage::usage_lines;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
+use everloop_engine::tally::{By, Loop, UsageTally};
 
 const HELP: &str = "Examples:
   everloop usage
@@ -37,7 +38,7 @@ pub struct UsageArgs {
     /// Loop id or name [default: all]
     id: Option<String>,
     /// Dimension of the sums
-    #[arg(long, value_enum, default_value = "loop", value_name = "WHAT")]
+    #[arg(long, value_parser = choices::sums(), default_value = "loop", value_name = "WHAT")]
     by: By,
     /// Only turns that ended after this: `7d` (ago), `21:00`, `2026-11-15`, `2026-11-15 21:00`
     #[arg(long, value_name = "TIME")]

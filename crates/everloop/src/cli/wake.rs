@@ -1,8 +1,8 @@
 //! `everloop wake`: makes a waiting loop check again now.
 
 use super::{Invocation, send};
-use crate::error::{Code, Failure};
-use crate::services::loops;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::loops;
 
 /// Ends a timed pause and makes the loop decide again; the guard's gaps, caps and cooldowns stay.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use super::keys::AccountKeys;
 use super::layer::{Layer, Origin};
 use super::value::nearest;
 use super::{Config, ResolveContext};
-use crate::diagnostic::Diagnostic;
+use everloop_engine::diagnostic::Diagnostic;
 
 /// How values begin that are secrets: keys of Anthropic and OpenAI, GitHub, Google, Slack, AWS, and signed tokens.
 const SECRET_BEGINNINGS: [&str; 9] = ["sk-", "ghp_", "gho_", "github_pat_", "AIza", "xoxb-", "xoxp-", "AKIA", "eyJ"];

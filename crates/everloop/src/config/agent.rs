@@ -8,7 +8,7 @@ use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{self, Layer, Origin};
 use super::value::{AgentKindName, ApiFormatKey, nearest};
 use super::{Config, ResolveContext, naming};
-use crate::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// The agents that are there without a section.
 pub const BUILT_IN: [AgentKind; 5] =

@@ -8,7 +8,7 @@ use super::Config;
 use super::keys::CompletionKeys;
 use super::layer::Layer;
 use super::value::nearest;
-use crate::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// More are no signs any more but a program; each costs a look at every hook.
 const RULES_MOST: usize = 20;

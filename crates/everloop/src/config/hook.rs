@@ -8,8 +8,8 @@ use super::keys::{GuardianKeys, HookKeys};
 use super::layer::{Layer, Origin};
 use super::value::write_duration;
 use super::{Config, Diagnostic};
-use crate::diagnostic::ConfigError;
-use crate::projects::HookSpec;
+use everloop_engine::diagnostic::ConfigError;
+use everloop_engine::projects::HookSpec;
 
 /// Below the minute after which Claude Code ends a hook.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(50);

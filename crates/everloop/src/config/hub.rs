@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::keys::HubKeys;
 use super::layer::Layer;
 use super::{Config, ResolveContext};
-use crate::diagnostic::Diagnostic;
+use everloop_engine::diagnostic::Diagnostic;
 
 /// Who knows the address.
 #[derive(Clone, Debug, PartialEq, Eq)]

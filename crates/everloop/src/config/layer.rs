@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::value::write_duration;
-use crate::diagnostic::{Diagnostic, SourceText};
+use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]

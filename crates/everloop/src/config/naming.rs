@@ -1,6 +1,6 @@
 //! Names for what the operator did not name: checks from their commands, loops from their goals.
 
-use crate::text::clean;
+use everloop_engine::text::clean;
 
 /// Names are cut here, so that a scoreboard fits into 80 columns.
 const NAME_MAX_CHARS: usize = 24;

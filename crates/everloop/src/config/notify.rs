@@ -14,8 +14,8 @@ use super::value::{
     Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
 };
 use super::{Config, ResolveContext};
-use crate::diagnostic::{ConfigError, Diagnostic};
-use crate::projects::NotifierSpec;
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::projects::NotifierSpec;
 
 /// Somebody who is told of tickets. Which keys there are depends on the kind.
 #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -250,7 +250,7 @@ impl Given<'_> {
         let from = self.must("from", keys.from.as_ref())?;
         for (key, address) in to.iter().map(|to| ("to", to)).chain([("from", &from)]) {
             if !is_address(address) {
-                let message = format!("`{}` is no plain address", crate::text::clean(address));
+                let message = format!("`{}` is no plain address", everloop_engine::text::clean(address));
                 return Err(self.layer.origin(key).blame(message).hint("write it like `me@example.com`"));
             }
         }

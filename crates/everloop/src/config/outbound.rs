@@ -9,8 +9,8 @@ use super::Config;
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
 use super::layer::Layer;
 use super::value::{CommandLine, NonEmptyText, VariableName};
-use crate::diagnostic::{ConfigError, Diagnostic};
-use crate::projects::{OutboundSpec, OutboundTarget};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::projects::{OutboundSpec, OutboundTarget};
 
 /// Turns between two statuses when nobody says how many.
 pub(super) const EVERY: u32 = 5;

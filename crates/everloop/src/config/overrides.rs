@@ -7,7 +7,7 @@ use toml::Value;
 use super::keys::LoopKeys;
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::read::fits;
-use crate::diagnostic::Diagnostic;
+use everloop_engine::diagnostic::Diagnostic;
 
 /// The environment variables that are read, and the keys they stand for.
 pub const ENVIRONMENT: [(&str, &str); 15] = [

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use everloop_core::time::Time;
 
 use super::{Flags, Overrides, PROJECT_FILE, ResolveContext, USER_FILE, find, load, user_dir};
-use crate::error::Failure;
-use crate::notifiers::NotifierSender;
-use crate::projects::{OutboundSpec, Projects, SessionSpec};
+use everloop_engine::error::Failure;
+use everloop_engine::notifiers::NotifierSender;
+use everloop_engine::projects::{OutboundSpec, Projects, SessionSpec};
 
 /// `everloop.toml` of a folder or one above it, and the user's own file.
 #[derive(Clone, Copy, Debug)]

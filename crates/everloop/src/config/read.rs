@@ -18,7 +18,7 @@ use super::keys::{
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
 use super::value::nearest;
-use crate::diagnostic::{Diagnostic, SourceText};
+use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
 /// The section of a notifier, as it stands in the file.
 const NOTIFY: &str = "[notify]";

@@ -17,7 +17,7 @@ use super::show::{self, Effective};
 use super::value::{Count, CountLimit, Span};
 use super::watch;
 use super::{Config, ResolveContext};
-use crate::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// A check that takes longer hangs more often than it works.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);

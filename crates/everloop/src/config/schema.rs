@@ -124,7 +124,9 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += "\n## `[loop.NAME.guard]`\n";
         text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
         text += "\n## `[node]`\n";
-        text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| Some(format!("\"{}\"", crate::port::DEFAULT)));
+        text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| {
+            Some(format!("\"{}\"", everloop_engine::port::DEFAULT))
+        });
         text += "\n## `[board]`\n";
         text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
         text += "\n## `[mailbox]`\n";

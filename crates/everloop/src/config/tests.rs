@@ -12,7 +12,7 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
 use super::*;
-use crate::projects::OutboundTarget;
+use everloop_engine::projects::OutboundTarget;
 
 /// A project and a user, in a folder of their own.
 struct Project {

@@ -5,7 +5,7 @@ use everloop_core::watch::{EVERY, LEAST_EVERY, MOST_MONITORS, MOST_TIMEOUT, Moni
 use super::keys::{LoopKeys, MonitorKeys};
 use super::layer::Layer;
 use super::value::NonEmptyText;
-use crate::diagnostic::Diagnostic;
+use everloop_engine::diagnostic::Diagnostic;
 
 /// A name of a monitor is shown in lines and stands in keys.
 const NAME_MAX_CHARS: usize = 40;

@@ -9,7 +9,7 @@ use everloop_store::{Error, Ledger, OpenMode, Sqlite, StateName, TaskFilter, Tas
 use tokio::sync::Mutex;
 
 use super::App;
-use crate::state_folder::StateFolder;
+use everloop_engine::state_folder::StateFolder;
 
 /// A look is good for this long, so that frequent requests cost nothing.
 const GOOD_FOR: Duration = Duration::from_secs(1);

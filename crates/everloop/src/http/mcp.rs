@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, read};
 use crate::mcp::{Identity, MAX_MESSAGE_BYTES, Server};
-use crate::state_folder::StateFolder;
+use everloop_engine::state_folder::StateFolder;
 
 /// Serves messages.
 pub type McpService = StreamableHttpService<Server, NeverSessionManager>;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use super::App;
 use super::answer::Answer;
 use super::look::look;
-use crate::figures::Membership;
+use everloop_engine::figures::Membership;
 
 /// What Prometheus calls its format.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,4 +1,4 @@
-//! `POST /v1/metrics` and `/v1/logs`: OTLP in JSON from the agents of turns, for `crate::telemetry`.
+//! `POST /v1/metrics` and `/v1/logs`: OTLP in JSON from the agents of turns, for `everloop_engine::telemetry`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::answer::{Answer, read};
 use super::{App, text};
-use crate::telemetry::{HEADER, Signal, Visit};
+use everloop_engine::telemetry::{HEADER, Signal, Visit};
 
 /// What an exporter puts into one request by default is far below.
 const MAX_BODY_BYTES: usize = 4 << 20;

@@ -10,7 +10,7 @@ use serde_json::error::Category;
 use tokio::sync::mpsc;
 
 use super::{MAX_MESSAGE_BYTES, Server};
-use crate::error::Failure;
+use everloop_engine::error::Failure;
 
 /// Serves one client until its input ends.
 pub async fn serve(server: Server) -> Result<(), Failure> {

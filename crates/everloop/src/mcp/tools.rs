@@ -10,14 +10,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::point_in_time;
-use crate::error::Failure;
-use crate::services::loops::{self, PauseRequest};
-use crate::services::messages::{self, PERSON, SendRequest};
-use crate::services::tasks::{self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold};
-use crate::services::{ServiceContext, status, why};
 use crate::ui::paint::Paint;
 use crate::ui::status::StatusStyle;
 use crate::ui::{answers, to_json};
+use everloop_engine::error::Failure;
+use everloop_engine::services::loops::{self, PauseRequest};
+use everloop_engine::services::messages::{self, PERSON, SendRequest};
+use everloop_engine::services::tasks::{
+    self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold,
+};
+use everloop_engine::services::{ServiceContext, status, why};
 
 /// What an argument has to be.
 #[derive(Clone, Copy)]

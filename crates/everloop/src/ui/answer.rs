@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::status::StatusStyle;
 use super::{Format, Ui};
-use crate::error::Failure;
+use everloop_engine::error::Failure;
 
 impl Ui {
     /// Prints an answer to stdout: `lines` for people, `content` (an object) for programs.

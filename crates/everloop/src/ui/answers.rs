@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::quantities::moment;
 use super::status::StatusStyle;
 use super::{quarantine, sessions};
-use crate::services::status::StatusAnswer;
-use crate::services::why::{LoopWhy, WhyAnswer};
-use crate::state_folder::LockOwner;
+use everloop_engine::services::status::StatusAnswer;
+use everloop_engine::services::why::{LoopWhy, WhyAnswer};
+use everloop_engine::state_folder::LockOwner;
 
 /// Why a loop is as it is, in a paragraph with times as the reader has them.
 pub fn paragraph(found: &LoopWhy, look: &StatusStyle) -> String {

@@ -11,6 +11,7 @@ use everloop_core::why;
 use jiff::tz::TimeZone;
 
 use super::quantities::score;
+use super::quantities::used_up;
 use super::quantities::{Accuracy, clock, moment, money};
 use super::quarantine;
 use super::text::{clean, count, times};
@@ -219,14 +220,6 @@ pub(super) fn ended(ending: &LoopEnd) -> String {
         LoopEnd::Exhausted { bound } => format!("not reached, its {}", used_up(bound)),
         LoopEnd::Stopped { by } => format!("not reached, stopped by {by}"),
         LoopEnd::Failed { why } => format!("failed: {why}"),
-    }
-}
-
-/// The bound that ended a loop, as a fragment about the loop.
-pub fn used_up(bound: &str) -> String {
-    match bound {
-        "deadline" => "deadline has passed".to_owned(),
-        _ => format!("limit on {bound} is used up"),
     }
 }
 

@@ -7,7 +7,7 @@ use super::quantities::{Accuracy, coarse, money, tokens};
 use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, count, fit};
-use crate::tally::{UsageSum, UsageTally};
+use everloop_engine::tally::{UsageSum, UsageTally};
 
 /// The sums and the windows.
 pub fn usage_lines(tally: &UsageTally, look: &StatusStyle) -> Vec<String> {
@@ -92,8 +92,8 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
-    use crate::tally::By;
     use crate::ui::Paint;
+    use everloop_engine::tally::By;
     use everloop_testkit::sample::START;
 
     fn seen(used_permille: u32, reset_in_min: i64) -> Window {

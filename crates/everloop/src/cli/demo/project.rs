@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::Failure;
+use everloop_engine::error::Failure;
 
 pub const CHECKS: [&str; 5] =
     ["sh tests/greet.sh", "sh tests/add.sh", "sh tests/count.sh", "grep -q Usage README.md", "! grep -rn TODO src"];

@@ -12,8 +12,8 @@ use nix::sys::statvfs::statvfs;
 
 use super::{Chart, Finding};
 use crate::cli::{Invocation, up};
-use crate::error::Failure;
-use crate::state_folder::StateFolder;
+use everloop_engine::error::Failure;
+use everloop_engine::state_folder::StateFolder;
 
 /// From here on `git merge-tree` works in worktrees, with every option that is used.
 const GIT_LEAST: (u32, u32) = (2, 34);

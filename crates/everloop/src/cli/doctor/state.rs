@@ -8,10 +8,10 @@ use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
-use crate::record::read_state;
-use crate::state_folder::{LockOwner, StateFolder};
 use crate::ui::quantities::here;
 use crate::ui::text::count;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::{LockOwner, StateFolder};
 
 /// A last record later than now by more than this means that the clock was set back.
 const CLOCK_SLACK_MS: i64 = 60_000;
@@ -49,7 +49,7 @@ pub fn look(
 
 /// An unreachable notifier is tried again automatically; a person may have to mend the other side.
 fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
-    match crate::notifiers::troubles(ledger, now) {
+    match everloop_engine::notifiers::troubles(ledger, now) {
         Ok(troubles) => {
             for (name, trouble) in troubles {
                 chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop notify test {name}"));
@@ -119,7 +119,7 @@ fn journal(chart: &mut Chart, ledger: &Sqlite, now: Time) {
 fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&LockOwner>) -> bool {
     let states = ledger
         .loops()
-        .map_err(crate::error::Failure::from)
+        .map_err(everloop_engine::error::Failure::from)
         .and_then(|rows| rows.iter().map(read_state).collect::<Result<Vec<_>, _>>());
     let states = match states {
         Ok(states) => states,

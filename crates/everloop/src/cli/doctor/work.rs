@@ -21,11 +21,11 @@ use everloop_store::{Ledger, Sqlite};
 use super::{Chart, Finding, Remedy};
 use crate::cli::Invocation;
 use crate::cli::agents::look_at;
-use crate::error::Failure;
-use crate::record::read_state;
-use crate::state_folder::StateFolder;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
+use everloop_engine::error::Failure;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::StateFolder;
 
 /// The output of an ended loop's turns is kept as long as a person may need it.
 const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -9,12 +9,12 @@ use everloop_store::Ledger;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::quantities::{moment, money, relative, tokens};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 use crate::ui::usage::window;
+use everloop_engine::error::{Code, Failure};
 
 /// The windows of the caps, in seconds.
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];

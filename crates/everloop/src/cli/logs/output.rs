@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::{LogsArgs, POLL_INTERVAL};
 use crate::cli::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::Format;
+use everloop_engine::error::{Code, Failure};
 
 /// Bytes shown of each stream: both ends of it.
 const SHOWN_BYTES: u64 = 1 << 20;

@@ -4,8 +4,8 @@ use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
 use serde_json::json;
 
 use super::{Invocation, failure};
-use crate::error::{Code, Failure};
 use crate::ui::text::clean_lines;
+use everloop_engine::error::{Code, Failure};
 
 /// Prints the screen of a pane, also after its program has ended.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
 
 use super::{Invocation, KindName, failure, view};
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop pane start helper -- claude --permission-mode acceptEdits

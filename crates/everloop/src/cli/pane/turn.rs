@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::list::describe;
 use super::{Invocation, failure, typing};
-use crate::error::{Code, Failure};
 use crate::ui::text::clean_lines;
 use crate::ui::{Format, Paint};
+use everloop_engine::error::{Code, Failure};
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use everloop_agents::tmux::{Finish, SafeText, TmuxServer};
 use serde_json::json;
 
 use super::{Invocation, failure};
-use crate::error::{Code, Failure};
+use everloop_engine::error::{Code, Failure};
 
 /// A prompt of more than this is a mistake; agents take a few hundred thousand characters.
 const LARGEST: u64 = 16 << 20;

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::create::{complete, create};
 use crate::cli::{Invocation, config as verb, send, up};
-use crate::error::{Code, Failure};
-use crate::record::read_state;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 
 /// Sends every loop of the file its new settings; creates those that are new.
 pub fn apply(session: &Invocation) -> Result<Code, Failure> {

@@ -13,10 +13,10 @@ use everloop_store::{Ledger, Sqlite};
 use super::RunArgs;
 use crate::cli::{Invocation, up};
 use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
-use crate::error::{Code, Failure};
-use crate::record::read_state;
-use crate::state_folder::StateFolder;
 use crate::ui::Ui;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::StateFolder;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopOrigin {

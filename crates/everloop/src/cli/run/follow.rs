@@ -9,10 +9,10 @@ use everloop_store::Ledger;
 
 use super::watch::Foreground;
 use crate::cli::Invocation;
-use crate::error::Failure;
-use crate::record::read_state;
-use crate::state_folder::StateFolder;
-use crate::supervisor::Watcher;
+use everloop_engine::error::Failure;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::StateFolder;
+use everloop_engine::supervisor::Watcher;
 
 /// How often the ledger is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

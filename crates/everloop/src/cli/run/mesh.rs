@@ -14,8 +14,8 @@ use serde_json::json;
 use super::{RunArgs, create};
 use crate::cli::{Invocation, node, up};
 use crate::config::ResolvedLoop;
-use crate::error::{Code, Failure};
 use crate::ui;
+use everloop_engine::error::{Code, Failure};
 
 /// Between two reads of a watched loop.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

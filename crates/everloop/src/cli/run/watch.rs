@@ -10,10 +10,10 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
-use crate::error::Code;
-use crate::supervisor::Watcher;
 use crate::ui::live::{Live, LiveFacts, frame};
 use crate::ui::{Format, Ui, event_line};
+use everloop_engine::error::Code;
+use everloop_engine::supervisor::Watcher;
 
 /// The view is drawn this often.
 const BEAT: Duration = Duration::from_millis(500);

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use crate::cli::Invocation;
 use crate::cli::why::sign_line;
-use crate::completion;
-use crate::error::{Code, Failure};
 use crate::ui::quantities::{ceiling, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::summary;
 use crate::ui::table::Table;
 use crate::ui::text::{clean, clean_lines, fit};
+use everloop_engine::completion;
+use everloop_engine::error::{Code, Failure};
 
 /// Lines shown of a failing check's output.
 const OUTPUT_LINES: usize = 20;

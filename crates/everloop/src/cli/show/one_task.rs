@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::cli::Invocation;
 use crate::cli::task;
-use crate::error::{Code, Failure};
 use crate::ui::events::amounts_to;
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, clean_lines};
+use everloop_engine::error::{Code, Failure};
 
 /// Lines shown of a prompt or a result; `--json` has all.
 const TEXT_LINES: usize = 40;

@@ -11,11 +11,11 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use crate::cli::Invocation;
-use crate::error::{Code, Failure};
-use crate::record::read_state;
 use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 
 /// The end of each stream that is shown; `everloop logs --turn` has all that was kept.
 const TAIL_BYTES: u64 = 4096;

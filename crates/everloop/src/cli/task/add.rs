@@ -5,8 +5,8 @@ use std::io::Read;
 use everloop_core::time::parse_duration;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::tasks::{self, AddTask, MAX_PROMPT_BYTES};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{self, AddTask, MAX_PROMPT_BYTES};
 
 const HELP: &str = "Examples:
   everloop task add \"port the parser\" --loop k3f9

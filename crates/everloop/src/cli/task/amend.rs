@@ -4,8 +4,8 @@
 use everloop_core::ids::{Fence, TaskId};
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::tasks::{self, AmendTask, TaskChange};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{self, AmendTask, TaskChange};
 
 /// Changes a task, whether or not it is held; a holder's result is kept as a late result.
 #[derive(Debug, clap::Args)]

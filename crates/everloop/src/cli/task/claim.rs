@@ -8,9 +8,9 @@ use everloop_core::time::{human, parse_duration};
 use serde_json::json;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::tasks::{self, ClaimTask, NextTask, TaskHold};
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{self, ClaimTask, NextTask, TaskHold};
 
 /// How a task is held.
 #[derive(Debug, clap::Args)]

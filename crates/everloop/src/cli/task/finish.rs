@@ -7,8 +7,8 @@ use everloop_core::state::POISON;
 use everloop_core::time::parse_duration;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
-use crate::services::tasks::{self, FailTask, FinishTask};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{self, FailTask, FinishTask};
 
 /// Finishes a task that you hold.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
 use super::Invocation;
-use crate::error::{Code, Failure};
 use crate::ui::quantities::{coarse, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
+use everloop_engine::error::{Code, Failure};
 
 /// Lists tasks, newest first.
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,7 @@ use everloop_core::stream::Usage;
 use everloop_core::telemetry::TelemetrySum;
 use tokio::time::sleep;
 
-use crate::port::Token;
+use crate::token::Token;
 
 /// Names the turn.
 pub const HEADER: &str = "x-everloop-turn";

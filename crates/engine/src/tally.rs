@@ -17,7 +17,7 @@ use serde::Serialize;
 const UNKNOWN: &str = "unknown";
 
 /// The dimension of the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Sum by loop
     Loop,

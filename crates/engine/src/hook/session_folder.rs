@@ -112,7 +112,7 @@ impl SessionFolder {
                 return Ok(Some(format!("the loop was stopped by {by}")));
             }
             if let Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } = &state.phase {
-                return Ok(Some(format!("the loop's {}", crate::ui::events::used_up(bound))));
+                return Ok(Some(format!("the loop's {}", crate::quantities::used_up(bound))));
             }
         }
         let own = self.id().map(|id| Scope::Loop(id.clone()));

@@ -19,6 +19,14 @@ pub fn score(board: &Scoreboard) -> String {
     }
 }
 
+/// The bound that ended a loop, as a fragment about the loop.
+pub fn used_up(bound: &str) -> String {
+    match bound {
+        "deadline" => "deadline has passed".to_owned(),
+        _ => format!("limit on {bound} is used up"),
+    }
+}
+
 /// `in 12s`, `3m ago`, `now`.
 pub fn relative(at: Time, now: Time) -> String {
     if at > now {

@@ -56,7 +56,7 @@ const CODEX_CONFIG: &str = ".codex/config.toml";
 /// The instructions for agents, for the file that their CLIs read.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AgentCli {
     /// Claude Code of Anthropic
     Claude,

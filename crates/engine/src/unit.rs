@@ -16,7 +16,7 @@ const ALLOWED: [&str; 7] = ["PATH", "LANG", "LC_ALL", "TZ", "XDG_CONFIG_HOME", "
 const LABEL: &str = "dev.everloop.up";
 
 /// The service manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// A user unit of systemd
     Systemd,

@@ -3,7 +3,6 @@
 //! through [`ServePort`].
 //!
 //! - `bind`: the socket, and where the state folder records it
-//! - `token`: the secret of a state folder and the secrets of turns
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,10 +16,9 @@ use crate::state_folder::StateFolder;
 use crate::telemetry::{Desk, Line};
 
 mod bind;
-mod token;
 
+use crate::token::Token;
 use bind::BoundPort;
-pub use token::Token;
 
 /// Where `everloop up` listens by default.
 pub const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9300);
