@@ -1,9 +1,7 @@
 //! The notifiers of the user and of a project, each with an outbox in the ledger. `core::notify`
 //! decides what they deliver and when; the supervisor sends it.
 
-use std::path::{Path, PathBuf};
-
-use everloop_core::notify::{Alert, LocalTime, OUTBOX_FORMAT, Outbox};
+use everloop_core::notify::{LocalTime, OUTBOX_FORMAT, Outbox};
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::Ledger;
@@ -11,37 +9,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Failure;
-use crate::projects::NotifierSpec;
 
 /// The kind of the documents that hold outboxes.
 pub const DOCS: &str = "notify";
-
-/// A notifier and the project it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotifierSender {
-    /// The folder of the project with the loops that it reports; `None`: all.
-    pub dir: Option<PathBuf>,
-    /// How, of what and when.
-    pub of: NotifierSpec,
-}
-
-impl NotifierSender {
-    /// The name of its outbox.
-    pub fn key(&self) -> String {
-        match &self.dir {
-            None => self.of.notifier.name.clone(),
-            Some(dir) => format!("{}@{}", self.of.notifier.name, dir.display()),
-        }
-    }
-
-    /// Whether it reports a ticket; `home` is where the ticket's loop works.
-    pub fn hears(&self, alert: &Alert, home: Option<&Path>) -> bool {
-        match (&self.dir, &alert.owner) {
-            (None, _) | (Some(_), None) => true,
-            (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
-        }
-    }
-}
 
 /// The outbox of a notifier, with its version.
 pub fn outbox(ledger: &impl Ledger, key: &str) -> Result<(u64, Outbox), Failure> {

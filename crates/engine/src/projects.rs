@@ -7,12 +7,11 @@ use std::time::Duration;
 use everloop_agents::notify::Notifier;
 use everloop_core::completion::CompletionRule;
 use everloop_core::hook::{Rules, Shrink};
-use everloop_core::notify::Route;
+use everloop_core::notify::{Alert, Route};
 use everloop_core::spec::{AgentSpec, CheckSpec, VariableSource};
 use everloop_core::time::Time;
 
 use crate::error::Failure;
-use crate::notifiers::NotifierSender;
 
 /// The configuration of folders, read anew at every call.
 pub trait Projects: Send + Sync + std::fmt::Debug {
@@ -66,6 +65,33 @@ pub struct NotifierSpec {
     pub notifier: Notifier,
     /// Severities, quiet hours and repeats.
     pub route: Route,
+}
+
+/// A notifier and the project it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifierSender {
+    /// The folder of the project with the loops that it reports; `None`: all.
+    pub dir: Option<PathBuf>,
+    /// How, of what and when.
+    pub of: NotifierSpec,
+}
+
+impl NotifierSender {
+    /// The name of its outbox.
+    pub fn key(&self) -> String {
+        match &self.dir {
+            None => self.of.notifier.name.clone(),
+            Some(dir) => format!("{}@{}", self.of.notifier.name, dir.display()),
+        }
+    }
+
+    /// Whether it reports a ticket; `home` is where the ticket's loop works.
+    pub fn hears(&self, alert: &Alert, home: Option<&Path>) -> bool {
+        match (&self.dir, &alert.owner) {
+            (None, _) | (Some(_), None) => true,
+            (Some(dir), Some(_)) => home.is_some_and(|home| home.starts_with(dir)),
+        }
+    }
 }
 
 /// What a project wants of sessions that everloop did not start.

@@ -24,7 +24,8 @@ use super::boards::written;
 use super::reply_listener::ReplyListener;
 use super::{Supervisor, Until, Watcher};
 use crate::error::Failure;
-use crate::notifiers::{self, NotifierSender};
+use crate::notifiers;
+use crate::projects::NotifierSender;
 use crate::record::read_state;
 use crate::tickets::{self, Doer};
 

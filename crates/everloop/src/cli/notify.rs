@@ -7,7 +7,8 @@ use super::Invocation;
 use crate::config::FileProjects;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::notifiers::{self, NotifierSender};
+use everloop_engine::notifiers;
+use everloop_engine::projects::NotifierSender;
 use everloop_engine::projects::Projects as _;
 
 const HELP: &str = "Examples:
