@@ -56,3 +56,19 @@ fn a_damaged_record_is_named() {
     let doctor = env.run(&["doctor"]).exits(1).stdout;
     assert!(doctor.contains("journal record 1 is damaged"), "{doctor}");
 }
+
+/// Written by the last version before the names of the glossary: loops that were reached, stopped
+/// at their limit, crashed and paused, a question, a freeze, a quarantine and a steering message.
+#[test]
+fn a_state_folder_of_the_version_before_the_glossary_is_equal() {
+    let env = Env::new();
+    std::fs::create_dir_all(env.state()).unwrap();
+    let old = include_bytes!("../fixtures/state-0.1-first-words.db");
+    std::fs::write(env.state().join("ledger.db"), old).unwrap();
+    let said = env.run(&["replay"]).ok().stdout;
+    assert!(said.starts_with("equal: 48 events, 3 loops, 6 guards"), "{said}");
+    let loops = env.run(&["status", "--json"]).stdout;
+    for name in ["a-file-that-greets", "never", "crash"] {
+        assert!(loops.contains(name), "{loops}");
+    }
+}
