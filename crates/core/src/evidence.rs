@@ -52,11 +52,11 @@ pub enum Health {
 /// Judges a sample by the loop's limits and by what is usual; all limits are stretched by how late our own timer is.
 pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     let stretch = sample.timer_late;
-    if sample.running > spec.turn_wall + stretch {
+    if sample.running > spec.turn_timeout + stretch {
         return Health::OverWall;
     }
     let Some(phase_liveness) = &sample.phase_liveness else {
-        let stuck = sample.silent > spec.turn_silence + stretch;
+        let stuck = sample.silent > spec.turn_idle_timeout + stretch;
         return if stuck { Health::Stuck } else { Health::Healthy };
     };
     if phase_liveness.spinning {

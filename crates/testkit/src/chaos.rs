@@ -156,7 +156,7 @@ impl ChaosMesh {
         let checks: Vec<String> =
             (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
         let width = self.checks.to_string();
-        let mut args = vec!["run", "write them all", "--mesh", "--detach", "--gap=0", "--width", &width];
+        let mut args = vec!["run", "write them all", "--mesh", "--detach", "--min-gap=0", "--width", &width];
         // The same words as the loop before, and yet another one.
         args.extend(["--new", "--agent-cmd", &command]);
         for check in &checks {
