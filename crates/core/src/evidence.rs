@@ -55,11 +55,11 @@ pub enum Health {
 /// lateness of the supervisor's own timer.
 pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     let stretch = sample.timer_late;
-    if sample.running > spec.turn_wall + stretch {
+    if sample.running > spec.turn_timeout + stretch {
         return Health::OverWall;
     }
     let Some(phase_liveness) = &sample.phase_liveness else {
-        let stuck = sample.silent > spec.turn_silence + stretch;
+        let stuck = sample.silent > spec.turn_idle_timeout + stretch;
         return if stuck { Health::Stuck } else { Health::Healthy };
     };
     if phase_liveness.spinning {

@@ -26,7 +26,7 @@ const VERDICT_LASTS: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Holds in a row without any change of the tree.
-    pub holds: u32,
+    pub max_holds: u32,
     /// Holds in all between two prompts of a person.
     pub holds_in_all: u32,
     /// Context fullness in percent at which a handoff is requested.
@@ -37,7 +37,7 @@ impl Default for Rules {
     fn default() -> Self {
         // Claude Code itself ends a turn at the ninth block in a row; a handoff needs room to be
         // written in.
-        Self { holds: 8, holds_in_all: 30, handoff_at: 85 }
+        Self { max_holds: 8, holds_in_all: 30, handoff_at: 85 }
     }
 }
 
@@ -226,7 +226,7 @@ impl HookSession {
             self.holds = 0;
             return StopDecision::LetGo(Why::Passes);
         }
-        if self.holds >= rules.holds || self.holds_in_all >= rules.holds_in_all {
+        if self.holds >= rules.max_holds || self.holds_in_all >= rules.holds_in_all {
             let holds = self.holds_in_all;
             self.holds = 0;
             return StopDecision::LetGo(Why::Cap { holds });
@@ -363,7 +363,8 @@ mod tests {
 
     #[test]
     fn it_is_never_held_past_a_cap() {
-        let (mut session, rules) = (HookSession::default(), Rules { holds: 2, holds_in_all: 5, ..Rules::default() });
+        let (mut session, rules) =
+            (HookSession::default(), Rules { max_holds: 2, holds_in_all: 5, ..Rules::default() });
         session.wants_to_stop(&stop("t", false), &rules, NOW);
         assert_eq!(session.judged(board(false), Some("t".into()), &rules, NOW), StopDecision::Hold);
         assert_eq!(session.wants_to_stop(&stop("t", true), &rules, NOW), StopDecision::Hold);

@@ -103,18 +103,18 @@ pub struct Alert {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Minimum severity of a ticket.
-    pub min: Severity,
+    pub min_severity: Severity,
     /// Further limits the severities; empty allows all.
     pub only: Vec<Severity>,
     /// Hours without messages, except critical ones.
-    pub quiet: Option<QuietHours>,
+    pub quiet_hours: Option<QuietHours>,
     /// Maximum number of repeats of a ticket.
     pub repeats: u32,
 }
 
 impl Default for Route {
     fn default() -> Self {
-        Self { min: Severity::Info, only: Vec::new(), quiet: None, repeats: REPEATS }
+        Self { min_severity: Severity::Info, only: Vec::new(), quiet_hours: None, repeats: REPEATS }
     }
 }
 
@@ -244,7 +244,7 @@ pub struct Undelivered {
 pub fn plan(alerts: &[Alert], route: &Route, outbox: &Outbox, moment: LocalTime) -> DeliveryPlan {
     let mut plan = DeliveryPlan { outbox: outbox.clone(), wake_at: None, reasons: BTreeMap::new() };
     plan.outbox.forget(alerts, moment.now);
-    if route.quiet.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
+    if route.quiet_hours.is_some_and(|quiet| quiet.end(moment.now, moment.local_minutes).is_some()) {
         // What could not be sent in time waits for the morning and does not delay critical
         // messages.
         plan.outbox.pending.retain(|m| m.severity == Severity::Critical);
@@ -284,7 +284,7 @@ enum Due {
 /// When a ticket is to be sent next.
 fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
     let weight = severity(&alert.key);
-    if weight < route.min || !route.only.is_empty() && !route.only.contains(&weight) {
+    if weight < route.min_severity || !route.only.is_empty() && !route.only.contains(&weight) {
         return Due::Never(Reason::new("notify.route").with("severity", weight.label()));
     }
     if alert.acked {
@@ -302,7 +302,7 @@ fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due
             (told.last + gap, Reason::new("notify.repeat").with("times", told.times))
         }
     };
-    let held = route.quiet.filter(|_| weight != Severity::Critical);
+    let held = route.quiet_hours.filter(|_| weight != Severity::Critical);
     match held.and_then(|quiet| quiet.end(at.max(moment.now), moment.local_minutes)) {
         Some(end) => Due::At(end, Reason::new("notify.quiet")),
         None => Due::At(at, reason),

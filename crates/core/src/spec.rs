@@ -292,8 +292,8 @@ impl Bounds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardSpec {
     /// Minimum time between two starts of this loop.
-    #[serde(with = "millis")]
-    pub gap: Duration,
+    #[serde(rename = "gap", with = "millis")]
+    pub min_gap: Duration,
     /// Maximum starts in a minute, an hour, a day.
     pub caps: StartCaps,
     /// Total usage that the loop may have.
@@ -304,11 +304,14 @@ pub struct GuardSpec {
     #[serde(default)]
     pub pace: bool,
     /// Turns that may run in parallel on this node.
-    pub slots: u32,
+    #[serde(rename = "slots")]
+    pub max_parallel_turns: u32,
     /// The short reflex, a cooldown.
-    pub frosty: FrostySpec,
+    #[serde(rename = "frosty")]
+    pub cooldown: CooldownSpec,
     /// The deep reflex, a freeze.
-    pub willy: WillySpec,
+    #[serde(rename = "willy")]
+    pub freeze: FreezeSpec,
     /// First wait after an agent failed; doubles.
     #[serde(with = "millis")]
     pub backoff_first: Duration,
@@ -316,11 +319,11 @@ pub struct GuardSpec {
     #[serde(with = "millis")]
     pub backoff_cap: Duration,
     /// A turn that takes longer is stopped.
-    #[serde(with = "millis")]
-    pub turn_wall: Duration,
+    #[serde(rename = "turn_wall", with = "millis")]
+    pub turn_timeout: Duration,
     /// A turn without any sign of life for this long is stopped.
-    #[serde(with = "millis")]
-    pub turn_silence: Duration,
+    #[serde(rename = "turn_silence", with = "millis")]
+    pub turn_idle_timeout: Duration,
     /// Maximum silence of an agent with a stream, by phase.
     #[serde(default)]
     pub phases: PhaseLimits,
@@ -443,15 +446,15 @@ pub struct BucketSpec {
 
 /// Frosty: starts that die young lead to a cooldown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrostySpec {
+pub struct CooldownSpec {
     /// This many deaths…
     pub deaths: u32,
     /// …within this window, or in a row without progress…
     #[serde(with = "millis")]
     pub window: Duration,
     /// …lead to a cooldown of this length, doubling while it repeats…
-    #[serde(with = "millis")]
-    pub cooldown: Duration,
+    #[serde(rename = "cooldown", with = "millis")]
+    pub first: Duration,
     /// …up to this maximum.
     #[serde(with = "millis")]
     pub cap: Duration,
@@ -462,15 +465,15 @@ pub struct FrostySpec {
 
 /// Really Chill Willy: repeated cooldowns lead to a freeze.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WillySpec {
+pub struct FreezeSpec {
     /// This many cooldowns…
     pub cooldowns: u32,
     /// …within this window…
     #[serde(with = "millis")]
     pub window: Duration,
     /// …lead to a freeze of this length…
-    #[serde(with = "millis")]
-    pub freeze: Duration,
+    #[serde(rename = "freeze", with = "millis")]
+    pub time: Duration,
     /// …in which one trial start is allowed per this time.
     #[serde(with = "millis")]
     pub canary: Duration,
@@ -487,7 +490,7 @@ impl Default for GuardSpec {
         let secs = Duration::from_secs;
         Self {
             // A model turn that ends sooner did nothing worth a second one at once.
-            gap: secs(15),
+            min_gap: secs(15),
             // Above what one busy loop does in good health, far below what a runaway does; the gap
             // limits the minute.
             caps: StartCaps { per_minute: None, per_hour: Some(100), per_day: Some(1000) },
@@ -496,12 +499,12 @@ impl Default for GuardSpec {
             // Pacing is opt-in: a loop is never slowed down by default.
             pace: false,
             // Two agents saturate a laptop; four leave room for turns that wait on a model.
-            slots: 4,
-            frosty: FrostySpec { deaths: 3, window: secs(20), cooldown: secs(60), cap: secs(900), young: secs(20) },
-            willy: WillySpec {
+            max_parallel_turns: 4,
+            cooldown: CooldownSpec { deaths: 3, window: secs(20), first: secs(60), cap: secs(900), young: secs(20) },
+            freeze: FreezeSpec {
                 cooldowns: 3,
                 window: secs(3600),
-                freeze: secs(3600),
+                time: secs(3600),
                 canary: secs(900),
                 relapse: secs(86_400),
                 relapse_canary: secs(3600),
@@ -509,9 +512,9 @@ impl Default for GuardSpec {
             backoff_first: secs(10),
             backoff_cap: secs(300),
             // Long enough for a big refactoring, short enough that a night has several tries.
-            turn_wall: secs(2 * 3600),
+            turn_timeout: secs(2 * 3600),
             // Without a stream there are only signs of life: output, CPU, children, changed files.
-            turn_silence: secs(600),
+            turn_idle_timeout: secs(600),
             phases: PhaseLimits::default(),
             stagnation_turns: 10,
             stagnation_time: None,
@@ -525,8 +528,8 @@ impl Default for GuardSpec {
 impl GuardSpec {
     /// For commands that cost nothing: no gap and no caps. Frosty and Willy stay.
     #[must_use]
-    pub fn cheap(mut self) -> Self {
-        self.gap = Duration::ZERO;
+    pub fn free(mut self) -> Self {
+        self.min_gap = Duration::ZERO;
         self.caps = StartCaps::default();
         self
     }

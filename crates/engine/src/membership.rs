@@ -18,7 +18,8 @@ pub struct Membership {
     /// Id of the hub: another one at the same address is refused.
     pub hub: String,
     /// Tasks that the node works on at once.
-    pub slots: u32,
+    #[serde(rename = "slots")]
+    pub max_parallel_turns: u32,
     url: String,
 }
 
@@ -30,10 +31,10 @@ impl std::fmt::Debug for Membership {
 
 impl Membership {
     /// Joins the hub at `url`, which must be there, under `node`.
-    pub fn new(url: &str, node: NodeId, slots: u32) -> Result<Self, Failure> {
+    pub fn new(url: &str, node: NodeId, max_parallel_turns: u32) -> Result<Self, Failure> {
         let options = HubOptions { url: Url::parse(url)?, clock: HubClock::Hub, hub: None };
         let hub = Postgres::open(options)?.id().to_owned();
-        Ok(Self { node, hub, slots, url: url.to_owned() })
+        Ok(Self { node, hub, max_parallel_turns, url: url.to_owned() })
     }
 
     /// Reads the state folder's membership; `None` when it belongs to no mesh.

@@ -102,9 +102,9 @@ pub struct HookSpec {
     /// How far they are held.
     pub rules: Rules,
     /// Time that all checks together may take.
-    pub patience: Duration,
+    pub check_timeout: Duration,
     /// Size of their context window, in tokens.
-    pub window_tokens: u64,
+    pub context_tokens: u64,
     /// Globs of files that may not shrink.
     pub guarded: Vec<String>,
     /// By how much guarded files may shrink.

@@ -1,7 +1,7 @@
 //! everloop.toml and everything that is laid over it. Owns which value wins and where it came from.
 //!
 //! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values; [`shell`]: commands that need one
-//! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`])
+//! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`]); [`renamed`]: names that keys had
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
 //! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outbound`]: who else hears of it; [`watch`]: monitors; [`naming`]: names that nobody gave
@@ -26,6 +26,7 @@ mod outbound;
 mod overrides;
 mod projects;
 mod read;
+mod renamed;
 mod resolve;
 mod schema;
 mod shell;

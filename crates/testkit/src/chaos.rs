@@ -160,7 +160,7 @@ impl ChaosMesh {
         let checks: Vec<String> =
             (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
         let width = self.checks.to_string();
-        let mut args = vec!["run", "write them all", "--mesh", "--detach", "--gap=0", "--width", &width];
+        let mut args = vec!["run", "write them all", "--mesh", "--detach", "--min-gap=0", "--width", &width];
         // The same goal as the loop before, but a new loop.
         args.extend(["--new", "--agent-cmd", &command]);
         for check in &checks {

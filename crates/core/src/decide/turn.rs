@@ -12,7 +12,7 @@ use crate::judge::{Assessment, assess};
 use crate::op::{Op, TaskEnd};
 use crate::phase::Gaps;
 use crate::recovery::{RecoveryPlan, plan};
-use crate::spec::{FrostySpec, WorkspaceMode};
+use crate::spec::{CooldownSpec, WorkspaceMode};
 use crate::state::{POISON, Phase, Turn, TurnStage};
 use crate::telemetry::UsageSource;
 use crate::time::human;
@@ -171,7 +171,7 @@ impl Step<'_> {
     fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
         let turn = &self.latest(turn);
-        let settled = settle(turn, exit, &outcome, &self.state().spec.guard.frosty);
+        let settled = settle(turn, exit, &outcome, &self.state().spec.guard.cooldown);
         let ended = Event::TurnEnded {
             turn: turn.id.clone(),
             outcome: outcome.clone(),
@@ -270,12 +270,12 @@ fn stuck_together(turn: &TurnId) -> String {
 }
 
 /// What a turn is charged, and how it counts for the guard.
-fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, frosty: &FrostySpec) -> Settled {
+fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, cooldown: &CooldownSpec) -> Settled {
     let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
     let limited = matches!(outcome, Outcome::Limited { .. });
     // A limit with a known end is waited for; one without may be a storm, which is Frosty's case.
     let stormy = exit.limit().is_some_and(|l| l.reset_at.is_none() && !l.class.needs_person());
-    let young = exit.ended_at.since(exit.started_at) < frosty.young;
+    let young = exit.ended_at.since(exit.started_at) < cooldown.young;
     let (spend, estimated) = charge(turn, exit);
     Settled {
         spend,

@@ -99,8 +99,8 @@ pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> Permit
         Ok(bucket) => bucket,
     };
     let running = of(&scopes[1]).reserved.len();
-    if running >= request.spec.slots as usize {
-        let reason = Reason::new(SLOTS).with("running", running).with("slots", request.spec.slots);
+    if running >= request.spec.max_parallel_turns as usize {
+        let reason = Reason::new(SLOTS).with("running", running).with("slots", request.spec.max_parallel_turns);
         return PermitDecision::Wait(reason.until(now + SLOT_POLL));
     }
     PermitDecision::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
@@ -195,7 +195,7 @@ fn gap(own: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reaso
     if planted::is(Bug::GapIgnored) {
         return None;
     }
-    let plain = request.spec.gap;
+    let plain = request.spec.min_gap;
     let extra = request.noops.saturating_sub(NOOPS_FREE - 1);
     let gap = if extra == 0 { plain } else { doubled(plain, extra, NOOP_GAP_CAP.max(plain)) };
     let next = own.last_start? + gap;

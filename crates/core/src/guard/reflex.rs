@@ -11,7 +11,7 @@ use super::{Freeze, GuardState, Guards, Permit, Scope};
 use crate::event::{Event, Settled};
 use crate::jitter::{between, doubled, mix};
 use crate::planted::{self, Bug};
-use crate::spec::{FrostySpec, GuardSpec, WillySpec};
+use crate::spec::{CooldownSpec, FreezeSpec, GuardSpec};
 use crate::stream::{LimitClass, VendorLimit};
 use crate::time::{Time, human};
 
@@ -108,8 +108,8 @@ fn wall(scope: &Scope, limit: &VendorLimit, now: Time) -> Event {
 }
 
 fn frosty(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, seed: u64, now: Time) -> Vec<Event> {
-    let FrostySpec { deaths, window, cooldown, cap, .. } = end.spec.frosty;
-    let willy = &end.spec.willy;
+    let CooldownSpec { deaths, window, first, cap, .. } = end.spec.cooldown;
+    let willy = &end.spec.freeze;
     if state.probation {
         return vec![freeze(scope, state, "relapse", end, now)];
     }
@@ -120,7 +120,7 @@ fn frosty(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, seed: u64, now: 
     if recent.max(in_a_row) < deaths as usize {
         return Vec::new();
     }
-    let length = between(cooldown, doubled(cooldown, state.level, cap), seed);
+    let length = between(first, doubled(first, state.level, cap), seed);
     let mut events = vec![Event::Cooldown { scope: scope.clone(), until: now + length, level: state.level + 1 }];
     let lately = state.cooldowns.iter().filter(|t| now.since(**t) < willy.window).count() + 1;
     if lately >= willy.cooldowns as usize && !planted::is(Bug::NeverFreezes) {
@@ -131,7 +131,7 @@ fn frosty(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, seed: u64, now: 
 }
 
 fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &TurnEnd<'_>, now: Time) -> Event {
-    let WillySpec { freeze, canary, relapse_canary, .. } = end.spec.willy;
+    let FreezeSpec { time, canary, relapse_canary, .. } = end.spec.freeze;
     let person = cause == "relapse";
     let every = if person { relapse_canary } else { canary };
     let audit = vec![
@@ -144,7 +144,7 @@ fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &TurnEnd<'_>, now
         cause: cause.to_owned(),
         audit,
         since: now,
-        until: (!person).then_some(now + freeze),
+        until: (!person).then_some(now + time),
         canary_at: Some(now + every),
         canary_every_ms: u64::try_from(every.as_millis()).unwrap_or(u64::MAX),
         by: None,

@@ -41,7 +41,7 @@ impl World {
     }
 
     fn quiet(mut self, text: &str) -> Self {
-        self.route.quiet = Some(QuietHours::parse(text).expect("a span"));
+        self.route.quiet_hours = Some(QuietHours::parse(text).expect("a span"));
         self
     }
 
@@ -135,7 +135,7 @@ fn quiet_hours_keep_back_all_but_what_is_critical() {
 #[test]
 fn each_hears_what_it_is_for() {
     let mut world = World::new();
-    world.route.min = Severity::Warning;
+    world.route.min_severity = Severity::Warning;
     world.open(1, "session:abc:idle");
     world.open(2, "task.dead:x");
     world.open(3, "guard.freeze:all");
@@ -284,7 +284,7 @@ fn whatever_happens_the_promises_hold() {
         let mut keys = BTreeSet::new();
         for (at, message) in &world.sent {
             assert!(keys.insert(message.key.clone()), "seed {seed}: {} went twice", message.key);
-            let quiet = world.route.quiet.is_some_and(|q| q.end(*at, 0).is_some());
+            let quiet = world.route.quiet_hours.is_some_and(|q| q.end(*at, 0).is_some());
             assert!(!quiet || message.severity == Severity::Critical, "seed {seed}: disturbed at {at:?}");
         }
         for id in 1..=ids {

@@ -24,7 +24,7 @@ fn the_gap_is_kept_and_its_end_is_named() {
 #[test]
 fn caps_hold_in_their_window() {
     let caps = StartCaps { per_minute: Some(2), ..StartCaps::default() };
-    let mut rig = Rig::with(|s| (s.guard.gap, s.guard.caps) = (secs(0), caps));
+    let mut rig = Rig::with(|s| (s.guard.min_gap, s.guard.caps) = (secs(0), caps));
     rig.baseline(0);
     for _ in 0..2 {
         rig.exit(5, 0);
@@ -57,7 +57,7 @@ fn tokens_are_reserved_before_they_are_spent() {
 fn a_bucket_refills_at_its_rate() {
     let bucket = BucketSpec { burst: 1, every: secs(100) };
     let mut rig = Rig::with(|s| {
-        s.guard = s.guard.clone().cheap();
+        s.guard = s.guard.clone().free();
         s.guard.bucket = Some(bucket);
     });
     let start = rig.now;
@@ -70,7 +70,7 @@ fn a_bucket_refills_at_its_rate() {
 
 #[test]
 fn a_full_machine_is_looked_at_again_without_writing_every_time() {
-    let mut rig = Rig::with(|s| s.guard.slots = 1);
+    let mut rig = Rig::with(|s| s.guard.max_parallel_turns = 1);
     let node = Scope::Node(everloop_core::ids::NodeId::new("here"));
     let busy = rig.guards.entry(node.clone()).or_default();
     busy.state.reserved.insert(TurnId::new("other.1"), everloop_core::guard::Spend::default());
@@ -89,7 +89,7 @@ fn a_full_machine_is_looked_at_again_without_writing_every_time() {
 #[test]
 fn a_marker_never_shortens_the_guards_own_wait() {
     let mut rig = Rig::with(|s| {
-        s.guard = s.guard.clone().cheap();
+        s.guard = s.guard.clone().free();
         // So long that the draw cannot be shorter than the requested delay.
         (s.guard.backoff_first, s.guard.backoff_cap) = (secs(100_000), secs(100_000));
     });
@@ -107,7 +107,7 @@ fn a_marker_never_shortens_the_guards_own_wait() {
 #[test]
 fn a_marker_of_a_healthy_agent_is_obeyed_up_to_six_hours() {
     for (asked_ms, granted) in [(60_000, secs(60)), (u64::MAX, secs(6 * 3600))] {
-        let mut rig = Rig::with(|s| s.guard = s.guard.clone().cheap());
+        let mut rig = Rig::with(|s| s.guard = s.guard.clone().free());
         rig.baseline(0);
         rig.exit_as(30, Exit { code: Some(0), backoff_ms: Some(asked_ms), ..Exit::default() });
         let decision = rig.judged(0);

@@ -28,7 +28,7 @@ fn rig() -> Rig {
             let other = AgentSpec { name: name.to_owned(), account: name.to_owned(), ..s.agent.clone() };
             s.others.push(other);
         }
-        s.guard = s.guard.clone().cheap();
+        s.guard = s.guard.clone().free();
         // Only the immune system orders the agents here.
         s.guard.stagnation_change = false;
     })
@@ -132,7 +132,7 @@ fn an_agent_that_always_fails_is_found_out_by_comparison_and_taken_out() {
 
 #[test]
 fn a_single_agent_is_never_charged_however_it_fails() {
-    let mut rig = Rig::with(|s| s.guard = s.guard.clone().cheap());
+    let mut rig = Rig::with(|s| s.guard = s.guard.clone().free());
     rig.baseline(0);
     for _ in 0..40 {
         end(&mut rig, true);

@@ -81,7 +81,7 @@ fn time_and_money_without_progress_are_a_ticket_each() {
 /// A loop that may take this many turns without progress, with its first one under way.
 fn stagnating(turns: u32, change: impl FnOnce(&mut LoopSpec)) -> Rig {
     let mut rig = Rig::with(|spec| {
-        spec.guard = spec.guard.clone().cheap();
+        spec.guard = spec.guard.clone().free();
         spec.guard.stagnation_turns = turns;
         change(spec);
     });

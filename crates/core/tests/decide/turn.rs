@@ -117,7 +117,7 @@ fn a_target_that_keeps_moving_ends_the_turn_and_is_no_false_success() {
 
 #[test]
 fn a_task_that_fails_three_times_is_set_aside_with_a_ticket() {
-    let mut rig = Rig::with(|s| s.guard = s.guard.clone().cheap());
+    let mut rig = Rig::with(|s| s.guard = s.guard.clone().free());
     rig.baseline(0);
     for attempt in 1..=3 {
         assert_eq!(rig.turn().as_str(), format!("k-1.{attempt}"));

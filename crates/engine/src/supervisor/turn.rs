@@ -177,7 +177,7 @@ impl ActionRun {
         let cwd = self.workspace().await?.turn_dir();
         let mut spec = Spec::new(invocation.argv.clone(), cwd);
         spec.stdin.clone_from(&invocation.stdin);
-        spec.wall = self.state.spec.guard.turn_wall;
+        spec.wall = self.state.spec.guard.turn_timeout;
         spec.secrets = account::secrets(agent);
         spec.secrets.extend(self.line.as_ref().map(|_| TELEMETRY_SECRET.to_owned()));
         Ok(spec)
@@ -192,7 +192,7 @@ impl ActionRun {
         let dir = self.home.setup(&self.state.id);
         let argv = ["sh", "-c", &command].map(str::to_owned).to_vec();
         let mut spec = Spec::new(argv, cwd);
-        spec.wall = self.state.spec.guard.turn_wall;
+        spec.wall = self.state.spec.guard.turn_timeout;
         spec.secrets.clone_from(&self.state.spec.agent.pass_env);
         let env = Environment::from_ours(&spec.secrets).hiding(&account::hidden(self.state.spec.agents())).into_vars();
         let exit = run_once(&self.shim, &dir, &spec, env).await?;

@@ -23,9 +23,9 @@ const LONGEST_PROMPT: u64 = 4 << 20;
 #[derive(Debug, Parser)]
 #[command(name = API_ARG, disable_version_flag = true)]
 struct Args {
-    /// Format of the model's API
-    #[arg(long, value_enum, default_value_t = WireName::Messages)]
-    wire: WireName,
+    /// The API format of the other side; journals of earlier versions name the flag `--wire`
+    #[arg(long, alias = "wire", value_enum, default_value_t = WireName::Messages)]
+    api_format: WireName,
 
     /// Address of the API [default: its vendor]
     #[arg(long, value_name = "URL")]
@@ -129,7 +129,7 @@ fn microusd(text: &str) -> Result<u64, String> {
 
 impl Args {
     fn into_options(self, workspace: PathBuf) -> ApiTurnOptions {
-        let wire = match self.wire {
+        let wire = match self.api_format {
             WireName::Messages => ApiFormat::Messages,
             WireName::Responses => ApiFormat::Responses,
         };

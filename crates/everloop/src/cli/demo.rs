@@ -90,7 +90,7 @@ impl Stage<'_> {
         let agent = format!("{} {AGENT_ARG} {}", quoted(&exe), quoted(&self.root.join("acts")));
         let mut command = Command::new(exe);
         command.arg("--state-dir").arg(self.root.join("state")).arg("-C").arg(project);
-        command.args(["run", "a small tool that greets, adds and counts", "--gap", "2s", "-n", "20"]);
+        command.args(["run", "a small tool that greets, adds and counts", "--min-gap", "2s", "-n", "20"]);
         command.args(["--agent-cmd", &agent]);
         for check in project::CHECKS {
             command.args(["--check", check]);

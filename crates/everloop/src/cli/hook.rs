@@ -343,7 +343,7 @@ impl SessionContext<'_> {
             answer = match self.judge()? {
                 Some(board) => record.judged(board, tree::signature(&self.place.dir), &rules, self.now),
                 None => StopDecision::LetGo(Why::Unjudged {
-                    why: format!("the checks took longer than {}", human(self.place.hook.patience)),
+                    why: format!("the checks took longer than {}", human(self.place.hook.check_timeout)),
                 }),
             };
         }
@@ -393,8 +393,8 @@ impl SessionContext<'_> {
             pass_env: self.place.pass_env(),
             hide: self.place.hidden(),
         };
-        let patience: Duration = self.place.hook.patience;
-        let boards = up::block_on(check::run_all(std::slice::from_ref(&set), self.session, patience))??;
+        let check_timeout: Duration = self.place.hook.check_timeout;
+        let boards = up::block_on(check::run_all(std::slice::from_ref(&set), self.session, check_timeout))??;
         Ok(boards.and_then(|mut boards| boards.pop()))
     }
 
@@ -503,7 +503,7 @@ impl SessionContext<'_> {
         let told = self.payload.context_tokens();
         let path = PathBuf::from(self.payload.text("transcript_path"));
         let tokens = told.or_else(|| transcript::ending(&path).context_tokens)?;
-        Some(transcript::percent(tokens, self.place.hook.window_tokens))
+        Some(transcript::percent(tokens, self.place.hook.context_tokens))
     }
 
     fn without_secrets(&self, text: &str) -> String {

@@ -12,7 +12,7 @@ use everloop_engine::state_folder::node_id;
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop join && everloop up
-  everloop join --name builder-2 --slots 2
+  everloop join --name builder-2 --max-parallel-turns 2
 
 The address is taken from URL, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml, in this order, and kept in the state folder in a
 file that only you can read. Others on this machine can see URL in the list of processes.
@@ -30,7 +30,7 @@ pub struct JoinArgs {
     name: Option<String>,
     /// Tasks that it works on at once
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    slots: u32,
+    max_parallel_turns: u32,
 }
 
 pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> {
@@ -42,7 +42,7 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
         return Err(Failure::usage(format!("invalid node name `{name}`"))
             .hint("letters, digits, `-`, `_` and `.`: everloop join --name builder-2"));
     }
-    let membership = Membership::new(&text, NodeId::new(name), args.slots)?;
+    let membership = Membership::new(&text, NodeId::new(name), args.max_parallel_turns)?;
     if let Some(before) = before.filter(|b| b.hub != membership.hub) {
         return Err(Failure::failed(format!("this machine is a node of the hub `{}` already", before.hub))
             .hint("leave it first: everloop leave"));
@@ -53,7 +53,10 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
     if home.owner().is_none_or(|owner| owner.role != "up") {
         lines.push("start it: everloop up".to_owned());
     }
-    session.ui.answer(&lines, &json!({ "node": membership.node, "hub": membership.hub, "slots": membership.slots }))?;
+    session.ui.answer(
+        &lines,
+        &json!({ "node": membership.node, "hub": membership.hub, "max_parallel_turns": membership.max_parallel_turns }),
+    )?;
     Ok(Code::Ok)
 }
 

@@ -71,8 +71,8 @@ fn line(sender: &NotifierSender, trouble: Option<&str>) -> String {
     let (notifier, route) = (&sender.of.notifier, &sender.of.route);
     let mut parts = vec![format!("{} ({})", notifier.name, notifier.way.kind())];
     let only: Vec<&str> = route.only.iter().map(|weight| weight.label()).collect();
-    parts.push(if only.is_empty() { format!("{} and above", route.min.label()) } else { only.join(", ") });
-    parts.extend(route.quiet.map(|quiet| format!("quiet {quiet}")));
+    parts.push(if only.is_empty() { format!("{} and above", route.min_severity.label()) } else { only.join(", ") });
+    parts.extend(route.quiet_hours.map(|quiet| format!("quiet {quiet}")));
     parts.push(if sender.dir.is_some() { "this project".to_owned() } else { "all projects".to_owned() });
     parts.extend(trouble.map(str::to_owned));
     clean(&parts.join("; "))
@@ -83,9 +83,9 @@ fn as_json(sender: &NotifierSender, trouble: Option<&str>, pending: usize) -> Va
     json!({
         "name": notifier.name,
         "kind": notifier.way.kind(),
-        "min": route.min,
+        "min_severity": route.min_severity,
         "only": route.only,
-        "quiet": route.quiet.map(|quiet| quiet.to_string()),
+        "quiet_hours": route.quiet_hours.map(|quiet| quiet.to_string()),
         "repeats": route.repeats,
         "project": sender.dir,
         "trouble": trouble,

@@ -85,16 +85,16 @@ pub struct RunArgs {
     max_calls: Option<u64>,
     /// Least time between two starts [default: 15s]; 0 for commands that cost nothing
     #[arg(long, value_name = "TIME")]
-    gap: Option<String>,
+    min_gap: Option<String>,
     /// Spread the allowance of the account's windows so that it lasts until their reset
     #[arg(long)]
     pace: bool,
     /// Stop a turn after this time [default: 2h]
     #[arg(long, value_name = "TIME")]
-    turn_wall: Option<String>,
+    turn_timeout: Option<String>,
     /// Stop a turn without output or other activity for this long [default: 10m]
     #[arg(long, value_name = "TIME")]
-    turn_silence: Option<String>,
+    turn_idle_timeout: Option<String>,
     /// Work in this folder itself instead of a private worktree
     #[arg(long)]
     in_place: bool,
@@ -154,10 +154,10 @@ impl RunArgs {
             max_usd: self.max_usd,
             max_tokens: self.max_tokens,
             max_calls: self.max_calls,
-            gap: self.gap.clone(),
+            min_gap: self.min_gap.clone(),
             pace: self.pace,
-            turn_wall: self.turn_wall.clone(),
-            turn_silence: self.turn_silence.clone(),
+            turn_timeout: self.turn_timeout.clone(),
+            turn_idle_timeout: self.turn_idle_timeout.clone(),
         }
     }
 }

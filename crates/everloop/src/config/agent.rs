@@ -6,7 +6,7 @@ use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
 use super::account::{self, Account};
 use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{self, Layer, Origin};
-use super::value::{AgentKindName, ApiFormatKey, nearest};
+use super::value::{AgentKindName, ApiFormat, nearest};
 use super::{Config, ResolveContext, naming};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
@@ -22,7 +22,7 @@ pub(super) struct Chosen {
     pub layer: Option<Layer>,
     /// The keys of its account, if that has a section.
     pub account: Option<Layer>,
-    pub is_cheap: bool,
+    pub is_free: bool,
     pub warnings: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn concerns(kind: AgentKind, key: &str) -> bool {
     match key {
         "command" => cli || kind == AgentKind::Command,
         "model" | "permission" | "allow" | "api_base" | "session_turns" => cli || kind == AgentKind::Api,
-        "wire" | "key_env" | "ca_file" => kind == AgentKind::Api,
+        "api_format" | "key_env" | "ca_file" => kind == AgentKind::Api,
         "pane" => kind == AgentKind::Pane,
         "telemetry" => kind == AgentKind::Claude,
         _ => true,
@@ -153,7 +153,7 @@ fn bare(argv: &[String], keys: &LoopKeys) -> Chosen {
         account: DEFAULT_ACCOUNT.to_owned(),
         ..AgentSpec::default()
     };
-    let mut chosen = Chosen { spec, layer: None, account: None, is_cheap: false, warnings: Vec::new() };
+    let mut chosen = Chosen { spec, layer: None, account: None, is_free: false, warnings: Vec::new() };
     override_by_loop(std::slice::from_mut(&mut chosen), keys);
     chosen
 }
@@ -183,8 +183,8 @@ fn one(choice: &AgentChoices<'_>, word: &str, origin: &Origin) -> Result<Chosen,
     if account.layer.is_none() {
         spec.login = login_env(&spec);
     }
-    let is_cheap = layer.0.get("cheap").and_then(|cheap| cheap.value.as_bool()).unwrap_or(false);
-    Ok(Chosen { spec, layer: Some(layer), account: account.layer, is_cheap, warnings })
+    let is_free = layer.0.get("free").and_then(|free| free.value.as_bool()).unwrap_or(false);
+    Ok(Chosen { spec, layer: Some(layer), account: account.layer, is_free, warnings })
 }
 
 fn unknown_agent(config: &Config, name: &str, origin: &Origin) -> Diagnostic {
@@ -257,13 +257,13 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
 
 /// The words for our own agent.
 fn api(keys: &AgentKeys) -> Vec<String> {
-    let (wire, key) = match keys.wire.unwrap_or(ApiFormatKey::Messages) {
-        ApiFormatKey::Messages => ("messages", "ANTHROPIC_API_KEY"),
-        ApiFormatKey::Responses => ("responses", "OPENAI_API_KEY"),
+    let (format, key) = match keys.api_format.unwrap_or(ApiFormat::Messages) {
+        ApiFormat::Messages => ("messages", "ANTHROPIC_API_KEY"),
+        ApiFormat::Responses => ("responses", "OPENAI_API_KEY"),
     };
     let key = keys.key_env.as_ref().map_or(key, |text| text.0.as_str());
     let trusted = keys.ca_file.iter().flat_map(|text| ["--ca-file", text.0.as_str()]);
-    ["api", "--wire", wire].into_iter().chain(trusted).chain(["--key-env", key]).map(str::to_owned).collect()
+    ["api", "--api-format", format].into_iter().chain(trusted).chain(["--key-env", key]).map(str::to_owned).collect()
 }
 
 /// The variable in which our own agent looks for its key: its last word.

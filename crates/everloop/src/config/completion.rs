@@ -13,7 +13,7 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 /// More are no signs any more but a program; each costs a look at every hook.
 const RULES_MOST: usize = 20;
 /// The ways to say what is looked for.
-const WAYS: [&str; 3] = ["plan", "marker", "appears"];
+const WAYS: [&str; 3] = ["plan", "marker", "file"];
 
 impl Config {
     /// What the project looks for, typed. All mistakes are returned at once.
@@ -38,7 +38,7 @@ impl Config {
         let ways: Vec<&str> = WAYS.into_iter().filter(|key| layer.0.contains_key(*key)).collect();
         let [way] = ways.as_slice() else {
             let place = ways.get(1).copied().unwrap_or("within");
-            let message = format!("`[completion.{name}]` needs one of `plan`, `marker` and `appears`");
+            let message = format!("`[completion.{name}]` needs one of `plan`, `marker` and `file`");
             return Err(blame(place, message).hint("like `plan = \"PLAN.md\"`; for two signs write two sections"));
         };
         if let Some(owner) = &keys.r#loop
@@ -60,9 +60,9 @@ impl Config {
             let wrong = || blame(key, format!("`{text}` is no file of the project"));
             if good { Ok(text) } else { Err(wrong().hint("write it like `docs/PLAN.md`, from the folder of the loop")) }
         };
-        let sign = match (keys.plan, keys.appears, keys.marker, keys.within) {
+        let sign = match (keys.plan, keys.file, keys.marker, keys.within) {
             (Some(file), ..) => CompletionSign::Plan { file: inside("plan", file.0)? },
-            (_, Some(file), ..) => CompletionSign::Appears { file: inside("appears", file.0)? },
+            (_, Some(file), ..) => CompletionSign::Appears { file: inside("file", file.0)? },
             (.., Some(marker), Some(file)) => {
                 CompletionSign::Line { marker: marker.0, file: inside("within", file.0)? }
             }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::notify::NotifyKeys;
 use super::value::{
-    AgentKindName, Amount, ApiFormatKey, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag, Gap,
+    AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag, Gap,
     List, ListenAddress, NamedVariables, NonEmptyText, PermissionKey, PlainVariables, Price, Priority, Span, TimeLimit,
     VariableName, choose,
 };
@@ -120,15 +120,15 @@ pub struct HookKeys {
     /// The loop whose checks say whether a session may stop. Without it: the only loop of this file.
     pub r#loop: Option<NonEmptyText>,
     /// A session is held at most this often in a row while it changes nothing; then it may stop and you are told.
-    pub holds: Option<Count>,
+    pub max_holds: Option<Count>,
     /// And at most this often after one prompt of yours.
     pub holds_in_all: Option<Count>,
     /// Time for all checks together when a session wants to stop. If they need longer it may stop.
-    pub patience: Option<Span>,
+    pub check_timeout: Option<Span>,
     /// Percent of the context window at which the session is asked to write down what the next one must know.
     pub handoff_at: Option<Count>,
     /// Tokens that the context window holds.
-    pub window: Option<Amount>,
+    pub context_tokens: Option<Amount>,
 }
 
 /// Files that a session may not lose: its memory, plan and notes.
@@ -138,7 +138,7 @@ pub struct GuardianKeys {
     /// Globs of these files, from the folder of this file.
     pub files: Option<List>,
     /// Percent that one of them may lose at once. More is refused, or put back.
-    pub shrink: Option<Count>,
+    pub max_shrink_percent: Option<Count>,
 }
 
 /// A sign that somebody else's work gives of being complete. It is told as a signal: an event, and the loop looks again. Whether the
@@ -153,7 +153,7 @@ pub struct CompletionKeys {
     /// The file in which the marker is looked for.
     pub within: Option<NonEmptyText>,
     /// A file: complete when it is there.
-    pub appears: Option<NonEmptyText>,
+    pub file: Option<NonEmptyText>,
     /// Only for this loop. Without it: for all loops of this file.
     pub r#loop: Option<NonEmptyText>,
 }
@@ -285,8 +285,8 @@ pub struct AgentKeys {
     pub api_base: Option<NonEmptyText>,
     /// Turns after which a conversation is ended and a fresh one begins; 1 never goes on with one.
     pub session_turns: Option<Count>,
-    /// Which API the kind `api` speaks.
-    pub wire: Option<ApiFormatKey>,
+    /// The API format that the kind `api` uses.
+    pub api_format: Option<ApiFormat>,
     /// The variable that holds the key of the kind `api`; without it `ANTHROPIC_API_KEY` for `messages`, `OPENAI_API_KEY` for
     /// `responses`.
     pub key_env: Option<VariableName>,
@@ -307,7 +307,7 @@ pub struct AgentKeys {
     /// Only tasks up to this priority are for it.
     pub max_priority: Option<Priority>,
     /// Its turns cost nothing: no minimum gap and no caps, unless you set them.
-    pub cheap: Option<Flag>,
+    pub free: Option<Flag>,
     /// Whether it sends figures of its use to everloop on this machine, besides its stream; only `claude` can.
     pub telemetry: Option<Flag>,
 }
@@ -330,7 +330,7 @@ pub struct AccountKeys {
 #[serde(default, deny_unknown_fields)]
 pub struct GuardKeys {
     /// Least time between two starts. `"0"` also lifts the caps that you did not set.
-    pub gap: Option<Gap>,
+    pub min_gap: Option<Gap>,
     /// Most starts in any minute.
     pub per_minute: Option<CountLimit>,
     /// Most starts in any hour.
@@ -341,11 +341,11 @@ pub struct GuardKeys {
     /// used than time has gone, 5 % ahead (20 % for a task with a priority above 0).
     pub pace: Option<Flag>,
     /// Turns that may run at once on this machine.
-    pub slots: Option<Count>,
+    pub max_parallel_turns: Option<Count>,
     /// A turn that takes longer is stopped.
-    pub turn_wall: Option<Span>,
+    pub turn_timeout: Option<Span>,
     /// A turn without any sign of life for this long is stopped.
-    pub turn_silence: Option<Span>,
+    pub turn_idle_timeout: Option<Span>,
     /// An agent with a stream: it is stuck when nothing is heard of it for this long after its start…
     pub starting_hard: Option<Span>,
     /// …when its model says nothing for this long and there is no other sign of life…
@@ -376,27 +376,27 @@ pub struct GuardKeys {
     /// Time after which an account may make one more start (together with `bucket_burst`).
     pub bucket_every: Option<Span>,
     /// Frosty: this many starts that die young…
-    pub frosty_deaths: Option<Count>,
+    pub cooldown_deaths: Option<Count>,
     /// …within this time…
-    pub frosty_window: Option<Span>,
+    pub cooldown_window: Option<Span>,
     /// …bring a cooldown of this length, which doubles while it repeats…
-    pub frosty_cooldown: Option<Span>,
+    pub cooldown_first: Option<Span>,
     /// …up to this.
-    pub frosty_cap: Option<Span>,
+    pub cooldown_cap: Option<Span>,
     /// A failed turn shorter than this died young.
-    pub frosty_young: Option<Span>,
+    pub cooldown_young: Option<Span>,
     /// Willy: this many cooldowns…
-    pub willy_cooldowns: Option<Count>,
+    pub freeze_cooldowns: Option<Count>,
     /// …within this time…
-    pub willy_window: Option<Span>,
+    pub freeze_window: Option<Span>,
     /// …bring a freeze of this length…
-    pub willy_freeze: Option<Span>,
+    pub freeze_time: Option<Span>,
     /// …in which one trial start is made per this time.
-    pub willy_canary: Option<Span>,
+    pub freeze_canary: Option<Span>,
     /// A second freeze within this time waits for a person…
-    pub willy_relapse: Option<Span>,
+    pub freeze_relapse: Option<Span>,
     /// …with one trial start per this time.
-    pub willy_relapse_canary: Option<Span>,
+    pub freeze_relapse_canary: Option<Span>,
 }
 
 /// How turns are kept apart from your checkout.
@@ -490,14 +490,14 @@ mod tests {
     #[test]
     fn sections_know_their_keys() {
         assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight"]);
-        assert!(names::<GuardKeys>().contains(&"willy_canary"));
+        assert!(names::<GuardKeys>().contains(&"freeze_canary"));
         assert!(names::<LoopKeys>().contains(&"max_turns"));
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(names::<NodeKeys>(), ["listen"]);
         assert_eq!(names::<BoardKeys>(), ["file"]);
         assert_eq!(names::<MailboxKeys>(), ["command", "url", "token_env", "token_file", "every"]);
         assert_eq!(names::<TrackerKeys>(), ["command", "url", "token_env", "token_file"]);
-        assert_eq!(names::<CompletionKeys>(), ["plan", "marker", "within", "appears", "loop"]);
+        assert_eq!(names::<CompletionKeys>(), ["plan", "marker", "within", "file", "loop"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }
 }

@@ -17,8 +17,8 @@ use everloop_engine::diagnostic::{Diagnostic, SourceText};
 pub enum Origin {
     /// Compiled in.
     BuiltIn,
-    /// Follows from another value: the agent is cheap, or the gap is zero.
-    Cheap,
+    /// Follows from another value: the agent is free, or the gap is zero.
+    Free,
     /// A file.
     File {
         /// Which.
@@ -38,7 +38,7 @@ impl Origin {
         match self {
             Origin::File { source, span } => Diagnostic::new(message.to_string()).at(source, span),
             Origin::Env(name) | Origin::Flag(name) => Diagnostic::new(format!("`{name}`: {message}")),
-            Origin::BuiltIn | Origin::Cheap => Diagnostic::new(message.to_string()),
+            Origin::BuiltIn | Origin::Free => Diagnostic::new(message.to_string()),
         }
     }
 }
@@ -47,7 +47,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::BuiltIn => f.write_str("built-in"),
-            Origin::Cheap => f.write_str("built-in for cheap turns"),
+            Origin::Free => f.write_str("built-in for free turns"),
             Origin::File { source, span } => write!(f, "{}:{}", source.name, source.place(span).line),
             Origin::Env(name) | Origin::Flag(name) => f.write_str(name),
         }
@@ -63,7 +63,7 @@ pub struct Sourced {
     pub origin: Origin,
 }
 
-/// Values by key; a key of the guard is `guard.gap`.
+/// Values by key; a key of the guard is `guard.min_gap`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer(pub BTreeMap<String, Sourced>);
 
@@ -86,7 +86,7 @@ impl Layer {
 
     /// Whether somebody (not everloop itself) set this key.
     pub fn is_explicit(&self, key: &str) -> bool {
-        !matches!(self.origin(key), Origin::BuiltIn | Origin::Cheap)
+        !matches!(self.origin(key), Origin::BuiltIn | Origin::Free)
     }
 
     /// Lays `upper` over this.
@@ -128,10 +128,10 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
         set(key, limit(cap));
     }
     for (key, count) in [
-        ("slots", guard.slots),
+        ("max_parallel_turns", guard.max_parallel_turns),
         ("stagnation_turns", guard.stagnation_turns),
-        ("frosty_deaths", guard.frosty.deaths),
-        ("willy_cooldowns", guard.willy.cooldowns),
+        ("cooldown_deaths", guard.cooldown.deaths),
+        ("freeze_cooldowns", guard.freeze.cooldowns),
     ] {
         set(key, Value::from(i64::from(count)));
     }
@@ -142,9 +142,9 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
     set("stagnation_change", Value::from(guard.stagnation_change));
     set("no_diff", guard.phases.no_diff.map_or(Value::from("none"), |limit| Value::from(write_duration(limit))));
     for (key, duration) in [
-        ("gap", guard.gap),
-        ("turn_wall", guard.turn_wall),
-        ("turn_silence", guard.turn_silence),
+        ("min_gap", guard.min_gap),
+        ("turn_timeout", guard.turn_timeout),
+        ("turn_idle_timeout", guard.turn_idle_timeout),
         ("starting_hard", guard.phases.starting.hard),
         ("model_soft", guard.phases.model.soft),
         ("model_hard", guard.phases.model.hard),
@@ -152,15 +152,15 @@ pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
         ("tool_hard", guard.phases.tool.hard),
         ("backoff_first", guard.backoff_first),
         ("backoff_cap", guard.backoff_cap),
-        ("frosty_window", guard.frosty.window),
-        ("frosty_cooldown", guard.frosty.cooldown),
-        ("frosty_cap", guard.frosty.cap),
-        ("frosty_young", guard.frosty.young),
-        ("willy_window", guard.willy.window),
-        ("willy_freeze", guard.willy.freeze),
-        ("willy_canary", guard.willy.canary),
-        ("willy_relapse", guard.willy.relapse),
-        ("willy_relapse_canary", guard.willy.relapse_canary),
+        ("cooldown_window", guard.cooldown.window),
+        ("cooldown_first", guard.cooldown.first),
+        ("cooldown_cap", guard.cooldown.cap),
+        ("cooldown_young", guard.cooldown.young),
+        ("freeze_window", guard.freeze.window),
+        ("freeze_time", guard.freeze.time),
+        ("freeze_canary", guard.freeze.canary),
+        ("freeze_relapse", guard.freeze.relapse),
+        ("freeze_relapse_canary", guard.freeze.relapse_canary),
     ] {
         set(key, Value::from(write_duration(duration)));
     }
@@ -186,7 +186,7 @@ pub fn built_in_agent() -> Layer {
     layer.set("account", "default", Origin::BuiltIn);
     layer.set("usd_per_turn", 0.0, Origin::BuiltIn);
     layer.set("tokens_per_turn", 0, Origin::BuiltIn);
-    layer.set("cheap", false, Origin::BuiltIn);
+    layer.set("free", false, Origin::BuiltIn);
     layer.set("telemetry", true, Origin::BuiltIn);
     layer.set("pass_env", Vec::<Value>::new(), Origin::BuiltIn);
     layer

@@ -27,11 +27,11 @@ pub struct NotifyKeys {
     /// How somebody is reached.
     pub kind: Option<NotifyKind>,
     /// Only tickets that matter at least so much: `info`, `warning` or `critical`.
-    pub min: Option<Weight>,
+    pub min_severity: Option<Weight>,
     /// Only tickets of these weights.
     pub only: Option<Weights>,
     /// Hours in which only what is critical is told: `"22:00-07:00"` in local time, or with an offset: `"22:00-07:00+02:00"`.
-    pub quiet: Option<Hours>,
+    pub quiet_hours: Option<Hours>,
     /// How often a ticket is repeated at most, after 15 minutes, 30, 60 and so on up to 4 hours. `everloop ticket ack` ends it.
     pub repeats: Option<Amount>,
     /// `telegram`, `ntfy`, `sms`, `webhook`: where to, if not the usual place.
@@ -127,9 +127,9 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
     given.no_others(kind)?;
     let way = given.way(kind)?;
     let route = Route {
-        min: keys.min.map_or(Severity::Info, |weight| weight.0),
+        min_severity: keys.min_severity.map_or(Severity::Info, |weight| weight.0),
         only: keys.only.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        quiet: keys.quiet.map(|hours| hours.0),
+        quiet_hours: keys.quiet_hours.map(|hours| hours.0),
         repeats: keys.repeats.map_or(REPEATS, |n| u32::try_from(n.0).unwrap_or(u32::MAX)),
     };
     let ca_file = keys.ca_file.as_ref().map(|text| given.path(&text.0));
@@ -137,7 +137,7 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
 }
 
 /// Keys that every kind has.
-const ALWAYS: [&str; 7] = ["name", "kind", "min", "only", "quiet", "repeats", "ca_file"];
+const ALWAYS: [&str; 7] = ["name", "kind", "min_severity", "only", "quiet_hours", "repeats", "ca_file"];
 
 /// Keys that only some kinds have.
 fn own_keys(kind: NotifyKind) -> &'static [&'static str] {

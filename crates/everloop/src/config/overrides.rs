@@ -25,7 +25,7 @@ pub const ENVIRONMENT: [(&str, &str); 15] = [
     ("EVERLOOP_MAX_USD", "max_usd"),
     ("EVERLOOP_MAX_TOKENS", "max_tokens"),
     ("EVERLOOP_MAX_CALLS", "max_calls"),
-    ("EVERLOOP_GAP", "guard.gap"),
+    ("EVERLOOP_MIN_GAP", "guard.min_gap"),
 ];
 
 /// What lies above the files.
@@ -76,14 +76,14 @@ pub struct Flags {
     pub max_tokens: Option<u64>,
     /// `--max-calls`.
     pub max_calls: Option<u64>,
-    /// `--gap`.
-    pub gap: Option<String>,
+    /// `--min-gap`.
+    pub min_gap: Option<String>,
     /// `--pace`.
     pub pace: bool,
-    /// `--turn-wall`.
-    pub turn_wall: Option<String>,
-    /// `--turn-silence`.
-    pub turn_silence: Option<String>,
+    /// `--turn-timeout`.
+    pub turn_timeout: Option<String>,
+    /// `--turn-idle-timeout`.
+    pub turn_idle_timeout: Option<String>,
 }
 
 impl Overrides {
@@ -146,10 +146,10 @@ impl Flags {
             ("--max-usd", "max_usd", self.max_usd.map(Value::from)),
             ("--max-tokens", "max_tokens", number(self.max_tokens)),
             ("--max-calls", "max_calls", number(self.max_calls)),
-            ("--gap", "guard.gap", text(&self.gap)),
+            ("--min-gap", "guard.min_gap", text(&self.min_gap)),
             ("--pace", "guard.pace", self.pace.then(|| Value::from(true))),
-            ("--turn-wall", "guard.turn_wall", text(&self.turn_wall)),
-            ("--turn-silence", "guard.turn_silence", text(&self.turn_silence)),
+            ("--turn-timeout", "guard.turn_timeout", text(&self.turn_timeout)),
+            ("--turn-idle-timeout", "guard.turn_idle_timeout", text(&self.turn_idle_timeout)),
         ];
         all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
     }

@@ -17,6 +17,7 @@ use super::keys::{
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
+use super::renamed;
 use super::value::nearest;
 use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
@@ -430,7 +431,9 @@ impl Reader<'_> {
                 () => None,
             }
         };
-        let hint = home()
+        let hint = renamed::new_name(here.place, name)
+            .map(|new| format!("this key is called `{new}` now"))
+            .or_else(home)
             .or_else(|| nearest(name, known.iter().copied()).map(|k| format!("did you mean `{k}`?")))
             .unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
         self.report(span, format!("unknown key `{name}` in `[{}]`", here.place), Some(hint));

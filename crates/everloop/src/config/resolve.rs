@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, FrostySpec, GuardSpec, Integrate, LoopSpec, WillySpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, CooldownSpec, FreezeSpec, GuardSpec, Integrate, LoopSpec,
     WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::watch::WatchSpec;
@@ -141,8 +141,8 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         wrong.append(&mut found);
         Vec::new()
     });
-    let all_cheap = !chosen.is_empty() && chosen.iter().all(|agent| agent.is_cheap);
-    relax(&mut values, all_cheap);
+    let all_free = !chosen.is_empty() && chosen.iter().all(|agent| agent.is_free);
+    relax(&mut values, all_free);
     let keys: LoopKeys = values.typed()?;
 
     let goal = keys.goal.as_ref().map(|text| text.0.clone()).unwrap_or_default();
@@ -198,19 +198,19 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
 }
 
 /// Turns that cost nothing need neither gap nor caps; what somebody set stays.
-fn relax(values: &mut Layer, all_cheap: bool) {
-    let gap_zero = values.is_explicit("guard.gap")
-        && values.0["guard.gap"]
+fn relax(values: &mut Layer, all_free: bool) {
+    let gap_zero = values.is_explicit("guard.min_gap")
+        && values.0["guard.min_gap"]
             .value
             .as_str()
             .is_some_and(|text| everloop_core::time::parse_duration(text).is_ok_and(|gap| gap.is_zero()));
-    if !all_cheap && !gap_zero {
+    if !all_free && !gap_zero {
         return;
     }
-    for (key, cheap) in guard_layer(&GuardSpec::default().cheap(), &Origin::Cheap).0 {
-        let differs = values.0.get(&key).is_none_or(|now| now.value != cheap.value);
+    for (key, free) in guard_layer(&GuardSpec::default().free(), &Origin::Free).0 {
+        let differs = values.0.get(&key).is_none_or(|now| now.value != free.value);
         if differs && !values.is_explicit(&key) {
-            values.0.insert(key, cheap);
+            values.0.insert(key, free);
         }
     }
 }
@@ -273,7 +273,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     let cap = |key: Option<CountLimit>, default: Option<u32>| {
         key.map_or(default, |limit| limit.0.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
     };
-    spec.gap = k.gap.map_or(spec.gap, |gap| gap.0);
+    spec.min_gap = k.min_gap.map_or(spec.min_gap, |gap| gap.0);
     spec.caps.per_minute = cap(k.per_minute, spec.caps.per_minute);
     spec.caps.per_hour = cap(k.per_hour, spec.caps.per_hour);
     spec.caps.per_day = cap(k.per_day, spec.caps.per_day);
@@ -281,9 +281,9 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec.budget.tokens = keys.max_tokens.and_then(|l| l.0);
     spec.budget.microusd = keys.max_usd.and_then(|d| d.0);
     spec.pace = k.pace.map_or(spec.pace, |flag| flag.0);
-    spec.slots = count(k.slots, spec.slots);
-    spec.turn_wall = span(k.turn_wall, spec.turn_wall);
-    spec.turn_silence = span(k.turn_silence, spec.turn_silence);
+    spec.max_parallel_turns = count(k.max_parallel_turns, spec.max_parallel_turns);
+    spec.turn_timeout = span(k.turn_timeout, spec.turn_timeout);
+    spec.turn_idle_timeout = span(k.turn_idle_timeout, spec.turn_idle_timeout);
     let phases = &mut spec.phases;
     phases.starting.hard = span(k.starting_hard, phases.starting.hard);
     phases.starting.soft = phases.starting.soft.min(phases.starting.hard);
@@ -298,20 +298,20 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec.stagnation_time = k.stagnation_time.map_or(spec.stagnation_time, |limit| limit.0);
     spec.stagnation_microusd = k.stagnation_usd.map_or(spec.stagnation_microusd, |dollars| dollars.0);
     spec.stagnation_change = k.stagnation_change.map_or(spec.stagnation_change, |flag| flag.0);
-    spec.frosty = FrostySpec {
-        deaths: count(k.frosty_deaths, spec.frosty.deaths),
-        window: span(k.frosty_window, spec.frosty.window),
-        cooldown: span(k.frosty_cooldown, spec.frosty.cooldown),
-        cap: span(k.frosty_cap, spec.frosty.cap),
-        young: span(k.frosty_young, spec.frosty.young),
+    spec.cooldown = CooldownSpec {
+        deaths: count(k.cooldown_deaths, spec.cooldown.deaths),
+        window: span(k.cooldown_window, spec.cooldown.window),
+        first: span(k.cooldown_first, spec.cooldown.first),
+        cap: span(k.cooldown_cap, spec.cooldown.cap),
+        young: span(k.cooldown_young, spec.cooldown.young),
     };
-    spec.willy = WillySpec {
-        cooldowns: count(k.willy_cooldowns, spec.willy.cooldowns),
-        window: span(k.willy_window, spec.willy.window),
-        freeze: span(k.willy_freeze, spec.willy.freeze),
-        canary: span(k.willy_canary, spec.willy.canary),
-        relapse: span(k.willy_relapse, spec.willy.relapse),
-        relapse_canary: span(k.willy_relapse_canary, spec.willy.relapse_canary),
+    spec.freeze = FreezeSpec {
+        cooldowns: count(k.freeze_cooldowns, spec.freeze.cooldowns),
+        window: span(k.freeze_window, spec.freeze.window),
+        time: span(k.freeze_time, spec.freeze.time),
+        canary: span(k.freeze_canary, spec.freeze.canary),
+        relapse: span(k.freeze_relapse, spec.freeze.relapse),
+        relapse_canary: span(k.freeze_relapse_canary, spec.freeze.relapse_canary),
     };
     spec.bucket = match (k.bucket_burst, k.bucket_every) {
         (Some(burst), Some(every)) => Some(BucketSpec { burst: burst.0, every: every.0 }),
@@ -332,7 +332,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
 fn ordered(spec: &GuardSpec, values: &Layer, wrong: &mut Vec<Diagnostic>) {
     for (low, low_is, high, high_is) in [
         ("backoff_first", spec.backoff_first, "backoff_cap", spec.backoff_cap),
-        ("frosty_cooldown", spec.frosty.cooldown, "frosty_cap", spec.frosty.cap),
+        ("cooldown_first", spec.cooldown.first, "cooldown_cap", spec.cooldown.cap),
     ] {
         if low_is > high_is {
             let set = if values.is_explicit(&format!("guard.{high}")) { high } else { low };
@@ -349,11 +349,11 @@ fn blind_spots<'a>(
     values: &Layer,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if guard.gap.is_zero() {
-        let why = match values.origin("guard.gap") {
-            Origin::Cheap => {
+    if guard.min_gap.is_zero() {
+        let why = match values.origin("guard.min_gap") {
+            Origin::Free => {
                 let names: Vec<String> = agents.clone().map(|agent| format!("`{}`", agent.name)).collect();
-                format!("agent {} is marked `cheap`", names.join(", "))
+                format!("agent {} is marked `free`", names.join(", "))
             }
             origin => origin.to_string(),
         };

@@ -137,7 +137,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += "\n## `[[notify]]`\n";
         let notify = |key: &str| match key {
             "repeats" => Some(everloop_core::notify::REPEATS.to_string()),
-            "min" => Some("\"info\"".to_owned()),
+            "min_severity" => Some("\"info\"".to_owned()),
             "answers" => Some("true".to_owned()),
             _ => None,
         };

@@ -16,7 +16,7 @@ pub struct Effective {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// `built-in`, `everloop.toml:4`, `EVERLOOP_GAP`, `--gap`.
+    /// `built-in`, `everloop.toml:4`, `EVERLOOP_MIN_GAP`, `--min-gap`.
     pub origin: String,
 }
 

@@ -127,12 +127,12 @@ timeout = "5m"
 weight = 3
 
 [loop.a.guard]
-gap = "1m"
+min_gap = "1m"
 per_hour = "none"
-slots = 2
+max_parallel_turns = 2
 bucket_burst = 2
 bucket_every = "10m"
-willy_canary = "20m"
+freeze_canary = "20m"
 "#;
     let project = Project::new(toml);
     let resolved = project.good();
@@ -146,7 +146,7 @@ willy_canary = "20m"
     assert_eq!(resolved.guard.budget.microusd, Some(5_000_000));
     assert_eq!(resolved.guard.caps, StartCaps { per_hour: None, ..GuardSpec::default().caps });
     assert_eq!(resolved.guard.bucket, Some(BucketSpec { burst: 2, every: Duration::from_secs(600) }));
-    assert_eq!(resolved.guard.willy.canary, Duration::from_secs(1200));
+    assert_eq!(resolved.guard.freeze.canary, Duration::from_secs(1200));
     let plan = &resolved.workspace;
     assert_eq!(plan.dir, project.dir.path().join("sub"));
     assert_eq!((plan.kind, plan.integrate, plan.include_dirty), (WorkspaceKey::Git, Integrate::Reached, true));
@@ -179,16 +179,16 @@ comand = "bot"
 
 [loop.a]
 goal = 5
-gap = "15s"
+min_gap = "15s"
 workspace = "gti"
 max_time = "5 parsecs"
 max_turns = 0
 checks = "cargo test"
 
 [loop.a.guard]
-gap = 15
+min_gap = 15
 max_turns = 3
-turn_wall = "0s"
+turn_timeout = "0s"
 
 [[loop.a.check]]
 name = "no command"
@@ -248,7 +248,7 @@ const REFUSED: [(&str, &str, &str); 40] = [
     ("[loop.a]\ninclude_dirty = \"yes\"", "expected `true` or `false`", ":2:17"),
     ("[loop.a]\nmax_turns = 99999999999999999999", "wrong value for `max_turns`", ":2:13"),
     ("[defaults]\nweight = 3", "unknown key `weight` in `[defaults]`", ":2:1"),
-    ("[defaults.gaurd]\ngap = \"1s\"", "unknown key `gaurd` in `[defaults]`", ":1:11"),
+    ("[defaults.gaurd]\nmin_gap = \"1s\"", "unknown key `gaurd` in `[defaults]`", ":1:11"),
     ("[loop.a]\nagent_cmd = \"sh -c 'x {prompt}'\"", "a prompt inside shell code would be executed", ":2:13"),
     ("[loop.a]\nagent = \"claude\"\nagents = [\"codex\"]", "has both `agent` and `agents`", ":3:1"),
     ("[loop.a]\nagents = \"codex\"", "expected a list of texts", ":2:10"),
@@ -261,7 +261,7 @@ const REFUSED: [(&str, &str, &str); 40] = [
     ("[agent.claude]\npermission = \"all\"", "expected one of `\"edits\"`, `\"full\"`", ":2:14"),
     ("[agent.x]\ncommand = \"x\"\npermission = \"edits\"", "`permission` means nothing for agent `x`", ":3:1"),
     ("[agent.api]\nca_file = \"root.pem\"", "`ca_file` has to begin with", ":2:1"),
-    ("[agent.claude]\nwire = \"messages\"", "`wire` means nothing for agent `claude`", ":2:1"),
+    ("[agent.claude]\napi_format = \"messages\"", "`api_format` means nothing for agent `claude`", ":2:1"),
     ("[agent.claude]\ncommand = \"claude -p {prompt}\"", "everloop hands the prompt to `claude` by itself", ":2:1"),
     ("[agent.tui]\nkind = \"pane\"", "`[agent.tui]` has no `pane`", ":1:8"),
     ("[agent.api]\nkey_env = \"sk-ant-secret\"", "this is no name of a variable", ":2:1"),
@@ -285,7 +285,7 @@ const ADDED: [(&str, &str); 15] = [
     ("deadline = \"2020-01-01T00:00\"", "the deadline is in the past"),
     ("[loop.a.guard]\nbucket_burst = 3", "`bucket_burst` needs `bucket_every`"),
     ("[loop.a.guard]\nbackoff_cap = \"1s\"", "`backoff_cap` is shorter than `backoff_first`"),
-    ("[loop.a.guard]\nfrosty_cooldown = \"1h\"", "`frosty_cap` is shorter than `frosty_cooldown`"),
+    ("[loop.a.guard]\ncooldown_first = \"1h\"", "`cooldown_cap` is shorter than `cooldown_first`"),
     (
         "[[loop.a.check]]\nname = \"x\"\nrun = \"a\"\n[[loop.a.check]]\nname = \"x\"\nrun = \"b\"",
         "two checks of `a` are called `x`",
@@ -336,8 +336,8 @@ fn the_highest_layer_wins_and_is_named() {
     let project = Project::new(&format!("[defaults]\nmax_turns = 2\nmax_usd = 1\n{GOOD}max_turns = 3\n"))
         .user("[defaults]\nmax_turns = 1\nmax_time = \"1h\"\nintegrate = \"reached\"\n")
         .env("EVERLOOP_MAX_USD", "7.5")
-        .env("EVERLOOP_GAP", "20s")
-        .flags(Flags { gap: Some("30s".to_owned()), ..Flags::default() });
+        .env("EVERLOOP_MIN_GAP", "20s")
+        .flags(Flags { min_gap: Some("30s".to_owned()), ..Flags::default() });
     let resolved = project.good();
     let user_file = project.user_dir().join(USER_FILE).display().to_string();
     let origin = |key: &str| {
@@ -348,9 +348,9 @@ fn the_highest_layer_wins_and_is_named() {
     assert_eq!(origin("max_time"), ("\"1h\"".into(), "USER:3".into()));
     assert_eq!(origin("integrate"), ("\"reached\"".into(), "USER:4".into()));
     assert_eq!(origin("max_usd"), ("7.5".into(), "EVERLOOP_MAX_USD".into()));
-    assert_eq!(origin("guard.gap"), ("\"30s\"".into(), "--gap".into()));
-    assert_eq!(origin("guard.slots").1, "built-in");
-    assert_eq!(resolved.guard.gap, Duration::from_secs(30));
+    assert_eq!(origin("guard.min_gap"), ("\"30s\"".into(), "--min-gap".into()));
+    assert_eq!(origin("guard.max_parallel_turns").1, "built-in");
+    assert_eq!(resolved.guard.min_gap, Duration::from_secs(30));
     assert_eq!(resolved.guard.budget.microusd, Some(7_500_000));
 }
 
@@ -376,11 +376,11 @@ fn limits_of_a_lower_layer_can_be_lifted() {
 
 #[test]
 fn bad_environment_and_flags_are_named() {
-    let project = Project::new(GOOD).env("EVERLOOP_GAP", "15").env("EVERLOOP_MAX_TURNS", "many");
+    let project = Project::new(GOOD).env("EVERLOOP_MIN_GAP", "15").env("EVERLOOP_MAX_TURNS", "many");
     insta::assert_snapshot!(project.wrong(), @r#"
     error: `EVERLOOP_MAX_TURNS`: expected a whole number from 1 up, or `"none"`, found `"many"`
 
-    error: `EVERLOOP_GAP`: `15` has no unit
+    error: `EVERLOOP_MIN_GAP`: `15` has no unit
     hint: write it like `15s` or `15m`
     "#);
     let both = Flags { agents: vec!["a".into()], agent_cmd: Some("b".into()), ..Flags::default() };
@@ -388,22 +388,22 @@ fn bad_environment_and_flags_are_named() {
 }
 
 #[test]
-fn cheap_turns_have_no_gap_and_no_caps_unless_set() {
+fn free_turns_have_no_gap_and_no_caps_unless_set() {
     let none = StartCaps::default();
-    let agent = "[agent.c]\ncommand = \"c\"\ncheap = true\n";
+    let agent = "[agent.c]\ncommand = \"c\"\nfree = true\n";
     let of = |guard: &str| {
         let toml =
             format!("{agent}[loop.a]\ngoal = \"g\"\nagent = \"c\"\nchecks = [\"true\"]\n[loop.a.guard]\n{guard}\n");
         Project::new(&toml).good()
     };
-    assert_eq!(of("").guard, GuardSpec::default().cheap());
-    assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `cheap`)"]);
-    let kept = of("gap = \"5s\"\nper_hour = 7").guard;
-    assert_eq!((kept.gap, kept.caps), (Duration::from_secs(5), StartCaps { per_hour: Some(7), ..none.clone() }));
-    let zero = Project::new(GOOD).flags(Flags { gap: Some("0".into()), ..Flags::default() }).good();
-    assert_eq!((zero.guard.gap, zero.guard.caps), (Duration::ZERO, none));
-    assert_eq!(zero.warnings, ["turns start without a minimum gap (--gap)"]);
-    let default = Project::new(&format!("{GOOD}[loop.a.guard]\ngap = \"15s\"\n")).good();
+    assert_eq!(of("").guard, GuardSpec::default().free());
+    assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `free`)"]);
+    let kept = of("min_gap = \"5s\"\nper_hour = 7").guard;
+    assert_eq!((kept.min_gap, kept.caps), (Duration::from_secs(5), StartCaps { per_hour: Some(7), ..none.clone() }));
+    let zero = Project::new(GOOD).flags(Flags { min_gap: Some("0".into()), ..Flags::default() }).good();
+    assert_eq!((zero.guard.min_gap, zero.guard.caps), (Duration::ZERO, none));
+    assert_eq!(zero.warnings, ["turns start without a minimum gap (--min-gap)"]);
+    let default = Project::new(&format!("{GOOD}[loop.a.guard]\nmin_gap = \"15s\"\n")).good();
     assert_eq!(default.guard, GuardSpec::default());
 }
 
@@ -518,7 +518,7 @@ fn known_agents_need_no_section() {
     assert_eq!(claude.guard, GuardSpec::default());
     assert_eq!(
         loop_of("agent = \"api\"", "").agent.argv,
-        ["api", "--wire", "messages", "--key-env", "ANTHROPIC_API_KEY"]
+        ["api", "--api-format", "messages", "--key-env", "ANTHROPIC_API_KEY"]
     );
     assert_eq!(loop_of("agent = \"api\"", "").agent.login, ["ANTHROPIC_API_KEY"]);
 }
@@ -537,7 +537,7 @@ api_base = "http://127.0.0.1:1"
 session_turns = 3
 [agent.mine]
 kind = "api"
-wire = "responses"
+api_format = "responses"
 key_env = "MY_KEY"
 ca_file = "~/root.pem"
 [agent.tui]
@@ -551,7 +551,7 @@ pane = "dev:1"
     assert_eq!((fast.api_base.as_deref(), fast.session_turns), (Some("http://127.0.0.1:1"), 3));
     assert!(fast.pass_env == ["PROXY"] && fast.login.contains(&"CLAUDE_CONFIG_DIR".to_owned()));
     let mine = loop_of("agent = \"mine\"", toml).agent;
-    assert_eq!(mine.argv, ["api", "--wire", "responses", "--ca-file", "~/root.pem", "--key-env", "MY_KEY"]);
+    assert_eq!(mine.argv, ["api", "--api-format", "responses", "--ca-file", "~/root.pem", "--key-env", "MY_KEY"]);
     assert_eq!(loop_of("agent = \"tui\"", toml).agent.argv, ["pane", "dev:1"]);
 }
 
@@ -701,11 +701,11 @@ fn budgets_that_a_cli_reports_itself_are_not_warned_about() {
     assert_eq!(loop_of("agent = \"claude\"", budget).warnings, Vec::<String>::new());
     let codex = loop_of("agent = \"codex\"", budget).warnings;
     assert!(codex.len() == 1 && codex[0].contains("`max_usd`"), "{codex:?}");
-    let cheap = "[agent.c]\ncommand = \"c\"\ncheap = true\n";
+    let free = "[agent.c]\ncommand = \"c\"\nfree = true\n";
     assert_eq!(
-        loop_of("agents = [\"c\", \"claude\"]", cheap).guard,
+        loop_of("agents = [\"c\", \"claude\"]", free).guard,
         GuardSpec::default(),
-        "only all cheap ones are cheap"
+        "only all free ones are free"
     );
 }
 
@@ -714,7 +714,7 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
     let rules = |toml: &str| Project::new(&format!("{GOOD}{toml}")).load().expect("it can be read").completions();
     let good = rules(
         "[completion.plan]\nplan = \"docs/PLAN.md\"\nloop = \"a\"\n[completion.said]\nmarker = \"ALL DONE\"\n\
-         [completion.log]\nmarker = \"END\"\nwithin = \"out.log\"\n[completion.report]\nappears = \"report.md\"\n",
+         [completion.log]\nmarker = \"END\"\nwithin = \"out.log\"\n[completion.report]\nfile = \"report.md\"\n",
     );
     let good: Vec<_> = good.expect("all of it is good").into_iter().map(|rule| rule.sign).collect();
     let text = str::to_owned;
@@ -729,7 +729,7 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
         ("[completion.x]\nplan = \"P.md\"\nmarker = \"END\"\n", "needs one of"),
         ("[completion.x]\nloop = \"a\"\n", "needs one of"),
         ("[completion.x]\nplan = \"../P.md\"\n", "is no file of the project"),
-        ("[completion.x]\nappears = \"/etc/passwd\"\n", "is no file of the project"),
+        ("[completion.x]\nfile = \"/etc/passwd\"\n", "is no file of the project"),
         ("[completion.x]\nplan = \"P.md\"\nwithin = \"x\"\n", "`within` belongs to `marker`"),
         ("[completion.x]\nplan = \"P.md\"\nloop = \"b\"\n", "there is no loop `b`"),
     ] {

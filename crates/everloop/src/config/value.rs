@@ -84,9 +84,9 @@ pub struct AgentKindName(pub AgentKind);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermissionKey(pub spec::Permission);
 
-/// Which API everloop's own agent speaks.
+/// The API format that everloop's own agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiFormatKey {
+pub enum ApiFormat {
     /// Anthropic's.
     Messages,
     /// OpenAI's.
@@ -403,8 +403,8 @@ kind!(PermissionKey, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |
     pick(value, &[("edits", PermissionKey(spec::Permission::Edits)), ("full", PermissionKey(spec::Permission::Full))])
 });
 
-kind!(ApiFormatKey, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {
-    pick(value, &[("messages", ApiFormatKey::Messages), ("responses", ApiFormatKey::Responses)])
+kind!(ApiFormat, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {
+    pick(value, &[("messages", ApiFormat::Messages), ("responses", ApiFormat::Responses)])
 });
 
 kind!(ListenAddress, { "type": "string", "examples": ["127.0.0.1:9300", "off"] }, |value| {

@@ -98,7 +98,7 @@ fn a_board_that_git_tracks_does_not_keep_work_from_landing() {
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "board"]);
     env.run(&["task", "add", "another"]).ok();
-    env.run(&["run", "x", "--check", "test -f made", "--agent-cmd", "touch made", "--gap", "0"]).ok();
+    env.run(&["run", "x", "--check", "test -f made", "--agent-cmd", "touch made", "--min-gap", "0"]).ok();
     assert!(env.project().join("made").exists(), "it landed");
     assert_eq!(env.git_run(&["status", "--porcelain"]), "");
     assert_eq!(board(&env).len(), 1);

@@ -18,7 +18,7 @@ agent_cmd = "printf -- '- [x] a\\n' > PLAN.md; echo ALL DONE"
 workspace = "in-place"
 max_turns = 2
 [loop.x.guard]
-gap = "0"
+min_gap = "0"
 "#;
 
 fn woken(env: &Env) -> Vec<String> {

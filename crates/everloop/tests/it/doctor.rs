@@ -36,7 +36,8 @@ fn a_stale_bell_is_mended_only_when_asked() {
 #[test]
 fn worktrees_of_an_ended_loop_are_removed_and_the_work_stays() {
     let env = Env::new().git();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch half", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch half", "-n", "1", "--min-gap", "0"])
+        .exits(3);
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     // As if the supervisor had been killed before it could clean up.
     let left = env.state().join("work").join(&id).join("turn");

@@ -38,7 +38,7 @@ fn scopes_that_nobody_has_are_refused() {
 fn a_held_loop_starts_nothing_and_goes_on_when_it_is_released() {
     let env = Env::new();
     env.run(&["guard", "hold", "--reason", "not yet"]).ok();
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]);
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]);
     env.wait_for("the loop waits", || env.run(&["why"]).stdout.contains("guard.freeze"));
     env.run(&["status", "--exit-code"]).exits(5);
     assert!(!env.project().join("done").exists());

@@ -100,7 +100,7 @@ fn a_session_is_held_until_the_check_passes_and_the_same_tree_is_checked_once() 
 
 #[test]
 fn at_the_cap_it_may_stop_and_a_person_is_told_until_he_speaks() {
-    let world = World::new(&format!("{COUNTED}[hook]\nholds = 2\n"));
+    let world = World::new(&format!("{COUNTED}[hook]\nmax_holds = 2\n"));
     for again in [false, true] {
         world.hook("Stop", &stop(again)).exits(2);
     }
@@ -165,7 +165,7 @@ fn a_frozen_guard_lets_everybody_go() {
 
 #[test]
 fn checks_that_take_too_long_hold_nobody() {
-    let world = World::new("checks = [\"sleep 30\"]\n[hook]\npatience = \"1s\"\n");
+    let world = World::new("checks = [\"sleep 30\"]\n[hook]\ncheck_timeout = \"1s\"\n");
     world.hook("Stop", &stop(false)).ok();
     assert_eq!(world.did()[0]["why"]["is"], "unjudged");
     let own = |pid: &i32| world.up.as_ref().is_some_and(|up| up.pid() != *pid);
@@ -258,7 +258,7 @@ fn a_session_starts_from_what_the_one_before_left() {
 
 #[test]
 fn a_full_context_asks_for_a_handoff_once() {
-    let world = World::new("checks = [\"true\"]\n[hook]\nwindow = 1000\n");
+    let world = World::new("checks = [\"true\"]\n[hook]\ncontext_tokens = 1000\n");
     let used = |n: u64| {
         json!({ "type": "assistant", "message": { "content": "ok", "usage": { "input_tokens": n } } }).to_string()
     };
@@ -375,7 +375,7 @@ fn a_handoff_is_found_by_session_and_by_loop() {
 
 #[test]
 fn geminis_own_echo_of_our_reason_is_no_word_of_a_person() {
-    let world = World::new(&format!("{COUNTED}[hook]\nholds = 2\n"));
+    let world = World::new(&format!("{COUNTED}[hook]\nmax_holds = 2\n"));
     let mut holds = 0;
     for round in 0..6 {
         let out = world.hook("AfterAgent", &json!({ "timestamp": "x", "stop_hook_active": round > 0 }));

@@ -8,7 +8,7 @@ use crate::env::{Background, Env, processes_of};
 /// Runs one turn of an agent that is a line of shell, watching the supervisor's memory.
 fn one_turn(env: &Env, agent: &str) -> u64 {
     let agent = format!("sh -c '{agent}'");
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "-n", "1", "--gap", "0"]);
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0"]);
     peak(env, run)
 }
 
@@ -81,8 +81,8 @@ fn grandchildren_that_hide_in_their_own_session() {
 #[test]
 fn an_agent_without_a_sign_of_life_is_stopped() {
     let env = Env::new();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 600", "--gap", "0", "-n", "1"];
-    let out = env.run(&[&args[..], &["--turn-silence", "2s"]].concat()).exits(3);
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 600", "--min-gap", "0", "-n", "1"];
+    let out = env.run(&[&args[..], &["--turn-idle-timeout", "2s"]].concat()).exits(3);
     assert!(out.stderr.contains("no sign of life"), "{}", out.stderr);
     assert!(out.stdout.contains("1 failure of the agent"), "{}", out.stdout);
 }
@@ -103,7 +103,7 @@ done"#,
     env.write(
         "everloop.toml",
         "[loop.a]\ngoal = \"g\"\nagent_cmd = \"bin/agent\"\nchecks = [\"test -f done\"]\nworkspace = \"in-place\"\n\
-         max_turns = 1\n[loop.a.guard]\ngap = \"0\"\nno_diff = \"3s\"\n",
+         max_turns = 1\n[loop.a.guard]\nmin_gap = \"0\"\nno_diff = \"3s\"\n",
     );
     let out = env.run(&["run"]).exits(3);
     assert!(out.stderr.contains("it went on for long and changed nothing"), "{}", out.stderr);
@@ -114,8 +114,8 @@ done"#,
 fn when_all_turns_look_stuck_at_once_none_is_stopped_and_a_person_is_told() {
     let env = Env::new();
     for name in ["one", "two"] {
-        let args = ["run", name, "--check", "test -f done", "--agent-cmd", "sleep 600", "--gap", "0", "--in-place"];
-        env.run(&[&args[..], &["--turn-silence", "2s", "--detach"]].concat()).ok();
+        let args = ["run", name, "--check", "test -f done", "--agent-cmd", "sleep 600", "--min-gap", "0", "--in-place"];
+        env.run(&[&args[..], &["--turn-idle-timeout", "2s", "--detach"]].concat()).ok();
     }
     let tickets = || env.run(&["status", "--json"]).ok().json()["tickets"].as_array().cloned().unwrap_or_default();
     env.wait_for("a ticket", || !tickets().is_empty());
@@ -131,8 +131,20 @@ fn when_all_turns_look_stuck_at_once_none_is_stopped_and_a_person_is_told() {
 fn a_turn_has_a_wall_limit() {
     let env = Env::new();
     let agent = "sh -c 'while :; do echo busy; sleep 0.05; done'";
-    let args =
-        ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--gap", "0", "-n", "1", "--turn-wall", "1s"];
+    let args = [
+        "run",
+        "x",
+        "--check",
+        "test -f done",
+        "--agent-cmd",
+        agent,
+        "--min-gap",
+        "0",
+        "-n",
+        "1",
+        "--turn-timeout",
+        "1s",
+    ];
     let out = env.run(&args).exits(3);
     assert!(out.stderr.contains("its time was up"), "{}", out.stderr);
 }

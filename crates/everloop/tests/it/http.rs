@@ -61,7 +61,7 @@ fn health_and_metrics_say_what_happens_and_nothing_private() {
 fn a_waiting_loop_says_when_it_wakes() {
     let env = Env::new().git();
     let (_up, address) = up(&env);
-    let words = ["run", "x", "--check", "false", "--agent-cmd", "true", "--gap", "1h", "--in-place", "--detach"];
+    let words = ["run", "x", "--check", "false", "--agent-cmd", "true", "--min-gap", "1h", "--in-place", "--detach"];
     env.run(&words).ok();
     env.wait_for("it waits", || get(address, "/health").1.contains("\"waiting\":1"));
     let told: Value = serde_json::from_str(&get(address, "/health").1).expect("health is JSON");
@@ -229,7 +229,7 @@ impl Waiting {
         env.git_run(&["add", "-A"]);
         env.git_run(&["commit", "-q", "-m", "everloop.toml"]);
         let (up, address) = up(&env);
-        let words = ["run", "x", "--check", "false", "--agent", "claude", "-n", "1", "--gap", "0", "--detach"];
+        let words = ["run", "x", "--check", "false", "--agent", "claude", "-n", "1", "--min-gap", "0", "--detach"];
         env.run(&words).ok();
         env.wait_for_agent();
         env.wait_for("it shows its environment", || {

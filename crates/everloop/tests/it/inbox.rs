@@ -78,7 +78,7 @@ fn served(server: &Server) -> Env {
         "[tracker]\nurl = \"{url}\"\ntoken_env = \"TRACKER_TOKEN\"\n[mailbox]\nevery = 1\nurl = \"http://{address}/status\"\n{}",
         PROJECT.split_once("[loop.x]").map(|(_, rest)| format!("[loop.x]{rest}")).expect("there is a loop")
     );
-    env.write("everloop.toml", &toml.replace("gap = \"100ms\"", "gap = \"1h\""));
+    env.write("everloop.toml", &toml.replace("min_gap = \"100ms\"", "min_gap = \"1h\""));
     env.run(&["config", "check"]).ok();
     env
 }
@@ -184,7 +184,7 @@ goal = "x"
 checks = ["test -f done"]
 agent_cmd = "if test -f go; then touch done; fi"
 [loop.x.guard]
-gap = "100ms"
+min_gap = "100ms"
 per_hour = "none"
 "#;
 

@@ -26,7 +26,7 @@ impl World {
         let env = Env::new();
         env.write(
             "everloop.toml",
-            "[board]\nfile = \"tasks/board.json\"\n[loop.main]\ngoal = \"x\"\nchecks = [\"test -f done\"]\nagent_cmd = \"true\"\nmax_turns = 3\nmax_usd = 5\nworkspace = \"in-place\"\n[loop.main.guard]\ngap = \"1h\"\n",
+            "[board]\nfile = \"tasks/board.json\"\n[loop.main]\ngoal = \"x\"\nchecks = [\"test -f done\"]\nagent_cmd = \"true\"\nmax_turns = 3\nmax_usd = 5\nworkspace = \"in-place\"\n[loop.main.guard]\nmin_gap = \"1h\"\n",
         );
         let up = env.spawn(&["run"]);
         env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));

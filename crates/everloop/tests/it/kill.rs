@@ -20,7 +20,7 @@ fn args(env: &Env) -> Vec<String> {
     let check = format!("test $(wc -l < ids) -ge {TURNS}");
     let wait = format!("until test $(cat {}) -gt $(wc -l < ids); do sleep 0.01; done", allowed(env).display());
     let agent = format!("{wait}; echo $EVERLOOP_TASK >> ids");
-    ["run", "count", "--check", &check, "--agent-cmd", &agent, "--gap", "0"].map(str::to_owned).to_vec()
+    ["run", "count", "--check", &check, "--agent-cmd", &agent, "--min-gap", "0"].map(str::to_owned).to_vec()
 }
 
 fn allowed(env: &Env) -> std::path::PathBuf {
@@ -97,7 +97,7 @@ fn a_turn_outlives_its_supervisor_and_is_adopted() {
     let agent = "sh -c 'touch ../begun-$EVERLOOP_TURN; while ! test -f '$GO'; do sleep 0.02; done; touch done'";
     let go = env.project().parent().unwrap().join("go");
     let agent = agent.replace("'$GO'", &go.display().to_string());
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"];
     let run = env.spawn(&args);
     env.wait_for_agent();
     run.signal(Signal::SIGKILL);
@@ -125,10 +125,10 @@ fn a_second_supervisor_says_so_and_exits() {
 #[test]
 fn a_second_terminal_follows_and_takes_over() {
     let env = Env::new().git();
-    let first = env.spawn(&["run", "one", "--check", "test -f never", "--agent-cmd", "sleep 60", "--gap", "0"]);
+    let first = env.spawn(&["run", "one", "--check", "test -f never", "--agent-cmd", "sleep 60", "--min-gap", "0"]);
     env.wait_for_agent();
     let agent = "sh -c 'sleep 0.5; touch two'";
-    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
+    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--min-gap", "0"]);
     let two_runs = || {
         let status = env.run(&["status", "--json"]).json();
         status["loops"].as_array().unwrap().iter().any(|l| l["name"] == "two" && l["phase"] == "running")
@@ -143,10 +143,11 @@ fn a_second_terminal_follows_and_takes_over() {
 #[test]
 fn a_process_that_is_done_with_its_own_loop_leaves_the_others_to_their_own() {
     let env = Env::new().git();
-    let first = env.spawn(&["run", "one", "--check", "test -f one", "--agent-cmd", "sleep 1; touch one", "--gap", "0"]);
+    let first =
+        env.spawn(&["run", "one", "--check", "test -f one", "--agent-cmd", "sleep 1; touch one", "--min-gap", "0"]);
     env.wait_for_agent();
     let agent = "sleep 4; touch two";
-    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--gap", "0"]);
+    let second = env.spawn(&["run", "two", "--check", "test -f two", "--agent-cmd", agent, "--min-gap", "0"]);
     let begun = Instant::now();
     first.wait().ok();
     assert!(begun.elapsed() < Duration::from_secs(4), "it waited for the other loop");
@@ -157,7 +158,7 @@ fn a_process_that_is_done_with_its_own_loop_leaves_the_others_to_their_own() {
 #[test]
 fn commands_without_a_supervisor_take_effect_at_once() {
     let env = Env::new().git();
-    let run = env.spawn(&["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 300", "--gap", "0"]);
+    let run = env.spawn(&["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 300", "--min-gap", "0"]);
     env.wait_for_agent();
     run.signal(Signal::SIGKILL);
     run.wait();
@@ -175,7 +176,7 @@ fn commands_without_a_supervisor_take_effect_at_once() {
 #[test]
 fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
     let env = Env::new().git();
-    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--min-gap", "0"];
     let run = env.spawn(&args);
     env.wait_for_agent();
     run.signal(Signal::SIGINT);
@@ -200,7 +201,7 @@ fn interrupts_end_after_the_turn_and_then_stop_the_agent() {
 fn a_stop_that_comes_before_the_agent_has_begun_still_stops_it() {
     let env = Env::new().git();
     // The setup takes its time, so that the turn is granted long before its process is there.
-    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f never", "--agent-cmd", "sleep 600", "--min-gap", "0"];
     let run = env.spawn(&[&args[..], &["--setup", "test $(basename $PWD) = verify || sleep 2"]].concat());
     env.wait_for("the turn is granted", || env.run(&["logs"]).stdout.contains("turn 1 started"));
     env.run(&["stop", "--now"]).ok();
@@ -221,7 +222,8 @@ fn a_closed_terminal_ends_nothing() {
 #[test]
 fn detached_it_goes_on_without_us() {
     let env = Env::new().git();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0", "--detach", "--json"];
+    let args =
+        ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0", "--detach", "--json"];
     let told = env.run(&args).ok().json();
     assert_eq!(told["detached"], true);
     env.wait_for("it is reached", || env.run(&["status", "--json"]).json()["loops"][0]["phase"] == "reached");

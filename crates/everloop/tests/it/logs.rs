@@ -7,7 +7,7 @@ fn lines_are_limited_and_json_is_one_object_per_line() {
     let env = Env::new();
     let none = env.run(&["logs"]).exits(2);
     assert!(none.stderr.contains("there is no loop yet"), "{}", none.stderr);
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
     let all = env.run(&["logs"]).ok().stdout;
     assert!(all.contains("created loop") && all.contains("ended: "), "{all}");
     assert_eq!(env.run(&["logs", "-n", "2"]).ok().stdout.lines().count(), 2);
@@ -26,7 +26,8 @@ fn lines_are_limited_and_json_is_one_object_per_line() {
 fn following_ends_with_the_loop() {
     let env = Env::new();
     let agent = env.script("agent", "while ! test -f go; do sleep 0.05; done; echo working; touch done");
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0", "--in-place"]);
+    let run =
+        env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0", "--in-place"]);
     env.wait_for_agent();
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let turn = env.the_loop()["phase"]["id"].as_str().unwrap().to_owned();

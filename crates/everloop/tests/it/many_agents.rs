@@ -19,7 +19,7 @@ const OPS: usize = 360;
 
 /// A loop that watches the board as a file.
 const WATCHES: &str = "[loop.main]\ngoal = \"keep the board\"\nchecks = [\"true\"]\nworkspace = \"in-place\"\nagent_cmd = \"true\"\n\
-    guard = { gap = \"0\" }\n[[loop.main.monitor]]\nname = \"board\"\nfile = \"tasks/board.json\"\nevery = \"1s\"\n";
+    guard = { min_gap = \"0\" }\n[[loop.main.monitor]]\nname = \"board\"\nfile = \"tasks/board.json\"\nevery = \"1s\"\n";
 
 /// What all of them know to have done.
 #[derive(Default)]

@@ -84,7 +84,7 @@ impl Drop for Client {
 /// A world with a loop that has ended without reaching its goal.
 fn with_loop() -> (Env, String) {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
     (env, id)
 }

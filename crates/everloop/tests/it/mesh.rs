@@ -64,7 +64,7 @@ impl Fleet {
         let script = self.operator.script("../agent.sh", agent);
         let command = format!("sh {script}");
         let mut args =
-            vec!["run", "write them all", "--mesh", "--detach", "--json", "--gap=0", "--agent-cmd", &command];
+            vec!["run", "write them all", "--mesh", "--detach", "--json", "--min-gap=0", "--agent-cmd", &command];
         for check in checks {
             args.extend(["--check", check]);
         }

@@ -35,7 +35,7 @@ fn with_webhook(office: &PostOffice, more: &str) -> Env {
 /// A supervisor with a loop that only waits, so that the project's notifiers are known.
 fn up(env: &Env) -> Background {
     if !env.state().join("ledger.db").exists() {
-        env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+        env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     }
     let up = env.spawn(&["up", "--listen", "off"]);
     env.wait_for("it runs", || env.run(&["status", "--json"]).ok().json()["supervisor"].is_object());
@@ -55,7 +55,7 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
         ),
     );
     let agent = env.project().join("agent").display().to_string();
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"]);
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"]);
     env.wait_for("the message arrives", || !office.chat().is_empty());
     let message = office.chat()[0].clone();
     assert_eq!(message["chat_id"], CHAT.to_string());
@@ -155,9 +155,9 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is past 1970").as_secs() / 60;
     let clock = |minute: u64| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
-    let quiet = format!("quiet = \"{}-{}Z\"\n", clock(now + 24 * 60 - 60), clock(now + 60));
+    let quiet = format!("quiet_hours = \"{}-{}Z\"\n", clock(now + 24 * 60 - 60), clock(now + 60));
     let third = format!(
-        "[[notify]]\nname = \"alarm\"\nkind = \"webhook\"\nurl = \"{}\"\nmin = \"critical\"\n",
+        "[[notify]]\nname = \"alarm\"\nkind = \"webhook\"\nurl = \"{}\"\nmin_severity = \"critical\"\n",
         office.url("/alarm")
     );
     let second =
@@ -252,7 +252,7 @@ fn mistakes_are_told_with_their_place_and_without_secrets() {
         ("kind = \"telegram\"\nchat = \"1\"\ntoken_env = \"123:canary\"\n", "no name of a variable"),
         ("kind = \"webhook\"\nurl = \"http://example.com/canary\"\n", "in the open"),
         ("kind = \"mail\"\nto = [\"a@b\\nBcc: c@d\"]\nfrom = \"x@y\"\nsmtp = \"smtp://h\"\n", "no plain address"),
-        ("kind = \"desktop\"\nquiet = \"22-7\"\n", "no span of a day"),
+        ("kind = \"desktop\"\nquiet_hours = \"22-7\"\n", "no span of a day"),
         ("kind = \"pigeon\"\n", "one of"),
         ("name = \"x\"\n", "has no `kind`"),
         ("kind = \"desktop\"\n[[notify]]\nkind = \"desktop\"\n", "two notifiers are called"),

@@ -25,7 +25,7 @@ const RUN: [&str; 10] = [
     "--agent-cmd",
     "bin/agent",
     "--in-place",
-    "--gap",
+    "--min-gap",
     "0",
     "--new",
 ];

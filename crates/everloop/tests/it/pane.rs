@@ -176,7 +176,7 @@ fn no_server_is_started_inside_a_turn() {
         said = said.display()
     );
     let agent = env.script("agent", &body);
-    env.run(&["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0"]).exits(3);
     let said = std::fs::read_to_string(&said).expect("the agent wrote it");
     assert!(said.contains("inside a turn") && said.contains("code 1"), "{said}");
     assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
@@ -268,7 +268,7 @@ fn long_a_loop_in_a_worktree_survives_the_death_of_its_pane_between_and_within_t
     env.run(&["pane", "start", "helper", "--kind", "claude", "--", &worker, &marks.display().to_string()]).ok();
     env.write(
         "everloop.toml",
-        "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n[defaults.guard]\ngap = \"3s\"\nbackoff_first = \"1s\"\n",
+        "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n[defaults.guard]\nmin_gap = \"3s\"\nbackoff_first = \"1s\"\n",
     );
     let words = ["run", "both", "--check", "test -f one", "--check", "test -f two", "--agent", "helper"];
     let running = env.spawn(&words);
@@ -318,7 +318,7 @@ fn a_persons_pane_is_not_moved_into_a_worktree() {
     let socket = person.socket.display().to_string();
     let adopt = ["pane", "adopt", "mine", "--target", "mine:0.0", "--socket", &socket, "--kind", "claude"];
     env.wait_for("its program has the terminal", || env.run(&adopt).code == 0);
-    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"mine\"\n[defaults.guard]\ngap = \"0\"\n");
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"mine\"\n[defaults.guard]\nmin_gap = \"0\"\n");
     let out = env.run(&["run", "x", "--check", "false", "--agent", "helper", "-n", "1"]).exits(3);
     let said = format!("{}{}{}", out.stdout, out.stderr, env.run(&["show"]).stdout);
     assert!(said.contains("`mine` was adopted and works in"), "{said}");

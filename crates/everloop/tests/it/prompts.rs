@@ -9,7 +9,8 @@ use crate::env::Env;
 fn prompts_of_people_and_of_turns_are_found_by_their_words() {
     let env = Env::new();
     assert_eq!(env.run(&["prompts", "search", "x"]).ok().stdout, "");
-    env.run(&["run", "fix the Parser", "--check", "false", "--agent-cmd", "true", "--gap", "0", "-n", "1"]).exits(3);
+    env.run(&["run", "fix the Parser", "--check", "false", "--agent-cmd", "true", "--min-gap", "0", "-n", "1"])
+        .exits(3);
     env.write("sub/everloop.toml", "[loop.mine]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n");
     let up = env.spawn(&["-C", "../home", "up"]);
     env.wait_for("the supervisor", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");

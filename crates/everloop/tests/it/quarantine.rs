@@ -27,10 +27,10 @@ checks = ["test $(wc -l < took) -ge 14"]
 workspace = "in-place"
 max_turns = 80
 [loop.a.guard]
-gap = "0"
+min_gap = "0"
 backoff_first = "1ms"
 backoff_cap = "1ms"
-frosty_young = "1ms"
+cooldown_young = "1ms"
 stagnation_change = false
 "#;
 

@@ -25,7 +25,7 @@ fn waiting_loop(env: &Env) -> Vec<String> {
         "test $(wc -l < ids) -eq 0 || until [ -e {} ]; do sleep 0.05; done; echo $EVERLOOP_TASK >> ids",
         flag.display()
     );
-    ["run", "count", "--gap=0", "--check", "test $(wc -l < ids) -ge 2", "--agent-cmd", &agent]
+    ["run", "count", "--min-gap=0", "--check", "test $(wc -l < ids) -ge 2", "--agent-cmd", &agent]
         .map(str::to_owned)
         .to_vec()
 }
@@ -75,7 +75,7 @@ fn name(entry: &std::fs::DirEntry) -> String {
 #[test]
 fn damaged_files_are_named_and_a_loop_without_its_file_is_the_sum_of_its_journal() {
     let env = Env::new().git();
-    env.run(&["run", "write", "--gap=0", "--check", "test -f done", "--agent-cmd", "touch done"]).ok();
+    env.run(&["run", "write", "--min-gap=0", "--check", "test -f done", "--agent-cmd", "touch done"]).ok();
     env.run(&["task", "add", "one more"]).ok();
     env.run(&["task", "add", "and another"]).ok();
     // The next supervisor brings the files to where the ledger is.
@@ -131,8 +131,18 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     let script =
         operator.script("../agent.sh", &format!("until [ -e {} ]; do sleep 0.1; done\ntouch done", flag.display()));
     let command = format!("sh {script}");
-    let run =
-        ["run", "goal", "--mesh", "--detach", "--json", "--gap=0", "--check", "test -f done", "--agent-cmd", &command];
+    let run = [
+        "run",
+        "goal",
+        "--mesh",
+        "--detach",
+        "--json",
+        "--min-gap=0",
+        "--check",
+        "test -f done",
+        "--agent-cmd",
+        &command,
+    ];
     let id = operator.run(&run).ok().json()["loop"].as_str().expect("a loop has an id").to_owned();
     let up = node.spawn(&["up", "--listen", "off"]);
     node.wait_for_agent();

@@ -6,7 +6,7 @@ use crate::env::Env;
 
 fn world() -> Env {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "2", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "2", "--min-gap", "0"]).exits(3);
     env
 }
 

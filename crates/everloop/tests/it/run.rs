@@ -21,7 +21,7 @@ fn a_command_that_prints_json_of_its_own_is_still_only_a_command() {
     let env = Env::new().git();
     let agent =
         "printf '{\"type\":\"result\",\"is_error\":true}\\n{\"said\":\"result\",\"ok\":false,\"text\":\"\"}\\n'";
-    env.run(&["run", "x", "--check", "false", "--agent-cmd", agent, "--gap", "0", "-n", "1"]).exits(3);
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", agent, "--min-gap", "0", "-n", "1"]).exits(3);
     let tally = env.the_loop()["tally"].clone();
     assert_eq!((tally["no_op"].as_u64(), tally["agent_failed"].as_u64()), (Some(1), Some(0)), "{tally}");
 }
@@ -59,10 +59,10 @@ fn a_folder_without_git() {
 #[test]
 fn an_agent_that_only_says_so_never_succeeds() {
     let env = Env::new().git();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "echo all done", "-n", "3", "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "echo all done", "-n", "3", "--min-gap", "0"];
     let out = env.run(&args).exits(3);
     assert!(out.stdout.contains("3 no-op turns"), "{}", out.stdout);
-    assert!(out.stderr.contains("without a minimum gap"), "--gap 0 is announced: {}", out.stderr);
+    assert!(out.stderr.contains("without a minimum gap"), "--min-gap 0 is announced: {}", out.stderr);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_agent_that_edits_the_check_is_refused_and_its_edit_is_kept() {
     env.write("check.sh", "test -f done\n");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "check"]);
-    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "2", "--gap", "0"]))).exits(3);
+    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "2", "--min-gap", "0"]))).exits(3);
     assert!(out.stdout.contains("2 refused turns"), "{}", out.stdout);
     assert_eq!(env.read("check.sh"), "test -f done\n");
     let pins = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
@@ -83,7 +83,7 @@ fn an_agent_that_edits_the_check_is_refused_and_its_edit_is_kept() {
 fn without_git_an_edited_check_is_put_back() {
     let env = Env::new();
     env.write("check.sh", "test -f done\n");
-    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "1", "--gap", "0"]))).exits(3);
+    let out = env.run(&words(&sh("x", "sh check.sh", "echo true > check.sh", &["-n", "1", "--min-gap", "0"]))).exits(3);
     assert!(out.stdout.contains("1 refused turn"), "{}", out.stdout);
     assert_eq!(env.read("check.sh"), "test -f done\n");
 }
@@ -94,13 +94,14 @@ fn an_ignored_file_that_an_agent_plants_proves_nothing() {
     env.write(".gitignore", "done\n");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "ignore"]);
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "-n", "1", "--min-gap", "0"])
+        .exits(3);
 }
 
 #[test]
 fn work_that_breaks_another_check_is_set_aside() {
     let env = Env::new().git();
-    let mut args = sh("x", "test -f README", "rm README", &["-n", "1", "--gap", "0"]);
+    let mut args = sh("x", "test -f README", "rm README", &["-n", "1", "--min-gap", "0"]);
     args.extend(["--check", "test -f never"].map(str::to_owned));
     let out = env.run(&words(&args)).exits(3);
     assert!(out.stdout.contains("regressed"), "{}", out.stdout);
@@ -112,7 +113,7 @@ fn progress_lands_step_by_step_and_only_when_reached_if_asked() {
     let agent = "if test -f one; then touch two; else touch one; fi";
     for (policy, commits) in [("progress", "2"), ("reached", "1")] {
         let env = Env::new().git();
-        let mut args = sh("x", "test -f one", agent, &["-n", "1", "--gap", "0", "--integrate", policy]);
+        let mut args = sh("x", "test -f one", agent, &["-n", "1", "--min-gap", "0", "--integrate", policy]);
         args.extend(["--check", "test -f two"].map(str::to_owned));
         env.run(&words(&args)).exits(3);
         assert_eq!(env.git_run(&["rev-list", "--count", "main"]).trim(), commits, "{policy}");
@@ -167,7 +168,7 @@ fn a_prompt_inside_shell_code_is_refused() {
 fn the_environment_is_cleared_and_named_secrets_are_redacted() {
     let env = Env::new().var("OUTER_SECRET", "hidden-from-agents").var("MY_TOKEN", "s3cr3t-t0k3n-value");
     let agent = "env > seen; echo the token is $MY_TOKEN; touch done";
-    let mut args = sh("x", "test -f done", agent, &["--gap", "0"]);
+    let mut args = sh("x", "test -f done", agent, &["--min-gap", "0"]);
     args.extend(["--env", "MY_TOKEN"].map(str::to_owned));
     let out = env.run(&words(&args)).ok();
     let seen = env.read("seen");
@@ -188,7 +189,7 @@ fn what_an_agent_types_reaches_the_everloop_that_started_it() {
     let other = env.project().join("../other-state").display().to_string();
     let exe = env!("CARGO_BIN_EXE_everloop");
     let agent = format!("{exe} send @reviewer 'from within' && touch done");
-    let run = ["--state-dir", &other, "run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"];
+    let run = ["--state-dir", &other, "run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"];
     env.run(&run).ok();
     let told = env.run(&["--state-dir", &other, "inbox", "@reviewer", "--json"]).ok().json()["messages"].clone();
     assert_eq!((&told[0]["text"], &told[0]["trust"]), (&"from within".into(), &"agent".into()), "{told}");
@@ -198,7 +199,7 @@ fn what_an_agent_types_reaches_the_everloop_that_started_it() {
 #[test]
 fn a_task_from_the_board_is_what_the_turn_is_about() {
     let env = Env::new();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "cat > got", "-n", "1", "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "cat > got", "-n", "1", "--min-gap", "0"];
     env.run(&args).exits(3);
     assert!(!env.read("got").contains("mind the gap"));
     let add = ["task", "add", "mind the gap", "--prompt", "between train and platform", "--loop", "x", "--json"];
@@ -213,8 +214,17 @@ fn a_task_from_the_board_is_what_the_turn_is_about() {
 #[test]
 fn shell_syntax_in_the_agent_command_works() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -s done", "--agent-cmd", "echo $EVERLOOP_TASK | cat > done", "--gap", "0"])
-        .ok();
+    env.run(&[
+        "run",
+        "x",
+        "--check",
+        "test -s done",
+        "--agent-cmd",
+        "echo $EVERLOOP_TASK | cat > done",
+        "--min-gap",
+        "0",
+    ])
+    .ok();
     assert!(env.read("done").ends_with("-1\n"));
 }
 
@@ -222,7 +232,8 @@ fn shell_syntax_in_the_agent_command_works() {
 fn a_check_script_that_is_not_committed_is_told() {
     let env = Env::new().git();
     env.write("check.sh", "true\n");
-    let out = env.run(&["run", "x", "--check", "sh check.sh", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    let out =
+        env.run(&["run", "x", "--check", "sh check.sh", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     assert!(out.stderr.contains("`check.sh`, which is not committed"), "{}", out.stderr);
     env.run(&["run", "y", "--check", "sh check.sh", "--agent-cmd", "true", "--include-dirty"]).ok();
 }
@@ -230,7 +241,7 @@ fn a_check_script_that_is_not_committed_is_told() {
 #[test]
 fn bounds_end_the_loop_and_resume_goes_on() {
     let env = Env::new().git();
-    let base = ["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "0"];
+    let base = ["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "0"];
     let with = |more: &[&'static str]| [&base[..], more].concat();
     env.run(&with(&["--max-time", "1ms"])).exits(3);
     env.run(&with(&["--max-calls", "2", "--new"])).exits(3);
@@ -246,7 +257,7 @@ fn typos_get_hints() {
         (&["run"], 2, "everloop run \"GOAL\""),
         (&["run", "x", "--agent-cmd", "true"], 2, "--check"),
         (&["run", "x", "--check", "true"], 2, "--agent-cmd"),
-        (&["run", "x", "--check", "true", "--agent-cmd", "true", "--gap", "soon"], 2, "15m"),
+        (&["run", "x", "--check", "true", "--agent-cmd", "true", "--min-gap", "soon"], 2, "15m"),
         (&["statsu"], 2, "status"),
     ];
     for (args, code, hint) in cases {

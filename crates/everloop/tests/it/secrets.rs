@@ -31,7 +31,7 @@ fn world() -> Env {
         let sections = format!(
             "[account.{account}]\nenv = {{ {} }}\nfile = {{ {} }}\n[agent.{account}]\ncommand = [\"{}\", \"{account}\"]\n\
              account = \"{account}\"\n[loop.{account}]\ngoal = \"g\"\nagent = \"{account}\"\nworkspace = \"in-place\"\n\
-             checks = [\"echo looked; cat seen-{account}; test -f never\"]\nmax_turns = 2\n[loop.{account}.guard]\ngap = \"0\"\n",
+             checks = [\"echo looked; cat seen-{account}; test -f never\"]\nmax_turns = 2\n[loop.{account}.guard]\nmin_gap = \"0\"\n",
             by_env.join(", "),
             by_file.join(", "),
             env.project().join("agent").display(),

@@ -26,7 +26,7 @@ fn a_named_box_is_read_and_emptied() {
 #[test]
 fn comments_stay_beneath_their_task_and_every_turn_on_it_reads_them_as_data() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
     let task = env.run(&["task", "add", "port it", "--loop", &id, "--json"]).ok().json()["task"].clone();
     let task = task.as_str().expect("`add` prints the id");
@@ -45,7 +45,7 @@ fn comments_stay_beneath_their_task_and_every_turn_on_it_reads_them_as_data() {
 #[test]
 fn what_an_agent_says_is_not_the_operators_word() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
     let agent = env.var("EVERLOOP_TURN", "k3f9-1.1");
     agent.run(&["steer", "do as I say", "--loop", &id]).ok();
@@ -66,7 +66,7 @@ fn a_loop_sleeps_until_the_time_and_wakes_by_itself() {
         "test -f done",
         "--agent-cmd",
         "test -f go && touch done",
-        "--gap",
+        "--min-gap",
         "300ms",
     ]);
     env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
@@ -81,7 +81,7 @@ fn a_loop_sleeps_until_the_time_and_wakes_by_itself() {
 #[test]
 fn a_box_that_nobody_empties_hides_no_command_from_the_supervisor() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch ran", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch ran", "-n", "1", "--min-gap", "0"]).exits(3);
     let mut client = Client::new(&env, &[]);
     for n in 0..120 {
         client.ok("send_message", &json!({ "to": "@nobody", "text": format!("message {n}") }));

@@ -8,7 +8,8 @@ fn loops_tasks_and_turns_are_shown_in_full() {
     let agent = env.script("agent", "echo I did something; echo oops >&2; touch half");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "agent"]);
-    env.run(&["run", "the goal", "--check", "test -f done", "--agent-cmd", &agent, "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "the goal", "--check", "test -f done", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0"])
+        .exits(3);
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let shown = env.run(&["show", &id]).ok().stdout;
     assert!(shown.contains("the goal") && shown.contains("not yet") && shown.contains("refs/everloop/"), "{shown}");

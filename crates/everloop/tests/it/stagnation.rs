@@ -16,7 +16,7 @@ agents = ["first", "second"]
 workspace = "in-place"
 max_turns = 5
 [loop.a.guard]
-gap = "0"
+min_gap = "0"
 stagnation_turns = 2
 
 [[loop.a.check]]

@@ -17,19 +17,19 @@ fn without_loops_there_is_a_friendly_line() {
 #[test]
 fn the_exit_code_tells_how_a_loop_ended() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     env.run(&["status", "--exit-code"]).exits(3);
     let data = env.run(&["status", "--json"]).ok().json();
     assert_eq!(data["loops"][0]["phase"], "exhausted");
     assert_eq!(data["loops"][0]["checks"]["total"], 1);
-    env.run(&["run", "y", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    env.run(&["run", "y", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
     env.run(&["status", "--exit-code"]).exits(0);
 }
 
 #[test]
 fn a_loop_without_supervisor_says_so_first() {
     let env = Env::new();
-    let up = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 50", "--gap", "0"]);
+    let up = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 50", "--min-gap", "0"]);
     env.wait_for_agent();
     env.run(&["status", "--exit-code"]).exits(0);
     let data = env.run(&["status", "--json"]).ok().json();

@@ -13,7 +13,7 @@ fn long_a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
     // The freeze after one cooldown instead of three, so that a minute is enough to see the whole
     // way.
     env.write("everloop.toml", TOML);
-    let run = env.spawn(&["run", "--gap", "0"]);
+    let run = env.spawn(&["run", "--min-gap", "0"]);
     env.wait_for("the loop is frozen", || env.run(&["why"]).stdout.contains("[guard.freeze]"));
     std::thread::sleep(STORM.saturating_sub(Duration::from_secs(5)));
     let state = env.the_loop();
@@ -39,14 +39,14 @@ checks = ["test -f done"]
 workspace = "in-place"
 agent_cmd = ["sh", "-c", "test -f healed && touch done"]
 [loop.storm.guard]
-willy_cooldowns = 1
+freeze_cooldowns = 1
 "#;
 
 #[test]
 fn a_held_guard_lets_nothing_start_until_it_is_released() {
     let env = Env::new();
     env.run(&["guard", "hold", "--reason", "maintenance"]).ok();
-    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"];
+    let args = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"];
     let out = env.run(&[&args[..], &["--no-wait"]].concat()).exits(5);
     assert!(out.stderr.contains("maintenance"), "{}", out.stderr);
     assert!(!env.project().join("done").exists());
@@ -60,7 +60,7 @@ fn a_held_guard_lets_nothing_start_until_it_is_released() {
 fn an_agent_can_ask_for_a_delay_but_not_for_less() {
     let env = Env::new();
     let agent = "sh -c 'if test -f asked; then touch done; else touch asked; echo \"<BACKOFF 2s>\"; fi'";
-    let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--gap", "0"]).ok();
+    let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]).ok();
     assert!(out.stderr.contains("the agent requested a delay of 2s"), "{}", out.stderr);
     let state = env.the_loop();
     assert!(state["asleep"].as_u64().unwrap() >= 1_900, "{}", state["asleep"]);
@@ -69,7 +69,7 @@ fn an_agent_can_ask_for_a_delay_but_not_for_less() {
 #[test]
 fn an_agent_that_cannot_start_is_not_tried_again_at_once() {
     let env = Env::new();
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "no-such-agent", "--gap", "0"]);
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "no-such-agent", "--min-gap", "0"]);
     env.wait_for("it backs off", || env.run(&["logs"]).stdout.contains("backs off"));
     assert!(env.run(&["logs"]).stdout.contains("no-such-agent"), "the reason names the program");
     drop(run);

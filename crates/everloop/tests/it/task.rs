@@ -97,7 +97,7 @@ fn dependencies_hold_a_task_back_and_unknown_ones_are_refused() {
 #[test]
 fn a_task_for_a_loop_reaches_its_agent_and_keeps_replay_equal() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let task = add(&env, &["write the file", "--prompt", "its name is `done`", "--loop", &id]);
     let prompt = env.run(&["prompt"]).ok().stdout;
@@ -139,9 +139,9 @@ goal = "x"
 checks = ["test -f done"]
 agent_cmd = "if test -f healed; then touch done; else ! test -f broken; fi"
 [loop.x.guard]
-gap = "200ms"
+min_gap = "200ms"
 per_hour = "none"
 backoff_first = "300ms"
 backoff_cap = "300ms"
-frosty_deaths = 100
+cooldown_deaths = 100
 "#;

@@ -17,7 +17,7 @@ agents = ["small", "large"]
 checks = ["test $(wc -l < took) -ge 4"]
 workspace = "in-place"
 [loop.a.guard]
-gap = "0"
+min_gap = "0"
 "#;
 
 /// Two agents that record their tasks.

@@ -55,7 +55,7 @@ fn busy() -> Env {
 fn a_dirty_tree_is_byte_identical_before_and_after() {
     let env = busy();
     let before = contents(&env.project());
-    let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    let out = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
     let after = contents(&env.project());
     let changed: Vec<&String> = after.keys().chain(before.keys()).filter(|k| before.get(*k) != after.get(*k)).collect();
     assert_eq!(changed, Vec::<&String>::new(), "a person's file was touched");
@@ -73,7 +73,7 @@ fn a_turn_that_is_refused_or_fails_leaves_no_trace_either() {
     let env = busy();
     let before = contents(&env.project());
     let agent = "sh -c 'rm -rf src; git stash drop; echo x > README; exit 3'";
-    env.run(&["run", "x", "--check", "test -f never", "--agent-cmd", agent, "-n", "1", "--gap", "0"]).exits(3);
+    env.run(&["run", "x", "--check", "test -f never", "--agent-cmd", agent, "-n", "1", "--min-gap", "0"]).exits(3);
     let mut after = contents(&env.project());
     // The agent ran `git stash drop` in its worktree, where stashes are shared: that is the agent's
     // change, not everloop's.
@@ -88,7 +88,7 @@ fn a_turn_that_is_refused_or_fails_leaves_no_trace_either() {
 #[test]
 fn the_state_folder_is_private() {
     let env = Env::new().git();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--gap", "0"]).ok();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
     let mut todo = vec![env.state()];
     while let Some(path) = todo.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();

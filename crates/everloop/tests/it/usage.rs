@@ -19,7 +19,7 @@ fn what_a_command_is_taken_to_cost_is_marked_as_an_estimate() {
     env.write(
         "everloop.toml",
         "[agent.bot]\ncommand = \"true\"\nusd_per_turn = 0.10\ntokens_per_turn = 500\n\
-         [loop.a]\ngoal = \"g\"\nagent = \"bot\"\nchecks = [\"test -f never\"]\nmax_turns = 2\n[loop.a.guard]\ngap = \"0\"\n",
+         [loop.a]\ngoal = \"g\"\nagent = \"bot\"\nchecks = [\"test -f never\"]\nmax_turns = 2\n[loop.a.guard]\nmin_gap = \"0\"\n",
     );
     env.run(&["run"]).exits(3);
     let data = env.run(&["usage", "--json", "--by", "agent"]).ok().json();

@@ -113,7 +113,7 @@ fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
 #[test]
 fn claude_at_the_cap_ends_and_a_person_is_told() {
     offline(|| {
-        let played = play(CliProgram::Claude, "text:say=done", "[hook]\nholds = 3\n", true);
+        let played = play(CliProgram::Claude, "text:say=done", "[hook]\nmax_holds = 3\n", true);
         assert_eq!(played.did("held").len(), 3);
         assert_eq!(played.model.main_calls(), 4, "the first word and one after each hold");
         assert_eq!(played.result()["result"], "done", "it was not cut off by its own cap");
@@ -161,7 +161,7 @@ fn is_held(cli: CliProgram) {
 }
 
 fn ends_at_the_cap(cli: CliProgram) {
-    let played = play(cli, "text:say=done", "[hook]\nholds = 3\n", true);
+    let played = play(cli, "text:say=done", "[hook]\nmax_holds = 3\n", true);
     assert_eq!((played.did("held").len(), played.model.main_calls()), (3, 4), "the first word and one after each hold");
     let status = played.env.run(&["status", "--json"]).stdout;
     assert!(status.contains(":stopped") && status.contains("was held 3 times"), "{status}");

@@ -79,7 +79,7 @@ fn codex_without_credit_waits_for_a_person() {
 /// Found stuck by its activity, killed with all children, tried again.
 fn is_freed_from_a_hang(cli: CliProgram) {
     let guard =
-        "gap = \"0\"\nmodel_soft = \"4s\"\nmodel_hard = \"6s\"\nstarting_hard = \"30s\"\nbackoff_first = \"1s\"";
+        "min_gap = \"0\"\nmodel_soft = \"4s\"\nmodel_hard = \"6s\"\nstarting_hard = \"30s\"\nbackoff_first = \"1s\"";
     let world = World::with(cli, "hang,edit:path=made.txt:text=hello,text", guard);
     world.run(&["--permission", "full"]).ok();
     let stops = world.events("stopping");
@@ -102,7 +102,7 @@ fn long_codex_that_hangs_is_found_and_tried_again() {
 #[test]
 fn long_opencode_whose_conversation_never_fits_begins_afresh() {
     offline(|| {
-        let world = World::with(CliProgram::Opencode, "too-long", "gap = \"0\"\nbackoff_first = \"1s\"");
+        let world = World::with(CliProgram::Opencode, "too-long", "min_gap = \"0\"\nbackoff_first = \"1s\"");
         let running = world.env.spawn(&world.words(&["--permission", "full"]));
         world.env.wait_for("there is a loop", || world.env.run(&["show", "--json"]).code == 0);
         // It is found within three rounds and has 20 s to end by itself.

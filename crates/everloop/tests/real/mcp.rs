@@ -103,7 +103,7 @@ fn sdk(env: &Env, how: &[&str]) -> Value {
 /// A loop that waits for its next turn, and its supervisor.
 fn at_work() -> (Env, super::env::Background) {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--gap", "1h", "--detach"]).ok();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "1h", "--detach"]).ok();
     env.run(&["down"]).ok();
     let up = env.spawn(&["up", "--listen", "127.0.0.1:0"]);
     env.port();

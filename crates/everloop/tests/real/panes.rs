@@ -50,7 +50,7 @@ fn takes_a_turn(more: &[&str]) {
     words.extend(["--", &program, "--dangerously-skip-permissions"]);
     env.run(&words).ok();
     env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
-    let mut run = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", "helper", "--gap", "0"];
+    let mut run = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", "helper", "--min-gap", "0"];
     run.extend(more);
     let out = env.run(&run);
     let screen = env.run(&["pane", "read", "helper"]).stdout;

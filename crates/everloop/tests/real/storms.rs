@@ -71,7 +71,7 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
         // Without a guard, a third of that is enough.
         let share = 3;
         let cap = 4;
-        let guarded = World::with(CliProgram::Claude, "text", &format!("gap = \"0\"\nper_minute = {cap}"));
+        let guarded = World::with(CliProgram::Claude, "text", &format!("min_gap = \"0\"\nper_minute = {cap}"));
         let base = guarded.model.base_url();
         let env = [
             ("CLAUDE", CliProgram::Claude.program().display().to_string()),

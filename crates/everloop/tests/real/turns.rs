@@ -41,18 +41,19 @@ fn gemini_edits_a_file() {
 }
 
 /// everloop's own agent, with nothing of a vendor's on the machine.
-fn our_own_agent_reaches_the_goal(wire: &str, base: &str) {
+fn our_own_agent_reaches_the_goal(format: &str, base: &str) {
     let script = r#"tool:name=write:json={"path":"made.txt","content":"hello"},text:say=done"#;
     let model = FakeModel::start(script).expect("a free port on loopback");
     let env = Env::new().var("MY_KEY", "sk-dummy-0123456789").git();
     let base = format!("{}{base}", model.base_url());
     let toml = format!(
-        "[agent.api]\nwire = \"{wire}\"\nmodel = \"some-model\"\nkey_env = \"MY_KEY\"\napi_base = \"{base}\"\n"
+        "[agent.api]\napi_format = \"{format}\"\nmodel = \"some-model\"\nkey_env = \"MY_KEY\"\napi_base = \"{base}\"\n"
     );
     env.write("everloop.toml", &toml);
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "everloop.toml"]);
-    let out = env.run(&["run", "make made.txt", "--check", "test -f made.txt", "--agent", "api", "--gap", "0"]).ok();
+    let out =
+        env.run(&["run", "make made.txt", "--check", "test -f made.txt", "--agent", "api", "--min-gap", "0"]).ok();
     assert_eq!(env.read("made.txt"), "hello", "{}", out.stdout);
     assert_eq!(model.main_calls(), 2);
 }

@@ -23,7 +23,7 @@ pub struct World {
 impl World {
     /// With the minimum gap lifted: the limits are what is looked at.
     pub fn new(cli: CliProgram, script: &str) -> Self {
-        Self::with(cli, script, "gap = \"0\"")
+        Self::with(cli, script, "min_gap = \"0\"")
     }
 
     /// With other settings in `[defaults.guard]`.

@@ -26,7 +26,7 @@ fn path(home: &StateFolder) -> PathBuf {
 impl Node {
     /// Tasks that it can still take.
     pub(super) fn room(&self) -> usize {
-        let slots = if self.draining { 0 } else { self.membership.slots };
+        let slots = if self.draining { 0 } else { self.membership.max_parallel_turns };
         work::room(slots, &self.late_results.all())
     }
 

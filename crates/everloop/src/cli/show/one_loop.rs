@@ -65,7 +65,7 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     lines.push(format!(
         "Limits    {}; gap {}, starts per minute/hour/day {caps}{paced}",
         ceiling(spec),
-        human(guard.gap)
+        human(guard.min_gap)
     ));
     lines
 }

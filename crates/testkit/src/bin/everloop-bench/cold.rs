@@ -47,7 +47,7 @@ fn plain(scene: &Scene, options: &Options, args: &[&str]) -> Command {
 /// A real loop with one finished turn, and a journal that makes it look old.
 fn fill(scene: &Scene, options: &Options) -> Result<u64> {
     let agent = scene.agent("__flood 100");
-    scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", "1"], 3)?;
+    scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"], 3)?;
     let owner = scene.only_loop()?.id;
     let mut ledger = scene.ledger(OpenMode::ReadWrite)?;
     let events: Vec<Event> = (0..BATCH).map(|i| Event::Woken { by: format!("bench {i}") }).collect();

@@ -19,7 +19,7 @@ pub fn run(options: &Options) -> Result<()> {
     let scene = Scene::new(options, Project::Plain)?;
     let floor = through_a_shell(&scene)?;
     let agent = scene.agent(&format!("__flood {FLOOD_BYTES}"));
-    let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", "1"];
+    let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"];
     let mut supervisor = scene.everloop(&args).spawn()?;
     let mut peak_kb = 0;
     // The peak is the kernel's own; it is read until the process is gone, because it is lost

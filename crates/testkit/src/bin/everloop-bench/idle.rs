@@ -20,7 +20,7 @@ pub fn run(options: &Options) -> Result<()> {
     let stamps = scene.path("stamps");
     let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
     let daemon = Supervised::start(&scene)?;
-    scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "1h", "--detach"], 0)?;
+    scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "1h", "--detach"], 0)?;
     wait_until("the first turn to end", || Ok(scene.only_loop()?.phase == "waiting" && starts(&stamps) == 1))?;
     std::thread::sleep(SETTLE);
 

@@ -43,7 +43,7 @@ fn talk(options: &Options, turns: u32, bytes: usize) -> Result<(Times, (u64, u64
     let stamps = scene.path("stamps");
     let agent = scene.agent(&format!("__talk '{}' {bytes}", stamps.display()));
     let count = turns.to_string();
-    let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap", "0", "-n", &count];
+    let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "0", "-n", &count];
     let mut supervisor = scene.everloop(&args).spawn()?;
     let mut seen = Vec::new();
     while supervisor.try_wait()?.is_none() {

@@ -82,7 +82,7 @@ fn spread(times: &Times) -> String {
 
 fn arguments(scene: &Scene, turns: u32) -> [String; 9] {
     let agent = scene.agent(&format!("__stamp '{}'", scene.path("stamps").display()));
-    ["run", "x", "--check", "false", "--agent-cmd", &agent, "--gap=0", "-n", &turns.to_string()].map(str::to_owned)
+    ["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap=0", "-n", &turns.to_string()].map(str::to_owned)
 }
 
 /// The same agent and the same check under a shell; with `syncs` also a synced note per turn.

@@ -58,7 +58,7 @@ impl World {
     fn check_timer(&self, id: &LoopId, held: &Held) -> Result<(), Violation> {
         let since = |ward: Option<&Ward>| self.now_ms - ward.map_or(self.now_ms, |w| w.moved_ms);
         let idle_ms = since(self.watch.wards.get(id));
-        let wall_ms = held.state.spec.guard.turn_wall.as_millis() as u64;
+        let wall_ms = held.state.spec.guard.turn_timeout.as_millis() as u64;
         match &held.state.phase {
             Phase::Ended { .. } => Ok(()),
             Phase::Ready => broken("I5", format!("loop {id} is ready and nothing will start it")),

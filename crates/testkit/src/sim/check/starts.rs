@@ -61,8 +61,8 @@ impl World {
             return broken("I6", name(&text));
         }
         let running = self.watch.wards.values().filter(|w| w.current.is_some()).count();
-        if running >= spec.slots as usize {
-            return broken("I6", name(&format!("with {running} of {} slots taken", spec.slots)));
+        if running >= spec.max_parallel_turns as usize {
+            return broken("I6", name(&format!("with {running} of {} slots taken", spec.max_parallel_turns)));
         }
         self.check_quarantine(id, event, at)?;
         self.check_bucket(id, at)?;
@@ -164,10 +164,10 @@ impl World {
             Event::TurnEnded { outcome, .. } => ward.turn_ended(outcome, frozen, &spec, at),
             Event::Cooldown { scope, .. } if *scope == own => {
                 ward.deaths = 0;
-                ward.cooldowns.retain(|t| at.since(*t) < spec.willy.window);
+                ward.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
                 ward.cooldowns.push(at);
-                if ward.cooldowns.len() >= spec.willy.cooldowns as usize {
-                    ward.not_before = Some((at + spec.willy.canary, "so many cooldowns bring a freeze"));
+                if ward.cooldowns.len() >= spec.freeze.cooldowns as usize {
+                    ward.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
                 }
             }
             Event::Frozen { scope, .. } if *scope == own => ward.deaths = 0,
@@ -185,12 +185,12 @@ impl Ward {
         match outcome {
             Outcome::Reached | Outcome::Progress => self.forgive(),
             Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => {
-                let young = exit.ended_at.since(exit.started_at) < spec.frosty.young;
+                let young = exit.ended_at.since(exit.started_at) < spec.cooldown.young;
                 if young && !frozen {
                     self.deaths += 1;
                 }
-                if self.deaths >= spec.frosty.deaths {
-                    self.not_before = Some((at + spec.frosty.cooldown, "so many young deaths bring a cooldown"));
+                if self.deaths >= spec.cooldown.deaths {
+                    self.not_before = Some((at + spec.cooldown.first, "so many young deaths bring a cooldown"));
                 }
             }
             // Neither a failure nor a success.
@@ -208,7 +208,7 @@ impl Ward {
 fn crowded(ward: &Ward, spec: &GuardSpec, at: Time) -> Option<String> {
     let before = || ward.starts.iter().rev().filter(|t| **t <= at);
     if let Some(last) = before().next()
-        && at.since(*last) < spec.gap
+        && at.since(*last) < spec.min_gap
     {
         return Some(format!("only {:?} after the one before", at.since(*last)));
     }

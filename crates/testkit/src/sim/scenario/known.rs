@@ -45,7 +45,7 @@ pub fn known() -> Vec<Scenario> {
             l.script = Script { tasks: vec![(Kind::Metered, u32::MAX); 3], rest: (Kind::Good, 1) };
         }),
         Scenario::new("a task that is poison", 2).with(|l| {
-            l.spec.guard.turn_wall = Duration::from_secs(1200);
+            l.spec.guard.turn_timeout = Duration::from_secs(1200);
             l.script = Script { tasks: vec![(Kind::Slow, u32::MAX)], rest: (Kind::Good, 1) };
         }),
         Scenario::new("gives up", 2)
@@ -63,7 +63,7 @@ pub fn known() -> Vec<Scenario> {
             l.script = Script::always(Kind::Stubborn);
         }),
         Scenario::new("two loops, one slot", 2)
-            .with(|l| l.spec.guard.slots = 1)
+            .with(|l| l.spec.guard.max_parallel_turns = 1)
             .and(LoopSetup { spec: one_slot(), ..LoopSetup::new("b", 2) }),
     ];
     all.push(target_moves());
@@ -79,7 +79,7 @@ pub fn bad_account() -> Scenario {
     Scenario::new("one bad account", 2).with(|l| {
         super::three_agents(&mut l.spec);
         l.bad_account = Some("default");
-        l.spec.guard = l.spec.guard.clone().cheap();
+        l.spec.guard = l.spec.guard.clone().free();
         // Else the others go on without it, and nobody finds out.
         l.spec.guard.stagnation_change = false;
         l.spec.bounds.max_turns = Some(80);
@@ -95,7 +95,7 @@ fn two_accounts() -> everloop_core::spec::LoopSpec {
 
 fn one_slot() -> everloop_core::spec::LoopSpec {
     let mut spec = super::spec(2);
-    spec.guard.slots = 1;
+    spec.guard.max_parallel_turns = 1;
     spec
 }
 

@@ -61,13 +61,13 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
         spec.workspace.mode = WorkspaceMode::InPlace;
     }
     if random.one_in(4) {
-        spec.guard = spec.guard.clone().cheap();
+        spec.guard = spec.guard.clone().free();
     }
     if random.one_in(4) {
         spec.guard.bucket = Some(BucketSpec { burst: 2, every: Duration::from_secs(60) });
     }
     if random.one_in(4) {
-        spec.guard.turn_wall = Duration::from_secs(1200);
+        spec.guard.turn_timeout = Duration::from_secs(1200);
     }
     match random.below(8) {
         0 | 1 => super::second_account(spec),
@@ -78,7 +78,7 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
         _ => {}
     }
     spec.guard.pace = random.one_in(3);
-    spec.guard.slots = random.between(1, 2) as u32;
+    spec.guard.max_parallel_turns = random.between(1, 2) as u32;
     spec.guard.stagnation_turns = random.between(2, 10) as u32;
     if random.one_in(4) {
         super::watchful(spec, 600, random.pick(&[0, 3, 20]));

@@ -74,7 +74,7 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
     wait(&hub, |leader| leader.node == nodes[0].name)?;
     nodes[1].start();
     let agent = format!("sh {}", dir.join("agent.sh").display());
-    let run = ["run", "x", "--mesh", "--detach", "--gap=0", "--check", "test -f a", "--check", "test -f b"];
+    let run = ["run", "x", "--mesh", "--detach", "--min-gap=0", "--check", "test -f a", "--check", "test -f b"];
     sender.everloop(&[&run[..], &["--agent-cmd", &agent]].concat());
     let works = |node: &Machine| {
         let text = std::fs::read_to_string(&calls).unwrap_or_default();
