@@ -1,5 +1,5 @@
-//! Tells another program something: a command with a text on standard input, for a bounded time. What it answers is not read;
-//! whether it worked is all that is known.
+//! Sends a text to another program: a command with the text on standard input, for a bounded time.
+//! Its output is not read; only the exit code counts.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 
 use crate::environment::Environment;
 
-/// Why somebody was not told.
+/// Why a text did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryError {
-    /// He is away, or cannot listen now.
+    /// The receiver is away; another attempt may work.
     Away(String),
-    /// He does not want this one.
+    /// The receiver refuses this one for good.
     Refused(String),
 }
 
-/// A program ends with this code when it does not want what it was told (`EX_DATAERR`).
+/// The exit code of a program that refuses its input (`EX_DATAERR`).
 const REFUSES: i32 = 65;
 
 /// Runs `argv` in `dir` with `input`; it is killed with all it started when it takes longer than `within`.
@@ -41,7 +41,7 @@ pub async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) ->
     let pipe = child.stdin.take();
     let talk = async {
         if let Some(mut pipe) = pipe {
-            // A program that does not want to hear all of it may still succeed.
+            // A program that does not read all of it may still succeed.
             pipe.write_all(input.as_bytes()).await.ok();
         }
         child.wait().await

@@ -9,8 +9,10 @@
 //! - [`check`]: the commands that say whether the goal is reached; [`protect`]: what a turn may not change for that
 //! - [`monitor`]: whether something that a loop watches has changed
 //! - [`notify`]: a message reaches a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a command
-//! - [`exchange`]: another program hears something, for a bounded time; [`post`]: a server does; `web`: what all who talk HTTP share
-//! - [`process`]: who a process is; [`memory`]: what it gives back; [`clock`]: the clocks of this machine
+//! - [`exchange`]: a message for another program, for a bounded time; [`post`]: for a server; `web`:
+//!   one POST with its answer
+//! - `http_client`: the HTTP client of all of them, of the API agent and of monitors
+//! - [`process`]: who a process is; [`clock`]: the clocks of this machine
 
 pub mod agent;
 pub mod api;
@@ -19,8 +21,8 @@ pub mod clock;
 pub mod environment;
 pub mod exchange;
 pub mod git;
+mod http_client;
 pub mod job;
-pub mod memory;
 pub mod monitor;
 pub mod notify;
 pub mod post;

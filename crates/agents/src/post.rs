@@ -1,5 +1,4 @@
-//! Tells a server something: one POST of a text, for a bounded time. Whether it took it is all that is wanted of its
-//! answer.
+//! Sends a text to a server: one POST, for a bounded time. Only the status of the answer counts.
 
 use std::time::Duration;
 
@@ -8,20 +7,20 @@ use everloop_core::notify::Undelivered;
 use crate::exchange::DeliveryError;
 use crate::web::{Web, WebRequest};
 
-/// One thing to tell.
+/// One POST.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// Where to.
+    /// The address.
     pub url: String,
-    /// What opens the door there.
+    /// The bearer token.
     pub token: Option<String>,
-    /// The same when it is told again.
+    /// The idempotency key: the same in every attempt.
     pub key: String,
-    /// What; JSON.
+    /// JSON.
     pub body: String,
 }
 
-/// Posts it, apart from everybody who must not wait.
+/// Sends it in a thread for blocking work.
 pub async fn post(post: Post, within: Duration) -> Result<(), DeliveryError> {
     let sent = tokio::task::spawn_blocking(move || send(&post, within)).await;
     sent.unwrap_or_else(|_| Err(DeliveryError::Away("it could not be sent".to_owned())))
@@ -36,7 +35,8 @@ fn send(post: &Post, within: Duration) -> Result<(), DeliveryError> {
     let answer = Web::new(&post.url, None, within).and_then(|web| web.post(&request)).map_err(lost)?;
     match answer.status {
         200..=299 => Ok(()),
-        // It is there and does not want this one. Who does not let us in, or is not there, may change his mind.
+        // The server refuses this one for good. A missing right or address may be repaired, so
+        // those are tried again.
         status @ 400..=499 if ![401, 403, 404, 407, 408, 425, 429].contains(&status) => {
             Err(DeliveryError::Refused(format!("`{host}` answered {status}")))
         }
@@ -51,16 +51,16 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers once with this status; what it was asked is given back.
+    /// A server that answers once with this status; the request is given back.
     fn served(status: u16) -> (Result<(), DeliveryError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/hooks/x?y=1", listener.local_addr().expect("it is bound"));
         let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody comes");
+            let (mut stream, _) = listener.accept().expect("a client connects");
             let mut asked = Vec::new();
             let mut part = [0; 1024];
             while !asked.ends_with(b"{}") {
-                let n = stream.read(&mut part).expect("it says something");
+                let n = stream.read(&mut part).expect("it sends something");
                 asked.extend_from_slice(&part[..n]);
             }
             let answer = format!("HTTP/1.1 {status} x\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");

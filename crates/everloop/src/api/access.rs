@@ -1,15 +1,16 @@
 //! Who may ask. A page in a browser of this machine can send requests here too: Host and Origin tell it from a program, on
 //! every path. What is not for everybody on this machine needs the token of the state folder besides.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 
 use everloop_core::ids::TurnId;
+use hmac::{Hmac, KeyInit, Mac};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use super::answer::Answer;
 use crate::state_folder::StateFolder;
@@ -66,9 +67,9 @@ impl Token {
 
     /// What only the agent of this turn knows; the same again after a restart of the supervisor.
     pub fn sign(&self, turn: &TurnId) -> String {
-        // Twice, so that what was signed cannot be made longer without the token.
-        let inner = Sha256::digest(format!("{}{turn}", self.0));
-        hex(&Sha256::digest(format!("{}{}", self.0, hex(&inner))))
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of every length");
+        mac.update(turn.to_string().as_bytes());
+        hex(&mac.finalize().into_bytes())
     }
 }
 
@@ -76,9 +77,9 @@ fn is_token(text: &str) -> bool {
     text.len() == 2 * SECRET_BYTES && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn draw() -> std::io::Result<String> {
+fn draw() -> Result<String, getrandom::Error> {
     let mut bytes = [0; SECRET_BYTES];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(hex(&bytes))
 }
 
