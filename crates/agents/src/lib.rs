@@ -11,10 +11,10 @@
 //! - [`monitor`]: whether something that a loop watches has changed
 //! - [`notify`]: a message to a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a
 //!   command
-//! - [`exchange`]: passes an event to another program; [`post`]: to a server; `web`: shared parts of
-//!   the HTTP clients
-//! - [`process`]: identity of a process; [`memory`]: returning memory to the system; [`clock`]: the
-//!   clocks of this machine
+//! - [`exchange`]: a message for another program, for a bounded time; [`post`]: for a server; `web`:
+//!   one POST with its answer
+//! - `http_client`: the HTTP client of all of them, of the API agent and of monitors
+//! - [`process`]: identity of a process; [`clock`]: the clocks of this machine
 
 pub mod agent;
 pub mod api;
@@ -23,8 +23,8 @@ pub mod clock;
 pub mod environment;
 pub mod exchange;
 pub mod git;
+mod http_client;
 pub mod job;
-pub mod memory;
 pub mod monitor;
 pub mod notify;
 pub mod post;

@@ -2,7 +2,7 @@
 //!
 //! - `secret`: tokens, looked up when they are needed and kept out of every text
 //! - `telegram` (also answers), `post` (Slack, ntfy, SMS, webhook)
-//! - `mail`: what a mail looks like; `smtp`: how it is handed over; `base64`: for both
+//! - `mail`: what a mail looks like; `smtp`: how it is handed over
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,14 +12,13 @@ use tokio::sync::oneshot;
 
 use crate::exchange::{DeliveryError, tell};
 
-mod base64;
 mod mail;
 mod post;
 mod secret;
 mod smtp;
 pub mod telegram;
 
-pub use crate::web::check_address;
+pub use crate::http_client::check_address;
 pub use mail::{Mail, Via, is_address};
 pub use post::{Auth, Form};
 pub use secret::SecretSource;
@@ -28,7 +27,7 @@ pub use smtp::{Encryption, Server};
 /// A program that takes longer is ended.
 const COMMAND_WITHIN: Duration = Duration::from_secs(20);
 
-/// Somebody who can be told something.
+/// A channel to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notifier {
     /// What the operator calls it.
@@ -39,7 +38,7 @@ pub struct Notifier {
     pub ca_file: Option<PathBuf>,
 }
 
-/// How somebody is reached.
+/// How a message reaches a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// A bot writes into a chat, with buttons.
@@ -104,7 +103,7 @@ impl Channel {
 }
 
 impl Notifier {
-    /// Tries once to bring a message. Nothing of it holds up whoever waits for other things meanwhile.
+    /// Tries once to deliver a message, without blocking the thread of the caller.
     pub async fn deliver(self, message: Notification) -> Result<(), Undelivered> {
         let argv = match &self.way {
             Channel::Desktop => desktop(&message),
@@ -112,7 +111,7 @@ impl Notifier {
             _ => return in_a_thread(self, message).await,
         };
         let input = match &self.way {
-            Channel::Mail(mail) => mail.render(&message),
+            Channel::Mail(mail) => String::from_utf8_lossy(&mail.render(&message)?.formatted()).into_owned(),
             _ => format!("{}\n", post::as_json(&message)),
         };
         let dir = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
@@ -147,7 +146,7 @@ impl Notifier {
 async fn in_a_thread(notifier: Notifier, message: Notification) -> Result<(), Undelivered> {
     let (done, answer) = oneshot::channel();
     let started = std::thread::Builder::new().name("notify".to_owned()).spawn(move || {
-        // Nobody listens only when the supervisor is gone.
+        // The receiver is gone only when the supervisor is.
         done.send(notifier.send(&message)).ok();
     });
     if let Err(e) = started {

@@ -59,10 +59,6 @@ pub use inbox::{Notice, SUPERVISOR};
 /// Longest sleep: `Instant` stands still while the machine is suspended, so the wall clock is read
 /// again.
 const NAP: Duration = Duration::from_secs(30);
-/// After an idle time of this length the supervisor releases memory that only a busy one needs.
-/// Between two turns it would have to be mapped again at once, which takes longer than everything
-/// else of a turn.
-const DOZE: Duration = Duration::from_secs(1);
 /// Results of actions under way; each loop has at most a few.
 const INPUTS: usize = 64;
 
@@ -250,7 +246,7 @@ impl Supervisor {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 report = self.notify.report() => self.reported(report, watcher).await?,
                 () = wake_pipe.rung() => self.woken(watcher).await?,
-                () = doze(nap) => self.tick(watcher).await?,
+                () = sleep(nap) => self.tick(watcher).await?,
                 Some(heard) = self.outside.heard.recv() => self.told(heard),
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
@@ -498,14 +494,4 @@ impl Signals {
             }
         }
     }
-}
-
-/// Sleeps; a long sleep releases memory.
-async fn doze(nap: Duration) {
-    let rest = nap.saturating_sub(DOZE);
-    sleep(nap.min(DOZE)).await;
-    if rest >= DOZE {
-        everloop_agents::memory::give_back_code();
-    }
-    sleep(rest).await;
 }

@@ -1,35 +1,30 @@
-//! One request and the beginning of its answer. Owns addresses, timeouts and which failures are tried once more; knows
-//! nothing of what is asked.
+//! One request of the API agent and the beginning of its answer. Owns where it goes, what names us
+//! there and which failures are tried once more.
 
-use std::io::{self, Read};
-use std::time::Duration;
+use std::io;
 
 use everloop_core::stream::LimitClass;
-use ureq::http::{HeaderMap, Uri};
-use ureq::{Agent, Body, BodyReader};
+use ureq::http::HeaderMap;
+use ureq::{Body, BodyReader};
 
 use super::options::{ApiFormat, ApiTurnOptions};
 use super::reply::ApiRefusal;
-use crate::web::{is_loopback, quiet, tls};
+use crate::http_client::{Access, Address, BadAddress, HttpClient, Timeouts, header_of, read_body};
 
-/// A request is at most some megabytes; a line that takes longer is no line.
-const SEND_WITHIN: Duration = Duration::from_secs(120);
-/// Everything about one request: the longest answer of the slowest model takes minutes.
-const CALL_WITHIN: Duration = Duration::from_secs(3600);
-/// An error says what it has to say in less.
+/// Longer errors are cut off.
 const ERROR_BODY: u64 = 64 << 10;
 /// The version of the Messages API that this was written for.
 const MESSAGES_VERSION: &str = "2023-06-01";
 
 /// The other side.
 pub(super) struct Client {
-    agent: Agent,
+    http: HttpClient,
     url: String,
     wire: ApiFormat,
     key: Option<String>,
 }
 
-/// What the other side said first.
+/// The beginning of an answer.
 pub(super) enum HttpReply {
     /// A stream of events.
     Stream(BodyReader<'static>),
@@ -37,16 +32,17 @@ pub(super) enum HttpReply {
     Error {
         /// The status.
         status: u16,
-        /// What may say when to come back.
+        /// They may hold the time of the next attempt.
         headers: HeaderMap,
-        /// The beginning of what it said.
+        /// The beginning of its body.
         body: String,
     },
 }
 
 /// A request that was not answered.
 pub(super) enum Failed {
-    /// The connection broke before anything was heard: nothing is known to have happened, so it may be tried again.
+    /// The connection broke before any answer: nothing is known to have happened, so the request may
+    /// be sent again.
     Reset(ApiRefusal),
     /// Anything else.
     Other(ApiRefusal),
@@ -54,40 +50,27 @@ pub(super) enum Failed {
 
 impl Client {
     pub(super) fn new(options: &ApiTurnOptions, key: Option<&str>) -> Result<Self, ApiRefusal> {
-        let (url, scheme) = address(&options.base, options.wire)?;
+        let address = address(&options.base)?;
         let times = options.timeouts;
-        let config = quiet()
-            .timeout_resolve(Some(times.connect))
-            .timeout_connect(Some(times.connect))
-            .timeout_send_request(Some(SEND_WITHIN))
-            .timeout_send_body(Some(SEND_WITHIN))
-            .timeout_recv_response(Some(times.first_byte))
-            .timeout_per_read(Some(times.idle))
-            .timeout_per_call(Some(CALL_WITHIN));
-        let config = match scheme {
-            // Nothing that is not encrypted leaves this machine, not even to a proxy.
-            Scheme::Loopback => config.proxy(None),
-            Scheme::Tls => config.tls_config(tls(options.ca_file.as_deref()).map_err(ApiRefusal::plain)?),
-        };
-        Ok(Self { agent: config.build().new_agent(), url, wire: options.wire, key: key.map(str::to_owned) })
+        let timeouts = Timeouts::Stream { connect: times.connect, first_byte: times.first_byte, idle: times.idle };
+        let http = HttpClient::new(&address, options.ca_file.as_deref(), timeouts).map_err(ApiRefusal::plain)?;
+        Ok(Self { http, url: target(&address, options.wire), wire: options.wire, key: key.map(str::to_owned) })
     }
 
     /// Sends a request and waits for the head of its answer.
     pub(super) fn post(&self, body: &[u8]) -> Result<HttpReply, Failed> {
-        let mut request =
-            self.agent.post(&self.url).header("content-type", "application/json").header("accept", "text/event-stream");
+        let mut headers =
+            vec![("content-type", "application/json".to_owned()), ("accept", "text/event-stream".to_owned())];
         if self.wire == ApiFormat::Messages {
-            request = request.header("anthropic-version", MESSAGES_VERSION);
+            headers.push(("anthropic-version", MESSAGES_VERSION.to_owned()));
         }
-        if let Some(key) = &self.key {
-            request = match self.wire {
-                ApiFormat::Messages => request.header("x-api-key", key),
-                ApiFormat::Responses => request.header("authorization", format!("Bearer {key}")),
-            };
-        }
-        let (head, body) = request.send(body).map_err(failed)?.into_parts();
+        headers.extend(self.key.as_ref().map(|key| match self.wire {
+            ApiFormat::Messages => ("x-api-key", key.clone()),
+            ApiFormat::Responses => ("authorization", format!("Bearer {key}")),
+        }));
+        let (head, body) = self.http.post(&self.url, &headers, body).map_err(failed)?.into_parts();
         let status = head.status.as_u16();
-        let kind = head.headers.get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let kind = header_of(&head.headers, "content-type");
         if status == 200 && kind.starts_with("text/event-stream") {
             return Ok(HttpReply::Stream(body.into_reader()));
         }
@@ -103,38 +86,36 @@ impl Client {
 fn beginning(body: Body) -> String {
     let mut bytes = Vec::new();
     // What came before it broke is in there.
-    body.into_reader().take(ERROR_BODY).read_to_end(&mut bytes).ok();
+    read_body(body, ERROR_BODY, &mut bytes).ok();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
-    Loopback,
-    Tls,
+/// The base of the API: encrypted or on this machine, because the key goes there.
+fn address(base: &str) -> Result<Address, ApiRefusal> {
+    let bad = |why: &str| ApiRefusal::plain(format!("the API's address `{}` {why}", super::clip(base)));
+    let address = Address::parse(base, Access::Private).map_err(|e| match e {
+        BadAddress::Unreadable => bad("cannot be read; hint: write `https://HOST[:PORT][/PATH]`"),
+        BadAddress::NoHost => bad("names no host; hint: write `https://HOST[:PORT][/PATH]`"),
+        // Not even its beginning may be shown.
+        BadAddress::Password => {
+            ApiRefusal::plain("the API's address holds a password; hint: give the key by `--key-env NAME`")
+        }
+        BadAddress::Unencrypted => bad("would send the key unencrypted; hint: use `https://`"),
+        BadAddress::Scheme => bad("is neither https nor http; hint: use `https://`"),
+    })?;
+    if address.uri.query().is_some() {
+        return Err(bad("has a query; hint: leave out everything from the `?` on"));
+    }
+    Ok(address)
 }
 
 /// Where to post to: with or without `/v1` in the base, as both are usual.
-fn address(base: &str, wire: ApiFormat) -> Result<(String, Scheme), ApiRefusal> {
-    let bad = |why: &str| ApiRefusal::plain(format!("the API's address `{}` {why}", super::clip(base)));
-    let uri: Uri = base.trim().parse().map_err(|_| bad("cannot be read; hint: write `https://HOST[:PORT][/PATH]`"))?;
-    let authority = uri.authority().ok_or_else(|| bad("names no host; hint: write `https://HOST[:PORT][/PATH]`"))?;
-    if authority.as_str().contains('@') {
-        // Not even its beginning may be shown.
-        return Err(ApiRefusal::plain("the API's address holds a password; hint: give the key by `--key-env NAME`"));
-    }
-    if uri.query().is_some() {
-        return Err(bad("has a query; hint: leave out everything from the `?` on"));
-    }
-    let scheme = match uri.scheme_str() {
-        Some("https") => Scheme::Tls,
-        Some("http") if is_loopback(authority.host()) => Scheme::Loopback,
-        Some("http") => return Err(bad("would send the key unencrypted; hint: use `https://`")),
-        _ => return Err(bad("is neither https nor http; hint: use `https://`")),
-    };
+fn target(base: &Address, wire: ApiFormat) -> String {
+    let uri = &base.uri;
+    let (scheme, authority) = (uri.scheme_str().unwrap_or("https"), uri.authority().map_or("", |a| a.as_str()));
     let path = uri.path().trim_end_matches('/');
     let version = if path.ends_with("/v1") { "" } else { "/v1" };
-    let name = uri.scheme_str().unwrap_or("https");
-    Ok((format!("{name}://{authority}{path}{version}/{}", wire.path()), scheme))
+    format!("{scheme}://{authority}{path}{version}/{}", wire.path())
 }
 
 fn failed(error: ureq::Error) -> Failed {
@@ -202,7 +183,7 @@ mod tests {
             ("http://[::1]:9/x", "http://[::1]:9/x/v1/messages"),
             ("http://localhost", "http://localhost/v1/messages"),
         ] {
-            assert_eq!(address(base, ApiFormat::Messages).unwrap().0, url);
+            assert_eq!(target(&address(base).unwrap(), ApiFormat::Messages), url);
         }
     }
 
@@ -210,10 +191,10 @@ mod tests {
     fn a_key_is_never_sent_in_the_open() {
         for base in ["http://api.example", "http://10.0.0.1", "http://localhost.example", "ftp://localhost", "api", ""]
         {
-            let refusal = address(base, ApiFormat::Responses).unwrap_err();
+            let refusal = address(base).unwrap_err();
             assert!(refusal.limit.is_none() && refusal.text.contains("hint: "), "{base}: {refusal:?}");
         }
-        let refusal = address("https://me:sk-secret@api.example", ApiFormat::Responses).unwrap_err();
+        let refusal = address("https://me:sk-secret@api.example").unwrap_err();
         assert!(!refusal.text.contains("sk-secret"), "{refusal:?}");
     }
 }

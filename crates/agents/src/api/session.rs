@@ -148,7 +148,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> ApiRefusal {
 fn fresh_id() -> String {
     let mut random = [0_u8; 6];
     // Without it, time and process id have to suffice: `create_new` detects a clash.
-    if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut random)).is_err() {
+    if getrandom::fill(&mut random).is_err() {
         random[..4].copy_from_slice(&std::process::id().to_ne_bytes());
     }
     let random: u64 = random.iter().fold(0, |sum, b| sum << 8 | u64::from(*b));

@@ -1,27 +1,25 @@
 //! What a mail looks like: headers that cannot be broken out of, and a text that every server takes.
 
-use everloop_core::notify::Notification;
-use jiff::Zoned;
-use jiff::fmt::rfc2822;
+use everloop_core::notify::{Notification, Severity, Undelivered};
+use lettre::Address;
+use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
+use lettre::message::{Body, Mailbox, MessageBuilder};
 
-use super::base64::encode;
 use super::smtp::Server;
 
-/// Bytes of a title in one encoded word; longer ones are split.
-const WORD_BYTES: usize = 42;
-/// A line of a mail, with room for what servers add.
-const LINE_BYTES: usize = 76;
 /// Longer lines are not allowed; a text that has some is encoded.
-const LINE_MOST: usize = 900;
+const MAX_LINE_BYTES: usize = 900;
+/// The rest of a title is left out.
+const MAX_TITLE_CHARS: usize = 200;
 
-/// Who gets a mail, from whom, and how.
+/// Recipients, sender and transport of mails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
     /// Addresses.
     pub to: Vec<String>,
     /// An address.
     pub from: String,
-    /// How.
+    /// The transport.
     pub via: Via,
 }
 
@@ -37,35 +35,49 @@ pub enum Via {
 /// Whether a text is a plain address: nothing in it can become another header or another command.
 pub fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[]\\,;:\"".contains(c);
-    let Some((name, host)) = text.split_once('@') else { return false };
-    !name.is_empty() && !host.is_empty() && !host.contains('@') && text.len() <= 254 && text.chars().all(plain)
+    text.len() <= 254 && text.chars().all(plain) && text.parse::<Address>().is_ok()
 }
 
 impl Mail {
     /// The whole mail, with line breaks as mail wants them.
-    pub(super) fn render(&self, message: &Notification) -> String {
-        let date = rfc2822::to_string(&Zoned::now()).unwrap_or_default();
-        let domain = self.from.split_once('@').map_or("localhost", |(_, host)| host);
-        let urgent = if message.severity == everloop_core::notify::Severity::Critical { "1" } else { "3" };
-        let mut headers = vec![
-            format!("Date: {date}"),
-            format!("From: everloop <{}>", self.from),
-            format!("To: {}", self.to.join(", ")),
-            format!("Subject: {}", subject(&message.title)),
-            // The same for every attempt, so that a mailbox can see that it has it.
-            format!("Message-ID: <{}@{domain}>", message.key.replace('+', ".")),
-            format!("X-Priority: {urgent}"),
-            "Auto-Submitted: auto-generated".to_owned(),
-            "MIME-Version: 1.0".to_owned(),
-            "Content-Type: text/plain; charset=utf-8".to_owned(),
-        ];
+    pub(super) fn render(&self, message: &Notification) -> Result<lettre::Message, Undelivered> {
+        let from = address(&self.from)?;
+        // The same for every attempt, so that a mailbox can see that it has it.
+        let id = format!("<{}@{}>", message.key.replace('+', "."), from.domain());
+        let urgent = if message.severity == Severity::Critical { "1" } else { "3" };
+        let mut builder = lettre::Message::builder()
+            .date_now()
+            .from(Mailbox::new(Some("everloop".to_owned()), from))
+            .subject(title(&message.title))
+            .message_id(Some(id))
+            .header(ContentType::TEXT_PLAIN);
+        for to in &self.to {
+            builder = builder.to(Mailbox::new(None, address(to)?));
+        }
+        builder = raw(builder, HeaderName::new_from_ascii_str("X-Priority"), urgent);
+        builder = raw(builder, HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated");
         let text = body(message);
-        let plain = text.is_ascii() && text.lines().all(|line| line.len() < LINE_MOST);
-        let coding = if plain { "7bit" } else { "base64" };
-        headers.push(format!("Content-Transfer-Encoding: {coding}"));
-        let text = if plain { lines(&text) } else { wrapped(&encode(lines(&text).as_bytes())) };
-        format!("{}\r\n\r\n{text}", headers.join("\r\n"))
+        let plain = text.is_ascii() && text.lines().all(|line| line.len() < MAX_LINE_BYTES);
+        let encoding = if plain { ContentTransferEncoding::SevenBit } else { ContentTransferEncoding::Base64 };
+        let body = Body::new_with_encoding(text, encoding).map_err(|_| refused("its text cannot be encoded"))?;
+        builder.body(body).map_err(|e| refused(&e.to_string()))
     }
+}
+
+fn raw(builder: MessageBuilder, name: HeaderName, value: &str) -> MessageBuilder {
+    builder.raw_header(HeaderValue::new(name, value.to_owned()))
+}
+
+pub(super) fn address(text: &str) -> Result<Address, Undelivered> {
+    // An address with anything odd in it is not shown: it would be in a log.
+    if !is_address(text) {
+        return Err(refused("an address of the mail is none"));
+    }
+    text.parse().map_err(|_| refused("an address of the mail is none"))
+}
+
+fn refused(why: &str) -> Undelivered {
+    Undelivered { why: why.to_owned(), retry_after: None, refused: true }
 }
 
 fn body(message: &Notification) -> String {
@@ -78,37 +90,13 @@ fn body(message: &Notification) -> String {
     format!("{text}\n\n{how}")
 }
 
-fn lines(text: &str) -> String {
-    text.lines().flat_map(|line| [line, "\r\n"]).collect()
-}
-
-fn wrapped(coded: &str) -> String {
-    let pieces: Vec<String> = coded.as_bytes().chunks(LINE_BYTES).map(|p| String::from_utf8_lossy(p).into()).collect();
-    lines(&pieces.join("\n"))
-}
-
-/// A title as one header: never a line break, and words of its own for what is not ASCII.
-fn subject(title: &str) -> String {
-    let title: String = title.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
-    if title.is_ascii() {
-        return title;
-    }
-    let mut words = Vec::new();
-    let mut word = String::new();
-    for c in title.chars() {
-        if word.len() + c.len_utf8() > WORD_BYTES {
-            words.push(std::mem::take(&mut word));
-        }
-        word.push(c);
-    }
-    words.push(word);
-    words.iter().map(|w| format!("=?UTF-8?B?{}?=", encode(w.as_bytes()))).collect::<Vec<_>>().join("\r\n ")
+/// A title as one header: without line breaks.
+fn title(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TITLE_CHARS).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::notify::Severity;
-
     use super::*;
 
     fn message(title: &str, text: &str) -> Notification {
@@ -123,15 +111,16 @@ mod tests {
         }
     }
 
-    fn mail() -> Mail {
+    fn rendered(message: &Notification) -> String {
         let via = Via::Command(vec!["sendmail".to_owned()]);
-        Mail { to: vec!["ops@example.com".to_owned()], from: "loop@example.com".to_owned(), via }
+        let mail = Mail { to: vec!["ops@example.com".to_owned()], from: "loop@example.com".to_owned(), via };
+        String::from_utf8(mail.render(message).expect("it is a mail").formatted()).expect("a mail is text")
     }
 
     #[test]
     fn no_text_becomes_a_header() {
         let evil = "hello\r\nBcc: everybody@example.com\r\n\r\nbody";
-        let text = mail().render(&message(evil, "x\r\nBcc: y\n.\n"));
+        let text = rendered(&message(evil, "x\r\nBcc: y\n.\n"));
         let (head, body) = text.split_once("\r\n\r\n").expect("a mail has a head");
         assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
         assert!(head.contains("Subject: hello  Bcc: everybody@example.com    body"), "{head}");
@@ -145,8 +134,9 @@ mod tests {
 
     #[test]
     fn other_letters_are_encoded() {
-        let text = mail().render(&message(&"Prüfung ".repeat(12), "schläft – und wie"));
-        assert!(text.is_ascii() && text.contains("=?UTF-8?B?") && text.contains("base64"), "{text}");
+        let text = rendered(&message(&"Prüfung ".repeat(12), "schläft – und wie"));
+        let lower = text.to_ascii_lowercase();
+        assert!(text.is_ascii() && lower.contains("=?utf-8?b?") && text.contains("base64"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use everloop_core::notify::{Notification, Severity, Undelivered};
+use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
-use super::base64::encode;
 use super::secret::without;
 use super::{Address, SecretSource};
 use crate::web::{WebRequest, header, post};
@@ -23,11 +26,11 @@ pub struct Form {
     pub url: Address,
     /// Names and values; `{text}`, `{to}` and `{key}` are replaced in values.
     pub fields: Vec<(String, String)>,
-    /// Who gets it.
+    /// The recipient, for `{to}`.
     pub to: String,
     /// Whether the fields travel as JSON; else as a form.
     pub json: bool,
-    /// Who asks.
+    /// The credentials.
     pub auth: Option<Auth>,
 }
 
@@ -38,7 +41,7 @@ pub enum Auth {
     Bearer(SecretSource),
     /// `Authorization: Basic …`.
     Basic {
-        /// Who.
+        /// The user name.
         user: String,
         /// The password.
         password: SecretSource,
@@ -131,7 +134,7 @@ pub(super) fn sms(form: &Form, ca: Option<&Path>, message: &Notification) -> Res
         }
         Some(Auth::Basic { user, password }) => {
             let password = password.value()?;
-            let pair = encode(format!("{user}:{password}").as_bytes());
+            let pair = BASE64.encode(format!("{user}:{password}"));
             headers.push(("authorization", format!("Basic {pair}")));
             hidden.extend([password, pair]);
         }
@@ -151,43 +154,26 @@ pub(super) fn webhook(
     let mut headers = vec![("content-type", "application/json".to_owned()), ("idempotency-key", message.key.clone())];
     if let Some(secret) = secret {
         let key = secret.value()?;
-        let signature = hex(&hmac(key.as_bytes(), body.as_bytes()));
-        headers.push(("x-everloop-signature", format!("sha256={signature}")));
+        headers.push(("x-everloop-signature", format!("sha256={}", signature(key.as_bytes(), body.as_bytes()))));
         hidden.push(key);
     }
     let answer = post(&WebRequest { url: &url, headers, body: body.as_bytes() }, ca);
     answer.and_then(|a| a.good()).map_err(|e| without(&hidden.iter().map(String::as_str).collect::<Vec<_>>(), e))
 }
 
-/// HMAC-SHA256 as in RFC 2104.
-fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    let mut block = [0_u8; 64];
-    if key.len() > block.len() {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let inner = Sha256::new().chain_update(block.map(|b| b ^ 0x36)).chain_update(text).finalize();
-    Sha256::new().chain_update(block.map(|b| b ^ 0x5c)).chain_update(inner).finalize().to_vec()
+/// HMAC-SHA256 in hexadecimal.
+fn signature(key: &[u8], text: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length");
+    mac.update(text);
+    crate::protect::hex(&mac.finalize().into_bytes())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
-    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
-}
+/// All that is not unreserved in RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A value of a form.
-fn percent(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push_str(&hex(&[byte]).to_ascii_uppercase());
-        }
-    }
-    out
+fn percent(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }
 
 #[cfg(test)]
@@ -197,15 +183,15 @@ mod tests {
     #[test]
     fn signatures_are_as_in_rfc_4231() {
         assert_eq!(
-            hex(&hmac(b"Jefe", b"what do ya want for nothing?")),
+            signature(b"Jefe", b"what do ya want for nothing?"),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         );
-        let long = hmac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
-        assert_eq!(hex(&long), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+        let long = signature(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(long, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
     }
 
     #[test]
     fn a_value_of_a_form_stays_one_value() {
-        assert_eq!(percent("a&b=c d\n+é"), "a%26b%3Dc%20d%0A%2B%C3%A9");
+        assert_eq!(percent("a&b=c d\n+é").to_string(), "a%26b%3Dc%20d%0A%2B%C3%A9");
     }
 }

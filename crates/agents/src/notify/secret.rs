@@ -1,4 +1,5 @@
-//! Secrets of notifiers: named by a variable or by a file that nobody else can read, looked up for one attempt.
+//! Secrets of notifiers: named by a variable or by a file that only its owner can read, looked up
+//! for one attempt.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -15,14 +16,14 @@ const VALUE_CAP: u64 = 16 << 10;
 /// Where a secret is found. Never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// In this variable of whoever runs everloop.
+    /// In this variable of the process.
     Env(String),
     /// In the first line of this file.
     File(PathBuf),
 }
 
 impl SecretSource {
-    /// The value. What goes wrong is told without it.
+    /// The value; no error shows it.
     pub(super) fn value(&self) -> Result<String, Undelivered> {
         let found = match self {
             SecretSource::Env(name) => std::env::var(name)
@@ -62,7 +63,7 @@ fn first_line(path: &PathBuf) -> Result<String, String> {
     if line.trim().is_empty() { Err("its first line is empty".to_owned()) } else { Ok(line) }
 }
 
-/// Takes secrets out of what is told about a failure, whoever put them there.
+/// Takes secrets out of the text of a failure; servers may repeat them.
 pub(super) fn without(values: &[&str], mut failure: Undelivered) -> Undelivered {
     let secrets: Vec<redact::Secret> = values
         .iter()

@@ -1,27 +1,44 @@
-//! Hands a mail to a server: as much SMTP as that takes (RFC 5321, STARTTLS, AUTH PLAIN and LOGIN). A password never travels
-//! unencrypted beyond this machine.
+//! Hands a mail to a server with `lettre`. Owns what the library leaves open: which encryption is
+//! demanded, a deadline for the whole delivery, and a cap on what a server may send. A password
+//! never travels unencrypted beyond this machine.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::error::Error as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use everloop_core::notify::{Notification, Undelivered};
+use everloop_core::time::human;
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream};
+use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Rcpt, Starttls};
+use lettre::transport::smtp::extension::ClientId;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-use super::base64::encode;
-use super::mail::Mail;
+use super::mail::{Mail, address};
 use super::secret::{SecretSource, without};
-use crate::web::{is_loopback, trusted};
+use crate::http_client::{is_loopback, trusted};
+
+mod stream;
+
+use stream::CappedStream;
 
 /// All of it; a server that is slower is tried again later.
-const WITHIN: Duration = Duration::from_secs(60);
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// Any answer is shorter.
-const ANSWER_CAP: usize = 16 << 10;
-/// What is told of an answer that says no.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that has the mail gets this long to answer QUIT.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A name with more addresses than these is no mail server.
+const MAX_ADDRESSES: usize = 4;
+/// What is shown of an answer.
 const SHOWN_CHARS: usize = 200;
 
 /// A server that takes mail.
@@ -33,7 +50,7 @@ pub struct Server {
     pub port: u16,
     /// How the connection is encrypted.
     pub encryption: Encryption,
-    /// Who we are there, and our password.
+    /// User name and password.
     pub login: Option<(String, SecretSource)>,
 }
 
@@ -46,59 +63,6 @@ pub enum Encryption {
     Start,
 }
 
-enum Line {
-    Open(TcpStream),
-    Sealed(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Line {
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Line::Open(stream) => stream,
-            Line::Sealed(stream) => &stream.sock,
-        }
-    }
-}
-
-impl Read for Line {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Line::Open(stream) => stream.read(buffer),
-            Line::Sealed(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Line {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Line::Open(stream) => stream.write(bytes),
-            Line::Sealed(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Line::Open(stream) => stream.flush(),
-            Line::Sealed(stream) => stream.flush(),
-        }
-    }
-}
-
-/// A conversation with a server.
-struct Talk {
-    line: Line,
-    /// What came and was not read yet.
-    rest: Vec<u8>,
-    end: Instant,
-}
-
-/// An answer: its code and its lines.
-struct Answer {
-    code: u16,
-    lines: Vec<String>,
-}
-
 pub(super) fn hand_over(
     server: &Server,
     ca: Option<&Path>,
@@ -106,200 +70,139 @@ pub(super) fn hand_over(
     message: &Notification,
 ) -> Result<(), Undelivered> {
     let password = server.login.as_ref().map(|(_, secret)| secret.value()).transpose()?;
-    let done = try_once(server, ca, password.as_deref(), (mail, message));
-    // A server may repeat what it was told, in the form in which it was told.
-    let forms = |(user, _): &(String, SecretSource)| {
-        let password = password.clone().unwrap_or_default();
-        [encode(password.as_bytes()), plain_login(user, &password), password]
+    let login = server.login.as_ref().map(|(user, _)| (user.as_str(), password.as_deref().unwrap_or_default()));
+    let done = in_time(&Delivery { server, ca, login, mail, message }, DELIVERY_TIMEOUT);
+    // A server may repeat what was sent to it, in the form in which it was sent.
+    let forms = |(user, password): (&str, &str)| {
+        [BASE64.encode(password), BASE64.encode(format!("\0{user}\0{password}")), password.to_owned()]
     };
-    let hidden: Vec<String> = server.login.iter().flat_map(forms).collect();
+    let hidden: Vec<String> = login.into_iter().flat_map(forms).collect();
     let hidden: Vec<&str> = hidden.iter().map(String::as_str).collect();
     done.map_err(|e| without(&hidden, e))
 }
 
-fn try_once(
-    server: &Server,
-    ca: Option<&Path>,
-    password: Option<&str>,
-    (mail, message): (&Mail, &Notification),
-) -> Result<(), Undelivered> {
-    let mut talk = Talk::open(server, ca)?;
-    talk.expect(220, "greeting")?;
-    let mut offers = talk.hello()?;
-    let sealed = matches!(talk.line, Line::Sealed(_));
-    if !sealed && offers.iter().any(|o| o == "STARTTLS") {
-        talk.ask("STARTTLS", 220)?;
-        talk = talk.seal(server, ca)?;
-        offers = talk.hello()?;
-    } else if !sealed && !is_loopback(&server.host) {
-        return Err(refused("it offers no encryption (STARTTLS)".to_owned()));
-    }
-    if let (Some((user, _)), Some(password)) = (&server.login, password) {
-        talk.log_in(&offers, user, password)?;
-    }
-    talk.ask(&format!("MAIL FROM:<{}>", mail.from), 250)?;
-    for to in &mail.to {
-        talk.ask(&format!("RCPT TO:<{to}>"), 250)?;
-    }
-    talk.ask("DATA", 354)?;
-    talk.say(&stuffed(&mail.render(message)))?;
-    talk.expect(250, "the mail")?;
-    // It has the mail; how it says goodbye does not matter.
-    talk.say("QUIT\r\n").ok();
-    Ok(())
+/// One attempt with all it needs.
+struct Delivery<'a> {
+    server: &'a Server,
+    ca: Option<&'a Path>,
+    /// User and password.
+    login: Option<(&'a str, &'a str)>,
+    mail: &'a Mail,
+    message: &'a Notification,
 }
 
-fn plain_login(user: &str, password: &str) -> String {
-    encode(format!("\0{user}\0{password}").as_bytes())
+/// Waits in this thread, but not longer than the deadline; a name that is still being resolved then
+/// does not hold it up.
+fn in_time(delivery: &Delivery<'_>, within: Duration) -> Result<(), Undelivered> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = built.map_err(|e| broken(format!("no runtime could be started: {e}")))?;
+    let done = runtime.block_on(async { timeout(within, delivery.run()).await });
+    runtime.shutdown_background();
+    done.unwrap_or_else(|_| Err(broken(format!("it took longer than {}", human(within)))))
 }
 
-/// A line that begins with a dot gets another one, and a single dot is the end.
-fn stuffed(mail: &str) -> String {
-    let mut text = String::with_capacity(mail.len() + 16);
-    for line in mail.lines() {
-        if line.starts_with('.') {
-            text.push('.');
+impl Delivery<'_> {
+    async fn run(&self) -> Result<(), Undelivered> {
+        let mail = self.mail.render(self.message)?.formatted();
+        let mut server = self.connect().await?;
+        if let Some((user, password)) = self.login {
+            let login = Credentials::new(user.to_owned(), password.to_owned());
+            server.auth(&[Mechanism::Plain, Mechanism::Login], &login).await.map_err(|e| failed("the login", &e))?;
         }
-        text.push_str(line);
-        text.push_str("\r\n");
-    }
-    text.push_str(".\r\n");
-    text
-}
-
-impl Talk {
-    fn open(server: &Server, ca: Option<&Path>) -> Result<Self, Undelivered> {
-        let named = (server.host.as_str(), server.port).to_socket_addrs();
-        let addresses = named.map_err(|e| lost("its name cannot be resolved", &e))?;
-        let mut last = io::Error::other("its name has no address");
-        for address in addresses.take(4) {
-            match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
-                Ok(stream) => {
-                    let talk = Self { line: Line::Open(stream), rest: Vec::new(), end: Instant::now() + WITHIN };
-                    return match server.encryption {
-                        Encryption::Whole => talk.seal(server, ca),
-                        Encryption::Start => Ok(talk),
-                    };
-                }
-                Err(e) => last = e,
-            }
+        // Not `send`: after a refusal it waits for an answer to QUIT, which may never come.
+        let from = MailFrom::new(Some(address(&self.mail.from)?), Vec::new());
+        server.command(from).await.map_err(|e| failed("MAIL", &e))?;
+        for to in &self.mail.to {
+            server.command(Rcpt::new(address(to)?, Vec::new())).await.map_err(|e| failed("RCPT", &e))?;
         }
-        Err(lost("it cannot be reached", &last))
+        server.command(Data).await.map_err(|e| failed("DATA", &e))?;
+        server.message(&mail).await.map_err(|e| failed("the mail", &e))?;
+        // It has the mail; how it ends the connection does not matter.
+        timeout(QUIT_TIMEOUT, server.quit()).await.ok();
+        Ok(())
     }
 
-    /// From here on nobody else reads it. What was said before in the open is forgotten: somebody may have put it there.
-    fn seal(self, server: &Server, ca: Option<&Path>) -> Result<Self, Undelivered> {
-        let Line::Open(stream) = self.line else { return Err(refused("it is encrypted already".to_owned())) };
+    /// A connection over which a password may travel.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Undelivered> {
+        let socket = self.dial().await?;
+        if self.server.encryption == Encryption::Whole {
+            return greet(CappedStream::new(self.seal(socket).await?)).await;
+        }
+        // Two handles of one socket: the first is dropped at STARTTLS, with the client that read
+        // from it and with all that was received unencrypted. What is injected there answers
+        // nothing.
+        let (socket, open) = doubled(socket).map_err(|e| lost(&e))?;
+        let mut server = greet(CappedStream::new(open)).await?;
+        if server.can_starttls() {
+            server.command(Starttls).await.map_err(|e| failed("STARTTLS", &e))?;
+            drop(server);
+            return greet(CappedStream::after_starttls(self.seal(socket).await?)).await;
+        }
+        if is_loopback(&self.server.host) {
+            return Ok(server);
+        }
+        Err(refused("it offers no encryption (STARTTLS)".to_owned()))
+    }
+
+    async fn seal(&self, socket: TcpStream) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Undelivered> {
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(trusted(ca).map_err(refused)?);
+        roots.add_parsable_certificates(trusted(self.ca).map_err(refused)?);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| refused(e.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::try_from(server.host.clone()).map_err(|e| refused(e.to_string()))?;
-        let connection = ClientConnection::new(Arc::new(config), name).map_err(|e| refused(e.to_string()))?;
-        let line = Line::Sealed(Box::new(StreamOwned::new(connection, stream)));
-        Ok(Self { line, rest: Vec::new(), end: self.end })
+        let name = ServerName::try_from(self.server.host.clone()).map_err(|e| refused(e.to_string()))?;
+        TlsConnector::from(Arc::new(config)).connect(name, socket).await.map_err(|e| lost(&e))
     }
 
-    fn hello(&mut self) -> Result<Vec<String>, Undelivered> {
-        let answer = self.ask("EHLO everloop.invalid", 250)?;
-        Ok(answer.lines.iter().skip(1).map(|line| line.to_ascii_uppercase()).collect())
-    }
-
-    fn log_in(&mut self, offers: &[String], user: &str, password: &str) -> Result<(), Undelivered> {
-        let ways = offers.iter().find_map(|o| o.strip_prefix("AUTH")).unwrap_or_default();
-        let has = |way: &str| ways.split([' ', '=']).any(|w| w == way);
-        if has("PLAIN") {
-            self.ask_secretly(&format!("AUTH PLAIN {}", plain_login(user, password)), 235)?;
-        } else if has("LOGIN") {
-            self.ask("AUTH LOGIN", 334)?;
-            self.ask_secretly(&encode(user.as_bytes()), 334)?;
-            self.ask_secretly(&encode(password.as_bytes()), 235)?;
-        } else {
-            return Err(refused("it offers neither AUTH PLAIN nor AUTH LOGIN".to_owned()));
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, command: &str, wanted: u16) -> Result<Answer, Undelivered> {
-        self.say(&format!("{command}\r\n"))?;
-        self.expect(wanted, command)
-    }
-
-    fn ask_secretly(&mut self, command: &str, wanted: u16) -> Result<Answer, Undelivered> {
-        self.say(&format!("{command}\r\n"))?;
-        self.expect(wanted, "the login")
-    }
-
-    fn say(&mut self, text: &str) -> Result<(), Undelivered> {
-        self.hurry()?;
-        let said = self.line.write_all(text.as_bytes()).and_then(|()| self.line.flush());
-        said.map_err(|e| lost("the connection broke", &e))
-    }
-
-    fn expect(&mut self, wanted: u16, what: &str) -> Result<Answer, Undelivered> {
-        let answer = self.answer()?;
-        if answer.code == wanted || (wanted == 250 && answer.code == 251) {
-            return Ok(answer);
-        }
-        let said: String = answer.lines.join(" ").chars().filter(|c| !c.is_control()).take(SHOWN_CHARS).collect();
-        let why = format!("it answered {} to {what}: {said}", answer.code);
-        Err(Undelivered { why, retry_after: None, refused: answer.code >= 500 })
-    }
-
-    fn answer(&mut self) -> Result<Answer, Undelivered> {
-        let mut lines = Vec::new();
-        let mut size = 0;
-        loop {
-            let line = self.one_line()?;
-            size += line.len();
-            let code = line.get(..3).and_then(|c| c.parse::<u16>().ok());
-            let (Some(code), true) = (code, size < ANSWER_CAP) else {
-                return Err(broken("it does not speak SMTP".to_owned()));
-            };
-            lines.push(line.get(4..).unwrap_or_default().to_owned());
-            if line.as_bytes().get(3) != Some(&b'-') {
-                return Ok(Answer { code, lines });
+    async fn dial(&self) -> Result<TcpStream, Undelivered> {
+        let found = lookup_host((self.server.host.as_str(), self.server.port)).await;
+        let addresses = found.map_err(|e| broken(format!("its name cannot be resolved: {e}")))?;
+        let mut last = "its name has no address".to_owned();
+        for address in addresses.take(MAX_ADDRESSES) {
+            match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(e)) => last = e.to_string(),
+                Err(_) => last = format!("no connection within {}s", CONNECT_TIMEOUT.as_secs()),
             }
         }
-    }
-
-    fn one_line(&mut self) -> Result<String, Undelivered> {
-        loop {
-            if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
-                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
-            }
-            if self.rest.len() > ANSWER_CAP {
-                return Err(broken("it does not speak SMTP".to_owned()));
-            }
-            self.hurry()?;
-            let mut buffer = [0; 4096];
-            match self.line.read(&mut buffer) {
-                Ok(0) => return Err(broken("it hung up".to_owned())),
-                Ok(n) => self.rest.extend_from_slice(&buffer[..n]),
-                Err(e) => return Err(lost("the connection broke", &e)),
-            }
-        }
-    }
-
-    /// What is left of the time; a server that sends a letter a minute does not get more of it.
-    fn hurry(&mut self) -> Result<(), Undelivered> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(broken(format!("it took longer than {}s", WITHIN.as_secs())));
-        }
-        let socket = self.line.socket();
-        let set = socket.set_read_timeout(Some(left)).and_then(|()| socket.set_write_timeout(Some(left)));
-        set.map_err(|e| lost("the connection broke", &e))
+        Err(broken(format!("it cannot be reached: {last}")))
     }
 }
 
-fn lost(what: &str, error: &io::Error) -> Undelivered {
-    broken(format!("{what}: {error}"))
+/// Reads the greeting and sends EHLO.
+async fn greet(stream: impl AsyncTokioStream + 'static) -> Result<AsyncSmtpConnection, Undelivered> {
+    let hello = ClientId::Domain("everloop.invalid".to_owned());
+    let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(stream), &hello).await;
+    greeted.map_err(|e| failed("EHLO", &e))
+}
+
+fn doubled(socket: TcpStream) -> io::Result<(TcpStream, TcpStream)> {
+    let socket = socket.into_std()?;
+    let other = socket.try_clone()?;
+    Ok((TcpStream::from_std(socket)?, TcpStream::from_std(other)?))
+}
+
+/// What the library's error means for another attempt.
+fn failed(what: &str, error: &Error) -> Undelivered {
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    let cause: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
+    match error.status() {
+        Some(code) => {
+            let why = format!("it answered {code} to {what}: {cause}");
+            Undelivered { why, retry_after: None, refused: error.is_permanent() }
+        }
+        // Nothing that both sides know, such as a way to log in.
+        None if error.is_client() => refused(format!("{what} is not possible: {cause}")),
+        None if error.is_response() => broken(format!("this is no SMTP: {cause}")),
+        None => broken(format!("the connection broke: {cause}")),
+    }
+}
+
+fn lost(error: &io::Error) -> Undelivered {
+    broken(format!("the connection broke: {error}"))
 }
 
 fn broken(why: String) -> Undelivered {
@@ -312,10 +215,40 @@ fn refused(why: String) -> Undelivered {
 
 #[cfg(test)]
 mod tests {
-    use super::stuffed;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use everloop_core::notify::Severity;
+
+    use super::super::mail::Via;
+    use super::*;
 
     #[test]
-    fn a_dot_ends_nothing_but_the_mail() {
-        assert_eq!(stuffed("a\r\n.\r\n..b\r\n"), "a\r\n..\r\n...b\r\n.\r\n");
+    fn a_server_that_sends_a_letter_at_a_time_does_not_get_more_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let slow = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client comes");
+            // Until the client hangs up.
+            while stream.write_all(b"2").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let server = Server { host: "127.0.0.1".to_owned(), port, encryption: Encryption::Start, login: None };
+        let via = Via::Server(server.clone());
+        let mail = Mail { to: vec!["a@b".to_owned()], from: "c@d".to_owned(), via };
+        let message = Notification {
+            key: "k".to_owned(),
+            severity: Severity::Info,
+            title: String::new(),
+            text: String::new(),
+            tickets: Vec::new(),
+            buttons: Vec::new(),
+            refused: 0,
+        };
+        let delivery = Delivery { server: &server, ca: None, login: None, mail: &mail, message: &message };
+        let late = in_time(&delivery, Duration::from_millis(300)).expect_err("it never greets");
+        assert!(!late.refused && late.why.contains("took longer"), "{}", late.why);
+        slow.join().expect("it sees the end");
     }
 }

@@ -1,7 +1,7 @@
-//! Telegram: a bot that writes into one chat, with buttons, and hears what is pressed or written back there.
+//! Telegram: a bot that writes into one chat, with buttons, and reads presses and replies there.
 //!
-//! Answers are asked for by long polling, so nothing has to be reachable from outside. An answer counts once its number is
-//! written down by whoever asked; until then Telegram keeps it.
+//! Answers arrive by long polling, so nothing has to be reachable from outside. An answer counts
+//! once its number is in the ledger; until then Telegram keeps it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,12 +33,12 @@ pub struct Bot {
     pub answers: bool,
 }
 
-/// Something that was said in the chat.
+/// A press or a reply in the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatReply {
     /// Grows; the next question begins behind it.
     pub number: i64,
-    /// Who.
+    /// The name of the person.
     pub by: String,
     /// What is meant; `None` for anything that is not for us.
     pub action: Option<ReplyAction>,
@@ -60,7 +60,7 @@ fn call(web: &Web, (bot, token, method): (&Bot, &str, &str), body: &Value) -> Re
     answer.and_then(understood).map_err(|e| without(&[token], e))
 }
 
-/// Telegram says in the body what is wrong and when to come back.
+/// The body of an error holds its cause and the time of the next attempt.
 fn understood(answer: WebResponse) -> Result<Value, Undelivered> {
     let mut body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     if answer.status == 200 && body["ok"] == true {
@@ -101,7 +101,7 @@ impl Listener {
         Some(make())
     }
 
-    /// What was said from `next` on; waits until there is something.
+    /// Updates from `next` on; waits until there is one.
     pub fn listen(&self, next: i64) -> Result<Vec<ChatReply>, Undelivered> {
         let body = json!({
             "offset": next,
@@ -114,7 +114,7 @@ impl Listener {
         Ok(updates.iter().filter_map(|update| self.heard(update)).collect())
     }
 
-    /// Tells whoever pressed a button what came of it.
+    /// Answers a press of a button with its result.
     pub fn confirm(&self, press: &str, text: &str) -> Result<(), Undelivered> {
         let text: String = text.chars().take(190).collect();
         let body = json!({ "callback_query_id": press, "text": text });
@@ -130,7 +130,7 @@ impl Listener {
             (&update["message"], &update["message"]["from"])
         };
         let press = query["id"].as_str().map(str::to_owned);
-        // Anybody may find the bot and talk to it; only what is said in our chat counts.
+        // Every user of Telegram can write to the bot; only the configured chat counts.
         let action = self.is_ours(&message["chat"]).then(|| match query["data"].as_str() {
             Some(data) => pressed(data),
             None => replied(message["text"].as_str()?, message["reply_to_message"]["text"].as_str()),
@@ -145,7 +145,7 @@ impl Listener {
     }
 }
 
-/// Who it is, for the journal.
+/// The name of a person, for the journal.
 fn name(from: &Value) -> String {
     let text = from["username"].as_str().or_else(|| from["first_name"].as_str()).unwrap_or("somebody");
     let text: String = text.chars().filter(|c| !c.is_control()).take(40).collect();

@@ -24,10 +24,10 @@ use crate::Error;
 
 /// A hub that does not take a connection in this time is away.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// Everything about one call. Longer than the server's own limit per statement, so that it can say itself what was wrong.
+/// Everything about one call. Longer than the server's own limit per statement, so that its error names the cause.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(7);
 /// A connection that rested this long is looked at before it is used: poolers and restarts close idle ones, and a batch
-/// that meets such an end could not say what became of it.
+/// that meets such an end would leave its outcome unknown.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// The statement's own limit, as long as the transaction: far above any of ours, also on a slow disk.
 pub(super) const BEGIN: &str = "begin; set local statement_timeout = 5000";
@@ -47,7 +47,7 @@ impl Statement {
         Self { doing, sql: sql.into(), params: Vec::new() }
     }
 
-    /// Asks how it would be done.
+    /// Returns the plan instead of the rows.
     #[cfg(test)]
     pub(super) fn explained(self) -> Self {
         Self { sql: format!("EXPLAIN {}", self.sql).into(), ..self }
@@ -129,7 +129,7 @@ impl Drop for HubConnection {
 impl HubConnection {
     pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
         let (client, connection, encrypted) = dial(url).await?;
-        // Its end is seen by whoever asks next; there is nobody to tell it to here.
+        // The next call sees its end; here it concerns no caller.
         let driver = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { client, driver, encrypted, committing: Cell::new(false), rested: Instant::now() })
     }
@@ -215,7 +215,7 @@ impl HubConnection {
         self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Commit))
     }
 
-    /// One statement that only reads, by itself: for what is asked often and touches next to nothing.
+    /// One statement that only reads, by itself: for what is read often and touches next to nothing.
     pub(super) async fn ask(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Open))
     }
@@ -254,7 +254,7 @@ impl HubConnection {
     }
 }
 
-/// A new connection, which somebody has to drive, and whether it is encrypted.
+/// A new connection, which the caller has to drive, and whether it is encrypted.
 pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
     let doing = "connect";
     let tls = Tls::new(&url.trust)?;
@@ -262,8 +262,18 @@ pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
     config.application_name("everloop").connect_timeout(CONNECT_WITHIN);
     let connected = timeout(CONNECT_WITHIN, config.connect(tls.clone())).await;
     let connected = connected.map_err(|late| Error::Away { doing, source: late.into() })?;
-    let (client, connection) = connected.map_err(|e| failed(doing, e, StatementEnd::Open))?;
+    let (client, connection) = connected.map_err(|e| match e {
+        e if is_unproven(&e) => Error::Denied { doing, source: Box::new(e) },
+        e => failed(doing, e, StatementEnd::Open),
+    })?;
     Ok((client, connection, tls.was_used()))
+}
+
+/// Whether the login failed on this side: no channel binding although the address requires it, or a
+/// server that cannot prove that it knows the password. Another attempt meets the same. The library
+/// has no code for it, only its words.
+fn is_unproven(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_none() && error.to_string().starts_with("authentication error")
 }
 
 type Driven = Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;

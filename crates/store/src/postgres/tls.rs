@@ -1,13 +1,15 @@
 //! TLS to the hub: rustls with `ring`, the roots of this machine or of a file, and the modes of libpq.
 //!
-//! Channel binding is not offered: SCRAM over TLS still never shows the password, and `verify-full` says who is there.
+//! The handshake and channel binding (`tls-server-end-point`) are those of `tokio-postgres-rustls`;
+//! this file decides which certificates are trusted and remembers whether the server took the offer
+//! of TLS.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,9 +17,9 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_rustls::TlsConnector;
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::url::{Roots, TlsMode};
 use crate::Error;
@@ -25,7 +27,7 @@ use crate::Error;
 /// Makes encrypted connections; knows whether the last one was.
 #[derive(Clone)]
 pub(super) struct Tls {
-    config: Arc<ClientConfig>,
+    connect: MakeRustlsConnect,
     used: Arc<AtomicBool>,
 }
 
@@ -43,7 +45,7 @@ impl Tls {
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        Ok(Self { config: Arc::new(config), used: Arc::default() })
+        Ok(Self { connect: MakeRustlsConnect::new(config), used: Arc::default() })
     }
 
     /// Whether a connection made with this was encrypted.
@@ -81,67 +83,42 @@ fn authorities(roots: &Roots, provider: &Arc<CryptoProvider>) -> Result<Arc<WebP
     built.map_err(|e| bad(e.to_string()))
 }
 
-impl MakeTlsConnect<tokio_postgres::Socket> for Tls {
-    type Stream = Encrypted;
-    type TlsConnect = Handshake;
-    type Error = io::Error;
+type Inner = <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect;
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-        Ok(Handshake { tls: self.clone(), name })
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Stream;
+    type TlsConnect = Handshake;
+    type Error = Infallible;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, Infallible> {
+        let inner = MakeTlsConnect::<Socket>::make_tls_connect(&mut self.connect, host)?;
+        Ok(Handshake { inner, used: Arc::clone(&self.used) })
     }
 }
 
-/// A connection that is about to be encrypted.
+/// The library's handshake, with a note that it took place.
 pub(super) struct Handshake {
-    tls: Tls,
-    name: ServerName<'static>,
+    inner: Inner,
+    used: Arc<AtomicBool>,
 }
 
-impl TlsConnect<tokio_postgres::Socket> for Handshake {
-    type Stream = Encrypted;
+impl TlsConnect<Socket> for Handshake {
+    type Stream = Stream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
 
-    fn connect(self, socket: tokio_postgres::Socket) -> Self::Future {
+    fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
-            let stream = TlsConnector::from(self.tls.config).connect(self.name, socket).await?;
-            self.tls.used.store(true, Ordering::Relaxed);
-            Ok(Encrypted(stream))
+            let stream = self.inner.connect(socket).await?;
+            self.used.store(true, Ordering::Relaxed);
+            Ok(stream)
         })
     }
 }
 
-/// An encrypted connection.
-pub(super) struct Encrypted(tokio_rustls::client::TlsStream<tokio_postgres::Socket>);
-
-impl TlsStream for Encrypted {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl AsyncRead for Encrypted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Encrypted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
-/// `prefer` and `require`: against listeners, not against somebody in between. Signatures have to fit all the same.
+/// `prefer` and `require`: against eavesdroppers, not against a proxy in between. Signatures have to
+/// fit all the same.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,10 +1,13 @@
-//! The address of a hub: what it says about TLS, which kind of door it is, and how it is shown without its secrets.
+//! The address of a hub: its settings of TLS, which kind of door it is, and how it is shown without
+//! its secrets.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{ChannelBinding, Host, SslMode};
 
 use crate::Error;
 
@@ -16,14 +19,15 @@ pub struct Url {
     shown: String,
 }
 
-/// Whether the connection is encrypted and who the other side has to be; the names are those of libpq.
+/// Whether the connection is encrypted and which certificate the server needs; the names are those
+/// of libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TlsMode {
     /// Never encrypted.
     Disable,
-    /// Encrypted if the server can, whoever it is.
+    /// Encrypted if the server can, with any certificate.
     Prefer,
-    /// Encrypted, whoever it is.
+    /// Encrypted, with any certificate.
     Require,
     /// Encrypted, and its certificate is of an authority that we trust.
     VerifyCa(Roots),
@@ -40,7 +44,7 @@ pub(super) enum Roots {
     File(PathBuf),
 }
 
-/// Which door to the database an address leads to, as far as its text tells.
+/// Which door to the database an address leads to, as far as its text shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// Supabase's pooler in transaction mode (port 6543).
@@ -68,8 +72,10 @@ impl Door {
 impl Url {
     /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
     ///
-    /// `sslmode` and `sslrootcert` mean what they mean to libpq; `sslrootcert=system` names the roots of this machine,
-    /// which is also what `verify-ca` and `verify-full` use without one.
+    /// `sslmode` and `sslrootcert` mean what they mean to libpq; `sslrootcert=system` names the
+    /// roots of this machine, which is also what `verify-ca` and `verify-full` use without one.
+    /// `channel_binding` is `disable`, `prefer` (without one) or `require`; `require` needs TLS, so
+    /// `sslmode=prefer` then means `sslmode=require`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| Error::BadUrl { why: why.to_owned() };
         if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
@@ -77,10 +83,14 @@ impl Url {
         }
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let mut kept = Vec::new();
-        let (mut mode, mut roots) = ("prefer".to_owned(), None);
+        let (mut mode, mut roots, mut binding) = ("prefer".to_owned(), None, ChannelBinding::Prefer);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("sslmode", value) => value.clone_into(&mut mode),
+                ("channel_binding", value) => {
+                    binding = channel_binding(value)
+                        .ok_or_else(|| bad("`channel_binding` is none of `disable`, `prefer`, `require`"))?;
+                }
                 ("sslrootcert", value) => roots = Some(decoded(value).ok_or_else(|| bad("`sslrootcert` is no text"))?),
                 // What other programs put there for themselves.
                 ("pgbouncer" | "connection_limit" | "pool_timeout" | "supa", _) => {}
@@ -95,10 +105,14 @@ impl Url {
         }
         let trust = TlsMode::named(&mode, roots)
             .ok_or_else(|| bad("`sslmode` is none of `disable`, `prefer`, `require`, `verify-ca`, `verify-full`"))?;
-        config.ssl_mode(match trust {
+        let bound = binding == ChannelBinding::Require;
+        config.channel_binding(binding).ssl_mode(match trust {
+            TlsMode::Disable if bound => {
+                return Err(bad("`channel_binding=require` needs TLS, and `sslmode=disable` forbids it"));
+            }
             TlsMode::Disable => SslMode::Disable,
-            TlsMode::Prefer => SslMode::Prefer,
-            TlsMode::Require | TlsMode::VerifyCa(_) | TlsMode::VerifyFull(_) => SslMode::Require,
+            TlsMode::Prefer if !bound => SslMode::Prefer,
+            TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa(_) | TlsMode::VerifyFull(_) => SslMode::Require,
         });
         let shown = shown(&config);
         Ok(Self { config, trust, shown })
@@ -131,7 +145,7 @@ impl Url {
         })
     }
 
-    /// Whether the other side has to prove who it is.
+    /// Whether the certificate has to be for this host.
     pub fn is_verified(&self) -> bool {
         matches!(self.trust, TlsMode::VerifyFull(_))
     }
@@ -143,7 +157,7 @@ impl TlsMode {
         Some(match (mode, given) {
             ("disable", _) => TlsMode::Disable,
             ("prefer" | "allow", _) => TlsMode::Prefer,
-            // As libpq does it: who names a root wants it asked for.
+            // As libpq does it: a named root is to be checked.
             ("require", Some(roots @ Roots::File(_))) => TlsMode::VerifyCa(roots),
             ("require", Some(Roots::System)) => TlsMode::VerifyFull(Roots::System),
             ("require", None) => TlsMode::Require,
@@ -166,6 +180,15 @@ impl fmt::Debug for Url {
     }
 }
 
+fn channel_binding(value: &str) -> Option<ChannelBinding> {
+    match value {
+        "disable" => Some(ChannelBinding::Disable),
+        "prefer" => Some(ChannelBinding::Prefer),
+        "require" => Some(ChannelBinding::Require),
+        _ => None,
+    }
+}
+
 /// Put together anew from what may be seen, so that nothing else can slip through.
 fn shown(config: &Config) -> String {
     let host = |host: &Host| match host {
@@ -180,19 +203,9 @@ fn shown(config: &Config) -> String {
     format!("postgres://{user}{}:{port}{database}", hosts.join(","))
 }
 
-/// `%2F` and the like.
+/// A value of the query as text; `None` for bytes that are no UTF-8.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' {
-            let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
-            u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// An error and what lies behind it, in one line.
@@ -251,6 +264,20 @@ mod tests {
         assert_eq!(trust("?sslmode=verify-full&sslrootcert=system"), TlsMode::VerifyFull(Roots::System));
         assert!(Url::parse("postgres://h/d?sslmode=maybe").is_err());
         assert!(Url::parse("postgres:///d").is_err(), "no host");
+    }
+
+    #[test]
+    fn channel_binding_means_what_it_means_to_libpq() {
+        let config = |query: &str| parse(&format!("postgres://h/d{query}")).config;
+        let both = |query: &str| (config(query).get_channel_binding(), config(query).get_ssl_mode());
+        assert_eq!(both(""), (ChannelBinding::Prefer, SslMode::Prefer));
+        assert_eq!(both("?channel_binding=prefer&sslmode=disable"), (ChannelBinding::Prefer, SslMode::Disable));
+        assert_eq!(both("?channel_binding=disable&sslmode=require"), (ChannelBinding::Disable, SslMode::Require));
+        assert_eq!(both("?channel_binding=require"), (ChannelBinding::Require, SslMode::Require), "it needs TLS");
+        for bad in ["?channel_binding=require&sslmode=disable", "?channel_binding=maybe", "?channel_binding"] {
+            let error = Url::parse(&format!("postgres://h/d{bad}")).unwrap_err();
+            assert!(error.to_string().contains("channel_binding"), "{error}");
+        }
     }
 
     #[test]

@@ -31,9 +31,12 @@ pub fn run(options: &Options) -> Result<()> {
     std::thread::sleep(minute);
     let after = usage(daemon.pid())?;
 
-    BenchRow::new("memory (RSS)", mb(after.rss_kb)).goal("<= 12 MB", after.rss_kb * 1024 <= 12_000_000).print();
-    let (anon, pss, peak) = (mb(after.anon_kb), mb(after.pss_kb), mb(after.peak_rss_kb));
-    remark(&format!("heap and stacks {anon}, the rest is mapped from the binary; fair share (Pss) {pss}, peak {peak}"));
+    // Anonymous memory is what the process costs: the kernel can drop all else and read it again
+    // from the binary.
+    BenchRow::new("anonymous memory", mb(after.anon_kb)).goal("<= 8 MB", after.anon_kb * 1024 <= 8_000_000).print();
+    BenchRow::new("resident memory (RSS)", mb(after.rss_kb)).print();
+    let (dirty, pss, peak) = (mb(after.private_dirty_kb), mb(after.pss_kb), mb(after.peak_rss_kb));
+    remark(&format!("written to (Private_Dirty) {dirty}, fair share (Pss) {pss}, peak of RSS {peak}"));
     let cpu = after.cpu.saturating_sub(before.cpu);
     // A shorter measurement is scaled up, so that the goal means the same.
     let cpu = cpu.mul_f64(60.0 / minute.as_secs_f64());

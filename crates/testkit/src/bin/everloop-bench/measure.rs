@@ -94,6 +94,8 @@ pub struct ProcessUsage {
     /// Its share of pages that other processes map too; the fairer figure for a binary that runs
     /// twice.
     pub pss_kb: u64,
+    /// Pages of its own that it wrote to, also those of mapped files.
+    pub private_dirty_kb: u64,
     pub peak_rss_kb: u64,
     pub cpu: Duration,
     /// Voluntary context switches, and so wake-ups.
@@ -112,6 +114,7 @@ pub fn usage(pid: u32) -> Result<ProcessUsage> {
         rss_kb: field(&status, "VmRSS:").unwrap_or(0),
         anon_kb: field(&status, "RssAnon:").unwrap_or(0),
         pss_kb: field(&rollup, "Pss:").unwrap_or(0),
+        private_dirty_kb: field(&rollup, "Private_Dirty:").unwrap_or(0),
         peak_rss_kb: field(&status, "VmHWM:").unwrap_or(0),
         cpu: cpu(pid)?,
         naps: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),

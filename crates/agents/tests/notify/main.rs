@@ -1,4 +1,6 @@
-//! Mail against a server of our own on this machine: encryption, logins, refusals, and what arrives.
+//! Mail against servers on this machine: a real one (aiosmtpd) for encryption, logins and what
+//! arrives, and one of our own for all that a good server does not do: refusals, odd answers,
+//! injections, floods.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +14,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+mod mail_server;
+
+use mail_server::{MailServer, Security, TakenMail};
+
 /// `\0me\0hunter-22-secret`, as AUTH PLAIN sends it.
 const LOGIN: &str = "AG1lAGh1bnRlci0yMi1zZWNyZXQ=";
 const PASSWORD: &str = "hunter-22-secret";
@@ -19,19 +25,23 @@ const PASSWORD: &str = "hunter-22-secret";
 /// How the server behaves.
 #[derive(Clone, Copy, Default)]
 struct Manners {
-    /// It speaks TLS from the beginning.
+    /// TLS from the beginning.
     sealed: bool,
     /// It offers STARTTLS.
     starts: bool,
     /// It knows AUTH LOGIN only.
     old_login: bool,
-    /// What it says to DATA instead of taking it.
+    /// Its answer to DATA instead of taking the mail.
     refuses: Option<&'static str>,
-    /// It says this before its greeting is asked for, in the open, after STARTTLS.
+    /// It sends one more line in the open, after STARTTLS.
     injects: bool,
+    /// It answers EHLO with a line that never ends.
+    floods: bool,
+    /// Its greeting is no UTF-8.
+    latin: bool,
 }
 
-/// What the server heard.
+/// Commands and mails of clients.
 #[derive(Default)]
 struct Heard {
     lines: Vec<String>,
@@ -55,7 +65,7 @@ impl Mailroom {
         let taken = Arc::clone(&heard);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever does not trust us hangs up, and that is what some tests are about.
+                // A client that does not trust the certificate hangs up, and that is what some tests are about.
                 serve(stream, manners, &taken).ok();
             }
         });
@@ -100,7 +110,9 @@ fn talk<S: Read + Write>(line: &mut BufReader<S>, manners: Manners, heard: &Mute
     if !manners.starts || manners.sealed {
         // After STARTTLS there is no second greeting.
         let again = !heard.lock().expect("alive").lines.is_empty();
-        if !again {
+        if !again && manners.latin {
+            line.get_mut().write_all(b"220 gr\xfc\xdfe\r\n")?;
+        } else if !again {
             say(line, "220-mail.example\r\n220 hello")?;
         }
     } else {
@@ -115,6 +127,9 @@ fn talk<S: Read + Write>(line: &mut BufReader<S>, manners: Manners, heard: &Mute
         heard.lock().expect("alive").lines.push(text.clone());
         let word = text.split(' ').next().unwrap_or_default().to_owned();
         match word.as_str() {
+            "EHLO" if manners.floods => loop {
+                line.get_mut().write_all(&[b'2'; 4096])?;
+            },
             "EHLO" => {
                 let starts = if manners.starts { "250-STARTTLS\r\n" } else { "" };
                 let ways = if manners.old_login { "LOGIN" } else { "PLAIN LOGIN" };
@@ -182,12 +197,16 @@ impl Default for Sender {
 
 impl Sender {
     fn send(&self, room: &Mailroom) -> Result<(), Undelivered> {
+        self.send_to(room.port)
+    }
+
+    fn send_to(&self, port: u16) -> Result<(), Undelivered> {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("password");
         std::fs::write(&path, self.password).expect("it can be written");
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
         let login = self.login.then(|| ("me".to_owned(), SecretSource::File(path)));
-        let server = Server { host: "localhost".to_owned(), port: room.port, encryption: self.encryption, login };
+        let server = Server { host: "localhost".to_owned(), port, encryption: self.encryption, login };
         let to = vec!["ops@example.com".to_owned(), "me@example.com".to_owned()];
         let mail = Mail { to, from: "loop@example.com".to_owned(), via: Via::Server(server) };
         let notifier = Notifier { name: "mail".to_owned(), way: Channel::Mail(mail), ca_file: self.ca.map(file) };
@@ -267,4 +286,71 @@ fn a_wrong_password_is_told_without_it() {
     let refused = wrong.send(&room).expect_err("it does not know us");
     assert!(refused.refused && refused.why.contains("535"), "{}", refused.why);
     assert!(!refused.why.contains("another-secret") && !refused.why.contains("AG1lAGFub3RoZXI"), "{}", refused.why);
+}
+
+#[test]
+fn a_flood_is_cut_off_and_odd_letters_lose_no_mail() {
+    let room = Mailroom::open(Manners { floods: true, ..Manners::default() });
+    let lost = Sender::default().send(&room).expect_err("no answer is that long");
+    assert!(!lost.refused && lost.why.contains("more than 262144 bytes"), "{}", lost.why);
+    let room = Mailroom::open(Manners { latin: true, ..Manners::default() });
+    Sender::default().send(&room).expect("it takes the mail");
+    assert_eq!(room.mails().len(), 1);
+}
+
+/// What a real server took when it was sent to so.
+fn taken(security: Security, without: &[&str], sender: &Sender) -> TakenMail {
+    let server = MailServer::start(security, &file("good.pem"), &file("server.key"), without);
+    sender.send_to(server.port()).expect("it takes the mail");
+    server.mail()
+}
+
+#[test]
+fn a_real_server_takes_a_mail_as_it_was_written() {
+    let mail = taken(Security::Plain, &[], &Sender::default());
+    assert_eq!((mail.tls, mail.user, mail.from.as_str()), (None, None, "loop@example.com"));
+    assert_eq!(mail.to, ["ops@example.com", "me@example.com"]);
+    let (head, body) = mail.mail.split_once("\r\n\r\n").expect("a mail has a head");
+    assert!(body.starts_with("may I?\r\n.\r\n.hidden\r\nRCPT TO:<x@y>\r\n"), "{body}");
+    for line in [
+        "Subject: everloop #17: warning",
+        "Message-ID: <1f-17-1@example.com>",
+        "To: ops@example.com, me@example.com",
+        "Auto-Submitted: auto-generated",
+        "X-Priority: 3",
+    ] {
+        assert!(head.lines().any(|l| l == line), "{line} is not in {head}");
+    }
+}
+
+#[test]
+fn a_real_server_sees_tls_and_a_login() {
+    for (security, encryption) in [(Security::StartTls, Encryption::Start), (Security::Tls, Encryption::Whole)] {
+        for without in [&[][..], &["PLAIN"], &["LOGIN"]] {
+            let sender = Sender { encryption, login: true, ..Sender::default() };
+            let mail = taken(security, without, &sender);
+            assert_eq!((mail.tls.as_deref(), mail.user.as_deref()), (Some("TLSv1.3"), Some("me")), "{security:?}");
+        }
+    }
+}
+
+#[test]
+fn a_real_server_gets_nothing_it_should_not_have() {
+    for (security, encryption) in [(Security::StartTls, Encryption::Start), (Security::Tls, Encryption::Whole)] {
+        let good = || Sender { encryption, login: true, ..Sender::default() };
+        for (sender, refused) in [
+            (Sender { ca: Some("stranger.pem"), ..good() }, false),
+            (Sender { password: "another-secret-word", ..good() }, true),
+            (Sender { login: false, ..good() }, true),
+        ] {
+            let server = MailServer::start(security, &file("good.pem"), &file("server.key"), &[]);
+            let failed = sender.send_to(server.port()).expect_err("it must not take this");
+            assert_eq!(failed.refused, refused, "{}", failed.why);
+            assert!(!failed.why.contains("another-secret"), "{}", failed.why);
+            assert_eq!(server.rest(), Vec::<String>::new());
+        }
+        let other = MailServer::start(security, &file("elsewhere.pem"), &file("server.key"), &[]);
+        good().send_to(other.port()).expect_err("its certificate is for another host");
+        assert_eq!(other.rest(), Vec::<String>::new());
+    }
 }
