@@ -88,7 +88,7 @@ fn what_cannot_be_started_is_said_before_tmux_is_asked() {
     let cases = [
         (world.program(&[]), "no program"),
         (world.program(&["a=b"]), "variable"),
-        (world.program(&["not-a-program-anywhere"]), "not there"),
+        (world.program(&["not-a-program-anywhere"]), "does not exist"),
         (world.program(&["cat", "a\0b"]), "NUL"),
         (gone, "folder"),
     ];

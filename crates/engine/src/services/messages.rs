@@ -72,7 +72,7 @@ pub fn send(context: &ServiceContext, request: &SendRequest) -> Result<SendAnswe
         return Ok(SendAnswer::Boxed { to: to.to_owned(), by: context.caller.name(), how: "box" });
     }
     if ledger.task(&TaskId::new(to))?.is_some() {
-        return write_beneath(context, &mut ledger, &TaskId::new(to), &text).map(SendAnswer::Commented);
+        return write_comment(context, &mut ledger, &TaskId::new(to), &text).map(SendAnswer::Commented);
     }
     let found = context.find_loop(&ledger, Some(to)).map_err(|_| no_recipient(to))?;
     drop(ledger);
@@ -85,11 +85,11 @@ pub fn send(context: &ServiceContext, request: &SendRequest) -> Result<SendAnswe
 pub fn comment(context: &ServiceContext, task: &TaskId, text: &str) -> Result<CommentAnswer, Failure> {
     let text = mailbox::checked(text)?;
     let mut ledger = context.writer(&context.home()?)?;
-    write_beneath(context, &mut ledger, task, text)
+    write_comment(context, &mut ledger, task, text)
 }
 
 /// The comment and its line in the journal are one transaction.
-fn write_beneath(
+fn write_comment(
     context: &ServiceContext,
     ledger: &mut Sqlite,
     id: &TaskId,
@@ -98,7 +98,7 @@ fn write_beneath(
     let row = ledger.task(id)?.ok_or_else(|| no_task(id))?;
     let by = context.caller.name();
     let ops = [mailbox::letter(ledger, mailbox::comments_of(id), text, &context.caller)?];
-    let events = [note(format!("{by} wrote beneath task {id}: {text}"))];
+    let events = [note(format!("{by} commented on task {id}: {text}"))];
     Change { owner: row.task.owner.as_ref(), ops: &ops, events: &events }.commit(ledger, context)?;
     Ok(CommentAnswer { to: id.clone(), by })
 }

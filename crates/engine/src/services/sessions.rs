@@ -31,7 +31,7 @@ pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Fai
     match (begun.next(), begun.next()) {
         (Some(row), None) => Ok(Some((row.key, read_record(&row.body)?))),
         (None, _) => Ok(None),
-        (Some(one), Some(other)) => Err(Failure::usage(format!("`{word}` fits several sessions"))
+        (Some(one), Some(other)) => Err(Failure::usage(format!("`{word}` matches several sessions"))
             .hint(format!("there are: {}, {}", one.key, other.key))),
     }
 }

@@ -305,7 +305,7 @@ fn a_sign_of_being_complete_is_told_once_and_wakes_the_loop() {
     let up = env.spawn(&["run"]);
     env.wait_for("it works", || env.run(&["logs"]).stdout.contains("ended"));
     env.run(&["pause", "--for", "1h"]).ok();
-    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it sleeps"));
+    env.wait_for("it sleeps", || env.run(&["why"]).stdout.contains("it was put to sleep"));
     let world = World { env, up: Some(up) };
     let used = json!({ "tool_name": "Bash", "tool_input": { "command": "x" } });
     world.env.write("PLAN.md", "- [ ] a\n");

@@ -17,7 +17,7 @@ fn a_hub_is_made_checked_and_made_again() {
     let before = env.run(&["hub", "check", "--json"]).exits(1).json();
     assert_eq!((&before["ok"], &before["hub"]), (&false.into(), &serde_json::Value::Null));
     let migrate = env.run(&["hub", "migrate"]).exits(1);
-    assert!(migrate.stderr.contains("hint: make it: everloop hub init"), "{}", migrate.stderr);
+    assert!(migrate.stderr.contains("hint: create it: everloop hub init"), "{}", migrate.stderr);
     let made = env.run(&["hub", "init", "--json"]).ok().json();
     assert_eq!(env.run(&["hub", "init", "--json"]).ok().json(), made, "twice is once");
     let after = env.run(&["hub", "check", "--json"]).ok().json();
@@ -47,7 +47,7 @@ fn another_format_is_refused_with_the_way_out() {
     assert!(env.run(&["hub", "check"]).exits(1).stdout.contains("format 99 of 4"));
     server().psql(&name, "update everloop.hub set format = 0");
     let older = env.run(&["hub", "init"]).exits(1);
-    assert!(older.stderr.contains("hint: bring it up to date: everloop hub migrate"), "{}", older.stderr);
+    assert!(older.stderr.contains("hint: migrate it: everloop hub migrate"), "{}", older.stderr);
 }
 
 #[test]

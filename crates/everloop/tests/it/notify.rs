@@ -62,7 +62,7 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
     assert!(message["text"].as_str().is_some_and(|text| text.contains("may I drop it?")), "{message}");
     let yes = &message["reply_markup"]["inline_keyboard"][0][0];
     assert_eq!(yes["text"], "Yes");
-    env.wait_for("the loop sleeps", || env.run(&["why"]).stdout.contains("it sleeps"));
+    env.wait_for("the loop sleeps", || env.run(&["why"]).stdout.contains("it was put to sleep"));
     // A stranger that found the bot, and then the same press twice.
     office.press(666, "answer:1:no");
     office.press(CHAT, yes["callback_data"].as_str().expect("a button has data"));
@@ -170,7 +170,7 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
     for says in [
         "webhook: waits for the end of the quiet hours",
         "[notify.quiet]",
-        "day: was told 1 times",
+        "day: was sent 1 times",
         "alarm: is not for this",
     ] {
         assert!(shown.contains(says), "{shown}");
@@ -237,7 +237,7 @@ fn a_bot_that_is_refused_disturbs_nothing_and_shows_no_secret() {
     assert!(said.contains("everloop notify test phone") && said.contains("401: Unauthorized"), "{said}");
     env.run(&["down"]).ok();
     let log = up.wait().exits(143);
-    assert!(!log.stderr.contains(TOKEN) && log.stderr.contains("a message did not arrive"), "{}", log.stderr);
+    assert!(!log.stderr.contains(TOKEN) && log.stderr.contains("cannot deliver a message"), "{}", log.stderr);
     assert_eq!(files_with(&env.state(), &[TOKEN.to_owned()]), Vec::new());
 }
 
