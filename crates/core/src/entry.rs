@@ -3,7 +3,7 @@
 //! A person may add what he likes. Agents add tasks for agents, and some do so without end: so few at a time, and tasks of
 //! tasks of tasks no deeper than this.
 
-use crate::ids::TaskId;
+use crate::ids::{TaskId, TurnId};
 use crate::op::{NewTask, Trust};
 
 /// A task of a person may have tasks, these may have tasks, and these too.
@@ -37,7 +37,7 @@ pub trait EntryContext {
 /// The task out of which a task was added: its author is a turn on it, or says for which task he acts.
 pub fn parent(author: &str) -> Option<TaskId> {
     if let Some(turn) = author.strip_prefix("turn ") {
-        return turn.rsplit_once('.').map(|(task, _)| TaskId::new(task));
+        return turn.parse().ok().map(|turn: TurnId| turn.task().clone());
     }
     author.rsplit_once(" for ").map(|(_, task)| TaskId::new(task))
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{LoopId, TaskId};
 use crate::op::{NewTask, Op, Trust};
+use crate::reason::RuleId;
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, millis};
 
@@ -20,9 +21,9 @@ pub const KEEPALIVE: &str = "keepalive";
 pub const SIGNAL: &str = "signal";
 
 /// The rule of a loop that has nothing to do and watches.
-pub const WATCHING: &str = "watch";
+pub const WATCHING: RuleId = RuleId::Watching;
 /// The rule of one that has watched in vain for long.
-pub const PARKED: &str = "watch.parked";
+pub const PARKED: RuleId = RuleId::Parked;
 
 /// A monitor is not looked at more often than this; a look costs a process or a request.
 pub const LEAST_EVERY: Duration = Duration::from_secs(1);

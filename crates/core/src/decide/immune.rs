@@ -8,7 +8,7 @@ use crate::immune::{self, Class, ImmuneStep, ObservedOutcome, Subject, Threshold
 use crate::jitter::mix;
 use crate::op::Op;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::spec::AgentSpec;
 use crate::state::{LoopState, Turn};
 
@@ -145,8 +145,8 @@ pub(crate) fn alert(step: &ImmuneStep, here: &str) -> Option<(&'static str, Stri
                 Threshold::Margin => "how much worse than others one must be to be charged",
                 Threshold::Out => "for how long one is quarantined",
             };
-            let why = match reason.rule.as_str() {
-                "immune.many" => format!("{} are quarantined at once", reason.input("out")),
+            let why = match &reason.rule {
+                RuleId::ImmuneMany => format!("{} are quarantined at once", reason.input("out")),
                 _ => format!("{} had to be quarantined again", reason.input("relapses")),
             };
             let text = format!(

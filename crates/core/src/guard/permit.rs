@@ -8,7 +8,7 @@ use crate::ids::{LoopId, NodeId};
 use crate::jitter::doubled;
 use crate::pacing::{AHEAD_PERMILLE, AHEAD_URGENT_PERMILLE};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::spec::{BucketSpec, GuardSpec};
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, human};
@@ -16,13 +16,11 @@ use crate::time::{Time, human};
 /// A full machine is looked at again after this, in case the wake by the ending turn is lost.
 pub const SLOT_POLL: Duration = Duration::from_secs(30);
 /// The rule's id; unlike the others it can end at any time.
-pub const SLOTS: &str = "guard.slots";
+pub const SLOTS: RuleId = RuleId::GuardSlots;
 /// Those who waited for one account start one by one…
 const SPREAD_STEP: Duration = Duration::from_secs(5);
 /// …for this long after its limit ended.
 const SPREAD: Duration = Duration::from_secs(60);
-/// No-op turns stretch the gap, up to this.
-const NOOP_GAP_CAP: Duration = Duration::from_secs(15 * 60);
 /// No-op turns that are forgiven.
 const NOOPS_FREE: u32 = 3;
 
@@ -124,7 +122,7 @@ fn freeze<'a>(scopes: &[Scope], of: impl Fn(&Scope) -> &'a GuardState, now: Time
             canary = Some(scope.clone());
             continue;
         }
-        let mut reason = Reason::new("guard.freeze")
+        let mut reason = Reason::new(RuleId::GuardFreeze)
             .with("scope", scope)
             .with("cause", &freeze.cause)
             .with("audit", freeze.audit.join("; "));
@@ -149,13 +147,13 @@ fn cooldown<'a>(
     let hot = scopes.iter().filter(|s| Some(*s) != canary);
     let cooling = hot.filter_map(|s| of(s).cooling.map(|c| (s, c))).filter(|(_, c)| c.until > now);
     let (scope, cooling) = cooling.max_by_key(|(_, c)| c.until)?;
-    Some(Reason::new("guard.cooldown").with("scope", scope).with("level", cooling.level).until(cooling.until))
+    Some(Reason::new(RuleId::GuardCooldown).with("scope", scope).with("level", cooling.level).until(cooling.until))
 }
 
 /// The vendor's own limit: nothing before it ends, and then those who waited one after the other.
 fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
     let held = account.held.as_ref()?;
-    let reason = Reason::new("guard.limit")
+    let reason = Reason::new(RuleId::GuardLimit)
         .with("account", name)
         .with("class", held.limit.class)
         .with("said", &held.limit.text)
@@ -164,7 +162,8 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
         return Some(reason.until(held.until));
     }
     let next = account.last_start.filter(|at| *at >= held.until)? + SPREAD_STEP;
-    (next > now && now < held.until + SPREAD).then(|| Reason::new("guard.spread").with("account", name).until(next))
+    (next > now && now < held.until + SPREAD)
+        .then(|| Reason::new(RuleId::GuardSpread).with("account", name).until(next))
 }
 
 /// The account's allowance is spread over its windows, for loops that want that.
@@ -176,7 +175,7 @@ fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<
     let held = account.windows.iter().filter_map(|w| Some((w.hold(ahead, now)?, w)));
     let (until, window) = held.max_by_key(|(until, _)| *until)?;
     let percent = |permille: u32| format!("{} %", permille.saturating_add(5) / 10);
-    let reason = Reason::new("guard.pace")
+    let reason = Reason::new(RuleId::GuardPace)
         .with("account", request.account)
         .with("window", &window.quota.window)
         .with("used", percent(window.quota.used_permille))
@@ -195,13 +194,14 @@ fn gap(own: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reaso
         return None;
     }
     let plain = request.spec.min_gap;
-    let extra = request.noops.saturating_sub(NOOPS_FREE - 1);
-    let gap = if extra == 0 { plain } else { doubled(plain, extra, NOOP_GAP_CAP.max(plain)) };
+    let most = request.spec.max_noop_gap.max(plain);
+    let extra = if most > plain { request.noops.saturating_sub(NOOPS_FREE - 1) } else { 0 };
+    let gap = doubled(plain, extra, most);
     let next = own.last_start? + gap;
     if next <= now {
         return None;
     }
-    let mut reason = Reason::new("guard.gap").with("gap", human(gap)).until(next);
+    let mut reason = Reason::new(RuleId::GuardGap).with("gap", human(gap)).until(next);
     if extra > 0 {
         reason = reason.with("no_op_turns", request.noops);
     }
@@ -217,7 +217,7 @@ fn backoff<'a>(
     let others = scopes.iter().filter(|s| Some(*s) != canary);
     let waits = others.filter_map(|s| of(s).backing.as_ref().map(|b| (s, b))).filter(|(_, b)| b.until > now);
     let (scope, wait) = waits.max_by_key(|(_, b)| b.until)?;
-    let reason = Reason::new("guard.backoff").with("scope", scope).with("why", &wait.why);
+    let reason = Reason::new(RuleId::GuardBackoff).with("scope", scope).with("why", &wait.why);
     Some(reason.with("failures", of(scope).failures).until(wait.until))
 }
 
@@ -225,7 +225,7 @@ fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
     spec.caps.windows().find_map(|(name, window, cap)| {
         let used = own.starts.within(window, now);
         (used >= cap).then(|| {
-            let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", used);
+            let reason = Reason::new(RuleId::GuardCap).with("window", name).with("cap", cap).with("used", used);
             reason.until(own.starts.room_at(window, cap, now))
         })
     })
@@ -245,7 +245,7 @@ fn budget(own: &GuardState, request: &PermitRequest<'_>) -> Option<Reason> {
         let limit = limit?;
         // A price that is not known cannot be reserved; then the budget ends the loop once it is used up.
         let over = wanted > limit || (wanted == used && used >= limit);
-        over.then(|| Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used))
+        over.then(|| Reason::new(RuleId::GuardBudget).with("bound", name).with("budget", limit).with("used", used))
     })
 }
 
@@ -259,7 +259,7 @@ fn bucket(account: &GuardState, spec: Option<&BucketSpec>, now: Time) -> Result<
     });
     if filled < 1000 {
         let wait = Duration::from_millis(((1000 - filled) * every).div_ceil(1000));
-        let reason = Reason::new("guard.bucket").with("burst", spec.burst).with("every", human(spec.every));
+        let reason = Reason::new(RuleId::GuardBucket).with("burst", spec.burst).with("every", human(spec.every));
         return Err(reason.until(now + wait));
     }
     Ok(Some(Bucket { millistarts: filled - 1000, at: now }))

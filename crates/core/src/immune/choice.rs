@@ -3,7 +3,7 @@
 use super::{Immune, ImmuneStep, RuleEffect, Subject, Tier};
 use crate::ids::TurnId;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// So many failures in a row without anybody to compare with are a reason to try somebody else.
@@ -59,7 +59,7 @@ impl Immune {
                     of_kind && !subjects.contains(subject)
                 }
             };
-            let reason = Reason::new("immune.rule").with("rule", rule.id).with("says", &rule.what);
+            let reason = Reason::new(RuleId::ImmuneRule).with("rule", rule.id).with("says", &rule.what);
             hit.then(|| Admission::Barred(reason.with("by", &rule.by).with("why", &rule.why).until(rule.until)))
         });
         let held = subjects.iter().filter_map(|s| self.standing(s, now));
@@ -85,7 +85,7 @@ impl Immune {
         let same = self.record.newest().take(OUTCOME_WINDOW).filter(|row| worker.iter().all(|s| row.has(s)));
         let lately: Vec<bool> = same.take(DOUBT).map(|row| row.class().failed()).collect();
         let failed = lately.len() == DOUBT && lately.into_iter().all(|f| f);
-        failed.then(|| Admission::Less(Reason::new("immune.doubt").with("failures", DOUBT)))
+        failed.then(|| Admission::Less(Reason::new(RuleId::ImmuneDoubt).with("failures", DOUBT)))
     }
 
     /// The share of the work that a subject gets, in thousandths.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::tier::StepDraft;
 use super::{Immune, ImmuneStep, Subject, caps};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// The same correction this often…
@@ -109,7 +109,7 @@ pub fn add(state: &Immune, wish: &RuleRequest<'_>, now: Time) -> Result<Vec<Immu
 /// A person knows more than the record: whom nobody has seen yet may be barred, and a doubt about the observer is no reason.
 fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason> {
     match caps::allows(state, subject, &[], now) {
-        Err(cap) if matches!(cap.rule.as_str(), "immune.third" | "immune.nobody") => {
+        Err(cap) if matches!(cap.rule, RuleId::ImmuneThird | RuleId::ImmuneNobody) => {
             let seen = state.record.live(subject.dimension).any(|s| s == subject);
             if seen || subject.dimension == super::Dimension::Node { Err(cap) } else { Ok(()) }
         }

@@ -1,7 +1,7 @@
 //! What people read: a message of one ticket or of many, and why a ticket is told, later, or not at all.
 
 use super::{Alert, Button, Notification, ReplyAction, Severity, severity};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::{Time, human};
 
 /// What fits into a message of every kind of notifier but an SMS, which cuts for itself.
@@ -120,18 +120,18 @@ fn clip(text: &str, chars: usize) -> String {
 
 /// Why a ticket is told now, later or not at all. `clock` prints a point in time for the reader's time zone.
 pub fn sentence(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
-    let said = match reason.rule.as_str() {
-        "notify.due" => "is told now".to_owned(),
-        "notify.queued" => "is being sent".to_owned(),
-        "notify.route" => format!("is not for this notifier: it is {}", reason.input("severity")),
-        "notify.acked" => "is not repeated: somebody has seen it".to_owned(),
-        "notify.told" => format!("was told {} times, that is enough", reason.input("times")),
-        "notify.repeat" => format!("was told {} times and is repeated", reason.input("times")),
-        "notify.flapping" => "was told lately for the same cause".to_owned(),
-        "notify.quiet" => "waits for the end of the quiet hours".to_owned(),
-        "notify.storm" => "waits to be told together with others".to_owned(),
-        "notify.down" => format!("cannot be sent: {}", reason.input("why")),
-        other => other.to_owned(),
+    let said = match &reason.rule {
+        RuleId::NotifyDue => "is told now".to_owned(),
+        RuleId::NotifyQueued => "is being sent".to_owned(),
+        RuleId::NotifyRoute => format!("is not for this notifier: it is {}", reason.input("severity")),
+        RuleId::NotifyAcked => "is not repeated: somebody has seen it".to_owned(),
+        RuleId::NotifyTold => format!("was told {} times, that is enough", reason.input("times")),
+        RuleId::NotifyRepeat => format!("was told {} times and is repeated", reason.input("times")),
+        RuleId::NotifyFlapping => "was told lately for the same cause".to_owned(),
+        RuleId::NotifyQuiet => "waits for the end of the quiet hours".to_owned(),
+        RuleId::NotifyStorm => "waits to be told together with others".to_owned(),
+        RuleId::NotifyDown => format!("cannot be sent: {}", reason.input("why")),
+        other => other.to_string(),
     };
     match reason.until.filter(|at| *at > now) {
         Some(at) => format!("{said}; next in {} (at {}) [{}]", human(at.since(now)), clock(at), reason.rule),

@@ -194,7 +194,7 @@ impl LoopState {
     /// then it is known what there is to do. Work that was left aside for the operator is not forgotten for that.
     fn check_again(&mut self, at: Time) {
         let Phase::Waiting { reason, .. } = &self.phase else { return };
-        if ![WATCHING, PARKED].contains(&reason.rule.as_str()) {
+        if ![WATCHING, PARKED].contains(&reason.rule) {
             return;
         }
         self.leave_waiting(at);

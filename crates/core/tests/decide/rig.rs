@@ -230,7 +230,7 @@ impl Rig {
     /// The rule for which it waits.
     pub fn waits_for(&self) -> &str {
         match &self.state.phase {
-            Phase::Waiting { reason, .. } => &reason.rule,
+            Phase::Waiting { reason, .. } => reason.rule.as_str(),
             other => panic!("it does not wait: {other:?}"),
         }
     }

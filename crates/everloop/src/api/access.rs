@@ -135,9 +135,9 @@ mod tests {
             assert!(!same(other, "abc"), "{other}");
         }
         let token = Token("t".repeat(64));
-        let turn = TurnId::new("k3f9-1.1");
+        let [turn, next] = ["k3f9-1.1", "k3f9-1.2"].map(|id| id.parse::<TurnId>().expect("the id of a turn"));
         assert_eq!(token.sign(&turn), token.sign(&turn));
-        assert_ne!(token.sign(&turn), token.sign(&TurnId::new("k3f9-1.2")));
+        assert_ne!(token.sign(&turn), token.sign(&next));
         assert_ne!(token.sign(&turn), Token("u".repeat(64)).sign(&turn));
     }
 }

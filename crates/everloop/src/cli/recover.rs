@@ -141,7 +141,7 @@ fn local(
 /// Turns of which there is a folder.
 fn turns(home: &StateFolder) -> Vec<TurnId> {
     let entries = std::fs::read_dir(home.turns()).into_iter().flatten().flatten();
-    let mut all: Vec<TurnId> = entries.map(|e| TurnId::new(e.file_name().to_string_lossy().into_owned())).collect();
+    let mut all: Vec<TurnId> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     all.sort();
     all
 }
