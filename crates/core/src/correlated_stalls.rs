@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn turn(n: usize) -> TurnId {
-        TurnId::new(format!("loop{n}-1.1"))
+        format!("loop{n}-1.1").parse().expect("the id of a turn")
     }
 
     fn at(secs: u64) -> Time {

@@ -3,7 +3,7 @@
 //! People add tasks without limits. Agents that create tasks for agents may do so without end, so
 //! the number of open tasks and the depth of derived tasks are bounded.
 
-use crate::ids::TaskId;
+use crate::ids::{TaskId, TurnId};
 use crate::op::{NewTask, Trust};
 
 /// Depth of derived tasks: a person's task may have tasks, these may have tasks, and these too.
@@ -38,7 +38,7 @@ pub trait EntryContext {
 /// TASK`).
 pub fn parent(author: &str) -> Option<TaskId> {
     if let Some(turn) = author.strip_prefix("turn ") {
-        return turn.rsplit_once('.').map(|(task, _)| TaskId::new(task));
+        return turn.parse().ok().map(|turn: TurnId| turn.task().clone());
     }
     author.rsplit_once(" for ").map(|(_, task)| TaskId::new(task))
 }

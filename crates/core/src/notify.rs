@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::LoopId;
 use crate::jitter::{between, doubled};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::{Time, human};
 
 pub mod quiet_hours;
@@ -285,26 +285,26 @@ enum Due {
 fn when(alert: &Alert, route: &Route, outbox: &Outbox, moment: LocalTime) -> Due {
     let weight = severity(&alert.key);
     if weight < route.min_severity || !route.only.is_empty() && !route.only.contains(&weight) {
-        return Due::Never(Reason::new("notify.route").with("severity", weight.label()));
+        return Due::Never(Reason::new(RuleId::NotifyRoute).with("severity", weight.label()));
     }
     if alert.acked {
-        return Due::Never(Reason::new("notify.acked"));
+        return Due::Never(Reason::new(RuleId::NotifyAcked));
     }
     let told = outbox.told.get(&alert.key);
     let (at, reason) = match told {
-        None => (alert.opened_at, Reason::new("notify.due")),
-        Some(told) if told.id != alert.id => (told.last + FLAPPING, Reason::new("notify.flapping")),
+        None => (alert.opened_at, Reason::new(RuleId::NotifyDue)),
+        Some(told) if told.id != alert.id => (told.last + FLAPPING, Reason::new(RuleId::NotifyFlapping)),
         Some(told) if told.times > route.repeats => {
-            return Due::Never(Reason::new("notify.told").with("times", told.times));
+            return Due::Never(Reason::new(RuleId::NotifyTold).with("times", told.times));
         }
         Some(told) => {
             let gap = doubled(REPEAT_FIRST, told.times.saturating_sub(1), REPEAT_CAP);
-            (told.last + gap, Reason::new("notify.repeat").with("times", told.times))
+            (told.last + gap, Reason::new(RuleId::NotifyRepeat).with("times", told.times))
         }
     };
     let held = route.quiet_hours.filter(|_| weight != Severity::Critical);
     match held.and_then(|quiet| quiet.end(at.max(moment.now), moment.local_minutes)) {
-        Some(end) => Due::At(end, Reason::new("notify.quiet")),
+        Some(end) => Due::At(end, Reason::new(RuleId::NotifyQuiet)),
         None => Due::At(at, reason),
     }
 }
@@ -317,7 +317,7 @@ impl DeliveryPlan {
         if let (0, Some(at)) = (room, next.filter(|at| *at > now)) {
             self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
             for alert in due {
-                self.reasons.insert(alert.id, Reason::new("notify.storm").until(at));
+                self.reasons.insert(alert.id, Reason::new(RuleId::NotifyStorm).until(at));
             }
             return;
         }
@@ -360,8 +360,8 @@ impl Outbox {
 
     fn why_queued(&self) -> Reason {
         match &self.failing {
-            Some(failing) => Reason::new("notify.down").with("why", &failing.why).until(failing.next),
-            None => Reason::new("notify.queued"),
+            Some(failing) => Reason::new(RuleId::NotifyDown).with("why", &failing.why).until(failing.next),
+            None => Reason::new(RuleId::NotifyQueued),
         }
     }
 

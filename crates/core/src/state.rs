@@ -11,7 +11,7 @@ use crate::event::{Event, Exit, Integrated, Judgement, LoopEnd, Outcome, StopCau
 use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, LoopSpec};
 use crate::stream::Usage;
@@ -252,9 +252,9 @@ impl Phase {
         match self {
             Phase::New => "baseline",
             Phase::Ready => "ready",
-            Phase::Waiting { reason, .. } => match reason.rule.as_str() {
-                watch::WATCHING => "watching",
-                watch::PARKED => "parked",
+            Phase::Waiting { reason, .. } => match &reason.rule {
+                RuleId::Watching => "watching",
+                RuleId::Parked => "parked",
                 _ => "waiting",
             },
             Phase::Turn(turn) => match turn.stage {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{LoopId, TaskId};
 use crate::op::{NewTask, Op, Trust};
+use crate::reason::RuleId;
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, millis};
 
@@ -21,10 +22,10 @@ pub const KEEPALIVE: &str = "keepalive";
 /// Kind of the tasks that monitors create.
 pub const SIGNAL: &str = "signal";
 
-/// Rule of a loop that has nothing to do and watches.
-pub const WATCHING: &str = "watch";
-/// Rule of one that has watched in vain for long.
-pub const PARKED: &str = "watch.parked";
+/// The rule of a loop that has nothing to do and watches.
+pub const WATCHING: RuleId = RuleId::Watching;
+/// The rule of one that has watched in vain for long.
+pub const PARKED: RuleId = RuleId::Parked;
 
 /// Minimum interval of a monitor; a probe costs a process or a request.
 pub const LEAST_EVERY: Duration = Duration::from_secs(1);

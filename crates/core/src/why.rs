@@ -2,7 +2,7 @@
 //! the decision.
 
 use crate::event::{LoopEnd, StopCause};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
 use crate::watch::{PARKED, WATCHING};
@@ -19,7 +19,7 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Phase::Ready => {
             format!("{subject} is between turns and starts the next one as soon as a supervisor runs; {passing}.")
         }
-        Phase::Waiting { reason, .. } if [WATCHING, PARKED].contains(&reason.rule.as_str()) => {
+        Phase::Waiting { reason, .. } if [WATCHING, PARKED].contains(&reason.rule) => {
             format!("{subject} {}; {passing}.", watches(state, reason))
         }
         Phase::Waiting { reason, .. } => format!("{subject} waits: {} {passing}.", waiting(reason, now, clock)),
@@ -46,9 +46,9 @@ pub fn another_way(state: &LoopState) -> Option<String> {
 /// The threshold that was exceeded without progress.
 pub fn stagnation(reason: &Reason) -> String {
     let input = |name| reason.input(name);
-    match reason.rule.as_str() {
-        "stagnation.turns" => format!("no progress for {} turns", input("turns")),
-        "stagnation.time" => format!("no progress for {} of work", input("worked")),
+    match &reason.rule {
+        RuleId::StagnationTurns => format!("no progress for {} turns", input("turns")),
+        RuleId::StagnationTime => format!("no progress for {} of work", input("worked")),
         _ => format!("no progress for {}", input("spent")),
     }
 }
@@ -83,8 +83,8 @@ fn watches(state: &LoopState, reason: &Reason) -> String {
     let names: Vec<&str> = state.spec.watch.monitors.iter().map(|m| m.name.as_str()).collect();
     let wakes = "a change, a message, a task or `everloop wake` starts a turn";
     let names = names.join(", ");
-    match reason.rule.as_str() {
-        PARKED => format!(
+    match &reason.rule {
+        RuleId::Parked => format!(
             "is parked: its monitors ({names}) had nothing new in {} beats, so they are probed more rarely; {wakes} [{PARKED}]",
             reason.input("beats")
         ),
@@ -115,10 +115,10 @@ fn paced(reason: &Reason) -> String {
 
 /// Why a turn was given to this one of the loop's agents.
 pub fn choice(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
-    match reason.rule.as_str() {
-        "agent.preferred" => "the first of the loop's agents".to_owned(),
-        "agent.fits" => fits(reason),
-        "agent.change" => instead(reason),
+    match &reason.rule {
+        RuleId::AgentPreferred => "the first of the loop's agents".to_owned(),
+        RuleId::AgentFits => fits(reason),
+        RuleId::AgentChange => instead(reason),
         _ => format!("another one would have been first, but {}", waiting(reason, now, clock).trim_end_matches('.')),
     }
 }
@@ -150,25 +150,27 @@ pub fn quarantined(reason: &Reason) -> String {
         input("excess"),
         input("outcomes")
     );
-    match (reason.rule.as_str(), input("instead")) {
-        ("immune.out", _) => format!("{fails}: quarantined, {}", input("how")),
-        ("immune.failed", _) => format!("{who} failed its trial and stays quarantined"),
-        ("immune.passed", _) => format!("{who} passed its trial and gets half of its work for a while"),
-        ("immune.soft", "") => format!("{fails}: it gets half of its work"),
-        ("immune.soft", cap) => format!("{fails}: it gets half of its work, because {}", spared(cap)),
-        ("immune.clean", _) => format!("{who} had {} turns without a charge", input("beats")),
-        ("immune.cap", _) => format!("{who} is released: the fleet became smaller"),
-        ("immune.charge", _) => fails,
+    match (&reason.rule, input("instead")) {
+        (RuleId::ImmuneOut, _) => format!("{fails}: quarantined, {}", input("how")),
+        (RuleId::ImmuneFailed, _) => format!("{who} failed its trial and stays quarantined"),
+        (RuleId::ImmunePassed, _) => format!("{who} passed its trial and gets half of its work for a while"),
+        (RuleId::ImmuneSoft, "") => format!("{fails}: it gets half of its work"),
+        (RuleId::ImmuneSoft, cap) => {
+            format!("{fails}: it gets half of its work, because {}", spared(&RuleId::from(cap)))
+        }
+        (RuleId::ImmuneClean, _) => format!("{who} had {} turns without a charge", input("beats")),
+        (RuleId::ImmuneCap, _) => format!("{who} is released: the fleet became smaller"),
+        (RuleId::ImmuneCharge, _) => fails,
         (other, _) => format!("{who} ({other})"),
     }
 }
 
 /// Why a subject was not quarantined.
-pub fn spared(cap: &str) -> &'static str {
+pub fn spared(cap: &RuleId) -> &'static str {
     match cap {
-        "immune.third" => "at most a third of the nodes may be quarantined",
-        "immune.nobody" => "no worker would be left",
-        "immune.choice" => "fewer than two ways to go on would be left",
+        RuleId::ImmuneThird => "at most a third of the nodes may be quarantined",
+        RuleId::ImmuneNobody => "no worker would be left",
+        RuleId::ImmuneChoice => "fewer than two ways to go on would be left",
         _ => "half of them fail at once, which rather points to a shared cause",
     }
 }
@@ -182,55 +184,57 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
     if reason.rule == PARKED {
         return format!("nothing new in {} beats; it is parked and watches more rarely [{PARKED}].", input("beats"));
     }
-    let said = match reason.rule.as_str() {
-        "paused" if input("reason").is_empty() => format!("it was paused by {}", input("by")),
-        "paused" => format!("it was paused by {} ({})", input("by"), input("reason")),
-        "asleep" if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),
-        "asleep" => format!("it was put to sleep by {} ({})", input("by"), input("reason")),
-        "guard.freeze" => {
+    let said = match &reason.rule {
+        RuleId::Paused if input("reason").is_empty() => format!("it was paused by {}", input("by")),
+        RuleId::Paused => format!("it was paused by {} ({})", input("by"), input("reason")),
+        RuleId::Asleep if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),
+        RuleId::Asleep => format!("it was put to sleep by {} ({})", input("by"), input("reason")),
+        RuleId::GuardFreeze => {
             let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
             format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))
         }
-        "guard.limit" => {
+        RuleId::GuardLimit => {
             format!("the vendor limits the account `{}` ({}): {}", input("account"), input("class"), input("said"))
         }
-        "guard.pace" => paced(reason),
-        "guard.spread" => {
+        RuleId::GuardPace => paced(reason),
+        RuleId::GuardSpread => {
             format!("the loops that waited for the account `{}` start one after the other", input("account"))
         }
-        "guard.cooldown" => {
+        RuleId::GuardCooldown => {
             format!("{} cools down (Frosty, level {}) because starts died young", input("scope"), input("level"))
         }
-        "guard.gap" if !input("no_op_turns").is_empty() => format!(
+        RuleId::GuardGap if !input("no_op_turns").is_empty() => format!(
             "the gap between starts was stretched to {} after {} turns that changed nothing",
             input("gap"),
             input("no_op_turns")
         ),
-        "guard.gap" => format!("at least {} lie between two starts", input("gap")),
-        "guard.backoff" => format!("{} ({} failures in a row)", input("why"), input("failures")),
-        "guard.cap" => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
-        "guard.budget" => {
+        RuleId::GuardGap => format!("at least {} lie between two starts", input("gap")),
+        RuleId::GuardBackoff => format!("{} ({} failures in a row)", input("why"), input("failures")),
+        RuleId::GuardCap => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
+        RuleId::GuardBudget => {
             format!("{} of {} ({}) are used or set aside", input("used"), input("budget"), input("bound"))
         }
-        "guard.bucket" => format!("the account `{}` may start once per {}", input("account"), input("every")),
-        "agent.none" => {
+        RuleId::GuardBucket => format!("the account `{}` may start once per {}", input("account"), input("every")),
+        RuleId::AgentNone => {
             let (kind, priority) = (input("kind"), input("priority"));
             format!("none of the loop's agents takes tasks of kind `{kind}` with priority {priority}")
         }
-        "immune.soft" | "immune.out" | "immune.passed" | "immune.failed" => quarantined(reason),
-        "immune.rule" => format!("a rule of {} holds: {} ({})", barred_by(reason), input("says"), input("why")),
-        "immune.doubt" => {
+        RuleId::ImmuneSoft | RuleId::ImmuneOut | RuleId::ImmunePassed | RuleId::ImmuneFailed => quarantined(reason),
+        RuleId::ImmuneRule => format!("a rule of {} holds: {} ({})", barred_by(reason), input("says"), input("why")),
+        RuleId::ImmuneDoubt => {
             format!("its last {} turns failed, and another one shows whether it is the cause", input("failures"))
         }
-        "guard.slots" => format!("{} of {} turns already run on this node", input("running"), input("slots")),
-        other => other.to_owned(),
+        RuleId::GuardSlots => format!("{} of {} turns already run on this node", input("running"), input("slots")),
+        other => other.to_string(),
     };
     let end = match reason.until {
         Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
         Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
-        None if reason.rule == "paused" => "; `everloop resume` ends it".to_owned(),
-        None if reason.rule.starts_with("immune.") => String::new(),
-        None if reason.rule == "agent.none" => "; change `kinds` or priorities and `everloop config apply`".to_owned(),
+        None if reason.rule == RuleId::Paused => "; `everloop resume` ends it".to_owned(),
+        None if reason.rule.as_str().starts_with("immune.") => String::new(),
+        None if reason.rule == RuleId::AgentNone => {
+            "; change `kinds` or priorities and `everloop config apply`".to_owned()
+        }
         None => "; only a person ends it: `everloop guard release`".to_owned(),
     };
     format!("{said}{end} [{}].", reason.rule)

@@ -18,7 +18,7 @@ use everloop_core::immune::{
 };
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
-use everloop_core::reason::Reason;
+use everloop_core::reason::{Reason, RuleId};
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks, Variable,
@@ -41,7 +41,7 @@ fn text(s: &str) -> String {
 }
 
 fn turn() -> TurnId {
-    TurnId::new("k3f9-2.3")
+    "k3f9-2.3".parse().expect("the id of a turn")
 }
 
 fn spec() -> Box<LoopSpec> {
@@ -201,7 +201,7 @@ fn others() -> Vec<Event> {
         Event::LoopCreated { name: text("fix"), spec: spec() },
         Event::SpecChanged { spec: spec() },
         Event::Baselined { board: board(), work: Some(text("c0ffee")) },
-        Event::Waiting { reason: Reason::new("guard.gap").with("gap", "15s").until(AT) },
+        Event::Waiting { reason: Reason::new(RuleId::GuardGap).with("gap", "15s").until(AT) },
         Event::Woken { by: by() },
         Event::Paused { by: by(), reason: text("lunch"), until: None },
         Event::Resumed { by: by(), bounds: Some(bounds()) },
@@ -283,7 +283,11 @@ fn added() -> Vec<Event> {
         exited(Some(StopCause::Lingers)),
         ended(Outcome::Limited { class: LimitClass::Weekly, kept: true }, None),
         Event::Limited { scope: Scope::Account(text("work")), limit, until: AT, strikes: 1 },
-        Event::AgentSwitched { from: text("claude@work"), to: text("codex@own"), reason: Reason::new("guard.limit") },
+        Event::AgentSwitched {
+            from: text("claude@work"),
+            to: text("codex@own"),
+            reason: Reason::new(RuleId::GuardLimit),
+        },
     ]
 }
 
@@ -291,7 +295,7 @@ fn added() -> Vec<Event> {
 fn added_later() -> Vec<Event> {
     let mut started = started();
     if let Event::TurnStarted { chosen, .. } = &mut started {
-        *chosen = Some(Reason::new("agent.fits").with("kind", "docs").with("priority", 0));
+        *chosen = Some(Reason::new(RuleId::AgentFits).with("kind", "docs").with("priority", 0));
     }
     let mut spec = spec();
     spec.guard.pace = true;
@@ -329,7 +333,7 @@ fn immune_steps() -> Vec<Event> {
     let subject = Subject::new(Dimension::Account, "default");
     let what = RuleEffect::Avoid { subject: subject.clone() };
     let bound = RuleEffect::Only { kind: text("docs"), subject: subject.clone() };
-    let reason = || Reason::new("immune.charge").with("subject", "account:default").until(AT);
+    let reason = || Reason::new(RuleId::ImmuneCharge).with("subject", "account:default").until(AT);
     let seen = ObservedOutcome { subjects: vec![subject.clone()], class: Class::Unserved, reset_at: Some(AT) };
     let rule = |what| ImmuneRule { id: 3, what, by: text("ann"), why: text("renewed"), since: AT, until: AT };
     let (threshold, permille) = (Threshold::Margin, 1500);
@@ -388,7 +392,7 @@ fn watching() -> Vec<Event> {
 fn strategy() -> Vec<Event> {
     let mut spec = spec();
     spec.guard.stagnation_change = false;
-    let reason = Reason::new("stagnation.turns").with("turns", 10);
+    let reason = Reason::new(RuleId::StagnationTurns).with("turns", 10);
     vec![Event::SpecChanged { spec }, Event::StrategyChanged { reason, agent: text("claude") }]
 }
 

@@ -103,7 +103,7 @@ impl Figures {
                     counts.tokens = counts.tokens.saturating_add(settled.spend.tokens);
                     counts.microusd = counts.microusd.saturating_add(settled.spend.microusd);
                 }
-                Event::Waiting { reason } => *counts.refused.entry(reason.rule.clone()).or_default() += 1,
+                Event::Waiting { reason } => *counts.refused.entry(reason.rule.to_string()).or_default() += 1,
                 _ => {}
             }
         }

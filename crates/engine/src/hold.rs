@@ -5,6 +5,7 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::Scope;
 use everloop_core::op::{Op, Refusal};
+use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Sqlite};
@@ -38,7 +39,7 @@ impl Release<'_> {
 /// makes them check again.
 fn wake_calls(ledger: &Sqlite, by: &str) -> Result<Vec<Op>, Error> {
     let held =
-        |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == "guard.freeze");
+        |state: &LoopState| matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == RuleId::GuardFreeze);
     let body = serde_json::to_string(&LoopCommand::Wake).expect("a command is plain data and always has a JSON form");
     let call = |state: &LoopState| Op::Signal { to: state.id.to_string(), by: by.to_owned(), body: body.clone() };
     // A loop with unreadable state waits for nothing known here.

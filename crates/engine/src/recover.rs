@@ -136,7 +136,7 @@ impl RestorePlan {
             Ok(Event::TurnStarted { task, fence, .. }) => Some((task, fence)),
             _ => None,
         });
-        for (task, fence) in started.chain(turns.iter().filter_map(parts)) {
+        for (task, fence) in started.chain(turns.iter().map(|turn| (turn.task().clone(), turn.fence()))) {
             let highest = given.entry(task).or_default();
             *highest = fence.max(*highest);
         }
@@ -150,12 +150,9 @@ impl RestorePlan {
             let row = self.rows.tasks.iter().find(|row| row.task.id == *task).map(|row| row.fence);
             row.max(given.get(task).copied())
         };
-        let split = turns.iter().filter_map(|turn| parts(turn).map(|(task, fence)| (task, fence, turn.clone())));
         // A task without any trace may also be one that was over long ago.
-        split
-            .filter(|(task, fence, _)| known(task).map_or(!self.is_old(task), |last| *fence > last))
-            .map(|(task, _, turn)| (task, turn))
-            .collect()
+        let strange = |turn: &&TurnId| known(turn.task()).map_or(!self.is_old(turn.task()), |last| turn.fence() > last);
+        turns.iter().filter(strange).map(|turn| (turn.task().clone(), turn.clone())).collect()
     }
 
     /// Whether a missing task belongs to a loop that has made newer ones.
@@ -214,11 +211,6 @@ fn leap(row: &mut TaskRow, given: Option<Fence>, now: Time) -> bool {
     true
 }
 
-fn parts(turn: &TurnId) -> Option<(TaskId, Fence)> {
-    let (task, fence) = turn.as_str().rsplit_once('.')?;
-    Some((TaskId::new(task), Fence(fence.parse().ok()?)))
-}
-
 #[cfg(test)]
 mod tests {
     use everloop_core::ids::NodeId;
@@ -246,6 +238,10 @@ mod tests {
         TaskRow { task, state, fence: Fence(fence), failures: 0, result: None, created_at, updated_at }
     }
 
+    fn turn(id: &str) -> TurnId {
+        id.parse().expect("the id of a turn")
+    }
+
     fn leased() -> TaskState {
         TaskState::Leased { node: NodeId::new("n"), until: Time(800) }
     }
@@ -262,8 +258,7 @@ mod tests {
     #[test]
     fn no_fence_that_was_given_out_fits_afterwards_and_what_is_done_stays_done() {
         let tasks = vec![row("a", TaskState::Queued, 3), row("b", leased(), 7), row("c", TaskState::Done, 2)];
-        for plan in
-            [RestorePlan::local(found(tasks.clone()), &[TurnId::new("a.9")], NOW), RestorePlan::hub(found(tasks), NOW)]
+        for plan in [RestorePlan::local(found(tasks.clone()), &[turn("a.9")], NOW), RestorePlan::hub(found(tasks), NOW)]
         {
             let [a, b, c] = plan.rows.tasks.as_slice() else { panic!("{plan:?}") };
             assert!(a.fence.0 > 9 && b.fence.0 > 1_000, "{plan:?}");
@@ -287,10 +282,10 @@ mod tests {
             updated_at: Time(1),
             state: serde_json::to_string(&state).unwrap(),
         });
-        let turns = ["k3f9-1.1", "k3f9-2.1", "k3f9-2.2", "k3f9-3.1", "zzzz-1.1", "k3f9-3.1.lost"].map(TurnId::new);
+        let turns = ["k3f9-1.1", "k3f9-2.1", "k3f9-2.2", "k3f9-3.1", "zzzz-1.1"].map(turn);
         let plan = RestorePlan::local(with_loop, &turns, NOW);
         // The first is older than what is known, the fifth is of an unknown loop.
-        assert_eq!(plan.strangers, [TurnId::new("k3f9-2.2"), TurnId::new("k3f9-3.1")]);
+        assert_eq!(plan.strangers, [turn("k3f9-2.2"), turn("k3f9-3.1")]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
 use everloop_core::correlated_stalls::CorrelatedStalls;
 use everloop_core::event::Event;
-use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, LoopRow, Sqlite};
@@ -293,7 +293,7 @@ impl Supervisor {
     fn next_wake(&self) -> Option<Wake> {
         let (at, slot) = self.slots.values().filter_map(|s| Some((s.wake_at?, s))).min_by_key(|(at, _)| *at)?;
         let why = match &slot.state.phase {
-            Phase::Waiting { reason, .. } => reason.rule.clone(),
+            Phase::Waiting { reason, .. } => reason.rule.to_string(),
             other => other.label().to_owned(),
         };
         Some(Wake { at, owner: slot.state.id.clone(), why })
@@ -306,7 +306,11 @@ impl Supervisor {
     }
 
     /// Lets loops that wait for one of these rules decide again.
-    async fn tick_waiting(&mut self, rule: impl Fn(&str) -> bool, watcher: &mut impl Watcher) -> Result<(), Failure> {
+    async fn tick_waiting(
+        &mut self,
+        rule: impl Fn(&RuleId) -> bool,
+        watcher: &mut impl Watcher,
+    ) -> Result<(), Failure> {
         let waits = |s: &LiveLoop| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
         let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id.clone()).collect();
         for id in hopeful {
@@ -415,7 +419,7 @@ impl Supervisor {
         }
         self.keep_boards().await;
         // A slot may have come free for another loop.
-        self.tick_waiting(|rule| rule == SLOTS, watcher).await
+        self.tick_waiting(|rule| *rule == RuleId::GuardSlots, watcher).await
     }
 
     async fn tick(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {

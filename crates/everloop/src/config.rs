@@ -1,6 +1,6 @@
 //! everloop.toml and everything that is laid over it. Owns which value wins and where it came from.
 //!
-//! - [`keys`]: the keys of the file and what they mean; [`value`]: the kinds of values; [`shell`]: commands that need one
+//! - [`settings`]: how a key is declared, once; [`keys`], [`guard`]: the keys; [`value`]: the kinds of values; [`shell`]: commands that need one
 //! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`]); [`renamed`]: names that keys had
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 mod account;
 mod agent;
 mod completion;
+mod guard;
 mod hook;
 mod hub;
 mod keys;
@@ -29,6 +30,7 @@ mod read;
 mod renamed;
 mod resolve;
 mod schema;
+mod settings;
 mod shell;
 mod show;
 #[cfg(test)]
@@ -193,8 +195,8 @@ impl Config {
     /// A loop that stands in no file: the goal and its flags, over the defaults.
     pub fn one_off(&self, goal: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let mut own = Layer::default();
-        own.set("goal", goal, Origin::Flag("GOAL"));
-        self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL"), moment)
+        own.set("goal", goal, Origin::Flag("GOAL".to_owned()));
+        self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL".to_owned()), moment)
     }
 
     /// Resolves every loop of the file; all mistakes are returned at once.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use everloop_core::ids::TurnId;
+use everloop_core::ids::{Fence, TaskId, TurnId};
 use everloop_core::immune::choice::Admission;
 use everloop_core::immune::{BEAT, Class, Dimension, Immune, ImmuneStep, ObservedOutcome, Subject, Tier, observe};
 use everloop_core::time::Time;
@@ -96,7 +96,7 @@ impl Fleet {
         let mut now = Time(1_700_000_000_000);
         for n in 0..self.outcomes {
             now = now + TURN / u32::try_from(self.size.nodes).unwrap_or(1);
-            let turn = TurnId::new(format!("t{n}"));
+            let turn = TurnId::of(&TaskId::new(format!("t{n}")), Fence(1));
             let Some(subjects) = self.choose(&immune, &mut random, now) else {
                 story.broken.get_or_insert("no subject can be used".to_owned());
                 return story;

@@ -98,7 +98,7 @@ pub fn turn(number: u32) -> Turn {
 pub fn tried(number: u32, outcome: Outcome) -> Try {
     let pinned = matches!(outcome, Outcome::Refused { .. } | Outcome::Regressed { .. });
     Try {
-        turn: TurnId::new(format!("k3f9-{number}.1")),
+        turn: TurnId::of(&TaskId::new(format!("k3f9-{number}")), Fence(1)),
         number,
         outcome,
         diffstat: "2 files, +14 -3".to_owned(),

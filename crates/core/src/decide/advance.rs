@@ -8,7 +8,7 @@ use crate::guard::{Permit, PermitDecision, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, CheckSpec};
 use crate::state::{LoopState, Pause, Phase, worker};
@@ -53,10 +53,10 @@ impl Step<'_> {
                 self.emit(Event::Resumed { by: "the clock".to_owned(), bounds: None });
             }
             Some(Pause { by, reason, until: Some(at), .. }) => {
-                return self.wait(Reason::new("asleep").with("by", by).with("reason", reason).until(at));
+                return self.wait(Reason::new(RuleId::Asleep).with("by", by).with("reason", reason).until(at));
             }
             Some(Pause { by, reason, until: None, .. }) => {
-                return self.wait(Reason::new("paused").with("by", by).with("reason", reason));
+                return self.wait(Reason::new(RuleId::Paused).with("by", by).with("reason", reason));
             }
             None => {}
         }
@@ -84,7 +84,7 @@ impl Step<'_> {
             }
         }
         let held = candidates.held().fold(held, |known, reason| Some(sooner(known, reason)));
-        self.wait(held.unwrap_or_else(|| next.named("agent.none")));
+        self.wait(held.unwrap_or_else(|| next.named(RuleId::AgentNone)));
     }
 
     /// Requests a permit for one of the loop's agents.
@@ -158,7 +158,7 @@ impl Step<'_> {
     /// The time at which the loop decides again without other input.
     pub(super) fn wake_time(&self) -> Option<Time> {
         let Phase::Waiting { reason, .. } = &self.state().phase else { return None };
-        if planted::is(Bug::WaitWithoutTimer) && reason.rule == "guard.cooldown" {
+        if planted::is(Bug::WaitWithoutTimer) && reason.rule == RuleId::GuardCooldown {
             return None;
         }
         // A parallel turn may end at any time; this poll moves on with the clock and is not worth a
@@ -304,7 +304,7 @@ impl Next {
         }
     }
 
-    fn named(&self, rule: &str) -> Reason {
+    fn named(&self, rule: RuleId) -> Reason {
         Reason::new(rule).with("kind", self.kind()).with("priority", self.priority())
     }
 }
@@ -314,11 +314,11 @@ fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
     if let Some(change) = state.strategy.as_ref().filter(|c| c.agent != agent.name)
         && state.candidates(next.kind(), next.priority()).iter().any(|a| a.name == change.agent)
     {
-        return Reason::new("agent.change").with("agent", &change.agent);
+        return Reason::new(RuleId::AgentChange).with("agent", &change.agent);
     }
     let mut before = state.spec.agents().take_while(|a| *a != agent);
     let passed_over = before.any(|a| !a.tasks.include(next.kind(), next.priority()));
-    if passed_over || !agent.tasks.all() { next.named("agent.fits") } else { Reason::new("agent.preferred") }
+    if passed_over || !agent.tasks.all() { next.named(RuleId::AgentFits) } else { Reason::new(RuleId::AgentPreferred) }
 }
 
 /// The reservation of a turn: the configured cost, or that of the dearest turn so far.
@@ -330,7 +330,8 @@ fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
 
 /// Whether a wait concerns the account and not the loop.
 fn concerns_account(reason: &Reason) -> bool {
-    let by_rule = matches!(reason.rule.as_str(), "guard.limit" | "guard.pace" | "guard.spread" | "guard.bucket");
+    let by_rule =
+        matches!(reason.rule, RuleId::GuardLimit | RuleId::GuardPace | RuleId::GuardSpread | RuleId::GuardBucket);
     by_rule || reason.input("scope").starts_with("account:")
 }
 

@@ -9,7 +9,7 @@ use crate::immune::{self, Class, ImmuneStep, ObservedOutcome, Subject, Threshold
 use crate::jitter::mix;
 use crate::op::Op;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::spec::AgentSpec;
 use crate::state::{LoopState, Turn};
 
@@ -148,8 +148,8 @@ pub(crate) fn alert(step: &ImmuneStep, here: &str) -> Option<(&'static str, Stri
                 Threshold::Margin => "the margin over others above which a failure is charged",
                 Threshold::Out => "the length of a quarantine",
             };
-            let why = match reason.rule.as_str() {
-                "immune.many" => format!("{} are quarantined at once", reason.input("out")),
+            let why = match &reason.rule {
+                RuleId::ImmuneMany => format!("{} are quarantined at once", reason.input("out")),
                 _ => format!("{} had to be quarantined again", reason.input("relapses")),
             };
             let text = format!(

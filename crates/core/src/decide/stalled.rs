@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use super::Step;
 use crate::event::Event;
-use crate::guard::permit::SLOTS;
 use crate::judge::{doubles, patterns};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::state::Phase;
 use crate::time::{Time, human};
 use crate::why::stagnation;
@@ -62,15 +61,15 @@ impl Step<'_> {
         let (turns, worked, spent) = state.since_then();
         let mut passed = Vec::new();
         if doubles(turns, guard.stagnation_turns.max(1)) {
-            passed.push((STAGNATION[0], Reason::new("stagnation.turns").with("turns", turns)));
+            passed.push((STAGNATION[0], Reason::new(RuleId::StagnationTurns).with("turns", turns)));
         }
         if guard.stagnation_time.is_some_and(|most| worked >= most) {
-            passed.push((STAGNATION[1], Reason::new("stagnation.time").with("worked", human(worked))));
+            passed.push((STAGNATION[1], Reason::new(RuleId::StagnationTime).with("worked", human(worked))));
         }
         if guard.stagnation_microusd.is_some_and(|most| spent.microusd >= most) {
             let cents = spent.microusd / 10_000;
             let spent = format!("${}.{:02}", cents / 100, cents % 100);
-            passed.push((STAGNATION[2], Reason::new("stagnation.spend").with("spent", spent)));
+            passed.push((STAGNATION[2], Reason::new(RuleId::StagnationSpend).with("spent", spent)));
         }
         passed
     }
@@ -79,7 +78,9 @@ impl Step<'_> {
     /// takes it.
     fn stalled_since(&self) -> Option<Time> {
         match &self.state().phase {
-            Phase::Waiting { reason, since } if matches!(reason.rule.as_str(), SLOTS | "agent.none") => Some(*since),
+            Phase::Waiting { reason, since } if matches!(reason.rule, RuleId::GuardSlots | RuleId::AgentNone) => {
+                Some(*since)
+            }
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::ids::{LoopId, NodeId};
 use crate::jitter::doubled;
 use crate::pacing::{AHEAD_PERMILLE, AHEAD_URGENT_PERMILLE};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::spec::{BucketSpec, GuardSpec};
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, human};
@@ -19,7 +19,7 @@ use crate::time::{Time, human};
 /// Poll interval of a loop that waits for a free turn, in case the wake of the ending turn is lost.
 pub const SLOT_POLL: Duration = Duration::from_secs(30);
 /// The rule's id; unlike the others it can end at any time.
-pub const SLOTS: &str = "guard.slots";
+pub const SLOTS: RuleId = RuleId::GuardSlots;
 /// Loops that waited for one account start one by one at this interval…
 const SPREAD_STEP: Duration = Duration::from_secs(5);
 /// …for this long after its limit ended.
@@ -124,7 +124,7 @@ fn freeze<'a>(scopes: &[Scope], of: impl Fn(&Scope) -> &'a GuardState, now: Time
             canary = Some(scope.clone());
             continue;
         }
-        let mut reason = Reason::new("guard.freeze")
+        let mut reason = Reason::new(RuleId::GuardFreeze)
             .with("scope", scope)
             .with("cause", &freeze.cause)
             .with("audit", freeze.audit.join("; "));
@@ -149,13 +149,13 @@ fn cooldown<'a>(
     let hot = scopes.iter().filter(|s| Some(*s) != canary);
     let cooling = hot.filter_map(|s| of(s).cooling.map(|c| (s, c))).filter(|(_, c)| c.until > now);
     let (scope, cooling) = cooling.max_by_key(|(_, c)| c.until)?;
-    Some(Reason::new("guard.cooldown").with("scope", scope).with("level", cooling.level).until(cooling.until))
+    Some(Reason::new(RuleId::GuardCooldown).with("scope", scope).with("level", cooling.level).until(cooling.until))
 }
 
 /// The vendor's own limit: no start before it ends, then the waiting loops one after the other.
 fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
     let held = account.held.as_ref()?;
-    let reason = Reason::new("guard.limit")
+    let reason = Reason::new(RuleId::GuardLimit)
         .with("account", name)
         .with("class", held.limit.class)
         .with("said", &held.limit.text)
@@ -164,7 +164,8 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
         return Some(reason.until(held.until));
     }
     let next = account.last_start.filter(|at| *at >= held.until)? + SPREAD_STEP;
-    (next > now && now < held.until + SPREAD).then(|| Reason::new("guard.spread").with("account", name).until(next))
+    (next > now && now < held.until + SPREAD)
+        .then(|| Reason::new(RuleId::GuardSpread).with("account", name).until(next))
 }
 
 /// Spreads the account's allowance over its windows, for loops that want that.
@@ -176,7 +177,7 @@ fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<
     let held = account.windows.iter().filter_map(|w| Some((w.hold(ahead, now)?, w)));
     let (until, window) = held.max_by_key(|(until, _)| *until)?;
     let percent = |permille: u32| format!("{} %", permille.saturating_add(5) / 10);
-    let reason = Reason::new("guard.pace")
+    let reason = Reason::new(RuleId::GuardPace)
         .with("account", request.account)
         .with("window", &window.quota.window)
         .with("used", percent(window.quota.used_permille))
@@ -202,7 +203,7 @@ fn gap(own: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reaso
     if next <= now {
         return None;
     }
-    let mut reason = Reason::new("guard.gap").with("gap", human(gap)).until(next);
+    let mut reason = Reason::new(RuleId::GuardGap).with("gap", human(gap)).until(next);
     if extra > 0 {
         reason = reason.with("no_op_turns", request.noops);
     }
@@ -218,7 +219,7 @@ fn backoff<'a>(
     let others = scopes.iter().filter(|s| Some(*s) != canary);
     let waits = others.filter_map(|s| of(s).backing.as_ref().map(|b| (s, b))).filter(|(_, b)| b.until > now);
     let (scope, wait) = waits.max_by_key(|(_, b)| b.until)?;
-    let reason = Reason::new("guard.backoff").with("scope", scope).with("why", &wait.why);
+    let reason = Reason::new(RuleId::GuardBackoff).with("scope", scope).with("why", &wait.why);
     Some(reason.with("failures", of(scope).failures).until(wait.until))
 }
 
@@ -226,7 +227,7 @@ fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
     spec.caps.windows().find_map(|(name, window, cap)| {
         let used = own.starts.within(window, now);
         (used >= cap).then(|| {
-            let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", used);
+            let reason = Reason::new(RuleId::GuardCap).with("window", name).with("cap", cap).with("used", used);
             reason.until(own.starts.room_at(window, cap, now))
         })
     })
@@ -246,7 +247,7 @@ fn budget(own: &GuardState, request: &PermitRequest<'_>) -> Option<Reason> {
         let limit = limit?;
         // An unknown price cannot be reserved; the budget then ends the loop once it is used up.
         let over = wanted > limit || (wanted == used && used >= limit);
-        over.then(|| Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used))
+        over.then(|| Reason::new(RuleId::GuardBudget).with("bound", name).with("budget", limit).with("used", used))
     })
 }
 
@@ -260,7 +261,7 @@ fn bucket(account: &GuardState, spec: Option<&BucketSpec>, now: Time) -> Result<
     });
     if filled < 1000 {
         let wait = Duration::from_millis(((1000 - filled) * every).div_ceil(1000));
-        let reason = Reason::new("guard.bucket").with("burst", spec.burst).with("every", human(spec.every));
+        let reason = Reason::new(RuleId::GuardBucket).with("burst", spec.burst).with("every", human(spec.every));
         return Err(reason.until(now + wait));
     }
     Ok(Some(Bucket { millistarts: filled - 1000, at: now }))

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use super::record::{OutcomeRecord, OutcomeView};
 use super::{Class, Dimension, Immune, Subject};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 
 /// Minimum number of outcomes, of a subject as of those it is compared with.
 pub const LEAST: usize = 5;
@@ -214,7 +214,7 @@ pub fn charge(immune: &Immune, subjects: &[Subject], class: Class) -> Option<(Su
     suspects.sort_by(|(a, x), (b, y)| y.bound.total_cmp(&x.bound).then(a.dimension.cmp(&b.dimension)));
     let (subject, found) = suspects.into_iter().next()?;
     let percent = |rate: f64| format!("{:.0} %", rate * 100.0);
-    let reason = Reason::new("immune.charge")
+    let reason = Reason::new(RuleId::ImmuneCharge)
         .with("subject", subject)
         .with("fails", percent(found.own))
         .with("others", percent(found.others))

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::record::Lately;
 use super::{Dimension, Immune, RuleEffect, Subject, Tier};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// Number of latest outcomes that decide whether a subject looks bad…
@@ -32,21 +32,21 @@ pub fn out(state: &Immune, now: Time) -> BTreeSet<Subject> {
 /// Whether a subject may be quarantined; otherwise the cap that forbids it. `candidates`: the possible
 /// workers, besides those in the record.
 pub fn allows(state: &Immune, subject: &Subject, candidates: &[Vec<Subject>], now: Time) -> Result<(), Reason> {
-    let refuse = |rule: &str| Err(Reason::new(rule).with("subject", subject));
+    let refuse = |rule: RuleId| Err(Reason::new(rule).with("subject", subject));
     let mut out = out(state, now);
     out.insert(subject.clone());
     if too_many_nodes(state, &out) {
-        return refuse("immune.third");
+        return refuse(RuleId::ImmuneThird);
     }
     if half_look_bad(state, subject) || state.suspicion.is_some() {
-        return refuse("immune.observer");
+        return refuse(RuleId::ImmuneObserver);
     }
     let (workers, choices) = left(state, candidates, &out);
     if workers == 0 && !planted::is(Bug::CapsLeaveNobody) {
-        return refuse("immune.nobody");
+        return refuse(RuleId::ImmuneNobody);
     }
     if choices < CHOICES && !planted::is(Bug::CapsLeaveNobody) {
-        return refuse("immune.choice");
+        return refuse(RuleId::ImmuneChoice);
     }
     Ok(())
 }
@@ -123,7 +123,7 @@ pub fn doubt(state: &Immune) -> Doubt {
 }
 
 fn family(lately: &[(&Subject, Lately)], dimensions: &[Dimension]) -> Doubt {
-    let mut reason = Reason::new("immune.observer");
+    let mut reason = Reason::new(RuleId::ImmuneObserver);
     let (mut several, mut all_half, mut some_few) = (false, true, false);
     for dimension in dimensions {
         let known = lately.iter().filter(|(s, l)| s.dimension == *dimension && l.outcomes >= LOOKS_BAD);

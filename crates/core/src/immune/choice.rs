@@ -5,7 +5,7 @@
 use super::{Immune, ImmuneStep, RuleEffect, Subject, Tier};
 use crate::ids::TurnId;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// Failures in a row without any comparison that justify trying another subject.
@@ -60,7 +60,7 @@ impl Immune {
                     of_kind && !subjects.contains(subject)
                 }
             };
-            let reason = Reason::new("immune.rule").with("rule", rule.id).with("says", &rule.what);
+            let reason = Reason::new(RuleId::ImmuneRule).with("rule", rule.id).with("says", &rule.what);
             hit.then(|| Admission::Barred(reason.with("by", &rule.by).with("why", &rule.why).until(rule.until)))
         });
         let held = subjects.iter().filter_map(|s| self.standing(s, now));
@@ -86,7 +86,7 @@ impl Immune {
         let same = self.record.newest().take(OUTCOME_WINDOW).filter(|row| worker.iter().all(|s| row.has(s)));
         let lately: Vec<bool> = same.take(DOUBT).map(|row| row.class().failed()).collect();
         let failed = lately.len() == DOUBT && lately.into_iter().all(|f| f);
-        failed.then(|| Admission::Less(Reason::new("immune.doubt").with("failures", DOUBT)))
+        failed.then(|| Admission::Less(Reason::new(RuleId::ImmuneDoubt).with("failures", DOUBT)))
     }
 
     /// The subject's share of the work, in thousandths.

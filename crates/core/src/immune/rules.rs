@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::tier::StepDraft;
 use super::{Immune, ImmuneStep, Subject, caps};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// Repetitions of a correction…
@@ -97,7 +97,7 @@ pub fn add(state: &Immune, wish: &RuleRequest<'_>, now: Time) -> Result<Vec<Immu
 /// the observer does not matter.
 fn person_may(state: &Immune, subject: &Subject, now: Time) -> Result<(), Reason> {
     match caps::allows(state, subject, &[], now) {
-        Err(cap) if matches!(cap.rule.as_str(), "immune.third" | "immune.nobody") => {
+        Err(cap) if matches!(cap.rule, RuleId::ImmuneThird | RuleId::ImmuneNobody) => {
             let seen = state.record.live(subject.dimension).any(|s| s == subject);
             if seen || subject.dimension == super::Dimension::Node { Err(cap) } else { Ok(()) }
         }

@@ -17,7 +17,7 @@ use super::caps::{self, Doubt};
 use super::{BEAT, Immune, ImmuneStep, Moved, ObservedOutcome, RuleEffect, Subject, Threshold, Tier};
 use crate::ids::TurnId;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::Time;
 
 /// Number of charges…
@@ -132,12 +132,12 @@ impl StepDraft<'_> {
         match seen.class.failed_for(subject.dimension) {
             None => self.say(ImmuneStep::Untried { subject: subject.clone() }),
             Some(false) => {
-                let reason = Reason::new("immune.passed").with("subject", subject);
+                let reason = Reason::new(RuleId::ImmunePassed).with("subject", subject);
                 self.say(ImmuneStep::Eased { subject: subject.clone(), reason });
             }
             Some(true) => {
                 let level = self.state.standings.get(subject).map_or(0, |s| s.level + 1).min(LEVEL_MOST);
-                let reason = Reason::new("immune.failed").with("subject", subject).with("level", level);
+                let reason = Reason::new(RuleId::ImmuneFailed).with("subject", subject).with("level", level);
                 self.put_out(subject, level, seen, reason);
             }
         }
@@ -168,7 +168,7 @@ impl StepDraft<'_> {
         let soft_before = standing.softs.iter().any(|at| lately(*at, OUT_WITHIN));
         let row = standing.row();
         let enough = fresh >= SOFT_CHARGES;
-        let reason = Reason { inputs: why.inputs.clone(), ..Reason::new("immune.soft") };
+        let reason = Reason { inputs: why.inputs.clone(), ..Reason::new(RuleId::ImmuneSoft) };
         let reason = reason.with("charges", standing.charges.len());
         if row >= OUT_ROW || enough && soft_before {
             let how =
@@ -195,7 +195,7 @@ impl StepDraft<'_> {
         }
         let relapsed = self.state.standings.get(subject).is_some_and(|s| s.let_back.is_some());
         let level = if relapsed { (level + 1).min(LEVEL_MOST) } else { level };
-        self.put_out(subject, level, seen, Reason { rule: "immune.out".to_owned(), ..reason });
+        self.put_out(subject, level, seen, Reason { rule: RuleId::ImmuneOut, ..reason });
         self.correct(RuleEffect::Avoid { subject: subject.clone() });
     }
 
@@ -205,7 +205,7 @@ impl StepDraft<'_> {
         if matches!(standing.tier, Tier::Out { .. }) || standing.beats - since < CLEAN {
             return;
         }
-        let reason = Reason::new("immune.clean").with("subject", subject).with("beats", CLEAN);
+        let reason = Reason::new(RuleId::ImmuneClean).with("subject", subject).with("beats", CLEAN);
         self.say(ImmuneStep::Eased { subject: subject.clone(), reason });
     }
 
@@ -221,9 +221,9 @@ impl StepDraft<'_> {
         }
         let lately = self.state.relapses.iter().filter(|at| self.now.since(**at) < beats(RELAPSE_WITHIN)).count();
         let (threshold, reason) = if out >= MANY_OUT {
-            (Threshold::Margin, Reason::new("immune.many").with("out", out))
+            (Threshold::Margin, Reason::new(RuleId::ImmuneMany).with("out", out))
         } else if lately >= RELAPSES {
-            (Threshold::Out, Reason::new("immune.relapses").with("relapses", lately))
+            (Threshold::Out, Reason::new(RuleId::ImmuneRelapses).with("relapses", lately))
         } else {
             return;
         };
@@ -242,14 +242,15 @@ impl StepDraft<'_> {
         };
         let threshold = moved.threshold;
         let permille = if helped { self.state.thresholds.get(threshold) } else { moved.from };
-        let reason = Reason::new("immune.settled").with("helped", helped).with("out", out).with("before", moved.out);
+        let reason =
+            Reason::new(RuleId::ImmuneSettled).with("helped", helped).with("out", out).with("before", moved.out);
         self.say(ImmuneStep::Settled { threshold, permille, reason });
     }
 
     /// The fleet may have become smaller since the quarantine.
     fn keep_caps(&mut self) {
         while let Some(subject) = caps::too_many(&self.state, self.now) {
-            let reason = Reason::new("immune.cap").with("subject", &subject);
+            let reason = Reason::new(RuleId::ImmuneCap).with("subject", &subject);
             self.say(ImmuneStep::Eased { subject, reason });
         }
     }

@@ -218,7 +218,7 @@ pub struct Attempt<'a> {
 impl Attempt<'_> {
     /// Its name in the record.
     pub fn turn(&self) -> TurnId {
-        TurnId::new(self.held.key())
+        TurnId::of(&self.held.task, self.held.fence)
     }
 
     /// What follows from its end, for the record of the mesh.
@@ -246,8 +246,7 @@ pub fn on_trial(immune: &Immune, subjects: &[Subject]) -> Vec<TurnId> {
 
 /// The task and the fence that an attempt is named after.
 pub fn attempt_of(turn: &TurnId) -> Option<(TaskId, Fence)> {
-    let (task, fence) = turn.as_str().rsplit_once('.')?;
-    Some((TaskId::new(task), Fence(fence.parse().ok()?)))
+    Some((turn.task().clone(), turn.fence()))
 }
 
 /// What follows when a trial is found to be over of which nobody told how it ended: its machine died, or lost its disk. Another

@@ -11,7 +11,7 @@ use crate::guard::Spend;
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::op::{TaskRow, TaskState};
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::spec::Budget;
 use crate::time::Time;
 
@@ -137,7 +137,10 @@ impl MeshLoop {
             let Some(limit) = limit else { return Ok(None) };
             let left = limit.saturating_sub(used);
             if left == 0 || left < one {
-                return Err(Reason::new("guard.budget").with("bound", name).with("budget", limit).with("used", used));
+                return Err(Reason::new(RuleId::GuardBudget)
+                    .with("bound", name)
+                    .with("budget", limit)
+                    .with("used", used));
             }
             Ok(Some((left / others).max(one.max(1))))
         };
@@ -147,7 +150,7 @@ impl MeshLoop {
             let (starts, cap) = (self.starts_within(window, now), u64::from(cap));
             let room = if planted::is(Bug::LendsPastCaps) { cap } else { cap.saturating_sub(starts) };
             if room == 0 {
-                let reason = Reason::new("guard.cap").with("window", name).with("cap", cap).with("used", starts);
+                let reason = Reason::new(RuleId::GuardCap).with("window", name).with("cap", cap).with("used", starts);
                 return Err(Reason { until: self.room_at(window), ..reason });
             }
             calls = Some(calls.map_or(room, |calls| calls.min(room)));

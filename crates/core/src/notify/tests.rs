@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::jitter::mix;
+use crate::reason::RuleId;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -127,7 +128,7 @@ fn quiet_hours_keep_back_all_but_what_is_critical() {
     assert_eq!(world.told(2)[0], NOON);
     assert_eq!(world.told(1)[0], NOON + HOUR);
     let plan = plan(&world.alerts, &world.route, &Outbox::default(), LocalTime { now: NOON, local_minutes: 0 });
-    assert_eq!(plan.reasons[&1], Reason::new("notify.quiet").until(NOON + HOUR));
+    assert_eq!(plan.reasons[&1], Reason::new(RuleId::NotifyQuiet).until(NOON + HOUR));
     let said = sentence(&plan.reasons[&1], NOON, &|_| "13:00".to_owned());
     assert_eq!(said, "waits for the end of the quiet hours; next in 60m (at 13:00) [notify.quiet]");
 }

@@ -2,7 +2,7 @@
 //! not at all.
 
 use super::{Alert, Button, Notification, ReplyAction, Severity, severity};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::time::{Time, human};
 
 /// Maximum length of a message; fits every kind of notifier but an SMS, which cuts for itself.
@@ -123,18 +123,18 @@ fn clip(text: &str, chars: usize) -> String {
 /// Why a ticket is sent now, later or not at all. `clock` prints a point in time for the reader's
 /// time zone.
 pub fn sentence(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
-    let said = match reason.rule.as_str() {
-        "notify.due" => "is sent now".to_owned(),
-        "notify.queued" => "is being sent".to_owned(),
-        "notify.route" => format!("is not for this notifier: it is {}", reason.input("severity")),
-        "notify.acked" => "is not repeated: it was acknowledged".to_owned(),
-        "notify.told" => format!("was sent {} times, the maximum", reason.input("times")),
-        "notify.repeat" => format!("was sent {} times and is repeated", reason.input("times")),
-        "notify.flapping" => "was sent recently for the same cause".to_owned(),
-        "notify.quiet" => "waits for the end of the quiet hours".to_owned(),
-        "notify.storm" => "waits to be sent together with others".to_owned(),
-        "notify.down" => format!("cannot be sent: {}", reason.input("why")),
-        other => other.to_owned(),
+    let said = match &reason.rule {
+        RuleId::NotifyDue => "is sent now".to_owned(),
+        RuleId::NotifyQueued => "is being sent".to_owned(),
+        RuleId::NotifyRoute => format!("is not for this notifier: it is {}", reason.input("severity")),
+        RuleId::NotifyAcked => "is not repeated: it was acknowledged".to_owned(),
+        RuleId::NotifyTold => format!("was sent {} times, the maximum", reason.input("times")),
+        RuleId::NotifyRepeat => format!("was sent {} times and is repeated", reason.input("times")),
+        RuleId::NotifyFlapping => "was sent recently for the same cause".to_owned(),
+        RuleId::NotifyQuiet => "waits for the end of the quiet hours".to_owned(),
+        RuleId::NotifyStorm => "waits to be sent together with others".to_owned(),
+        RuleId::NotifyDown => format!("cannot be sent: {}", reason.input("why")),
+        other => other.to_string(),
     };
     match reason.until.filter(|at| *at > now) {
         Some(at) => format!("{said}; next in {} (at {}) [{}]", human(at.since(now)), clock(at), reason.rule),

@@ -1,6 +1,7 @@
-//! The settings of the guard. Each is declared once, by a row of `settings!`: its field, its default with the reason, its key
-//! in everloop.toml, how it is written there, its flag and variable, and what it means. Everything that reads, shows or
-//! describes settings goes through [`guard_settings`].
+//! The settings of the guard. Each is declared once, by a row of `settings!`: its field, its
+//! default with the reason, its key in everloop.toml, how it is written there, its flag and
+//! variable, and what it means. Everything that reads, shows or describes settings goes through
+//! [`guard_settings`].
 
 use std::fmt;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use crate::time::{millis, opt_millis};
 
 /// One setting of the guard.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct GuardSetting {
     /// Its key in `[loop.NAME.guard]`. Its flag has the same name with `-` for `_`.
     pub key: &'static str,
     /// What it means, as lines of a comment.
     pub doc: &'static [&'static str],
     /// How it is written, and where its value stands.
-    pub field: Field,
+    pub field: GuardField,
     /// What the value of its flag is called in the help, if it has a flag.
     pub flag: Option<&'static str>,
     /// The environment variable that sets it.
@@ -26,7 +27,7 @@ pub struct Setting {
 
 /// How a setting is written, and where its value stands.
 #[derive(Clone, Copy)]
-pub enum Field {
+pub enum GuardField {
     /// A duration above zero.
     Span(fn(&mut GuardSpec) -> &mut Duration),
     /// A duration; zero is one.
@@ -43,16 +44,16 @@ pub enum Field {
     Switch(fn(&mut GuardSpec) -> &mut bool),
 }
 
-impl fmt::Debug for Field {
+impl fmt::Debug for GuardField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Field::Span(_) => "Span",
-            Field::SpanOrZero(_) => "SpanOrZero",
-            Field::SpanOrNone(_) => "SpanOrNone",
-            Field::Count(_) => "Count",
-            Field::CountOrNone(_) => "CountOrNone",
-            Field::DollarsOrNone(_) => "DollarsOrNone",
-            Field::Switch(_) => "Switch",
+            GuardField::Span(_) => "Span",
+            GuardField::SpanOrZero(_) => "SpanOrZero",
+            GuardField::SpanOrNone(_) => "SpanOrNone",
+            GuardField::Count(_) => "Count",
+            GuardField::CountOrNone(_) => "CountOrNone",
+            GuardField::DollarsOrNone(_) => "DollarsOrNone",
+            GuardField::Switch(_) => "Switch",
         })
     }
 }
@@ -77,9 +78,25 @@ macro_rules! default_or {
     };
 }
 
-/// Declares a struct of the guard that stands at a place in [`GuardSpec`], row by row:
-/// `field: Type = default => Kind "key" flag "VALUE" env "VARIABLE";`. A row without `=>` is a field without a setting. A field
-/// that is missing on disk has its default: it is younger than what was written.
+/// The setting of a row, if it is one.
+macro_rules! setting {
+    ([$($doc:literal)+] |$guard:ident| $place:expr;) => {
+        None
+    };
+    ([$($doc:literal)+] |$guard:ident| $place:expr; $kind:ident $key:literal [$($flag:literal)?] [$($env:literal)?]) => {
+        Some(GuardSetting {
+            key: $key,
+            doc: &[$($doc),+],
+            field: GuardField::$kind(|$guard| &mut $place),
+            flag: maybe!($($flag)?),
+            env: maybe!($($env)?),
+        })
+    };
+}
+
+/// Declares a struct of the guard that stands at a place in [`GuardSpec`], row by row: `field: Type
+/// = default => Kind "key" flag "VALUE" env "VARIABLE";`. A row without `=>` is a field without a
+/// setting. A field that is missing on disk has its default: it is younger than what was written.
 macro_rules! settings {
     (
         $(#[$about:meta])*
@@ -109,13 +126,9 @@ macro_rules! settings {
         }
 
         impl $name {
-            const SETTINGS: &'static [Setting] = &[$($(Setting {
-                key: $key,
-                doc: &[$($doc),+],
-                field: Field::$kind(|$guard| &mut $at.$field),
-                flag: maybe!($($flag)?),
-                env: maybe!($($env)?),
-            },)?)+];
+            const SETTINGS: &'static [Option<GuardSetting>] = &[$(
+                setting!([$($doc)+] |$guard| $at.$field; $($kind $key [$($flag)?] [$($env)?])?),
+            )+];
         }
     };
 }
@@ -142,8 +155,9 @@ settings! {
     /// Steady rate of an account, over all its loops.
     bucket: Option<BucketSpec>;
 
-    /// Spread the allowance of the account's windows, so that it lasts until their reset: a start waits while more of it is
-    /// used than time has gone, 5 % ahead (20 % for a task with a priority above 0).
+    /// Spread the allowance of the account's windows, so that it lasts until their reset: a start
+    /// waits while more of it is used than time has gone, 5 % ahead (20 % for a task with a
+    /// priority above 0).
     // A loop is not slowed down unless the operator wants that.
     pace: bool = false => Switch "pace" flag "";
 
@@ -181,7 +195,8 @@ settings! {
     /// How long an agent with a stream may be silent, by what it is busy with.
     phases: PhaseLimits;
 
-    /// Turns without progress after which another way is tried, and after as many more you are notified.
+    /// Turns without progress after which another way is tried, and after as many more you are
+    /// notified.
     stagnation_turns: u32 = 10 => Count "stagnation_turns";
 
     /// The same as time that turns took without progress.
@@ -192,8 +207,8 @@ settings! {
     #[serde(skip_serializing_if = "Option::is_none")]
     stagnation_microusd: Option<u64> = None => DollarsOrNone "stagnation_usd";
 
-    /// Try another way first: a fresh conversation, the next of the loop's agents, and a prompt that requests another approach.
-    /// `false`: you are notified at once.
+    /// Try another way first: a fresh conversation, the next of the loop's agents, and a prompt
+    /// that requests another approach. `false`: you are notified at once.
     #[serde(skip_serializing_if = "is_on")]
     // A fresh start costs one conversation; a person who is called for nothing costs trust.
     stagnation_change: bool = true => Switch "stagnation_change";
@@ -208,7 +223,8 @@ settings! {
     per_minute: Option<u32> = None => CountOrNone "per_minute";
 
     /// Most starts in any hour.
-    // Above what one busy loop does in good health, far below what a runaway does; the gap rules the minute.
+    // Above what one busy loop does in good health, far below what a runaway does; the gap rules
+    // the minute.
     per_hour: Option<u32> = Some(100) => CountOrNone "per_hour";
 
     /// Most starts in any day.
@@ -309,7 +325,8 @@ settings! {
 
     /// It is stopped when it uses tokens for this long and no file of its workspace changes.
     #[serde(with = "opt_millis")]
-    // Half an hour is long for reading alone, and what was understood by then stands in the conversation.
+    // Half an hour is long for reading alone, and what was understood by then stands in the
+    // conversation.
     no_diff: Option<Duration> = Some(secs(30 * 60)) => SpanOrNone "no_diff";
 }
 
@@ -328,37 +345,38 @@ const fn limit(soft: u64, hard: u64) -> PhaseLimit {
     PhaseLimit { soft: secs(soft), hard: secs(hard) }
 }
 
-/// The limits of phases that have a key: they stand one struct deeper than a row of `settings!` reaches.
-const PHASES: &[Setting] = &[
-    phase(
+/// The limits of phases that have a key: they stand one struct deeper than a row of `settings!`
+/// reaches.
+const PHASES: &[Option<GuardSetting>] = &[
+    Some(phase(
         "starting_hard",
         &["An agent with a stream: it is stuck when it writes nothing for this long after its start…"],
         |guard| &mut guard.phases.starting.hard,
-    ),
-    phase(
+    )),
+    Some(phase(
         "model_soft",
         &["…when its model writes nothing for this long and there is no other sign of life…"],
         |guard| &mut guard.phases.model.soft,
-    ),
-    phase("model_hard", &["…or in any case for this long…"], |guard| &mut guard.phases.model.hard),
-    phase(
+    )),
+    Some(phase("model_hard", &["…or in any case for this long…"], |guard| &mut guard.phases.model.hard)),
+    Some(phase(
         "tool_soft",
         &["…when a tool that names no limit of its own runs for this long without a sign of life…"],
         |guard| &mut guard.phases.tool.soft,
-    ),
-    phase("tool_hard", &["…or in any case for this long."], |guard| &mut guard.phases.tool.hard),
+    )),
+    Some(phase("tool_hard", &["…or in any case for this long."], |guard| &mut guard.phases.tool.hard)),
 ];
 
 const fn phase(
     key: &'static str,
     doc: &'static [&'static str],
     field: fn(&mut GuardSpec) -> &mut Duration,
-) -> Setting {
-    Setting { key, doc, field: Field::Span(field), flag: None, env: None }
+) -> GuardSetting {
+    GuardSetting { key, doc, field: GuardField::Span(field), flag: None, env: None }
 }
 
 /// All settings of the guard, in the order of the reference.
-pub fn guard_settings() -> impl Iterator<Item = &'static Setting> {
+pub fn guard_settings() -> impl Iterator<Item = &'static GuardSetting> {
     let all = [
         GuardSpec::SETTINGS,
         Caps::SETTINGS,
@@ -368,7 +386,7 @@ pub fn guard_settings() -> impl Iterator<Item = &'static Setting> {
         CooldownSpec::SETTINGS,
         FreezeSpec::SETTINGS,
     ];
-    all.into_iter().flatten()
+    all.into_iter().flatten().flatten()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -421,12 +439,12 @@ mod tests {
         for setting in guard_settings() {
             let mut changed = GuardSpec::default();
             match setting.field {
-                Field::Span(at) | Field::SpanOrZero(at) => *at(&mut changed) += secs(1),
-                Field::SpanOrNone(at) => *at(&mut changed) = Some(secs(1)),
-                Field::Count(at) => *at(&mut changed) += 1,
-                Field::CountOrNone(at) => *at(&mut changed) = Some(1),
-                Field::DollarsOrNone(at) => *at(&mut changed) = Some(1),
-                Field::Switch(at) => *at(&mut changed) ^= true,
+                GuardField::Span(at) | GuardField::SpanOrZero(at) => *at(&mut changed) += secs(1),
+                GuardField::SpanOrNone(at) => *at(&mut changed) = Some(secs(1)),
+                GuardField::Count(at) => *at(&mut changed) += 1,
+                GuardField::CountOrNone(at) => *at(&mut changed) = Some(1),
+                GuardField::DollarsOrNone(at) => *at(&mut changed) = Some(1),
+                GuardField::Switch(at) => *at(&mut changed) ^= true,
             }
             assert_ne!(changed, GuardSpec::default(), "{} changes something", setting.key);
             let stored = serde_json::to_string(&changed).expect("plain data");

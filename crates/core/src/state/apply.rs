@@ -195,7 +195,7 @@ impl LoopState {
     /// person stays recorded.
     fn check_again(&mut self, at: Time) {
         let Phase::Waiting { reason, .. } = &self.phase else { return };
-        if ![WATCHING, PARKED].contains(&reason.rule.as_str()) {
+        if ![WATCHING, PARKED].contains(&reason.rule) {
             return;
         }
         self.leave_waiting(at);

@@ -3,7 +3,7 @@
 use everloop_core::event::{Event, Exit};
 use everloop_core::guard::Scope;
 use everloop_core::ids::TurnId;
-use everloop_core::spec::{BucketSpec, Budget, StartCaps};
+use everloop_core::spec::{BucketSpec, Budget, Caps};
 use everloop_core::state::Phase;
 
 use super::rig::{Rig, secs};
@@ -23,7 +23,7 @@ fn the_gap_is_kept_and_its_end_is_named() {
 
 #[test]
 fn caps_hold_in_their_window() {
-    let caps = StartCaps { per_minute: Some(2), ..StartCaps::default() };
+    let caps = Caps { per_minute: Some(2), ..Caps::NONE };
     let mut rig = Rig::with(|s| (s.guard.min_gap, s.guard.caps) = (secs(0), caps));
     rig.baseline(0);
     for _ in 0..2 {
@@ -73,7 +73,9 @@ fn a_full_machine_is_looked_at_again_without_writing_every_time() {
     let mut rig = Rig::with(|s| s.guard.max_parallel_turns = 1);
     let node = Scope::Node(everloop_core::ids::NodeId::new("here"));
     let busy = rig.guards.entry(node.clone()).or_default();
-    busy.state.reserved.insert(TurnId::new("other.1"), everloop_core::guard::Spend::default());
+    busy.state
+        .reserved
+        .insert("other.1".parse::<TurnId>().expect("the id of a turn"), everloop_core::guard::Spend::default());
     rig.baseline(0);
     assert_eq!(rig.waits_for(), "guard.slots");
     for _ in 0..5 {

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use everloop_core::event::{Event, Exit, Judgement};
-use everloop_core::ids::{NodeId, TurnId};
+use everloop_core::ids::{Fence, NodeId, TaskId, TurnId};
 use everloop_core::immune::rules::{RuleRequest, add, lift};
 use everloop_core::immune::{
     Class, Dimension, Immune, ImmuneStep, ObservedOutcome, RuleEffect, Subject, Tier, observe, subjects,
 };
-use everloop_core::reason::Reason;
+use everloop_core::reason::{Reason, RuleId};
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::Phase;
 use everloop_core::time::Time;
@@ -35,7 +35,7 @@ fn rig() -> Rig {
 }
 
 fn put_out(rig: &mut Rig, name: &str, until: Time) {
-    let reason = Reason::new("immune.out").with("subject", account(name)).until(until);
+    let reason = Reason::new(RuleId::ImmuneOut).with("subject", account(name)).until(until);
     let did = ImmuneStep::Out { subject: account(name), until, level: 0, reason };
     rig.immune.apply(&did, rig.now);
 }
@@ -63,7 +63,7 @@ fn whoever_is_out_is_passed_over_and_why_says_so() {
     put_out(&mut rig, "default", until);
     rig.baseline(0);
     let (who, chosen) = agent(&rig);
-    assert_eq!((who, chosen.map(|r| r.rule)), ("second", Some("immune.out".to_owned())));
+    assert_eq!((who, chosen.map(|r| r.rule)), ("second", Some(RuleId::ImmuneOut)));
     let said = why(&rig.state, rig.now, &|_| String::new());
     assert!(said.contains("another one would have been first, but account:default fails in"), "{said}");
 }
@@ -201,7 +201,7 @@ fn feed(immune: &mut Immune, name: &str, class: Class, (n, now): (u64, Time)) {
         let subjects = subjects(&NodeId::new("here"), &agent, Some("batch"));
         let seen =
             ObservedOutcome { subjects, class, reset_at: (class == Class::Unserved).then_some(now + secs(5 * 3600)) };
-        for did in observe(immune, &TurnId::new(format!("{name}{k}")), &seen, &[], now) {
+        for did in observe(immune, &TurnId::of(&TaskId::new(format!("{name}{k}")), Fence(1)), &seen, &[], now) {
             immune.apply(&did, now);
         }
     }
@@ -223,7 +223,7 @@ fn an_account_is_out_until_the_vendor_serves_it_again() {
 fn many_at_once_move_one_threshold_and_it_goes_back_when_that_does_not_help() {
     let (mut immune, mut now) = (Immune::default(), Time(1_000_000));
     for name in ["a", "b", "c"] {
-        let reason = Reason::new("immune.out");
+        let reason = Reason::new(RuleId::ImmuneOut);
         let did = ImmuneStep::Out { subject: account(name), until: now + secs(9000), level: 0, reason };
         immune.apply(&did, now);
     }

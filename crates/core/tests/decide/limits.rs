@@ -5,6 +5,7 @@ use everloop_core::event::{Event, Exit, Judgement, Outcome, StopCause};
 use everloop_core::evidence::Sample;
 use everloop_core::guard::Scope;
 use everloop_core::phase::{Doing, PhaseLiveness};
+use everloop_core::reason::RuleId;
 use everloop_core::spec::{AgentKind, AgentSpec, Budget};
 use everloop_core::state::Phase;
 use everloop_core::stream::{LimitClass, TurnReport, Usage, VendorLimit};
@@ -232,7 +233,7 @@ fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
         ("codex@own", None),
         "another agent's session is not resumed"
     );
-    let switched = |e: &Event| matches!(e, Event::AgentSwitched { to, reason, .. } if to == "codex@own" && reason.rule == "guard.limit");
+    let switched = |e: &Event| matches!(e, Event::AgentSwitched { to, reason, .. } if to == "codex@own" && reason.rule == RuleId::GuardLimit);
     assert!(decision.events.iter().any(switched));
     rig.now = reset;
     end(&mut rig, 20, report(true));

@@ -3,6 +3,7 @@
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::guard::Scope;
+use everloop_core::reason::RuleId;
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::Phase;
 use everloop_core::stream::{Quota, TurnReport};
@@ -110,7 +111,7 @@ fn another_account_of_the_list_goes_on_meanwhile() {
     let reset = rig.now + secs(4 * HOUR);
     let decision = end(&mut rig, vec![quota(900, reset)]);
     assert_eq!((rig.phase(), rig.state.worker.as_str()), ("running", "agent@own"));
-    let switched = |e: &Event| matches!(e, Event::AgentSwitched { reason, .. } if reason.rule == "guard.pace");
+    let switched = |e: &Event| matches!(e, Event::AgentSwitched { reason, .. } if reason.rule == RuleId::GuardPace);
     assert!(decision.events.iter().any(switched));
 }
 

@@ -231,7 +231,7 @@ impl Rig {
     /// Rule of the present wait.
     pub fn waits_for(&self) -> &str {
         match &self.state.phase {
-            Phase::Waiting { reason, .. } => &reason.rule,
+            Phase::Waiting { reason, .. } => reason.rule.as_str(),
             other => panic!("it does not wait: {other:?}"),
         }
     }

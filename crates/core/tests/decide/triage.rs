@@ -3,7 +3,7 @@
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::guard::{Freeze, Scope};
-use everloop_core::reason::Reason;
+use everloop_core::reason::{Reason, RuleId};
 use everloop_core::spec::{AgentSpec, Tasks};
 use everloop_core::state::Phase;
 use everloop_core::why::why;
@@ -52,7 +52,7 @@ fn an_agent_is_never_given_a_task_that_it_is_not_for() {
     rig.put("manual", "docs", 0);
     let decision = end(&mut rig);
     assert_eq!(chosen(&rig).0, "small");
-    let switched = |e: &Event| matches!(e, Event::AgentSwitched { from, to, reason } if from == "large@own" && to == "small@default" && reason.rule == "agent.fits");
+    let switched = |e: &Event| matches!(e, Event::AgentSwitched { from, to, reason } if from == "large@own" && to == "small@default" && reason.rule == RuleId::AgentFits);
     assert!(decision.events.iter().any(switched), "{:?}", decision.events);
     rig.put("fire", "docs", 1);
     end(&mut rig);

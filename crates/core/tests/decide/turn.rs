@@ -165,7 +165,7 @@ fn no_op_turns_are_said_aloud_and_stretch_the_gap() {
 #[test]
 fn answers_about_other_turns_and_other_stages_change_nothing() {
     let mut rig = Rig::running();
-    let stale = everloop_core::ids::TurnId::new("k-0.9");
+    let stale: everloop_core::ids::TurnId = "k-0.9".parse().expect("the id of a turn");
     let before = rig.state.clone();
     for input in [
         Input::Vanished { turn: stale.clone() },

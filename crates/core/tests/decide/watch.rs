@@ -79,7 +79,7 @@ fn finished(decision: &Decision) -> Vec<&str> {
 #[test]
 fn a_loop_whose_checks_pass_watches_and_without_monitors_it_ends() {
     let rig = content();
-    assert_eq!((rig.phase(), rig.waits_for(), rig.state.started), ("watching", watch::WATCHING, 0));
+    assert_eq!((rig.phase(), rig.waits_for(), rig.state.started), ("watching", "watch", 0));
     let mut other = Rig::new();
     other.baseline(3);
     assert_eq!(other.phase(), "reached");

@@ -12,7 +12,6 @@ use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 
 use super::action_run::{ActionRun, full_text};
-use super::turn::split_turn;
 use crate::account;
 
 impl ActionRun {
@@ -43,9 +42,8 @@ impl ActionRun {
     }
 
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
-        let (task, fence) = split_turn(turn).ok_or_else(|| format!("`{turn}` is not the id of a turn"))?;
         let subject = self.subject();
-        let commit_meta = CommitMeta { task: &task, fence, subject: &subject };
+        let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
         let found = self.workspace().await?.collect(&commit_meta).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
             tracing::info!(%turn, "{note}");

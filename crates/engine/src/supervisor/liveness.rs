@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn time_that_a_machine_sleeps_through_is_nobodys() {
         let (empty, at) = (tempfile::tempdir().expect("a folder"), |secs| Time(0) + Duration::from_secs(secs));
-        let mut liveness = Liveness::new(TurnId::new("k-1.1"), at(0), at(0));
+        let mut liveness = Liveness::new("k-1.1".parse().expect("the id of a turn"), at(0), at(0));
         let steady = liveness.look(empty.path(), at(5));
         assert_eq!((steady.running.as_secs(), steady.silent.as_secs()), (5, 5));
         let late = liveness.look(empty.path(), at(5 + 5 + 7200));

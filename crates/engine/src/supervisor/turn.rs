@@ -10,7 +10,7 @@ use everloop_agents::job::{self, JobEnd, Running, Spec};
 use everloop_agents::workspace::{CommitMeta, Dropped, Side};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
-use everloop_core::ids::{Fence, TaskId, TurnId};
+use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::spec::{AgentSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use tokio::time::sleep;
@@ -209,10 +209,10 @@ impl ActionRun {
         if !matches!(last.outcome, Outcome::Interrupted | Outcome::Lost) {
             return;
         }
-        let Some((task, fence)) = split_turn(&last.turn) else { return };
+        let turn = last.turn.clone();
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
-            let commit_meta = CommitMeta { task: &task, fence, subject: &subject };
+            let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
             match workspace.collect(&commit_meta).await {
                 Ok(found) if found.changed => {
                     tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
@@ -225,9 +225,8 @@ impl ActionRun {
 
     /// Removes old turn folders; the journal and refs keep what they did.
     fn prune(&self) {
-        let Some(turns) = self.home.turn(&TurnId::new("x")).parent().map(Path::to_owned) else { return };
         let prefix = format!("{}-", self.state.id);
-        let Ok(entries) = std::fs::read_dir(turns) else { return };
+        let Ok(entries) = std::fs::read_dir(self.home.turns()) else { return };
         let mut own: Vec<_> = entries
             .flatten()
             .filter(|e| e.file_name().to_string_lossy().starts_with(&prefix))
@@ -289,12 +288,6 @@ pub(super) async fn run_once(
         JobEnd::Exited(exit) => Ok(exit),
         JobEnd::Gone => Err("it vanished".to_owned()),
     }
-}
-
-/// A turn's task and fence, from its id.
-pub(super) fn split_turn(turn: &TurnId) -> Option<(TaskId, Fence)> {
-    let (task, fence) = turn.as_str().rsplit_once('.')?;
-    Some((TaskId::new(task), Fence(fence.parse().ok()?)))
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {

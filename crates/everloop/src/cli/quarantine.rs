@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use everloop_core::immune::rules::{RuleRequest, add as wish_for, lift as lift_it};
 use everloop_core::immune::{Dimension, Immune, ImmuneRule, RuleEffect, Subject};
+use everloop_core::reason::RuleId;
 use everloop_core::time::{Time, parse_duration};
 use everloop_core::why::spared;
 use everloop_store::Ledger;
@@ -167,7 +168,7 @@ fn add(
         return Err(Failure::usage("a quarantine needs an end in the future").hint("--for 2h"));
     }
     let wish = RuleRequest { what: what.clone(), by: &by, why, time };
-    let refused = |cap: &str| {
+    let refused = |cap: &RuleId| {
         Failure::failed(format!("cannot quarantine {what}: {}", spared(cap)))
             .hint("to stop everything: everloop guard hold --reason TEXT")
     };

@@ -140,7 +140,7 @@ fn local(
 /// Turns with a folder.
 fn turns(home: &StateFolder) -> Vec<TurnId> {
     let entries = std::fs::read_dir(home.turns()).into_iter().flatten().flatten();
-    let mut all: Vec<TurnId> = entries.map(|e| TurnId::new(e.file_name().to_string_lossy().into_owned())).collect();
+    let mut all: Vec<TurnId> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     all.sort();
     all
 }

@@ -41,78 +41,12 @@ pub struct RunArgs {
     /// Name of a loop in everloop.toml
     #[arg(long = "loop", value_name = "NAME", conflicts_with = "goal")]
     name: Option<String>,
-    /// A command that passes (exit 0) when the goal is reached; repeat for several
-    #[arg(long = "check", short = 'c', value_name = "CMD")]
-    checks: Vec<String>,
-    /// claude, codex, gemini, opencode, api or an agent of everloop.toml, under an account of it;
-    /// repeat for others that work while the account of those before is held
-    #[arg(long = "agent", value_name = "NAME[@ACCOUNT]")]
-    agents: Vec<String>,
-    /// Any command as agent; {prompt} or {prompt_file} is replaced, else the prompt comes on stdin
-    #[arg(long, value_name = "CMD")]
-    agent_cmd: Option<String>,
-    /// Model of the agent [default: the agent's usual one]
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
-    /// What the agent may do without confirmation: `edits` (change files, run what --allow names)
-    /// or `full` [default: edits]
-    #[arg(long, value_name = "WHAT")]
-    permission: Option<String>,
-    /// A command that the agent may run under `edits` (cargo test); repeat for several
-    #[arg(long, value_name = "CMD")]
-    allow: Vec<String>,
+    #[command(flatten)]
+    flags: Flags,
     /// Names of environment variables that are passed to the agent; their values are redacted from
     /// all output
     #[arg(long = "env", value_name = "NAME")]
     env: Vec<String>,
-    /// End after this many turns
-    #[arg(short = 'n', long, value_name = "N")]
-    max_turns: Option<u32>,
-    /// End after this time (90s, 15m, 8h)
-    #[arg(long, value_name = "TIME")]
-    max_time: Option<String>,
-    /// End at this point in time (2026-12-24T07:00)
-    #[arg(long, value_name = "WHEN")]
-    deadline: Option<String>,
-    /// End when this much is spent (as the agent reports it, or by its price per turn)
-    #[arg(long, value_name = "USD")]
-    max_usd: Option<f64>,
-    /// End when this many tokens are used
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<u64>,
-    /// End after this many starts of the agent, also failed ones
-    #[arg(long, value_name = "N")]
-    max_calls: Option<u64>,
-    /// Least time between two starts [default: 15s]; 0 for commands that cost nothing
-    #[arg(long, value_name = "TIME")]
-    min_gap: Option<String>,
-    /// Spread the allowance of the account's windows so that it lasts until their reset
-    #[arg(long)]
-    pace: bool,
-    /// Stop a turn after this time [default: 2h]
-    #[arg(long, value_name = "TIME")]
-    turn_timeout: Option<String>,
-    /// Stop a turn without output or other activity for this long [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    turn_idle_timeout: Option<String>,
-    /// Work in this folder itself instead of a private worktree
-    #[arg(long)]
-    in_place: bool,
-    /// When work moves onto your branch: `progress` (more checks pass) or `reached` (all pass)
-    #[arg(long, value_name = "WHEN")]
-    integrate: Option<String>,
-    /// A command to run in each new worktree first (npm ci)
-    #[arg(long, value_name = "CMD")]
-    setup: Option<String>,
-    /// Start from your uncommitted changes instead of the last commit
-    #[arg(long)]
-    include_dirty: bool,
-    /// Existing files that no turn may change (glob); besides tests, CI and the checks' own files
-    #[arg(long, value_name = "GLOB")]
-    protect: Vec<String>,
-    /// Files that turns may change although they are protected by default (glob)
-    #[arg(long, value_name = "GLOB")]
-    unprotect: Vec<String>,
     /// Let all nodes of the mesh work on it, through a git remote (`everloop join` first)
     #[arg(long)]
     mesh: bool,
@@ -131,35 +65,6 @@ pub struct RunArgs {
     /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
     #[arg(long)]
     no_wait: bool,
-}
-
-impl RunArgs {
-    fn flags(&self) -> Flags {
-        Flags {
-            agents: self.agents.clone(),
-            agent_cmd: self.agent_cmd.clone(),
-            model: self.model.clone(),
-            permission: self.permission.clone(),
-            allow: self.allow.clone(),
-            checks: self.checks.clone(),
-            protect: self.protect.clone(),
-            unprotect: self.unprotect.clone(),
-            in_place: self.in_place,
-            integrate: self.integrate.clone(),
-            setup: self.setup.clone(),
-            include_dirty: self.include_dirty,
-            max_turns: self.max_turns,
-            max_time: self.max_time.clone(),
-            deadline: self.deadline.clone(),
-            max_usd: self.max_usd,
-            max_tokens: self.max_tokens,
-            max_calls: self.max_calls,
-            min_gap: self.min_gap.clone(),
-            pace: self.pace,
-            turn_timeout: self.turn_timeout.clone(),
-            turn_idle_timeout: self.turn_idle_timeout.clone(),
-        }
-    }
 }
 
 pub fn run(args: &RunArgs, session: &Invocation) -> Result<Code, Failure> {

@@ -60,9 +60,8 @@ pub fn task_by_id(word: &str, session: &Invocation) -> Result<Code, Failure> {
 
 /// The turn, if the word is `<task>.<fence>` of an existing task.
 fn turn_of(word: &str, ledger: &Sqlite) -> Result<Option<TurnId>, Failure> {
-    let Some((task, fence)) = word.rsplit_once('.') else { return Ok(None) };
-    let known = fence.parse::<u64>().is_ok() && ledger.task(&TaskId::new(task))?.is_some();
-    Ok(known.then(|| TurnId::new(word)))
+    let Ok(turn) = word.parse::<TurnId>() else { return Ok(None) };
+    Ok(ledger.task(turn.task())?.map(|_| turn))
 }
 
 fn unknown(word: &str, failure: Failure) -> Failure {

@@ -5,7 +5,8 @@ use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
 
 use super::account::{self, Account};
 use super::keys::{AgentKeys, LoopKeys};
-use super::layer::{self, Layer, Origin};
+use super::layer::{Layer, Origin};
+use super::settings::built_in as built_in_keys;
 use super::value::{AgentKindName, ApiFormat, nearest};
 use super::{Config, ResolveContext, naming};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
@@ -332,7 +333,7 @@ impl Config {
         let mine = [&self.user, &self.project].map(|file| file.agents.get(name));
         let is_known = mine.iter().any(Option::is_some) || BUILT_IN.iter().any(|kind| kind.label() == name);
         is_known.then(|| {
-            let mut layer = layer::built_in_agent();
+            let mut layer = built_in_keys::<AgentKeys>();
             layer.set("kind", kind_of(name).label(), Origin::BuiltIn);
             mine.into_iter().flatten().for_each(|upper| layer.lay(upper));
             let kind = kind_of(layer.0["kind"].value.as_str().unwrap_or_default());

@@ -5,26 +5,25 @@ use std::time::Duration;
 use everloop_core::hook::{Rules, Shrink};
 
 use super::keys::{GuardianKeys, HookKeys};
-use super::layer::{Layer, Origin};
-use super::value::write_duration;
+use super::settings::built_in;
 use super::{Config, Diagnostic};
 use everloop_engine::diagnostic::ConfigError;
 use everloop_engine::projects::HookSpec;
 
 /// Below the minute after which Claude Code ends a hook.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(50);
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(50);
 /// What a context window holds when nobody says it, in tokens.
-const CONTEXT_TOKENS: u64 = 200_000;
+pub(super) const CONTEXT_TOKENS: u64 = 200_000;
 /// A third of a memory does not go by accident.
-const MAX_SHRINK_PERCENT: u32 = 30;
+pub(super) const MAX_SHRINK_PERCENT: u32 = 30;
 
 impl Config {
     /// What the project says about sessions in it, typed. A percentage above 100 is a mistake.
     pub fn hook(&self) -> Result<HookSpec, ConfigError> {
-        let mut values = built_in();
+        let mut values = built_in::<HookKeys>();
         values.lay(&self.project.hook);
         let hook: HookKeys = values.typed()?;
-        let mut values = built_in_guardian();
+        let mut values = built_in::<GuardianKeys>();
         values.lay(&self.project.guardian);
         let guardian: GuardianKeys = values.typed()?;
         let usual = Rules::default();
@@ -54,24 +53,4 @@ impl Config {
             completions: self.completions()?,
         })
     }
-}
-
-/// What `[hook]` has when nobody says anything.
-pub(super) fn built_in() -> Layer {
-    let (mut layer, rules) = (Layer::default(), Rules::default());
-    for (key, count) in
-        [("max_holds", rules.max_holds), ("holds_in_all", rules.holds_in_all), ("handoff_at", rules.handoff_at)]
-    {
-        layer.set(key, i64::from(count), Origin::BuiltIn);
-    }
-    layer.set("context_tokens", CONTEXT_TOKENS.cast_signed(), Origin::BuiltIn);
-    layer.set("check_timeout", write_duration(CHECK_TIMEOUT), Origin::BuiltIn);
-    layer
-}
-
-/// What `[guardian]` has when nobody says anything.
-pub(super) fn built_in_guardian() -> Layer {
-    let mut layer = Layer::default();
-    layer.set("max_shrink_percent", i64::from(MAX_SHRINK_PERCENT), Origin::BuiltIn);
-    layer
 }

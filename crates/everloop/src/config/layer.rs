@@ -9,7 +9,9 @@ use everloop_core::spec::GuardSpec;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::value::write_duration;
+use super::guard::guard_layer;
+use super::keys::LoopKeys;
+use super::settings;
 use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
 /// Where a value comes from.
@@ -29,7 +31,7 @@ pub enum Origin {
     /// An environment variable.
     Env(&'static str),
     /// The command line.
-    Flag(&'static str),
+    Flag(String),
 }
 
 impl Origin {
@@ -37,7 +39,7 @@ impl Origin {
     pub fn blame(&self, message: impl fmt::Display) -> Diagnostic {
         match self {
             Origin::File { source, span } => Diagnostic::new(message.to_string()).at(source, span),
-            Origin::Env(name) | Origin::Flag(name) => Diagnostic::new(format!("`{name}`: {message}")),
+            Origin::Env(_) | Origin::Flag(_) => Diagnostic::new(format!("`{self}`: {message}")),
             Origin::BuiltIn | Origin::Free => Diagnostic::new(message.to_string()),
         }
     }
@@ -49,7 +51,8 @@ impl fmt::Display for Origin {
             Origin::BuiltIn => f.write_str("built-in"),
             Origin::Free => f.write_str("built-in for free turns"),
             Origin::File { source, span } => write!(f, "{}:{}", source.name, source.place(span).line),
-            Origin::Env(name) | Origin::Flag(name) => f.write_str(name),
+            Origin::Env(name) => f.write_str(name),
+            Origin::Flag(name) => f.write_str(name),
         }
     }
 }
@@ -117,77 +120,9 @@ impl Layer {
     }
 }
 
-/// The guard's numbers as a layer. The core is the one source of their defaults.
-pub fn guard_layer(guard: &GuardSpec, origin: &Origin) -> Layer {
-    let mut layer = Layer::default();
-    let mut set = |key: &str, value: Value| layer.set(format!("guard.{key}"), value, origin.clone());
-    let limit = |cap: Option<u32>| cap.map_or(Value::from("none"), |n| Value::from(i64::from(n)));
-    for (key, cap) in
-        [("per_minute", guard.caps.per_minute), ("per_hour", guard.caps.per_hour), ("per_day", guard.caps.per_day)]
-    {
-        set(key, limit(cap));
-    }
-    for (key, count) in [
-        ("max_parallel_turns", guard.max_parallel_turns),
-        ("stagnation_turns", guard.stagnation_turns),
-        ("cooldown_deaths", guard.cooldown.deaths),
-        ("freeze_cooldowns", guard.freeze.cooldowns),
-    ] {
-        set(key, Value::from(i64::from(count)));
-    }
-    set("pace", Value::from(guard.pace));
-    set("stagnation_time", guard.stagnation_time.map_or(Value::from("none"), |time| Value::from(write_duration(time))));
-    let dollars = |microusd: u64| Value::from(microusd as f64 / 1e6);
-    set("stagnation_usd", guard.stagnation_microusd.map_or(Value::from("none"), dollars));
-    set("stagnation_change", Value::from(guard.stagnation_change));
-    set("no_diff", guard.phases.no_diff.map_or(Value::from("none"), |limit| Value::from(write_duration(limit))));
-    for (key, duration) in [
-        ("min_gap", guard.min_gap),
-        ("turn_timeout", guard.turn_timeout),
-        ("turn_idle_timeout", guard.turn_idle_timeout),
-        ("starting_hard", guard.phases.starting.hard),
-        ("model_soft", guard.phases.model.soft),
-        ("model_hard", guard.phases.model.hard),
-        ("tool_soft", guard.phases.tool.soft),
-        ("tool_hard", guard.phases.tool.hard),
-        ("backoff_first", guard.backoff_first),
-        ("backoff_cap", guard.backoff_cap),
-        ("cooldown_window", guard.cooldown.window),
-        ("cooldown_first", guard.cooldown.first),
-        ("cooldown_cap", guard.cooldown.cap),
-        ("cooldown_young", guard.cooldown.young),
-        ("freeze_window", guard.freeze.window),
-        ("freeze_time", guard.freeze.time),
-        ("freeze_canary", guard.freeze.canary),
-        ("freeze_relapse", guard.freeze.relapse),
-        ("freeze_relapse_canary", guard.freeze.relapse_canary),
-    ] {
-        set(key, Value::from(write_duration(duration)));
-    }
-    layer
-}
-
-/// What a loop has when nobody says anything.
+/// What a loop has when no layer sets anything.
 pub fn built_in() -> Layer {
-    let mut layer = guard_layer(&GuardSpec::default(), &Origin::BuiltIn);
-    for (key, value) in [("workspace", "auto"), ("integrate", "progress"), ("dir", ".")] {
-        layer.set(key, value, Origin::BuiltIn);
-    }
-    layer.set("include_dirty", false, Origin::BuiltIn);
-    layer.set("park_after", i64::from(everloop_core::watch::PARK_AFTER), Origin::BuiltIn);
-    layer
-}
-
-/// What an agent has when nobody says anything.
-pub fn built_in_agent() -> Layer {
-    let mut layer = Layer::default();
-    layer.set("permission", "edits", Origin::BuiltIn);
-    layer.set("allow", Vec::<Value>::new(), Origin::BuiltIn);
-    layer.set("account", "default", Origin::BuiltIn);
-    layer.set("usd_per_turn", 0.0, Origin::BuiltIn);
-    layer.set("tokens_per_turn", 0, Origin::BuiltIn);
-    layer.set("free", false, Origin::BuiltIn);
-    layer.set("telemetry", true, Origin::BuiltIn);
-    layer.set("pass_env", Vec::<Value>::new(), Origin::BuiltIn);
+    let mut layer = settings::built_in::<LoopKeys>();
+    layer.lay(&guard_layer(&GuardSpec::default(), &Origin::BuiltIn));
     layer
 }

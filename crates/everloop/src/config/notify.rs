@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use everloop_agents::notify::{Address, Auth, Channel, Encryption, Form, Mail, Notifier, SecretSource, Server, Via};
 use everloop_agents::notify::{check_address, is_address, telegram};
 use everloop_core::notify::{REPEATS, Route, Severity};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::layer::{Layer, Origin};
+use super::settings::section;
 use super::value::{
     Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
 };
@@ -17,65 +16,91 @@ use super::{Config, ResolveContext};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::NotifierSpec;
 
-/// Somebody who is told of tickets. Which keys there are depends on the kind.
-#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["kind"]))]
-pub struct NotifyKeys {
+section! {
+    /// Somebody who is told of tickets. Which keys there are depends on the kind.
+    #[schemars(extend("required" = ["kind"]))]
+    pub struct NotifyKeys;
+
     /// How it is called in `everloop notify` and `status`. Without it, like its kind.
-    pub name: Option<NonEmptyText>,
+    name: NonEmptyText;
+
     /// How somebody is reached.
-    pub kind: Option<NotifyKind>,
+    kind: NotifyKind;
+
     /// Only tickets that matter at least so much: `info`, `warning` or `critical`.
-    pub min_severity: Option<Weight>,
+    min_severity: Weight = Severity::Info.label();
+
     /// Only tickets of these weights.
-    pub only: Option<Weights>,
+    only: Weights;
+
     /// Hours in which only what is critical is told: `"22:00-07:00"` in local time, or with an offset: `"22:00-07:00+02:00"`.
-    pub quiet_hours: Option<Hours>,
+    quiet_hours: Hours;
+
     /// How often a ticket is repeated at most, after 15 minutes, 30, 60 and so on up to 4 hours. `everloop ticket ack` ends it.
-    pub repeats: Option<Amount>,
+    repeats: Amount = i64::from(REPEATS);
+
     /// `telegram`, `ntfy`, `sms`, `webhook`: where to, if not the usual place.
-    pub url: Option<NonEmptyText>,
+    url: NonEmptyText;
+
     /// `slack`, `sms`, `webhook`: the variable that holds the address, where the address itself is the secret.
-    pub url_env: Option<VariableName>,
+    url_env: VariableName;
+
     /// The same in the first line of a file that only you can read.
-    pub url_file: Option<NonEmptyText>,
+    url_file: NonEmptyText;
+
     /// `telegram`, `ntfy`, `sms`: the variable that holds the token.
-    pub token_env: Option<VariableName>,
+    token_env: VariableName;
+
     /// The same in the first line of a file that only you can read.
-    pub token_file: Option<NonEmptyText>,
+    token_file: NonEmptyText;
+
     /// `telegram`: the number of the chat (or `@name` of a channel). Whoever is in it can answer.
-    pub chat: Option<NonEmptyText>,
+    chat: NonEmptyText;
+
     /// `telegram`: whether buttons and replies are listened to.
-    pub answers: Option<Flag>,
+    answers: Flag = true;
+
     /// `ntfy`: the topic.
-    pub topic: Option<NonEmptyText>,
+    topic: NonEmptyText;
+
     /// `ntfy`: where a press on the message leads; `{ticket}` is replaced.
-    pub link: Option<NonEmptyText>,
+    link: NonEmptyText;
+
     /// `mail`: addresses; `sms`: numbers, for `{to}`.
-    pub to: Option<List>,
+    to: List;
+
     /// `mail`: from which address.
-    pub from: Option<NonEmptyText>,
+    from: NonEmptyText;
+
     /// `mail`: the server: `"smtp://HOST:587"` (STARTTLS) or `"smtps://HOST:465"`.
-    pub smtp: Option<NonEmptyText>,
+    smtp: NonEmptyText;
+
     /// `mail`, `sms`: the name to log in with.
-    pub user: Option<NonEmptyText>,
+    user: NonEmptyText;
+
     /// `mail`, `sms`: the variable that holds the password.
-    pub password_env: Option<VariableName>,
+    password_env: VariableName;
+
     /// The same in the first line of a file that only you can read.
-    pub password_file: Option<NonEmptyText>,
+    password_file: NonEmptyText;
+
     /// `webhook`: the variable that holds the key with which requests are signed (`X-Everloop-Signature: sha256=…`, HMAC).
-    pub secret_env: Option<VariableName>,
+    secret_env: VariableName;
+
     /// The same in the first line of a file that only you can read.
-    pub secret_file: Option<NonEmptyText>,
+    secret_file: NonEmptyText;
+
     /// `sms`: the fields of the request; `{to}`, `{text}` and `{key}` are replaced.
-    pub fields: Option<PlainVariables>,
+    fields: PlainVariables;
+
     /// `sms`: whether the fields travel as JSON instead of as a form.
-    pub json: Option<Flag>,
+    json: Flag;
+
     /// `command`: gets the message as JSON on standard input; `mail`: gets the mail, instead of `smtp`.
-    pub command: Option<CommandLine>,
+    command: CommandLine;
+
     /// A PEM file of certificates that are trusted besides those of this machine.
-    pub ca_file: Option<NonEmptyText>,
+    ca_file: NonEmptyText;
 }
 
 /// A section, and what it is read with.

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::agent;
+use super::guard::GuardKeys;
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
-    MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, meaning, names,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
+    MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
 use super::renamed;
+use super::settings::{Section, meaning, names};
 use super::value::nearest;
 use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
@@ -202,11 +203,7 @@ impl Reader<'_> {
     }
 
     /// A section that is there once.
-    fn whole<T: DeserializeOwned + JsonSchema>(
-        &mut self,
-        (name, value): (&str, &Spanned<DeValue<'_>>),
-        layer: &mut Layer,
-    ) {
+    fn whole<T: Section>(&mut self, (name, value): (&str, &Spanned<DeValue<'_>>), layer: &mut Layer) {
         if let Some(table) = self.table(name, value) {
             self.section::<T>(&Here::new(name), table, layer);
         }
@@ -318,12 +315,12 @@ impl Reader<'_> {
     }
 
     /// Reads the keys of a section into a layer; sections inside it too.
-    fn section<T: DeserializeOwned + JsonSchema>(&mut self, here: &Here<'_>, table: &DeTable<'_>, layer: &mut Layer) {
+    fn section<T: Section>(&mut self, here: &Here<'_>, table: &DeTable<'_>, layer: &mut Layer) {
         let known = names::<T>();
         for (key, value) in in_order(table) {
             let name = key.get_ref().as_ref();
             match name {
-                _ if !known.contains(&name) => self.unknown_key(here, name, &key.span(), known),
+                _ if !known.contains(&name) => self.unknown_key(here, name, &key.span(), &known),
                 "guard" => {
                     let place = format!("{}.guard", here.place);
                     if let Some(table) = self.table(&place, value) {
@@ -338,7 +335,7 @@ impl Reader<'_> {
     }
 
     /// A section that may be there several times, with two brackets, and the key that each of them must have.
-    fn tables<T: DeserializeOwned + JsonSchema>(
+    fn tables<T: Section>(
         &mut self,
         (place, name, needed): (&str, &str, Option<&str>),
         value: &Spanned<DeValue<'_>>,
@@ -375,12 +372,7 @@ impl Reader<'_> {
         found
     }
 
-    fn key<T: DeserializeOwned + JsonSchema>(
-        &mut self,
-        here: &Here<'_>,
-        (key, value): Entry<'_, '_>,
-        layer: &mut Layer,
-    ) {
+    fn key<T: Section>(&mut self, here: &Here<'_>, (key, value): Entry<'_, '_>, layer: &mut Layer) {
         let name = key.get_ref().as_ref();
         let plain = plain(value);
         match fits::<T>(name, &plain) {

@@ -1,4 +1,5 @@
-//! Keys that had another name once. An old name is a mistake whose hint names the new one, never a second way to write it.
+//! Keys that had another name once. An old name is a mistake whose hint names the new one, never a
+//! second way to write it.
 
 /// The section, the name that a key had in it, and the name that it has now.
 const RENAMED: [(&str, &str, &str); 24] = [
@@ -28,7 +29,8 @@ const RENAMED: [(&str, &str, &str); 24] = [
     ("completion", "appears", "file"),
 ];
 
-/// The name that a key of the section at `place` (`loop.NAME.guard`, `agent.NAME`, `[notify]`) has now.
+/// The name that a key of the section at `place` (`loop.NAME.guard`, `agent.NAME`, `[notify]`) has
+/// now.
 pub fn new_name(place: &str, key: &str) -> Option<&'static str> {
     let place = place.trim_matches(['[', ']']);
     let outer = place.split('.').next().unwrap_or(place);

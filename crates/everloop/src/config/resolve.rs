@@ -4,23 +4,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, CooldownSpec, FreezeSpec, GuardSpec, Integrate, LoopSpec,
-    WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::watch::WatchSpec;
 
 use super::agent::{self, AgentChoices};
-use super::keys::{CheckKeys, GuardKeys, LoopKeys, WorkspaceKey};
-use super::layer::{Layer, Origin, guard_layer};
+use super::guard::guard_layer;
+use super::keys::{CheckKeys, LoopKeys, WorkspaceKey};
+use super::layer::{Layer, Origin};
 use super::naming;
 use super::show::{self, Effective};
-use super::value::{Count, CountLimit, Span};
 use super::watch;
 use super::{Config, ResolveContext};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// A check that takes longer hangs more often than it works.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Globs of files that no turn may change unless the operator unprotects them: what judges the work, not the work.
 pub const PROTECTED: [&str; 16] = [
@@ -265,65 +264,22 @@ fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
 }
 
 fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardSpec {
-    let none = GuardKeys::default();
-    let k = keys.guard.as_ref().unwrap_or(&none);
     let mut spec = GuardSpec::default();
-    let span = |key: Option<Span>, default: Duration| key.map_or(default, |s| s.0);
-    let count = |key: Option<Count>, default: u32| key.map_or(default, |c| c.0);
-    let cap = |key: Option<CountLimit>, default: Option<u32>| {
-        key.map_or(default, |limit| limit.0.map(|n| u32::try_from(n).unwrap_or(u32::MAX)))
-    };
-    spec.min_gap = k.min_gap.map_or(spec.min_gap, |gap| gap.0);
-    spec.caps.per_minute = cap(k.per_minute, spec.caps.per_minute);
-    spec.caps.per_hour = cap(k.per_hour, spec.caps.per_hour);
-    spec.caps.per_day = cap(k.per_day, spec.caps.per_day);
+    let applied = keys.guard.as_ref().map_or(Ok(()), |set| set.apply(&mut spec));
+    wrong.extend(applied.err().map(Diagnostic::new));
     spec.budget.calls = keys.max_calls.and_then(|l| l.0);
     spec.budget.tokens = keys.max_tokens.and_then(|l| l.0);
     spec.budget.microusd = keys.max_usd.and_then(|d| d.0);
-    spec.pace = k.pace.map_or(spec.pace, |flag| flag.0);
-    spec.max_parallel_turns = count(k.max_parallel_turns, spec.max_parallel_turns);
-    spec.turn_timeout = span(k.turn_timeout, spec.turn_timeout);
-    spec.turn_idle_timeout = span(k.turn_idle_timeout, spec.turn_idle_timeout);
-    let phases = &mut spec.phases;
-    phases.starting.hard = span(k.starting_hard, phases.starting.hard);
-    phases.starting.soft = phases.starting.soft.min(phases.starting.hard);
-    phases.model.soft = span(k.model_soft, phases.model.soft);
-    phases.model.hard = span(k.model_hard, phases.model.hard);
-    phases.tool.soft = span(k.tool_soft, phases.tool.soft);
-    phases.tool.hard = span(k.tool_hard, phases.tool.hard);
-    phases.no_diff = k.no_diff.map_or(phases.no_diff, |limit| limit.0);
-    spec.backoff_first = span(k.backoff_first, spec.backoff_first);
-    spec.backoff_cap = span(k.backoff_cap, spec.backoff_cap);
-    spec.stagnation_turns = count(k.stagnation_turns, spec.stagnation_turns);
-    spec.stagnation_time = k.stagnation_time.map_or(spec.stagnation_time, |limit| limit.0);
-    spec.stagnation_microusd = k.stagnation_usd.map_or(spec.stagnation_microusd, |dollars| dollars.0);
-    spec.stagnation_change = k.stagnation_change.map_or(spec.stagnation_change, |flag| flag.0);
-    spec.cooldown = CooldownSpec {
-        deaths: count(k.cooldown_deaths, spec.cooldown.deaths),
-        window: span(k.cooldown_window, spec.cooldown.window),
-        first: span(k.cooldown_first, spec.cooldown.first),
-        cap: span(k.cooldown_cap, spec.cooldown.cap),
-        young: span(k.cooldown_young, spec.cooldown.young),
-    };
-    spec.freeze = FreezeSpec {
-        cooldowns: count(k.freeze_cooldowns, spec.freeze.cooldowns),
-        window: span(k.freeze_window, spec.freeze.window),
-        time: span(k.freeze_time, spec.freeze.time),
-        canary: span(k.freeze_canary, spec.freeze.canary),
-        relapse: span(k.freeze_relapse, spec.freeze.relapse),
-        relapse_canary: span(k.freeze_relapse_canary, spec.freeze.relapse_canary),
-    };
-    spec.bucket = match (k.bucket_burst, k.bucket_every) {
-        (Some(burst), Some(every)) => Some(BucketSpec { burst: burst.0, every: every.0 }),
-        (None, None) => None,
-        (burst, _) => {
-            let (there, missing) =
-                if burst.is_some() { ("bucket_burst", "bucket_every") } else { ("bucket_every", "bucket_burst") };
-            let diagnostic = values.origin(&format!("guard.{there}")).blame(format!("`{there}` needs `{missing}`"));
-            wrong.push(diagnostic.hint(format!("set `{missing}` too")));
-            None
-        }
-    };
+    let starting = &mut spec.phases.starting;
+    starting.soft = starting.soft.min(starting.hard);
+    if let Some(bucket) = &spec.bucket
+        && (bucket.burst == 0 || bucket.every.is_zero())
+    {
+        let (there, missing) =
+            if bucket.burst > 0 { ("bucket_burst", "bucket_every") } else { ("bucket_every", "bucket_burst") };
+        let diagnostic = values.origin(&format!("guard.{there}")).blame(format!("`{there}` needs `{missing}`"));
+        wrong.push(diagnostic.hint(format!("set `{missing}` too")));
+    }
     ordered(&spec, values, wrong);
     spec
 }

@@ -1,4 +1,5 @@
-//! The JSON Schema of everloop.toml. The tests make `docs/config.md` from it, so that the two cannot drift apart.
+//! The JSON Schema of everloop.toml. The tests make `docs/config.md` from it, so that the two
+//! cannot drift apart.
 
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -15,15 +16,15 @@ pub fn schema() -> Value {
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::hook;
+    use super::super::guard::GuardKeys;
     use super::super::keys::{
-        AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardKeys, GuardianKeys, HookKeys, HubKeys,
-        LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys, names,
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
+        MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
     };
-    use super::super::layer::{Layer, built_in, built_in_agent};
     use super::super::notify::NotifyKeys;
-    use super::super::overrides::ENVIRONMENT;
+    use super::super::overrides::variables;
     use super::super::resolve::PROTECTED;
+    use super::super::settings::{Section, names};
     use super::*;
 
     const INTRO: &str = r#"<!-- Made from crates/everloop/src/config/keys.rs by its tests: `UPDATE_DOCS=1 cargo test -p everloop reference`. -->
@@ -78,79 +79,42 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         }
     }
 
-    fn table(schema: &Value, section: &str, keys: &[&str], defaults: &dyn Fn(&str) -> Option<String>) -> String {
-        let mut text = String::from("\n| key | value | default | meaning |\n|---|---|---|---|\n");
-        for key in keys {
-            let property = &schema["$defs"][section]["properties"][key];
-            let meaning = property["description"].as_str().expect("every key has a comment").replace('\n', " ");
-            let default = defaults(key).map_or(String::new(), |value| format!("`{value}`"));
-            writeln!(text, "| `{key}` | {} | {default} | {meaning} |", kind(property))
+    fn section<T: Section>(schema: &Value, title: &str) -> String {
+        let mut text = format!("\n## `{title}`\n\n| key | value | default | meaning |\n|---|---|---|---|\n");
+        for setting in T::settings() {
+            let property = &schema["$defs"][T::schema_name().as_ref()]["properties"][setting.key];
+            let default = setting.default.map_or(String::new(), |value| format!("`{value}`"));
+            writeln!(text, "| `{}` | {} | {default} | {} |", setting.key, kind(property), setting.meaning)
                 .expect("strings take everything");
         }
         text
     }
 
     fn reference() -> String {
-        let schema = schema();
-        let of = |layer: Layer, prefix: &'static str| {
-            move |key: &str| layer.0.get(&format!("{prefix}{key}")).map(|sourced| sourced.value.to_string())
-        };
-        let check = |key: &str| match key {
-            "timeout" => Some("\"10m\"".to_owned()),
-            "weight" => Some("1".to_owned()),
-            _ => None,
-        };
-        let monitor = |key: &str| match key {
-            "every" => Some("\"1m\"".to_owned()),
-            "timeout" => Some("\"20s\"".to_owned()),
-            _ => None,
-        };
+        let schema = &schema();
         let mut text = INTRO.to_owned();
-        text += "\n## `[loop.NAME]` and `[defaults]`\n";
-        text += &table(&schema, "LoopKeys", names::<LoopKeys>(), &of(built_in(), ""));
-        text += "\n## `[[loop.NAME.check]]`\n";
-        text += &table(&schema, "CheckKeys", names::<CheckKeys>(), &check);
-        text += "\n## `[[loop.NAME.monitor]]`\n";
-        text += &table(&schema, "MonitorKeys", names::<MonitorKeys>(), &monitor);
-        text += "\n## `[agent.NAME]`\n";
-        text += &table(&schema, "AgentKeys", names::<AgentKeys>(), &of(built_in_agent(), ""));
-        text += "\n## `[account.NAME]`\n";
-        text += &table(&schema, "AccountKeys", names::<AccountKeys>(), &|_| None);
-        text += "\nThe account `default` is there without a section: whoever is logged in on this machine. An agent under another ";
+        text += &section::<LoopKeys>(schema, "[loop.NAME]` and `[defaults]");
+        text += &section::<CheckKeys>(schema, "[[loop.NAME.check]]");
+        text += &section::<MonitorKeys>(schema, "[[loop.NAME.monitor]]");
+        text += &section::<AgentKeys>(schema, "[agent.NAME]");
+        text += &section::<AccountKeys>(schema, "[account.NAME]");
+        text +=
+            "\nThe account `default` is there without a section: the login of this machine. An agent under another ";
         text += "account sees that account's variables and none of the default login.\n";
-        text += "\n## `[hub]`\n";
-        text += &table(&schema, "HubKeys", names::<HubKeys>(), &|_| None);
+        text += &section::<HubKeys>(schema, "[hub]");
         text += "\n`EVERLOOP_HUB_URL` and `everloop hub … --url` go before both.\n";
-        text += "\n## `[loop.NAME.guard]`\n";
-        text += &table(&schema, "GuardKeys", names::<GuardKeys>(), &of(built_in(), "guard."));
-        text += "\n## `[node]`\n";
-        text += &table(&schema, "NodeKeys", names::<NodeKeys>(), &|_| {
-            Some(format!("\"{}\"", everloop_engine::port::DEFAULT))
-        });
-        text += "\n## `[board]`\n";
-        text += &table(&schema, "BoardKeys", names::<BoardKeys>(), &|_| None);
-        text += "\n## `[mailbox]`\n";
-        let every = |key: &str| (key == "every").then(|| super::super::outbound::EVERY.to_string());
-        text += &table(&schema, "MailboxKeys", names::<MailboxKeys>(), &every);
-        text += "\n## `[tracker]`\n";
-        text += &table(&schema, "TrackerKeys", names::<TrackerKeys>(), &|_| None);
-        text += "\n## `[[notify]]`\n";
-        let notify = |key: &str| match key {
-            "repeats" => Some(everloop_core::notify::REPEATS.to_string()),
-            "min_severity" => Some("\"info\"".to_owned()),
-            "answers" => Some("true".to_owned()),
-            _ => None,
-        };
-        text += &table(&schema, "NotifyKeys", names::<NotifyKeys>(), &notify);
-        text += "\nNotifiers of the user's file hear of all tickets, those of a project of its loops and of what belongs to no loop.\n";
-        text += "\n## `[hook]`\n";
-        text += &table(&schema, "HookKeys", names::<HookKeys>(), &of(hook::built_in(), ""));
-        text += "\n## `[guardian]`\n";
-        text += &table(&schema, "GuardianKeys", names::<GuardianKeys>(), &of(hook::built_in_guardian(), ""));
-        text += "\n## `[completion.NAME]`\n";
-        text += &table(&schema, "CompletionKeys", names::<CompletionKeys>(), &|_| None);
+        text += &section::<GuardKeys>(schema, "[loop.NAME.guard]");
+        text += &section::<NodeKeys>(schema, "[node]");
+        text += &section::<BoardKeys>(schema, "[board]");
+        text += &section::<MailboxKeys>(schema, "[mailbox]");
+        text += &section::<TrackerKeys>(schema, "[tracker]");
+        text += &section::<NotifyKeys>(schema, "[[notify]]");
+        text += "\nNotifiers of the user's file get all tickets, those of a project the tickets of its loops and of what belongs to no loop.\n";
+        text += &section::<HookKeys>(schema, "[hook]");
+        text += &section::<GuardianKeys>(schema, "[guardian]");
+        text += &section::<CompletionKeys>(schema, "[completion.NAME]");
         text += "\n## Environment\n\nEach stands for a key of every loop; lists have commas between their items.\n\n| variable | key |\n|---|---|\n";
-        for (variable, key) in ENVIRONMENT {
+        for (variable, key) in variables() {
             writeln!(text, "| `{variable}` | `{key}` |").expect("strings take everything");
         }
         text += "\n## Protected files\n\nExisting files that match these may not be changed by a turn that wants to count; ";

@@ -4,8 +4,10 @@ use serde::Serialize;
 use toml::Value;
 
 use super::agent::Chosen;
-use super::keys::{AccountKeys, AgentKeys, GuardKeys, LoopKeys, names};
+use super::guard::GuardKeys;
+use super::keys::{AccountKeys, AgentKeys, LoopKeys};
 use super::layer::Layer;
+use super::settings::names;
 
 /// One value that is in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,9 +24,10 @@ pub struct Effective {
 
 /// All values of a loop, of its agents and of their accounts, in the order of the reference.
 pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Effective> {
+    let (own, guard) = (names::<LoopKeys>(), names::<GuardKeys>());
     let mut rows = section(&format!("loop.{name}"), values, &|key| match key.strip_prefix("guard.") {
-        Some(inner) => (usize::MAX, position(names::<GuardKeys>(), inner)),
-        None => (position(names::<LoopKeys>(), key), 0),
+        Some(inner) => (usize::MAX, position(&guard, inner)),
+        None => (position(&own, key), 0),
     });
     let named = agents.iter().filter_map(|a| Some((format!("agent.{}", a.spec.name), a.layer.as_ref()?)));
     let accounts = agents.iter().filter_map(|a| Some((format!("account.{}", a.spec.account), a.account.as_ref()?)));
@@ -32,7 +35,7 @@ pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Ef
         // The same agent under another account, or the same account again, is shown once.
         if !rows.iter().any(|row| row.section == name) {
             let names = if name.starts_with("agent.") { names::<AgentKeys>() } else { names::<AccountKeys>() };
-            rows.extend(section(&name, values, &|key| (position(names, key), 0)));
+            rows.extend(section(&name, values, &|key| (position(&names, key), 0)));
         }
     }
     rows

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::{Args, FromArgMatches};
 use everloop_core::completion::CompletionSign;
-use everloop_core::spec::{
-    AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
-};
+use everloop_core::spec::{AgentKind, BucketSpec, Caps, GuardSpec, Integrate, Permission, Variable, VariableSource};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -41,8 +40,8 @@ impl Project {
         self
     }
 
-    fn flags(mut self, flags: Flags) -> Self {
-        self.overrides.flags = flags;
+    fn flags(mut self, words: &[&str]) -> Self {
+        self.overrides.flags = flags(words);
         self
     }
 
@@ -68,6 +67,13 @@ impl Project {
         let folder = self.dir.path().display().to_string();
         error.to_string().replace(&folder, "DIR").trim_end().to_owned()
     }
+}
+
+/// What a command line sets.
+fn flags(words: &[&str]) -> Flags {
+    let command = Flags::augment_args(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(["run"].iter().chain(words)).expect("the test types good flags");
+    Flags::from_arg_matches(&matches).expect("each was declared")
 }
 
 fn moment() -> ResolveContext {
@@ -144,7 +150,7 @@ freeze_canary = "20m"
     assert_eq!(resolved.bounds.max_turns, Some(30));
     assert_eq!(resolved.bounds.deadline, Some(Time(1_794_776_400_000 + 10 * 3_600_000)));
     assert_eq!(resolved.guard.budget.microusd, Some(5_000_000));
-    assert_eq!(resolved.guard.caps, StartCaps { per_hour: None, ..GuardSpec::default().caps });
+    assert_eq!(resolved.guard.caps, Caps { per_hour: None, ..GuardSpec::default().caps });
     assert_eq!(resolved.guard.bucket, Some(BucketSpec { burst: 2, every: Duration::from_secs(600) }));
     assert_eq!(resolved.guard.freeze.canary, Duration::from_secs(1200));
     let plan = &resolved.workspace;
@@ -337,7 +343,7 @@ fn the_highest_layer_wins_and_is_named() {
         .user("[defaults]\nmax_turns = 1\nmax_time = \"1h\"\nintegrate = \"reached\"\n")
         .env("EVERLOOP_MAX_USD", "7.5")
         .env("EVERLOOP_MIN_GAP", "20s")
-        .flags(Flags { min_gap: Some("30s".to_owned()), ..Flags::default() });
+        .flags(&["--min-gap", "30s"]);
     let resolved = project.good();
     let user_file = project.user_dir().join(USER_FILE).display().to_string();
     let origin = |key: &str| {
@@ -383,13 +389,13 @@ fn bad_environment_and_flags_are_named() {
     error: `EVERLOOP_MIN_GAP`: `15` has no unit
     hint: write it like `15s` or `15m`
     "#);
-    let both = Flags { agents: vec!["a".into()], agent_cmd: Some("b".into()), ..Flags::default() };
-    assert!(Project::new(GOOD).flags(both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
+    let both = ["--agent", "a", "--agent-cmd", "b"];
+    assert!(Project::new(GOOD).flags(&both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
 }
 
 #[test]
 fn free_turns_have_no_gap_and_no_caps_unless_set() {
-    let none = StartCaps::default();
+    let none = Caps::NONE;
     let agent = "[agent.c]\ncommand = \"c\"\nfree = true\n";
     let of = |guard: &str| {
         let toml =
@@ -399,8 +405,8 @@ fn free_turns_have_no_gap_and_no_caps_unless_set() {
     assert_eq!(of("").guard, GuardSpec::default().free());
     assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `free`)"]);
     let kept = of("min_gap = \"5s\"\nper_hour = 7").guard;
-    assert_eq!((kept.min_gap, kept.caps), (Duration::from_secs(5), StartCaps { per_hour: Some(7), ..none.clone() }));
-    let zero = Project::new(GOOD).flags(Flags { min_gap: Some("0".into()), ..Flags::default() }).good();
+    assert_eq!((kept.min_gap, kept.caps), (Duration::from_secs(5), Caps { per_hour: Some(7), ..none.clone() }));
+    let zero = Project::new(GOOD).flags(&["--min-gap", "0"]).good();
     assert_eq!((zero.guard.min_gap, zero.guard.caps), (Duration::ZERO, none));
     assert_eq!(zero.warnings, ["turns start without a minimum gap (--min-gap)"]);
     let default = Project::new(&format!("{GOOD}[loop.a.guard]\nmin_gap = \"15s\"\n")).good();
@@ -421,10 +427,8 @@ fn one_off_loops_need_no_file() {
         let overrides = Overrides { env: BTreeMap::new(), flags };
         load(dir.path(), None, &overrides).and_then(|config| config.one_off("Make x", &moment()))
     };
-    let checks = vec!["test -f done".to_owned()];
-    let flags =
-        Flags { checks, agent_cmd: Some("touch done".into()), max_turns: Some(3), in_place: true, ..Flags::default() };
-    let resolved = one_off(flags).expect("flags are enough");
+    let words = ["--check", "test -f done", "--agent-cmd", "touch done", "-n", "3", "--in-place"];
+    let resolved = one_off(flags(&words)).expect("flags are enough");
     assert_eq!((resolved.name.as_str(), resolved.goal.as_str()), ("make-x", "Make x"));
     assert_eq!(resolved.checks[0].name, "test done");
     assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), WorkspaceKey::InPlace));
@@ -441,7 +445,7 @@ fn one_off_loops_need_no_file() {
 fn one_off_loops_see_the_agents_of_files() {
     let project = Project::new("[agent.p]\ncommand = \"p\"\nusd_per_turn = 0.5\n")
         .user("[agent.u]\ncommand = \"u\"\n[agent.p]\ncommand = \"old\"\naccount = \"mine\"\n[account.mine]\n")
-        .flags(Flags { agents: vec!["p".into()], checks: vec!["true".into()], ..Flags::default() });
+        .flags(&["--agent", "p", "--check", "true"]);
     let config = project.load().expect("the files are good");
     assert_eq!(config.agents(), ["p", "u"]);
     let agent = config.one_off("g", &moment()).expect("the agent is known").agent;
@@ -620,15 +624,8 @@ fn what_the_loop_says_about_its_agents_wins() {
 #[test]
 fn flags_and_environment_name_agents_in_order() {
     let project = Project::new(&format!("{GOOD}{ACCOUNTS}"));
-    let agents = vec!["claude@work".to_owned(), "codex".to_owned()];
-    let flags = Flags {
-        agents,
-        model: Some("m".into()),
-        permission: Some("full".into()),
-        allow: vec!["make test".into(), "ls".into()],
-        ..Flags::default()
-    };
-    let resolved = project.flags(flags).good();
+    let agents = ["--agent", "claude@work", "--agent", "codex", "--model", "m", "--permission", "full"];
+    let resolved = project.flags(&[&agents[..], &["--allow", "make test", "--allow", "ls"]].concat()).good();
     assert_eq!((resolved.agent.account.as_str(), resolved.others[0].name.as_str()), ("work", "codex"));
     assert_eq!(resolved.agent.model.as_deref(), Some("m"));
     assert_eq!((resolved.agent.permission, resolved.agent.allow.len()), (Permission::Full, 2));
@@ -641,8 +638,8 @@ fn flags_and_environment_name_agents_in_order() {
     let resolved = env.good();
     assert_eq!((resolved.agent.name.as_str(), resolved.others[0].account.as_str()), ("codex", "own"));
     assert_eq!(resolved.agent.model.as_deref(), Some("4"));
-    let both = Flags { agents: vec!["a".into(), "b".into()], agent_cmd: Some("b".into()), ..Flags::default() };
-    assert!(Project::new(GOOD).flags(both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
+    let both = ["--agent", "a", "--agent", "b", "--agent-cmd", "b"];
+    assert!(Project::new(GOOD).flags(&both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use everloop_core::guard::Freeze;
 use everloop_core::hook::{SessionAct, Why};
 use everloop_core::journal::JournalRecord;
 use everloop_core::op::Trust;
-use everloop_core::reason::Reason;
+use everloop_core::reason::{Reason, RuleId};
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
@@ -97,13 +97,13 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
 }
 
 fn switched((from, to): (&str, &str), reason: &Reason, at: Time, clock: &dyn Fn(Time) -> String) -> String {
-    match reason.rule.as_str() {
-        "agent.preferred" => format!("goes back from {from} to {to}, the first of the loop's agents"),
-        "agent.fits" => {
+    match &reason.rule {
+        RuleId::AgentPreferred => format!("goes back from {from} to {to}, the first of the loop's agents"),
+        RuleId::AgentFits => {
             let (kind, priority) = (reason.input("kind"), reason.input("priority"));
             format!("goes from {from} to {to}, the first for tasks of kind `{kind}` with priority {priority}")
         }
-        "agent.change" => format!("goes from {from} to {to}: {}", why::choice(reason, at, clock)),
+        RuleId::AgentChange => format!("goes from {from} to {to}: {}", why::choice(reason, at, clock)),
         _ => format!("switches from {from} to {to}: {}", why::waiting(reason, at, clock).trim_end_matches('.')),
     }
 }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_event_has_a_line() {
-        let turn = || TurnId::new("k3f9-3.1");
+        let turn = || TurnId::of(&TaskId::new("k3f9-3"), Fence(1));
         let permit = Permit { scopes: vec![], reserve: Spend::default(), canary: None, bucket: None };
         let exit = Exit { code: Some(0), started_at: START, ended_at: Time(START.0 + 65_000), ..Exit::default() };
         let half = board(&[("a", Verdict::Pass), ("b", Verdict::Fail)]);
@@ -258,7 +258,7 @@ mod tests {
         let settled =
             Settled { spend: Spend { calls: 1, tokens: 0, microusd: 100_000 }, estimated: true, ..Settled::default() };
         let landed = Some(Integrated::Landed { commit: "0123456789abcdef".into() });
-        let reason = Reason::new("guard.gap").with("gap", "15s").until(Time(START.0 + 12_000));
+        let reason = Reason::new(RuleId::GuardGap).with("gap", "15s").until(Time(START.0 + 12_000));
         let lines = [
             Event::LoopCreated { name: "tests".into(), spec: Box::new(spec()) },
             Event::Baselined { board: half, work: None },
@@ -281,7 +281,7 @@ mod tests {
             Event::Cooldown { scope: Scope::All, until: Time(START.0 + 60_000), level: 1 },
             Event::Noticed { pattern: Pattern::NoOps, turns: 3 },
             Event::StrategyChanged {
-                reason: Reason::new("stagnation.turns").with("turns", 10),
+                reason: Reason::new(RuleId::StagnationTurns).with("turns", 10),
                 agent: "claude".into(),
             },
             Event::Ended { ending: LoopEnd::Exhausted { bound: "turns".into() } },

@@ -161,7 +161,7 @@ fn height() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use everloop_core::reason::Reason;
+    use everloop_core::reason::{Reason, RuleId};
     use everloop_core::state::StopWish;
 
     use super::*;
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_waiting_loop_says_why_and_until_when() {
         let mut state = state();
-        let reason = Reason::new("guard.gap").with("gap", "15s").until(Time(START.0 + 137_000));
+        let reason = Reason::new(RuleId::GuardGap).with("gap", "15s").until(Time(START.0 + 137_000));
         state.phase = Phase::Waiting { reason, since: START };
         insta::assert_snapshot!(frame(&state, &facts(), 100).join("\n"));
     }

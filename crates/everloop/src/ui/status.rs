@@ -101,7 +101,7 @@ pub fn holds(guards: &Guards, look: &StatusStyle) -> Vec<String> {
 mod tests {
     use everloop_core::event::LoopEnd;
     use everloop_core::guard::{Cooling, Freeze, GuardState, Versioned};
-    use everloop_core::reason::Reason;
+    use everloop_core::reason::{Reason, RuleId};
 
     use super::super::text::width;
     use super::*;
@@ -116,7 +116,7 @@ mod tests {
         running.phase = Phase::Turn(Box::new(turn(3)));
         running.spent.microusd = 300_000;
         let mut waiting = state();
-        let reason = Reason::new("guard.gap").until(Time(START.0 + 142_000));
+        let reason = Reason::new(RuleId::GuardGap).until(Time(START.0 + 142_000));
         waiting.phase = Phase::Waiting { reason, since: START };
         let mut ended = state();
         ended.phase = Phase::Ended { ending: LoopEnd::Reached, at: START };

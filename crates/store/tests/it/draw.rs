@@ -166,7 +166,10 @@ impl Drawer<'_> {
         state.last_start = Some(self.now);
         state.starts.add(self.now);
         state.reserved.clear();
-        state.reserved.insert(TurnId::new("t.1"), Spend { calls: 1, tokens: self.dice.roll(1000), microusd: 3 });
+        state.reserved.insert(
+            TurnId::of(&TaskId::new("t"), Fence(1)),
+            Spend { calls: 1, tokens: self.dice.roll(1000), microusd: 3 },
+        );
         Op::SaveGuard { scope, version: self.version(read.version), state: Box::new(state) }
     }
 

@@ -12,7 +12,7 @@ use everloop_core::guard::{Backing, Bucket, Cooling, GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{
-    AgentSpec, Bounds, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, StartCaps, WorkspaceMode, WorkspaceSpec,
+    AgentSpec, Bounds, Budget, Caps, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
@@ -53,7 +53,7 @@ fn spec() -> LoopSpec {
         guard: GuardSpec {
             // The defaults at the time; a later change of them must not change the meaning of the
             // file.
-            caps: StartCaps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
             budget: Budget { calls: Some(5), tokens: None, microusd: None },
             ..GuardSpec::default()
         },
@@ -87,7 +87,7 @@ fn guard() -> GuardState {
         ..GuardState::default()
     };
     state.starts.add(Time(10));
-    state.reserved.insert(TurnId::new("k3f9-1.1"), Spend { calls: 1, tokens: 100, microusd: 7 });
+    state.reserved.insert(TurnId::of(&TaskId::new("k3f9-1"), Fence(1)), Spend { calls: 1, tokens: 100, microusd: 7 });
     state
 }
 

@@ -5,6 +5,7 @@ use super::*;
 use crate::guard::{Cooling, Freeze, Versioned};
 use crate::ids::LoopId;
 use crate::op::NewTask;
+use crate::reason::RuleId;
 use crate::spec::{AgentSpec, BucketSpec};
 
 const NOW: Time = Time(10_000_000);
@@ -12,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn waits(rule: &str, since: Time, until: Option<Time>) -> Phase {
-    Phase::Waiting { reason: Reason { until, ..Reason::new(rule) }, since }
+    Phase::Waiting { reason: Reason { until, ..Reason::new(RuleId::from(rule)) }, since }
 }
 
 fn is_stuck(phase: &Phase) -> bool {
@@ -85,7 +86,7 @@ fn a_machine_takes_nothing_that_would_have_to_wait_there() {
 
 #[test]
 fn whoever_fails_lets_others_go_first_and_somebody_always_takes_it() {
-    let reason = || Reason::new("immune.out");
+    let reason = || Reason::new(RuleId::ImmuneOut);
     let rows = [
         (Admission::Free, Duration::ZERO, 5, true),
         (Admission::Less(reason()), OTHERS_FIRST.saturating_sub(SECOND), 0, false),
@@ -121,11 +122,11 @@ fn what_an_attempt_says_is_about_those_who_took_part() {
     assert_eq!(Tried::over(&new()), None, "it goes on");
 
     let stuck = |reason: &Reason| Tried::stuck(reason).map(|tried| (tried.class, tried.reset_at));
-    let limit = Reason::new("guard.limit").until(NOW + HOUR);
+    let limit = Reason::new(RuleId::GuardLimit).until(NOW + HOUR);
     assert_eq!(stuck(&limit), Some((Class::Unserved, Some(NOW + HOUR))));
-    assert_eq!(stuck(&Reason::new("guard.freeze")), Some((Class::AgentFailed, None)));
-    assert_eq!(stuck(&Reason::new("guard.freeze").with("by", "ann")), None, "a person wants it");
-    assert_eq!(stuck(&Reason::new("paused")), None);
+    assert_eq!(stuck(&Reason::new(RuleId::GuardFreeze)), Some((Class::AgentFailed, None)));
+    assert_eq!(stuck(&Reason::new(RuleId::GuardFreeze).with("by", "ann")), None, "a person wants it");
+    assert_eq!(stuck(&Reason::new(RuleId::Paused)), None);
 
     let names = |accounts: &[&str]| -> Vec<String> {
         let all = subjects(&NodeId::new("n1"), Some("batch"), Some(&spec(accounts)));
@@ -219,10 +220,10 @@ fn what_is_stuck_is_given_back_unless_it_is_lost_anyway_or_the_hub_has_to_know_w
     let node = NodeId::new("n1");
     let view = View { node: &node, failures: 0, elsewhere: false, again_at: NOW };
     let step = |alone: bool, untouched: bool, standing: Standing| {
-        let reason = Reason::new("guard.limit");
+        let reason = Reason::new(RuleId::GuardLimit);
         next(&Held { alone, ..held("k1-1", 3) }, standing, &Local::Stuck { reason, untouched }, &view)
     };
-    let back = Step::GiveBack(Reason::new("guard.limit"));
+    let back = Step::GiveBack(Reason::new(RuleId::GuardLimit));
     for standing in [Standing::Mine, Standing::Unknown] {
         assert_eq!(step(false, false, standing), back);
     }

@@ -12,7 +12,7 @@ use everloop_agents::agent::probe::LoginState;
 use everloop_agents::job;
 use everloop_agents::process;
 use everloop_agents::workspace::{Workspace, WorkspaceOptions};
-use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::ids::LoopId;
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -131,13 +131,12 @@ async fn worktrees(chart: &mut Chart, home: &StateFolder, states: &[LoopState], 
 }
 
 fn turn_folders(chart: &mut Chart, home: &StateFolder, states: &[LoopState], remedy: &Remedy, now: Time) {
-    let Some(parent) = home.turn(&TurnId::new("x")).parent().map(Path::to_owned) else { return };
     let old = |state: &LoopState| match &state.phase {
         Phase::Ended { at, .. } => now.since(*at) > OUTPUT_KEPT,
         Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) => false,
     };
     let prefixes: Vec<String> = states.iter().filter(|s| old(s)).map(|s| format!("{}-", s.id)).collect();
-    let stale: Vec<PathBuf> = folders(&parent)
+    let stale: Vec<PathBuf> = folders(&home.turns())
         .into_iter()
         .filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
         .map(|(_, path)| path)

@@ -43,6 +43,10 @@ fn unreadable(turn: &TurnId, error: &job::JobError) -> Failure {
 
 /// Finds the turn and its folder.
 fn find(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
+    let no_output = || {
+        Failure::usage(format!("there is no output of turn `{word}`"))
+            .hint("`everloop show ID` lists the turns of a loop; the output of old ones is removed")
+    };
     let turn = match word.parse::<u32>() {
         Ok(number) => {
             let (_, state) = session.find_loop(ledger, args.id.as_deref())?;
@@ -51,13 +55,12 @@ fn find(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> R
                     .hint(format!("`everloop show {}` lists its turns", state.id))
             })?
         }
-        Err(_) => TurnId::new(word),
+        Err(_) => word.parse().map_err(|_| no_output())?,
     };
     let dir = session.home()?.turn(&turn);
     // A name with slashes would lead out of the folder of turns.
     if word.contains('/') || !dir.is_dir() {
-        return Err(Failure::usage(format!("there is no output of turn `{word}`"))
-            .hint("`everloop show ID` lists the turns of a loop; the output of old ones is removed"));
+        return Err(no_output());
     }
     Ok((turn, dir))
 }

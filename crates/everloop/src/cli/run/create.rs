@@ -36,7 +36,7 @@ pub fn resolve(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Fai
 fn chosen(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
-    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags())).map_err(usage)?;
+    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags.clone())).map_err(usage)?;
     let moment = moment(session);
     if let Some(goal) = &args.goal {
         return config.one_off(goal, &moment).map_err(usage);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
+use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
@@ -66,8 +67,8 @@ impl<'a> Foreground<'a> {
             return;
         }
         self.held = match &state.phase {
-            Phase::Waiting { reason, .. } if reason.rule == "guard.freeze" => Some(Code::Held),
-            Phase::Waiting { reason, .. } if reason.rule == "paused" => Some(Code::NeedsPerson),
+            Phase::Waiting { reason, .. } if reason.rule == RuleId::GuardFreeze => Some(Code::Held),
+            Phase::Waiting { reason, .. } if reason.rule == RuleId::Paused => Some(Code::NeedsPerson),
             _ => None,
         };
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use everloop_agents::job::{self, Stream};
-use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::why::choice;
@@ -72,8 +72,7 @@ pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Invocation) -> Result<Code
 
 /// The loop that the turn's task belongs to.
 fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
-    let Some((task, _)) = turn.as_str().rsplit_once('.') else { return Ok(None) };
-    let id = ledger.task(&TaskId::new(task))?.and_then(|row| row.task.owner);
+    let id = ledger.task(turn.task())?.and_then(|row| row.task.owner);
     let row = id.map(|id| ledger.get_loop(&id)).transpose()?.flatten();
     row.as_ref().map(read_state).transpose()
 }

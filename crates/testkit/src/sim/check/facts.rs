@@ -63,7 +63,7 @@ impl World {
             Phase::Ended { .. } => Ok(()),
             Phase::Ready => broken("I5", format!("loop {id} is ready and nothing will start it")),
             Phase::Waiting { reason, .. } => {
-                if [WATCHING, PARKED].contains(&reason.rule.as_str()) && !held.rounds.goes_on() {
+                if [WATCHING, PARKED].contains(&reason.rule) && !held.rounds.goes_on() {
                     return broken("I5", format!("loop {id} watches and nobody will look"));
                 }
                 let person = reason.until.is_none();
