@@ -24,8 +24,6 @@ pub const SLOTS: RuleId = RuleId::GuardSlots;
 const SPREAD_STEP: Duration = Duration::from_secs(5);
 /// …for this long after its limit ended.
 const SPREAD: Duration = Duration::from_secs(60);
-/// Upper bound of the gap, which no-op turns stretch.
-const NOOP_GAP_CAP: Duration = Duration::from_secs(15 * 60);
 /// No-op turns before the gap grows.
 const NOOPS_FREE: u32 = 3;
 
@@ -197,8 +195,9 @@ fn gap(own: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reaso
         return None;
     }
     let plain = request.spec.min_gap;
-    let extra = request.noops.saturating_sub(NOOPS_FREE - 1);
-    let gap = if extra == 0 { plain } else { doubled(plain, extra, NOOP_GAP_CAP.max(plain)) };
+    let most = request.spec.max_noop_gap.max(plain);
+    let extra = if most > plain { request.noops.saturating_sub(NOOPS_FREE - 1) } else { 0 };
+    let gap = doubled(plain, extra, most);
     let next = own.last_start? + gap;
     if next <= now {
         return None;

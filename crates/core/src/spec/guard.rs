@@ -137,6 +137,13 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
+const MAX_NOOP_GAP: Duration = secs(15 * 60);
+
+/// It is younger than the journals, which are written as before while it has its default.
+fn is_usual_noop_gap(gap: &Duration) -> bool {
+    *gap == MAX_NOOP_GAP
+}
+
 settings! {
     /// When a turn may start, how long it may take, and when its loop is taken to be stuck.
     pub struct GuardSpec at |guard| guard;
@@ -145,6 +152,12 @@ settings! {
     #[serde(rename = "gap", with = "millis")]
     // A model turn that ends sooner did nothing worth a second one at once.
     min_gap: Duration = secs(15) => SpanOrZero "min_gap" flag "TIME" env "EVERLOOP_MIN_GAP";
+
+    /// Turns that change nothing stretch the gap, twofold each time from the third in a row, up to
+    /// this. Not longer than `min_gap`: the gap is not stretched.
+    #[serde(with = "millis", skip_serializing_if = "is_usual_noop_gap")]
+    // An idle agent costs four starts an hour, and a change from elsewhere is seen soon enough.
+    max_noop_gap: Duration = MAX_NOOP_GAP => Span "max_noop_gap";
 
     /// Most starts in a minute, an hour, a day.
     caps: Caps;

@@ -22,6 +22,22 @@ fn the_gap_is_kept_and_its_end_is_named() {
 }
 
 #[test]
+fn turns_that_change_nothing_stretch_the_gap_up_to_its_limit() {
+    let after_four = |most| {
+        let mut rig = Rig::with(|s| s.guard.max_noop_gap = most);
+        rig.baseline(0);
+        for _ in 0..3 {
+            rig.no_op();
+        }
+        let start = rig.now;
+        (rig.no_op().wake_at.filter(|_| rig.phase() == "waiting"), start)
+    };
+    let (wake, start) = after_four(secs(40));
+    assert_eq!(wake, Some(start + secs(40)), "15 s doubled twice would be 60 s");
+    assert_eq!(after_four(secs(1)).0, None, "turns of 30 s are longer than the plain gap");
+}
+
+#[test]
 fn caps_hold_in_their_window() {
     let caps = Caps { per_minute: Some(2), ..Caps::NONE };
     let mut rig = Rig::with(|s| (s.guard.min_gap, s.guard.caps) = (secs(0), caps));
