@@ -12,8 +12,8 @@ use crate::watch::WatchSpec;
 mod guard;
 
 pub use guard::{
-    BucketSpec, Budget, Caps, CooldownSpec, FreezeSpec, GuardField, GuardSetting, GuardSpec, PhaseLimit, PhaseLimits,
-    guard_settings,
+    BucketSpec, Budget, CooldownSpec, FreezeSpec, GuardField, GuardSetting, GuardSpec, PhaseLimit, PhaseLimits,
+    StartCaps, guard_settings,
 };
 
 /// The account that is there without a section: whoever is logged in on the machine.

@@ -160,7 +160,7 @@ settings! {
     max_noop_gap: Duration = MAX_NOOP_GAP => Span "max_noop_gap";
 
     /// Most starts in a minute, an hour, a day.
-    caps: Caps;
+    caps: StartCaps;
 
     /// What the loop may use in all.
     budget: Budget;
@@ -230,7 +230,7 @@ settings! {
 settings! {
     /// Most starts per window; `None` is no cap.
     #[derive(Eq)]
-    pub struct Caps at |guard| guard.caps;
+    pub struct StartCaps at |guard| guard.caps;
 
     /// Most starts in any minute.
     per_minute: Option<u32> = None => CountOrNone "per_minute";
@@ -392,7 +392,7 @@ const fn phase(
 pub fn guard_settings() -> impl Iterator<Item = &'static GuardSetting> {
     let all = [
         GuardSpec::SETTINGS,
-        Caps::SETTINGS,
+        StartCaps::SETTINGS,
         PHASES,
         PhaseLimits::SETTINGS,
         BucketSpec::SETTINGS,
@@ -418,9 +418,9 @@ pub struct Budget {
     pub microusd: Option<u64>,
 }
 
-impl Caps {
+impl StartCaps {
     /// No caps at all.
-    pub const NONE: Caps = Caps { per_minute: None, per_hour: None, per_day: None };
+    pub const NONE: StartCaps = StartCaps { per_minute: None, per_hour: None, per_day: None };
 
     /// Those that are set: the window's name and length, and the starts in it.
     pub fn windows(&self) -> impl Iterator<Item = (&'static str, Duration, u32)> {
@@ -434,7 +434,7 @@ impl GuardSpec {
     #[must_use]
     pub fn free(mut self) -> Self {
         self.min_gap = Duration::ZERO;
-        self.caps = Caps::NONE;
+        self.caps = StartCaps::NONE;
         self
     }
 }

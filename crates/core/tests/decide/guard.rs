@@ -3,7 +3,7 @@
 use everloop_core::event::{Event, Exit};
 use everloop_core::guard::Scope;
 use everloop_core::ids::TurnId;
-use everloop_core::spec::{BucketSpec, Budget, Caps};
+use everloop_core::spec::{BucketSpec, Budget, StartCaps};
 use everloop_core::state::Phase;
 
 use super::rig::{Rig, secs};
@@ -39,7 +39,7 @@ fn turns_that_change_nothing_stretch_the_gap_up_to_its_limit() {
 
 #[test]
 fn caps_hold_in_their_window() {
-    let caps = Caps { per_minute: Some(2), ..Caps::NONE };
+    let caps = StartCaps { per_minute: Some(2), ..StartCaps::NONE };
     let mut rig = Rig::with(|s| (s.guard.min_gap, s.guard.caps) = (secs(0), caps));
     rig.baseline(0);
     for _ in 0..2 {

@@ -34,7 +34,10 @@ const RENAMED: [(&str, &str, &str); 24] = [
 pub fn new_name(place: &str, key: &str) -> Option<&'static str> {
     let place = place.trim_matches(['[', ']']);
     let outer = place.split('.').next().unwrap_or(place);
-    let section = if place.ends_with(".guard") && matches!(outer, "loop" | "defaults") { "guard" } else { outer };
+    // A loop may be called `guard` itself: its section has one part less.
+    let least = if outer == "loop" { 3 } else { 2 };
+    let is_guard = place.ends_with(".guard") && place.split('.').count() >= least;
+    let section = if is_guard && matches!(outer, "loop" | "defaults") { "guard" } else { outer };
     let row = RENAMED.iter().find(|(of, old, _)| *of == section && *old == key)?;
     Some(row.2)
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, FromArgMatches};
 use everloop_core::completion::CompletionSign;
-use everloop_core::spec::{AgentKind, BucketSpec, Caps, GuardSpec, Integrate, Permission, Variable, VariableSource};
+use everloop_core::spec::{
+    AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
+};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
@@ -150,7 +152,7 @@ freeze_canary = "20m"
     assert_eq!(resolved.bounds.max_turns, Some(30));
     assert_eq!(resolved.bounds.deadline, Some(Time(1_794_776_400_000 + 10 * 3_600_000)));
     assert_eq!(resolved.guard.budget.microusd, Some(5_000_000));
-    assert_eq!(resolved.guard.caps, Caps { per_hour: None, ..GuardSpec::default().caps });
+    assert_eq!(resolved.guard.caps, StartCaps { per_hour: None, ..GuardSpec::default().caps });
     assert_eq!(resolved.guard.bucket, Some(BucketSpec { burst: 2, every: Duration::from_secs(600) }));
     assert_eq!(resolved.guard.freeze.canary, Duration::from_secs(1200));
     let plan = &resolved.workspace;
@@ -395,7 +397,7 @@ fn bad_environment_and_flags_are_named() {
 
 #[test]
 fn free_turns_have_no_gap_and_no_caps_unless_set() {
-    let none = Caps::NONE;
+    let none = StartCaps::NONE;
     let agent = "[agent.c]\ncommand = \"c\"\nfree = true\n";
     let of = |guard: &str| {
         let toml =
@@ -405,7 +407,7 @@ fn free_turns_have_no_gap_and_no_caps_unless_set() {
     assert_eq!(of("").guard, GuardSpec::default().free());
     assert_eq!(of("").warnings, ["turns start without a minimum gap (agent `c` is marked `free`)"]);
     let kept = of("min_gap = \"5s\"\nper_hour = 7").guard;
-    assert_eq!((kept.min_gap, kept.caps), (Duration::from_secs(5), Caps { per_hour: Some(7), ..none.clone() }));
+    assert_eq!((kept.min_gap, kept.caps), (Duration::from_secs(5), StartCaps { per_hour: Some(7), ..none.clone() }));
     let zero = Project::new(GOOD).flags(&["--min-gap", "0"]).good();
     assert_eq!((zero.guard.min_gap, zero.guard.caps), (Duration::ZERO, none));
     assert_eq!(zero.warnings, ["turns start without a minimum gap (--min-gap)"]);

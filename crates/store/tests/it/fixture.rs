@@ -12,7 +12,7 @@ use everloop_core::guard::{Backing, Bucket, Cooling, GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{
-    AgentSpec, Bounds, Budget, Caps, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+    AgentSpec, Bounds, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, StartCaps, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
@@ -53,7 +53,7 @@ fn spec() -> LoopSpec {
         guard: GuardSpec {
             // The defaults at the time; a later change of them must not change the meaning of the
             // file.
-            caps: Caps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
+            caps: StartCaps { per_minute: Some(4), per_hour: Some(100), per_day: Some(1000) },
             budget: Budget { calls: Some(5), tokens: None, microusd: None },
             ..GuardSpec::default()
         },
