@@ -44,7 +44,7 @@ struct Mailroom {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/certificates").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/api/certificates").join(name)
 }
 
 impl Mailroom {

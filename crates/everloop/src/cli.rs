@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use everloop_agents::clock;
+use everloop_agents::clock::{self, MAX_TIME_SCALE, ScaledClock, TIME_SCALE};
 use everloop_core::ids::LoopId;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
@@ -309,8 +309,26 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
         }
     };
     let mut session = Invocation { state_dir: cli.state_dir, dir, ui, caller: Caller::here() };
-    let result = dispatch(cli.verb, &mut session);
+    let result = check_time_scale(&cli.verb, &session.ui).and_then(|()| dispatch(cli.verb, &mut session));
     (session.ui, result)
+}
+
+/// Scaled time is for tests: it is announced by each supervisor, and a value that cannot be read is an error.
+fn check_time_scale(verb: &Verb, ui: &Ui) -> Result<(), Failure> {
+    match ScaledClock::from_environment() {
+        Ok(clock) if clock.scale() > 1 && matches!(verb, Verb::Run(_) | Verb::Up(_)) => {
+            let scale = clock.scale();
+            ui.warn(&format!("{TIME_SCALE}={scale}: all waits pass {scale} times faster; this is for tests only"));
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        // A session is not disturbed.
+        Err(_) if matches!(verb, Verb::Hook(_)) => Ok(()),
+        Err(text) => {
+            Err(Failure::usage(format!("`{TIME_SCALE}={text}` is no whole number from 1 to {MAX_TIME_SCALE}"))
+                .hint(format!("it is for tests only: unset {TIME_SCALE}")))
+        }
+    }
 }
 
 /// Does what a program inside this process asks for, as if it had been typed with `--json`; returns what was printed.

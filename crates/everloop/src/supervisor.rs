@@ -509,8 +509,9 @@ impl Signals {
     }
 }
 
-/// Sleeps; when it gets long, with less memory.
+/// Sleeps for a period of program time; when it gets long, with less memory.
 async fn doze(nap: Duration) {
+    let nap = everloop_agents::clock::machine_period(nap);
     let rest = nap.saturating_sub(DOZE);
     sleep(nap.min(DOZE)).await;
     if rest >= DOZE {

@@ -2,6 +2,7 @@
 //!
 //! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
 //!   crashed at every step and held to its invariants
+//! - [`budget`]: as much simulation as fits into a time
 //! - [`chaos`]: three real nodes in networks of their own, a real hub, and bad weather
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`fleet`]: many machines, accounts and kinds of tasks of which one is bad: who is blamed
@@ -10,7 +11,9 @@
 //! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a PostgreSQL server of one's own, and a pooler in front of it; [`proxy`]: stands before it and cuts
 //! - [`processes`]: which processes belong to a state folder
+//! - [`wait`]: waiting for something that happens, with a deadline
 
+pub mod budget;
 pub mod chaos;
 pub mod clis;
 pub mod fake_model;
@@ -21,3 +24,4 @@ pub mod postgres;
 pub mod processes;
 pub mod proxy;
 pub mod sim;
+pub mod wait;

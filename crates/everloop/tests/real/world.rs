@@ -52,6 +52,12 @@ impl World {
         Self { env, model, cli }
     }
 
+    /// Everything that everloop waits for passes so many times faster.
+    pub fn fast(mut self, scale: u32) -> Self {
+        self.env = self.env.fast(scale);
+        self
+    }
+
     /// The words of a run that works on the goal.
     pub fn words<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", self.cli.name()];

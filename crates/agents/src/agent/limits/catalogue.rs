@@ -1,5 +1,5 @@
 //! The rules, most precise first: the first that fits counts. Codes and states stand before words, because words change
-//! with almost every release. Each rule has a sample in `tests/streams/limits.rs`.
+//! with almost every release. Each rule has a sample in `tests/it/streams/limits.rs`.
 
 use everloop_core::spec::AgentKind::{Claude, Codex, Gemini, Opencode};
 use everloop_core::stream::LimitClass;

@@ -61,7 +61,7 @@ impl<'a> ShimWatch<'a> {
             signals: job.0,
             tree: job.1,
             command: Pid::from_raw(command),
-            wall_at: Instant::now().checked_add(spec.wall),
+            wall_at: Instant::now().checked_add(clock::machine_period(spec.wall)),
             ladder: Ladder::Running,
             cause: None,
             ended: None,
@@ -157,7 +157,7 @@ impl<'a> ShimWatch<'a> {
         self.to_group(Signal::SIGTERM);
         // Those in other groups as well; nobody twice, a second SIGTERM means something else to many programs.
         self.tree.terminate(|s| s.group != self.command.as_raw());
-        self.ladder = Ladder::Asked { kill_at: Instant::now() + self.spec.grace };
+        self.ladder = Ladder::Asked { kill_at: Instant::now() + clock::machine_period(self.spec.grace) };
     }
 
     fn kill(&mut self, now: Instant) {

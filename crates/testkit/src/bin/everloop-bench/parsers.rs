@@ -1,7 +1,7 @@
 //! The parsers of agents' output. How fast they read what was really said; then garbage, spoiled lines of recorded runs, ten
 //! million of them: a panic ends the program, with the seed of its run, and memory is looked at in the end.
 
-#[path = "../../../../agents/tests/streams/mutate.rs"]
+#[path = "../../../../agents/tests/it/streams/mutate.rs"]
 mod mutate;
 
 use std::path::Path;
@@ -36,7 +36,7 @@ const CHUNK: usize = 64 << 10;
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub fn run(options: &Options) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/streams/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/it/streams/fixtures");
     heading("parsers: 10 MB of recorded runs, as the supervisor reads them");
     for kind in [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Api] {
         whole(kind, &folder)?;
