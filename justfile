@@ -31,6 +31,15 @@ demo *args:
 sim *args:
     cargo run --release -p everloop-testkit --bin everloop-sim -- {{ args }}
 
+# A night: all long tests and those in real time, node-years of simulation, an hour of chaos; for example: just soak 600
+# Each simulation takes so many seconds, from a seed that is printed: SIM_SEED=… repeats it
+soak seconds="1200":
+    seed="${SIM_SEED:-$RANDOM$RANDOM}"; echo "SIM_SEED=$seed"; dir=$(crates/testkit/agent-clis.sh | sed -n 's/^dir //p'); \
+        SIM_SEED="$seed" SIM_SECONDS={{ seconds }} EVERLOOP_TEST_CLIS="$dir" \
+        cargo nextest run --workspace --profile soak --no-fail-fast
+    just chaos --for 60m
+    just sim --mesh --minutes 120
+
 # A real mesh in bad weather, for example: just chaos --for 5m --seed 7, or: just chaos --scenario hub-away
 chaos *args:
     cargo build --release -p everloop

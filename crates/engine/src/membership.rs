@@ -1,6 +1,7 @@
 //! The mesh that this state folder belongs to, and the node's name there. A private file: the
 //! address holds a password.
 
+use everloop_agents::clock;
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
 use everloop_store::Postgres;
@@ -70,9 +71,9 @@ impl Membership {
         }
     }
 
-    /// The hub's clock at the local time `now`.
-    pub fn hub_now(&self, now: Time) -> Result<Time, Failure> {
-        Ok(Time(now.0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
+    /// What the hub's clock says now.
+    pub fn hub_now(&self) -> Result<Time, Failure> {
+        Ok(Time(clock::machine_now().0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
     }
 
     /// Listens for hints of other nodes until `heard` returns false, or the hub is away.

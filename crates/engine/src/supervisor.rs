@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use everloop_agents::clock::machine_period;
 use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
@@ -246,7 +247,7 @@ impl Supervisor {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 report = self.notify.report() => self.reported(report, watcher).await?,
                 () = wake_pipe.rung() => self.woken(watcher).await?,
-                () = sleep(nap) => self.tick(watcher).await?,
+                () = sleep(machine_period(nap)) => self.tick(watcher).await?,
                 Some(heard) = self.outside.heard.recv() => self.told(heard),
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use everloop_agents::clock::{MAX_TIME_SCALE, ScaledClock, TIME_SCALE};
 
 use crate::config::FileProjects;
 use crate::ui::{Format, Ui};
@@ -213,8 +214,26 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     let context =
         ServiceContext { state_dir: cli.state_dir, dir, caller: Caller::here(), projects: Arc::new(FileProjects) };
     let mut session = Invocation { context, ui };
-    let result = dispatch(cli.verb, &mut session);
+    let result = check_time_scale(&cli.verb, &session.ui).and_then(|()| dispatch(cli.verb, &mut session));
     (session.ui, result)
+}
+
+/// Scaled time is for tests: it is announced by each supervisor, and a value that cannot be read is an error.
+fn check_time_scale(verb: &Verb, ui: &Ui) -> Result<(), Failure> {
+    match ScaledClock::from_environment() {
+        Ok(clock) if clock.scale() > 1 && matches!(verb, Verb::Run(_) | Verb::Up(_)) => {
+            let scale = clock.scale();
+            ui.warn(&format!("{TIME_SCALE}={scale}: all waits pass {scale} times faster; this is for tests only"));
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        // A session is not disturbed.
+        Err(_) if matches!(verb, Verb::Hook(_)) => Ok(()),
+        Err(text) => {
+            Err(Failure::usage(format!("`{TIME_SCALE}={text}` is no whole number from 1 to {MAX_TIME_SCALE}"))
+                .hint(format!("it is for tests only: unset {TIME_SCALE}")))
+        }
+    }
 }
 
 fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {

@@ -1,8 +1,9 @@
 //! The parts of the tests; never part of a release.
 //!
-//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the
-//!   real core is run, crashed at every step and checked against its invariants
-//! - [`chaos`]: three real nodes in networks of their own, a real hub, and faults
+//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
+//!   crashed at every step and held to its invariants
+//! - [`budget`]: as much simulation as fits into a time
+//! - [`chaos`]: three real nodes in networks of their own, a real hub, and bad weather
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
@@ -12,7 +13,9 @@
 //!   before it and cuts
 //! - [`sample`]: loop states to print
 //! - [`processes`]: which processes belong to a state folder
+//! - [`wait`]: waiting for something that happens, with a deadline
 
+pub mod budget;
 pub mod chaos;
 pub mod clis;
 pub mod fake_model;
@@ -24,3 +27,4 @@ pub mod processes;
 pub mod proxy;
 pub mod sample;
 pub mod sim;
+pub mod wait;

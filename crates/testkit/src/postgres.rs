@@ -1,9 +1,14 @@
-//! A PostgreSQL server of one's own for tests: made in a temporary folder, on loopback, gone when the test is. Owns the
-//! server, its databases and a pooler in front of it; knows nothing of what is stored there.
+//! A PostgreSQL server for tests: made in a temporary folder, on loopback, gone when the test is. Owns the server, its
+//! databases and a pooler in front of it; knows nothing of what is stored there.
+//!
+//! `./test` starts one server for all tests of a run (`everloop-servers`) and names its port in `EVERLOOP_TEST_POSTGRES`;
+//! each test has a database and a role of its own there. Without the variable a test process starts its own server. Tests
+//! that crash or configure a server always do.
 //!
 //! Each server is watched by a shell that waits at the other end of a pipe. However this process ends, the pipe is
 //! closed, and the shell stops the server and removes its folder.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -20,6 +25,8 @@ use nix::unistd::{User, geteuid};
 const START_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks whether it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The port of the server that all tests of a run share.
+pub const SHARED: &str = "EVERLOOP_TEST_POSTGRES";
 /// Who owns everything in a server.
 const ADMIN: &str = "admin";
 /// Ports that were free a moment ago and are taken now.
@@ -67,15 +74,18 @@ pub struct PostgresServer {
     setup: ServerSetup,
     folder: PathBuf,
     port: u16,
-    /// The shell that watches it, while it runs.
+    /// The shell that watches it, while it runs; a shared server is watched elsewhere.
     watch: Option<Watch>,
     databases: AtomicU32,
 }
 
-/// The server of this process, made when it is first asked for.
+/// The server of this run, or of this process when the run has none; made when it is first needed.
 pub fn server() -> &'static PostgresServer {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
-    SERVER.get_or_init(|| PostgresServer::start(ServerSetup::default()))
+    SERVER.get_or_init(|| match std::env::var(SHARED) {
+        Ok(port) => PostgresServer::shared(port.parse().expect("the port of the shared server is a number")),
+        Err(_) => PostgresServer::start(ServerSetup::default()),
+    })
 }
 
 impl PostgresServer {
@@ -96,6 +106,12 @@ impl PostgresServer {
         panic!("the server does not start: {}", server.log());
     }
 
+    /// The server of the run.
+    fn shared(port: u16) -> Self {
+        let (setup, databases) = (ServerSetup::default(), AtomicU32::new(0));
+        Self { setup, folder: PathBuf::new(), port, watch: None, databases }
+    }
+
     /// Stops it at once, as a crash would: what was committed is there after the next start.
     pub fn crash(&mut self) {
         self.watch.take().expect("the server runs").end();
@@ -106,12 +122,19 @@ impl PostgresServer {
         assert!(self.try_start(), "the server does not start again: {}", self.log());
     }
 
-    /// The address of a new, empty database.
+    /// The address of a new, empty database, which belongs to a role of its own.
     pub fn database(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
-        let name = format!("test{number}");
-        self.psql("postgres", &format!("create database {name}"));
-        self.url(&name)
+        // Tests of a shared server are processes of their own, at the same time; their numbers are used again.
+        let drawn = RandomState::new().hash_one(std::process::id());
+        let name = format!("test_{drawn:016x}_{number}");
+        let login = match self.setup.login {
+            Login::Trust => String::new(),
+            Login::Password(password) => format!(" password '{password}'"),
+        };
+        self.psql("postgres", &format!("create role {name} login{login}"));
+        self.psql("postgres", &format!("create database {name} owner {name}"));
+        self.url_as(&name, self.password(), &name)
     }
 
     /// The address of a database.
@@ -165,7 +188,7 @@ impl PostgresServer {
         set("listen_addresses", "127.0.0.1");
         set("unix_socket_directories", "");
         set("shared_buffers", "64MB");
-        set("max_connections", "50");
+        set("max_connections", "200");
         if self.setup.sync == Sync::Off {
             set("fsync", "off");
             set("full_page_writes", "off");
@@ -203,7 +226,7 @@ impl Drop for PostgresServer {
         if let Some(watch) = self.watch.take() {
             watch.end();
         }
-        // What is still there is in a temporary folder.
+        // What is still there is in a temporary folder; a shared server has none here.
         std::fs::remove_dir_all(&self.folder).ok();
     }
 }

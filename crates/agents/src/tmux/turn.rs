@@ -14,6 +14,7 @@ use super::quiet::ScreenQuiet;
 use super::state::{PaneView, State, composer};
 use super::typing::is_beginning;
 use super::{Finish, PaneError, SafeText, TmuxServer};
+use crate::clock;
 
 /// Poll interval: too short to be noticed, and a poll costs a few milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
@@ -114,7 +115,7 @@ impl TmuxServer {
     /// Runs one turn. Only one at a time in a pane.
     pub fn turn(&self, pane: &Pane, turn: &PaneTurn) -> Result<PaneTurnEnd, PaneError> {
         let _lock = self.files.lock_turn(&pane.name)?;
-        let end = Instant::now() + turn.limit;
+        let end = Instant::now() + clock::machine_period(turn.limit);
         let mut watch = Watch { server: self, pane, end, quiet: ScreenQuiet::default(), since: None };
         let before = loop {
             let seen = watch.look()?;

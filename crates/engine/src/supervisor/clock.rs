@@ -17,10 +17,16 @@ pub struct Clock {
 impl Clock {
     /// Starts at the wall clock's time.
     pub fn new() -> Self {
-        Self { wall: clock::now(), boot: clock::boottime() }
+        Self { wall: clock::machine_now(), boot: clock::machine_boottime() }
     }
 
+    /// Program time: what loops record and wait in.
     pub fn now(&self) -> Time {
-        self.wall + clock::boottime().saturating_sub(self.boot)
+        clock::program().program(self.machine_now())
+    }
+
+    /// Machine time: what the hub's clock is compared with.
+    pub fn machine_now(&self) -> Time {
+        self.wall + clock::machine_boottime().saturating_sub(self.boot)
     }
 }

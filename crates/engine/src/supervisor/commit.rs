@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everloop_agents::clock::machine_period;
 use everloop_core::action::Input;
 use everloop_core::decide::{Context, Decision, Ready, decide};
 use everloop_core::guard::Guards;
@@ -139,7 +140,7 @@ impl Supervisor {
                         told = true;
                     }
                     self.watchdog.alive();
-                    sleep(FULL_WAIT).await;
+                    sleep(machine_period(FULL_WAIT)).await;
                 }
                 Err(e) => return Err(e),
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use everloop_agents::clock::machine_period;
 use everloop_agents::notify::Notifier;
 use everloop_agents::notify::telegram::{ChatReply, Listener};
 use everloop_core::jitter::{between, doubled, mix};
@@ -105,6 +106,6 @@ impl Waits {
             |asked| asked.min(RETRY.1),
         );
         self.failures += 1;
-        std::thread::sleep(wait.max(LEAST));
+        std::thread::sleep(machine_period(wait).max(LEAST));
     }
 }

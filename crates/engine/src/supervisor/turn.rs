@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::agent::{self, Invocation, Order, TELEMETRY_SECRET};
+use everloop_agents::clock::machine_period;
 use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, JobEnd, Running, Spec};
 use everloop_agents::workspace::{CommitMeta, Dropped, Side};
@@ -63,7 +64,7 @@ impl ActionRun {
         let ended = loop {
             tokio::select! {
                 ended = running.wait() => break ended,
-                () = sleep(POLL_INTERVAL) => {}
+                () = sleep(machine_period(POLL_INTERVAL)) => {}
             }
             if let Some(stream) = follow.take() {
                 follow = stream.catch_up().await;

@@ -64,7 +64,7 @@ pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> 
 }
 
 fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
-    let now = membership.hub_now(session.now())?;
+    let now = membership.hub_now()?;
     let leader = hub.leader()?.filter(|leader| leader.until > now);
     let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "LAST SEEN", "VERSION"]);
     let mut all = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everloop_agents::clock;
 use everloop_core::immune::rules::{RuleRequest, add as wish_for, lift as lift_it};
 use everloop_core::immune::{Dimension, Immune, ImmuneRule, RuleEffect, Subject};
 use everloop_core::reason::RuleId;
@@ -86,7 +87,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
             let what = what(who, only)?;
             if mesh {
                 let (membership, mut hub) = node::hub(session)?;
-                let now = membership.hub_now(session.now())?;
+                let now = membership.hub_now()?;
                 return add(&mut hub, now, (&what, time), &why, session);
             }
             let code = add(&mut session.writer(&session.home()?)?, session.now(), (&what, time), &why, session)?;
@@ -96,7 +97,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
         Verb::Lift { who, why, mesh } => {
             if mesh {
                 let (membership, mut hub) = node::hub(session)?;
-                let now = membership.hub_now(session.now())?;
+                let now = membership.hub_now()?;
                 return lift(&mut hub, now, &who, &why, session);
             }
             let code = lift(&mut session.writer(&session.home()?)?, session.now(), &who, &why, session)?;
@@ -119,6 +120,8 @@ fn list(session: &Invocation) -> Result<Code, Failure> {
         lines.push("In the mesh:".to_owned());
         match mesh {
             Ok(record) => {
+                // The hub counts in machine time.
+                let look = session.ui.look(clock::machine_now());
                 somebody |= is_anybody_held(&record, &look);
                 lines.extend(view::table(&record, &look));
                 content["mesh"] = view::as_json(&record, look.now);

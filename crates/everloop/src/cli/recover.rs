@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use everloop_agents::job;
+use everloop_agents::{clock, job};
 use everloop_core::event::Event;
 use everloop_core::ids::TurnId;
 use everloop_core::op::{Op, TaskState};
@@ -75,7 +75,7 @@ pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Fai
         (found, _) => content["ledger"] = local(args, session, (&home, &root, found), &mut lines)?,
     }
     if args.hub {
-        content["hub"] = hub(args, session, (&home, &root), &mut lines)?;
+        content["hub"] = hub(args, (&home, &root), &mut lines)?;
     }
     if !args.dry_run {
         lines.push("go on: everloop up".to_owned());
@@ -179,12 +179,7 @@ fn move_ledger(home: &StateFolder) -> Result<PathBuf, Failure> {
     Ok(to)
 }
 
-fn hub(
-    args: &RecoverArgs,
-    session: &Invocation,
-    (home, root): (&StateFolder, &Path),
-    lines: &mut Vec<String>,
-) -> Result<Value, Failure> {
+fn hub(args: &RecoverArgs, (home, root): (&StateFolder, &Path), lines: &mut Vec<String>) -> Result<Value, Failure> {
     let Some(mut membership) = Membership::read(home)? else {
         return Err(Failure::failed("this machine is not a node of a mesh")
             .hint("create the hub (everloop hub init) and join it (everloop join), then recover"));
@@ -199,7 +194,7 @@ fn hub(
         .hint("use the mirror of a node of this hub: --from FOLDER"));
     }
     let id = found.of.clone();
-    let plan = RestorePlan::hub(found, session.now());
+    let plan = RestorePlan::hub(found, clock::machine_now());
     if !args.dry_run {
         if !hub.restore(&id, &plan.rows)? {
             return Err(Failure::failed("the hub is not empty, so nothing was written to it")

@@ -7,20 +7,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use everloop_agents::clock::{self, ScaledClock, TIME_SCALE};
+use everloop_core::time::Time;
 pub use everloop_testkit::processes::processes_of;
+use everloop_testkit::wait::{DEADLINE, try_wait_for, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A command that takes longer hangs.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// Any answer over HTTP comes within this, also behind clients that are slow on purpose.
 pub const SOON: Duration = Duration::from_secs(20);
-/// Between two reads of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Names of the outer environment that tests may see; everything else is cleared.
 const ALLOWED: [&str; 3] = ["PATH", "CARGO_HOME", "RUSTUP_HOME"];
 
@@ -28,6 +27,7 @@ const ALLOWED: [&str; 3] = ["PATH", "CARGO_HOME", "RUSTUP_HOME"];
 pub struct Env {
     root: TempDir,
     vars: Vec<(String, String)>,
+    clock: ScaledClock,
 }
 
 /// The output of a command.
@@ -71,7 +71,7 @@ impl Env {
         for name in ["home", "project", "tmp"] {
             fs::create_dir(root.path().join(name)).expect("a new folder can be filled");
         }
-        Self { root, vars: Vec::new() }
+        Self { root, vars: Vec::new(), clock: ScaledClock::default() }
     }
 
     /// With a git repository in the project and a first commit of `README`.
@@ -93,6 +93,24 @@ impl Env {
     pub fn var(mut self, name: &str, value: &str) -> Self {
         self.vars.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Everything that everloop waits for passes so many times faster; what programs really do takes as long as ever.
+    pub fn fast(mut self, scale: u32) -> Self {
+        self.clock = ScaledClock::parse(&scale.to_string()).expect("a scale within bounds");
+        self.var(TIME_SCALE, &scale.to_string())
+    }
+
+    /// The time as everloop counts it in this world.
+    pub fn now(&self) -> Time {
+        self.clock.program(clock::machine_now())
+    }
+
+    /// Waits until so much of everloop's time has passed.
+    #[track_caller]
+    pub fn let_pass(&self, period: Duration) {
+        let end = self.now() + period;
+        wait_until("time passes", self.clock.machine_period(period) + DEADLINE, || self.now() >= end);
     }
 
     /// The project's folder, or a path in it.
@@ -151,11 +169,8 @@ impl Env {
     /// Waits until `condition` holds; panics with `what` after a minute.
     #[track_caller]
     pub fn wait_for(&self, what: &str, mut condition: impl FnMut() -> bool) {
-        let end = Instant::now() + DEADLINE;
-        while !condition() {
-            assert!(Instant::now() < end, "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        let held = try_wait_for(DEADLINE, || condition().then_some(()));
+        assert!(held.is_some(), "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
     }
 
     /// Waits until an agent is at work: granted, committed, and its process there.
@@ -217,17 +232,13 @@ impl Drop for Env {
     /// Ends everything that was started in this world, also what outlives its supervisor on
     /// purpose.
     fn drop(&mut self) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
+        try_wait_for(Duration::from_secs(10), || {
             let alive = processes_of(&self.state());
-            if alive.is_empty() {
-                return;
+            for pid in &alive {
+                kill(Pid::from_raw(*pid), Signal::SIGKILL).ok();
             }
-            for pid in alive {
-                kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
+            alive.is_empty().then_some(())
+        });
     }
 }
 
@@ -300,18 +311,12 @@ fn finish(mut command: Command, what: &str) -> Output {
 
 #[track_caller]
 fn wait_for_end(child: &mut Child, what: &str) -> ExitStatus {
-    let end = Instant::now() + DEADLINE;
-    loop {
-        if let Some(status) = child.try_wait().expect("it is our child") {
-            return status;
-        }
-        if Instant::now() > end {
-            child.kill().ok();
-            child.wait().ok();
-            panic!("{what} did not end within {DEADLINE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let ended = try_wait_for(DEADLINE, || child.try_wait().expect("it is our child"));
+    ended.unwrap_or_else(|| {
+        child.kill().ok();
+        child.wait().ok();
+        panic!("{what} did not end within {DEADLINE:?}");
+    })
 }
 
 fn output(status: ExitStatus, out: JoinHandle<String>, err: JoinHandle<String>) -> Output {

@@ -1,8 +1,6 @@
-//! `everloop init`, `check`, `completions` and `man`.
+//! `everloop init`: a file with the checks that the project seems to have.
 
-use nix::sys::signal::Signal;
-
-use crate::env::{Env, processes_of};
+use crate::env::Env;
 
 #[test]
 fn a_project_gets_its_checks_and_the_file_is_sound() {
@@ -26,49 +24,4 @@ fn printing_writes_nothing() {
     let text = env.run(&["init", "--print"]).ok().stdout;
     assert!(text.contains("[loop.main]"), "{text}");
     assert!(!env.project().join("everloop.toml").exists());
-}
-
-#[test]
-fn checks_run_without_any_loop_and_leave_nothing() {
-    let env = Env::new();
-    env.run(&["check", "--check", "true"]).ok();
-    let bad = env.run(&["check", "--check", "true", "--check", "echo too bad; false"]).exits(3);
-    assert!(bad.stdout.contains("1 of 2 checks pass") && bad.stdout.contains("too bad"), "{}", bad.stdout);
-    let data = env.run(&["check", "--json", "--check", "exit 3"]).exits(3).json();
-    assert_eq!(data["loops"][0]["checks"][0]["verdict"]["is"], "fail");
-    env.run(&["check"]).exits(2);
-    let jobs = env.state().join("checks");
-    assert_eq!(std::fs::read_dir(jobs).map_or(0, Iterator::count), 0);
-}
-
-#[test]
-fn an_interrupt_ends_the_checks_as_well() {
-    let env = Env::new();
-    let check = env.spawn(&["check", "--check", "touch begun; sleep 50"]);
-    env.wait_for("the check runs", || env.project().join("begun").exists());
-    check.signal(Signal::SIGINT);
-    check.wait().exits(130);
-    assert_eq!(processes_of(&env.state()), Vec::<i32>::new());
-}
-
-#[test]
-fn the_checks_of_the_file_run_before_any_loop_is_made() {
-    let env = Env::new();
-    env.write("Makefile", "test:\n\ttest -f done\n");
-    env.run(&["init", "--agent-cmd", "my-agent {prompt}"]).ok();
-    env.run(&["check"]).exits(3);
-    env.write("done", "");
-    env.run(&["check", "main"]).ok();
-    let unknown = env.run(&["check", "other"]).exits(2);
-    assert!(unknown.stderr.contains("no loop `other`"), "{}", unknown.stderr);
-}
-
-#[test]
-fn completions_and_manual_pages_are_made() {
-    let env = Env::new();
-    assert!(env.run(&["completions", "bash"]).ok().stdout.contains("everloop"));
-    assert!(env.run(&["man"]).ok().stdout.contains(".TH everloop"));
-    env.run(&["man", "--to", "pages"]).ok();
-    let page = env.read("pages/everloop-task-add.1");
-    assert!(page.contains("priority"), "{page}");
 }

@@ -1,9 +1,10 @@
 //! Several nodes and one hub: real processes, a real PostgreSQL and a git remote between them.
 //! `chaos` adds faults.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everloop_testkit::postgres::server;
+use everloop_testkit::wait::{DEADLINE, try_wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -28,8 +29,8 @@ struct Node {
 
 impl Node {
     fn new(name: &str, url: &str) -> Self {
-        // Leases are a fifth as long as in production.
-        let env = Env::new().var("EVERLOOP_HUB_URL", url).var("EVERLOOP_MESH_HASTE", "5");
+        // Leases and all waits are a fifth as long as in real life.
+        let env = Env::new().var("EVERLOOP_HUB_URL", url).fast(5);
         env.run(&["join", "--name", name]).ok();
         Self { env, up: None }
     }
@@ -81,15 +82,9 @@ impl Fleet {
     /// Waits until the loop is over, and returns its end.
     #[track_caller]
     fn end_of(&self, id: &str) -> Value {
-        let end = Instant::now() + Duration::from_secs(120);
-        loop {
-            let state = self.show(id);
-            if !state["loop"]["ended"].is_null() {
-                return state["loop"].clone();
-            }
-            assert!(Instant::now() < end, "it does not end: {state:#}\n{}", self.logs());
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let over = || Some(self.show(id)["loop"].clone()).filter(|state| !state["ended"].is_null());
+        let ended = try_wait_for(Duration::from_secs(120), over);
+        ended.unwrap_or_else(|| panic!("it does not end: {:#}\n{}", self.show(id), self.logs()))
     }
 
     /// The trailers on the branch.
@@ -237,15 +232,9 @@ fn long_a_machine_that_is_held_gives_back_what_it_has() {
 /// Waits until the hub's journal has this note about the mesh itself, and returns all notes.
 #[track_caller]
 fn noted(database: &str, text: &str) -> String {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        let notes = server().psql(database, "select body from everloop.journal where owner is null order by seq");
-        if notes.contains(text) {
-            return notes;
-        }
-        assert!(Instant::now() < end, "no note `{text}`: {notes}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let notes = || server().psql(database, "select body from everloop.journal where owner is null order by seq");
+    let found = try_wait_for(DEADLINE, || Some(notes()).filter(|notes| notes.contains(text)));
+    found.unwrap_or_else(|| panic!("the journal does not say `{text}`: {}", notes()))
 }
 
 #[test]
@@ -254,8 +243,8 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let database = url.rsplit('/').next().expect("an address ends with its database");
     let sender = Env::new().var("EVERLOOP_HUB_URL", &url);
     sender.run(&["hub", "init"]).ok();
-    // The grace period is over after nine seconds, and a node is missed after five.
-    let hasty = |name: &str| Node::new(name, &url).env.var("EVERLOOP_MESH_HASTE", "10");
+    // The amnesty is over after nine seconds, and a node is missed after five.
+    let hasty = |name: &str| Node::new(name, &url).env.fast(10);
     let (one, two) = (hasty("n1"), hasty("n2"));
     let _up = one.spawn(&["up", "--listen", "127.0.0.1:0"]);
     let address = one.port();

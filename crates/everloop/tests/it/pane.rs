@@ -103,7 +103,7 @@ fn respawn_brings_back_a_pane_whose_server_was_killed() {
     env.run(&["pane", "start", "one", "--env", "SECRET_KEY", "--", "sh", "-c", "echo key=$SECRET_KEY; exec cat"]).ok();
     world.shows("one", "key=hunter2");
     world.kill_server();
-    assert_eq!(world.state_of("one"), "dead");
+    env.wait_for("the pane is seen to be dead", || world.state_of("one") == "dead");
     let refused = env.run(&["pane", "type", "one", "hello"]).exits(4);
     assert!(refused.stderr.contains("everloop pane respawn one"), "{}", refused.stderr);
     env.run(&["pane", "respawn", "one"]).ok();
@@ -199,7 +199,7 @@ fn the_server_leaves_the_control_group_of_a_service() {
     shell.arg("-c").arg(format!("{enter}; exec \"$@\"")).arg("sh").arg(start.get_program()).args(start.get_args());
     shell.env_clear().envs(start.get_envs().filter_map(|(n, v)| Some((n, v?)))).current_dir(env.project());
     assert!(shell.stdout(Stdio::null()).status().expect("there is a shell").success());
-    assert_eq!(world.state_of("one"), "working");
+    env.wait_for("the pane lives", || ["working", "idle"].contains(&world.state_of("one").as_str()));
     if let Some(group) = made {
         let left = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         assert_eq!(left, "", "still in the group of the service");

@@ -124,7 +124,7 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
     operator.git_run(&["remote", "add", "origin", "../shared.git"]);
     operator.run(&["join", "--name", "desk"]).ok();
-    let node = Env::new().var("EVERLOOP_HUB_URL", &url).var("EVERLOOP_MESH_HASTE", "5");
+    let node = Env::new().var("EVERLOOP_HUB_URL", &url).fast(5);
     node.run(&["join", "--name", "n1"]).ok();
     node.run(&["task", "add", "of this machine alone"]).ok();
     let flag = operator.project().join("../flag");
@@ -154,7 +154,7 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     let show = |env: &Env| env.run(&["mesh", "show", &id, "--json"]).ok().json();
     let before = show(&operator);
     server().psql("postgres", &format!("drop database {database} with (force)"));
-    server().psql("postgres", &format!("create database {database}"));
+    server().psql("postgres", &format!("create database {database} owner {database}"));
     destroy_ledger(&node);
 
     operator.run(&["hub", "init"]).ok();

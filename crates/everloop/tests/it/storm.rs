@@ -4,18 +4,25 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// Real seconds of storm.
+/// Of everloop's time.
 const STORM: Duration = Duration::from_secs(60);
 
 #[test]
-fn long_a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
-    let env = Env::new().git();
-    // The freeze after one cooldown instead of three, so that a minute is enough to see the whole
-    // way.
+fn a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
+    storm(Env::new().git().fast(10));
+}
+
+#[test]
+fn soak_a_real_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
+    storm(Env::new().git());
+}
+
+fn storm(env: Env) {
+    // The freeze after one cooldown instead of three, so that a minute is enough to see the whole way.
     env.write("everloop.toml", TOML);
     let run = env.spawn(&["run", "--min-gap", "0"]);
     env.wait_for("the loop is frozen", || env.run(&["why"]).stdout.contains("[guard.freeze]"));
-    std::thread::sleep(STORM.saturating_sub(Duration::from_secs(5)));
+    env.let_pass(STORM);
     let state = env.the_loop();
     let starts = state["started"].as_u64().unwrap();
     assert!((3..=6).contains(&starts), "{starts} starts in {STORM:?}");

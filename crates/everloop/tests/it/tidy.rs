@@ -331,9 +331,9 @@ fn wrong_edges(files: &[Source]) -> Vec<String> {
         let krate = file.path.split('/').nth(1).unwrap_or_default();
         let (below, above) = match krate {
             "core" => (&[][..], &[][..]),
-            // The store's tests need a server.
+            // The tests of these two need servers and waits.
             "store" => (&["everloop-core"][..], &["everloop-testkit"][..]),
-            "agents" => (&["everloop-core"][..], &[][..]),
+            "agents" => (&["everloop-core"][..], &["everloop-testkit"][..]),
             "engine" => (&["everloop-core", "everloop-store", "everloop-agents"][..], &["everloop-testkit"][..]),
             "everloop" => (
                 &["everloop-core", "everloop-store", "everloop-agents", "everloop-engine"][..],
@@ -507,6 +507,44 @@ fn every_verb_has_its_file_and_is_documented() {
     assert_eq!(kebab("SelfTest"), "self-test");
     refused(homeless_verbs, "crates/everloop/src/cli.rs", "enum Words {}");
     the_tree_obeys(homeless_verbs, "a verb is `cli/<verb>.rs` and is named in README.md and docs/guide.md");
+}
+
+fn untested_verbs(files: &[Source]) -> Vec<String> {
+    const TESTS: &str = "crates/everloop/tests/it";
+    let Some(cli) = files.iter().find(|f| f.path == "crates/everloop/src/cli.rs") else {
+        return vec!["the verbs were not found".to_owned()];
+    };
+    let text_of = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.code.as_str());
+    let main = text_of(&format!("{TESTS}/main.rs"));
+    let mut found = Vec::new();
+    for verb in verbs(cli) {
+        let module = verb.replace('-', "_");
+        let path = format!("{TESTS}/{module}.rs");
+        if !text_of(&path).contains("#[test]") {
+            found.push(format!("`everloop {verb}`: {path} has no test"));
+        } else if !main.lines().any(|line| line == format!("mod {module};")) {
+            found.push(format!("`everloop {verb}`: {path} is not a module of {TESTS}/main.rs"));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_verb_has_a_test_of_its_own() {
+    let cli =
+        Source::new("crates/everloop/src/cli.rs", "enum Verb {\n    Run(run::Args),\n    SelfTest(a::Args),\n}\n");
+    let tree = |main: &str, tested: &[(&str, &str)]| {
+        let mut all = vec![Source::new(&cli.path, &cli.text), Source::new("crates/everloop/tests/it/main.rs", main)];
+        all.extend(tested.iter().map(|(n, text)| Source::new(&format!("crates/everloop/tests/it/{n}.rs"), text)));
+        untested_verbs(&all)
+    };
+    let (all, test) = ("mod run;\nmod self_test;\n", "#[test]\nfn it_runs() {}\n");
+    assert_eq!(tree(all, &[("run", test), ("self_test", test)]), Vec::<String>::new());
+    assert_eq!(tree(all, &[("run", test)]).len(), 1, "a file is missing");
+    assert_eq!(tree(all, &[("run", test), ("self_test", "//! Later.\n")]).len(), 1, "a file is empty");
+    assert_eq!(tree("mod run;\n", &[("run", test), ("self_test", test)]).len(), 1, "a file is not compiled");
+    refused(untested_verbs, "README.md", "");
+    the_tree_obeys(untested_verbs, "show in tests/it/<verb>.rs what a user sees of the verb");
 }
 
 fn missing_documents(files: &[Source]) -> Vec<String> {

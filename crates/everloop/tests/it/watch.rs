@@ -134,7 +134,7 @@ fn every_kind_of_monitor_makes_a_turn_of_a_change_and_nothing_of_peace() {
 
 #[test]
 fn without_news_it_parks_and_a_message_or_a_wake_brings_it_back() {
-    let env = Env::new();
+    let env = Env::new().fast(5);
     let monitor = "[[loop.main.monitor]]\nname = \"log\"\nstream = \"../app.log\"\nevery = \"1s\"\n";
     config(&env, monitor, "park_after = 2");
     let up = env.spawn(&["up"]);
@@ -158,7 +158,7 @@ fn without_news_it_parks_and_a_message_or_a_wake_brings_it_back() {
 
 #[test]
 fn a_monitor_that_cannot_look_is_told_of() {
-    let env = Env::new();
+    let env = Env::new().fast(5);
     let monitor =
         "[[loop.main.monitor]]\nname = \"slow\"\ncommand = \"sleep 600\"\nevery = \"1s\"\ntimeout = \"100ms\"\n";
     config(&env, monitor, "");

@@ -52,7 +52,13 @@ impl World {
         Self { env, model, cli }
     }
 
-    /// The arguments of a run that works on the goal.
+    /// Everything that everloop waits for passes so many times faster.
+    pub fn fast(mut self, scale: u32) -> Self {
+        self.env = self.env.fast(scale);
+        self
+    }
+
+    /// The words of a run that works on the goal.
     pub fn words<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["run", "make made.txt", "--check", "test -f made.txt", "--agent", self.cli.name()];
         words.extend(more);

@@ -9,9 +9,13 @@ use everloop_core::time::Time;
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Postgres};
 use everloop_testkit::postgres::server;
+use everloop_testkit::proxy::{Proxy, ProxyMode};
+use everloop_testkit::wait::{wait_for, wait_until};
 
 use crate::postgres::{claim, hang_up, hub, made, note, open, raw, save, task};
-use everloop_testkit::proxy::{Proxy, ProxyMode};
+
+/// What comes back at all comes back within this.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A hub, a ledger that reaches it through a proxy, and one that does not.
 fn world() -> (Proxy, Postgres, Postgres) {
@@ -105,10 +109,7 @@ fn a_statement_that_waits_too_long_is_given_up_by_the_hub_itself() {
         scope.spawn(|| raw(&url, held));
         let locked = "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted
                       and relation = 'everloop.loops'::regclass and database = (select oid from pg_database where datname = current_database())";
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while raw(&url, locked) == "0" {
-            assert!(Instant::now() < deadline, "no transaction holds the table");
-        }
+        wait_until("the table is held", SOON, || raw(&url, locked) != "0");
         let busy = ledger.transact(Time(2), &[save(1)]).unwrap_err();
         assert!(matches!(busy, Error::Busy { doing: "lock loops" }), "{busy:?}");
     });
@@ -217,33 +218,19 @@ fn backends_that_are_ended_all_the_time_lose_and_double_nothing() {
             }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while ledger.last_seq().is_err() {
-            assert!(Instant::now() < deadline, "it does not come back");
-        }
+        wait_until("the hub comes back", SOON, || ledger.last_seq().is_ok());
         assert_eq!(stored_version(&ledger), version);
         assert_eq!(replay(&ledger, drop).unwrap(), version, "one record for each version");
     });
 }
 
 fn open_stubbornly(url: &str) -> Postgres {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match open(url) {
-            Ok(ledger) => return ledger,
-            Err(e) => assert!(Instant::now() < deadline, "{e:?}"),
-        }
-    }
+    wait_for("the hub can be opened", SOON, || open(url).ok())
 }
 
 fn stored_version(ledger: &Postgres) -> u64 {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match ledger.get_loop(&LoopId::new("k3f9")) {
-            Ok(row) => return row.map_or(0, |row| row.version),
-            Err(e) => assert!(Instant::now() < deadline, "{e:?}"),
-        }
-    }
+    let row = wait_for("the loop can be read", SOON, || ledger.get_loop(&LoopId::new("k3f9")).ok());
+    row.map_or(0, |row| row.version)
 }
 
 #[test]

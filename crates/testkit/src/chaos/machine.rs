@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use everloop_agents::clock::TIME_SCALE;
 use everloop_core::ids::NodeId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -93,7 +94,7 @@ impl Machine {
         let mut command = self.space.as_ref().map_or_else(|| Command::new(program), |space| space.command(program));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir(self.path("project"));
         command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
-        command.env("EVERLOOP_STATE_DIR", self.state()).env("EVERLOOP_MESH_HASTE", self.make.haste.to_string());
+        command.env("EVERLOOP_STATE_DIR", self.state()).env(TIME_SCALE, self.make.haste.to_string());
         for who in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{who}_NAME"), "Chaos").env(format!("GIT_{who}_EMAIL"), "chaos@localhost");
         }

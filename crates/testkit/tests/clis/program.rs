@@ -2,23 +2,16 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everloop_testkit::fake_model::log::{self, RequestKind};
 use everloop_testkit::offline::{neighbours, offline};
+use everloop_testkit::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+/// The program is there, and what it did is written down, within this.
+const SOON: Duration = Duration::from_secs(30);
 
 fn fake_model(script: &str, folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fake-model"));
@@ -31,11 +24,12 @@ fn fake_model(script: &str, folder: &Path) -> Command {
 fn the_program_serves_until_it_is_told_to_end() {
     let scratch = tempfile::tempdir().expect("there is room");
     let mut child = fake_model("text", scratch.path()).spawn().expect("the program starts");
-    let port = eventually("the port", || std::fs::read_to_string(scratch.path().join("port")).ok());
-    let port: u16 = port.trim().parse().expect("it is a number");
+    let read = || std::fs::read_to_string(scratch.path().join("port")).ok()?.trim().parse().ok();
+    let port: u16 = wait_for("the port is written", SOON, read);
     let answer = crate::server::answer(port, "/v1/messages", crate::server::MAIN).expect("it is answered");
     assert!(answer.contains("message_stop"), "{answer}");
-    let records = log::read(&scratch.path().join("log")).expect("the log is there");
+    let logged = || log::read(&scratch.path().join("log")).ok().filter(|records| !records.is_empty());
+    let records = wait_for("the call is logged", SOON, logged);
     assert_eq!((records.len(), records[0].kind), (1, RequestKind::Main));
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it is alive");
     assert!(child.wait().expect("it ends").success());

@@ -1,16 +1,18 @@
 //! Every scenario × every step × every kind of fault; the end always equals that of a run without
 //! faults.
 
+use everloop_testkit::budget::Budget;
 use everloop_testkit::sim::fault::{EVERY, Fault, Plan};
 use everloop_testkit::sim::git::Tree;
 use everloop_testkit::sim::run::{Report, run};
 use everloop_testkit::sim::scenario::{LoopSetup, Scenario, known};
 
-use super::{in_parallel, must_be_clean};
+use super::{must_be_clean, note};
 
 const SEED: u64 = 0;
-/// A second crash is tried at each of this many steps after the first: all of a recovery and what
-/// follows it.
+/// Steps that are tried however long it takes; all of them, if there is time.
+const LEAST: u64 = 100;
+/// A second crash is tried at each of so many steps after the first: all of a recovery and what follows it.
 const SECOND: u64 = 9;
 
 /// The final state of the person's folder. Without a private worktree a repeated turn finds its own
@@ -51,12 +53,13 @@ fn long_a_fault_at_every_step_changes_nothing_about_the_end() {
         let calm = calm(scenario);
         points.extend((1..=calm.steps).map(|step| (scenario.clone(), step, calm.clone())));
     }
-    in_parallel(&points, |(scenario, step, calm)| {
+    let tried = Budget::new(LEAST).items(&points, |(scenario, step, calm)| {
         for fault in EVERY {
             let what = format!("{}, {fault:?} at step {step}", scenario.name);
             must_end_alike(&what, scenario, &run(scenario, Plan::At(vec![(*step, fault)]), SEED), calm);
         }
     });
+    note(&format!("every fault at {tried} of {} steps", points.len()));
 }
 
 #[test]
@@ -67,11 +70,12 @@ fn long_a_second_crash_during_recovery_changes_nothing_either() {
         let calm = calm(scenario);
         points.extend((1..=calm.steps).map(|step| (scenario.clone(), step, calm.clone())));
     }
-    in_parallel(&points, |(scenario, step, calm)| {
+    let tried = Budget::new(LEAST).items(&points, |(scenario, step, calm)| {
         for later in 1..=SECOND {
             let plan = vec![(*step, Fault::KillAfter), (step + later, Fault::KillAfter)];
             let what = format!("{}, killed at steps {step} and {}", scenario.name, step + later);
             must_end_alike(&what, scenario, &run(scenario, Plan::At(plan), SEED), calm);
         }
     });
+    note(&format!("a second crash after {tried} of {} steps", points.len()));
 }

@@ -1,4 +1,6 @@
-//! The simulation: crashed at every step, by thousands of seeds, in a storm, and with planted bugs.
+//! The simulation: crashed at every step, by thousands of seeds, in a storm, and with mistakes planted on purpose.
+//!
+//! What has no end by itself ends after `SIM_SECONDS` (see `everloop_testkit::budget`); more is simulated by `just soak`.
 
 mod exhaustive;
 mod fleet;
@@ -26,7 +28,13 @@ fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     });
 }
 
-/// Fails with what is needed to reproduce it.
+/// A line about what was simulated, with what is needed to simulate it again.
+#[expect(clippy::print_stderr, reason = "what was simulated is worth a line")]
+fn note(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Fails with what is needed to see it again.
 #[track_caller]
 fn must_be_clean(what: &str, report: &Report) {
     if let Some(violation) = &report.violation {

@@ -1,6 +1,6 @@
 //! The rules, most precise first: the first match wins. Codes and states stand before texts,
 //! because texts change with almost every release. Each rule has a sample in
-//! `tests/streams/limits.rs`.
+//! `tests/it/streams/limits.rs`.
 
 use everloop_core::spec::AgentKind::{Claude, Codex, Gemini, Opencode};
 use everloop_core::stream::LimitClass;

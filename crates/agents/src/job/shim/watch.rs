@@ -63,7 +63,7 @@ impl<'a> ShimWatch<'a> {
             signals: job.0,
             tree: job.1,
             command: Pid::from_raw(command),
-            wall_at: Instant::now().checked_add(spec.wall),
+            wall_at: Instant::now().checked_add(clock::machine_period(spec.wall)),
             ladder: Ladder::Running,
             cause: None,
             ended: None,
@@ -159,7 +159,7 @@ impl<'a> ShimWatch<'a> {
         // Processes in other groups as well, but each only once: many programs treat a second
         // SIGTERM differently.
         self.tree.terminate(|s| s.group != self.command.as_raw());
-        self.ladder = Ladder::Asked { kill_at: Instant::now() + self.spec.grace };
+        self.ladder = Ladder::Asked { kill_at: Instant::now() + clock::machine_period(self.spec.grace) };
     }
 
     fn kill(&mut self, now: Instant) {

@@ -21,6 +21,7 @@ use everloop_core::why::waiting;
 use everloop_store::{Error, Ledger, LoopRow};
 
 use super::node::{Hint, Node};
+use super::pace::with_times;
 use crate::hold;
 use crate::quantities;
 use crate::record::read_state;
@@ -58,13 +59,13 @@ impl Node {
     pub(super) fn stuck(&self, row: &LoopRow) -> Option<Local> {
         // Read only when there is a chance: a state is not small, and this is asked every second.
         let state = if row.phase == "waiting" { read_state(row).ok()? } else { return None };
-        let reason = fit::stuck(&state.phase, self.pace.wall(), |period| self.pace.real(period))?.clone();
+        let reason = fit::stuck(&state.phase, self.pace.now(), |period| period)?.clone();
         Some(Local::Stuck { reason, untouched: state.turns == 0 })
     }
 
     /// Lets another machine have a task with which this one can do nothing.
     pub(super) fn give_back(&mut self, held: &Held, reason: &Reason) {
-        let why = waiting(reason, self.pace.wall(), &quantities::here);
+        let why = waiting(reason, self.pace.now(), &quantities::here);
         let spec = self.local_state(held).map(|state| state.spec);
         if !self.release(held, self.hub_now(), &why) {
             return;
@@ -74,7 +75,7 @@ impl Node {
         self.fit.gave_back.insert(held.task.clone(), (self.pace.now(), fit::NOBODY_ELSE));
         if let Some(tried) = Tried::stuck(reason) {
             let ahead = self.hub_now().0 - self.pace.wall().0;
-            let reset_at = tried.reset_at.map(|at| Time(at.0 + ahead));
+            let reset_at = tried.reset_at.map(|at| Time(self.pace.wall_at(at).0 + ahead));
             self.note(held, None, &Tried { reset_at, ..tried });
         }
         self.fit.compared_at = Time::default();
@@ -207,27 +208,29 @@ impl Node {
 
     fn compare_account(&mut self, account: &str) {
         let scope = Scope::Account(account.to_owned());
-        let (wall, ahead) = (self.pace.wall(), self.hub_now().0 - self.pace.wall().0);
+        let (now, ahead) = (self.pace.now(), self.hub_now().0 - self.pace.wall().0);
         let Some(Ok(doc)) = self.at_hub("look at an account", |hub| hub.doc(ACCOUNT, account)) else { return };
         let version = doc.as_ref().map_or(0, |doc| doc.version);
-        let there = doc.and_then(|doc| Limited::read(&doc.body)).map(|limited| limited.by_clock(-ahead));
-        let there = there.filter(|limited| limited.held.until > wall);
+        let there = doc.and_then(|doc| Limited::read(&doc.body));
+        let there = there.map(|limited| with_times(limited.by_clock(-ahead), |at| self.pace.own_at(at)));
+        let there = there.filter(|limited| limited.held.until > now);
         let Ok(guard) = self.local.guard(&scope) else { return };
-        let here = guard.state.held.filter(|held| held.until > wall);
+        let here = guard.state.held.filter(|held| held.until > now);
         // Clocks are compared to some seconds; a difference of less is none.
         let until = |held: Option<&Hold>| held.map_or(Time::default(), |held| held.until);
         let (known, said) = (until(here.as_ref()), until(there.as_ref().map(|limited| &limited.held)));
         if let Some(held) = here.filter(|_| known.since(said) > ROUGHLY) {
-            let limited = Limited { held, node: self.membership.node.clone() }.by_clock(ahead);
+            let limited = Limited { held, node: self.membership.node.clone() };
+            let limited = with_times(limited, |at| self.pace.wall_at(at)).by_clock(ahead);
             let save = limited.save(account, version);
-            self.at_hub("tell of a limit", |hub| hub.transact(wall, &[save]));
+            self.at_hub("tell of a limit", |hub| hub.transact(now, &[save]));
         } else if let Some(Limited { held, node }) = there.filter(|_| said.since(known) > ROUGHLY)
             && self.fit.heard.insert(account.to_owned(), version) != Some(version)
         {
             tracing::info!(account, %node, "the vendor does not serve an account now, another node says");
             let (limit, until, strikes) = (held.limit, held.until, held.strikes);
             let event = Event::Limited { scope: scope.clone(), limit, until, strikes };
-            if let Err(error) = hold::write(&mut self.local, &scope, (&event, wall), &[]) {
+            if let Err(error) = hold::write(&mut self.local, &scope, (&event, now), &[]) {
                 tracing::warn!(account, %error, "a limit of which another node told cannot be noted");
             }
         }
@@ -249,7 +252,7 @@ impl Node {
     }
 
     fn is_held(&self, guards: &Guards, spec: Option<&LoopSpec>) -> bool {
-        fit::is_shut(guards, spec, self.pace.wall(), self.pace.real(fit::LONG))
+        fit::is_shut(guards, spec, self.pace.now(), fit::LONG)
     }
 
     /// What the guard of this machine says about the loops that are known. What cannot be read holds nothing.

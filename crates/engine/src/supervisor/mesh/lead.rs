@@ -306,7 +306,7 @@ impl Shop {
         spec.workspace.dir = folder.to_string_lossy().into_owned();
         spec.workspace.mode = WorkspaceMode::Git { target };
         spec.workspace.include_dirty = false;
-        let now = self.pace.wall();
+        let now = self.pace.now();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
         let mut action_run = ActionRun {
             home: self.home.clone(),

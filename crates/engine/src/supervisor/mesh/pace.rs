@@ -1,49 +1,64 @@
-//! The time of a node. Periods of the mesh are counted in it: in tests it runs faster than the clock on the wall, and with it
-//! all leases, so that a minute of failing machines fits into seconds.
+//! The two times of a node. Its own waits and everything on its machine are counted in program time, like all of everloop;
+//! the hub has a clock of its own, which is compared with machine time. Both are the same, except in tests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use everloop_agents::clock::{self, ScaledClock};
+use everloop_core::mesh::fit::Limited;
 use everloop_core::time::Time;
 
 use crate::supervisor::clock::Clock;
 
-/// How many times faster; all nodes of a mesh must agree. For tests only.
-const HASTE: &str = "EVERLOOP_MESH_HASTE";
-/// More would be shorter than a call to the hub.
-const HASTE_MOST: u32 = 20;
-
-/// A clock, and how fast it goes.
+/// The clock of a node.
 #[derive(Clone)]
 pub(super) struct Pace {
     clock: Arc<Clock>,
-    haste: u32,
+    scaled: ScaledClock,
 }
 
 impl Pace {
-    /// As fast as the environment says.
+    /// As fast as the program.
     pub fn new() -> Self {
-        let haste = std::env::var(HASTE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-        Self { clock: Arc::new(Clock::new()), haste: haste.clamp(1, HASTE_MOST) }
+        Self { clock: Arc::new(Clock::new()), scaled: clock::program() }
     }
 
-    /// The node's time, in which everything that it waits for is counted.
+    /// Program time.
     pub fn now(&self) -> Time {
-        Time(self.wall().0.saturating_mul(i64::from(self.haste)))
-    }
-
-    /// Milliseconds since 1970, for records and for comparing with the hub.
-    pub fn wall(&self) -> Time {
         self.clock.now()
     }
 
-    /// How long a period of the node's time is on the wall and for the hub.
-    pub fn real(&self, period: Duration) -> Duration {
-        period / self.haste
+    /// Machine time, for comparing with the hub.
+    pub fn wall(&self) -> Time {
+        self.clock.machine_now()
     }
 
-    /// How long a period of the hub's is in the node's time.
-    pub fn own(&self, period: Duration) -> Duration {
-        period * self.haste
+    /// How long a period of program time is for the machine and for the hub.
+    pub fn real(&self, period: Duration) -> Duration {
+        self.scaled.machine_period(period)
     }
+
+    /// How long a period of the hub's is in program time.
+    pub fn own(&self, period: Duration) -> Duration {
+        self.scaled.program_period(period)
+    }
+
+    /// Machine time at this program time.
+    pub fn wall_at(&self, program: Time) -> Time {
+        self.scaled.machine(program)
+    }
+
+    /// Program time at this machine time.
+    pub fn own_at(&self, wall: Time) -> Time {
+        self.scaled.program(wall)
+    }
+}
+
+/// A limit with its times as another clock shows them.
+pub(super) fn with_times(mut limited: Limited, shown: impl Fn(Time) -> Time) -> Limited {
+    let held = &mut limited.held;
+    for at in held.limit.reset_at.iter_mut().chain([&mut held.until]) {
+        *at = shown(*at);
+    }
+    limited
 }

@@ -47,7 +47,7 @@ impl Drop for Tells {
 impl Node {
     /// Says how it is.
     pub(super) fn say_how_it_is(&mut self) {
-        let now = self.pace.wall();
+        let now = self.pace.now();
         let since = &mut self.tells.away_since;
         *since = if self.line.is_broken() { since.or(Some(now)) } else { None };
         let tells = &self.tells;

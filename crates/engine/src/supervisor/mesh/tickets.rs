@@ -65,7 +65,7 @@ impl Node {
         if own.is_empty() {
             return;
         }
-        match self.local.transact(self.pace.wall(), &own) {
+        match self.local.transact(self.pace.now(), &own) {
             Ok(_) => self.home.wake(),
             Err(error) => tracing::warn!(%error, "tickets of the mesh cannot be copied"),
         }

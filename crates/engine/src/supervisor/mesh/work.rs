@@ -165,7 +165,7 @@ impl Node {
         self.action_runs.insert(held.key());
         self.renewed.insert(held.key(), self.pace.now());
         let (held, dir, database) = (held.clone(), self.home.mesh().join(&owner), self.home.clone());
-        let (title, now) = (row.task.title, self.pace.wall());
+        let (title, now) = (row.task.title, self.pace.now());
         self.start_run(async move {
             let made = async {
                 let spec = prepare(&held, &state, spec, &dir).await?;
@@ -288,7 +288,7 @@ impl Node {
         }
         let body = serde_json::to_string(&LoopCommand::Stop { now: true }).expect("a command always has a JSON form");
         let stop = Op::Signal { to: id.to_string(), by: "mesh".to_owned(), body };
-        if let Err(error) = self.local.transact(self.pace.wall(), &[stop]) {
+        if let Err(error) = self.local.transact(self.pace.now(), &[stop]) {
             tracing::warn!(%id, %error, "the loop of a lost task could not be told to stop");
         }
         self.home.wake();

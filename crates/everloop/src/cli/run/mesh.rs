@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Resul
     let (membership, mut hub) = node::hub(session)?;
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
-    let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now(session.now())?);
+    let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now()?);
     let made = format!("made: {}", state.spec.wanted.goal);
     hub.transact(session.now(), &state.save(0, &[made]))?;
     session.home()?.wake();

@@ -2,7 +2,7 @@
 //! of recorded runs, ten million of them: a panic ends the program with the seed of its run, and
 //! memory is checked at the end.
 
-#[path = "../../../../agents/tests/streams/mutate.rs"]
+#[path = "../../../../agents/tests/it/streams/mutate.rs"]
 mod mutate;
 
 use std::path::Path;
@@ -38,7 +38,7 @@ const CHUNK: usize = 64 << 10;
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub fn run(options: &Options) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/streams/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/it/streams/fixtures");
     heading("parsers: 10 MB of recorded runs, as the supervisor reads them");
     for kind in [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Api] {
         whole(kind, &folder)?;

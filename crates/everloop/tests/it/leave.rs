@@ -1,0 +1,21 @@
+//! `everloop leave`: this machine is no node any more.
+
+use crate::env::Env;
+use crate::join::hub;
+
+#[test]
+fn after_leaving_the_machine_knows_no_hub_and_may_join_another() {
+    let env = Env::new();
+    env.run(&["join", &hub(), "--name", "a"]).ok();
+    let left = env.run(&["leave", "--json"]).ok().json();
+    assert_eq!(left["node"], "a");
+    assert!(!left.to_string().contains("s3cret"), "{left}");
+    env.run(&["node", "list"]).exits(7);
+    env.run(&["join", &hub()]).ok();
+}
+
+#[test]
+fn a_machine_without_a_mesh_has_nothing_to_leave() {
+    let none = Env::new().run(&["leave"]).exits(2);
+    assert!(none.stderr.contains("belongs to no mesh") && none.stderr.contains("everloop join"), "{}", none.stderr);
+}

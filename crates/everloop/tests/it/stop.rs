@@ -1,0 +1,37 @@
+//! `everloop stop`: a loop ends after its turn, or now; it stays resumable.
+
+use crate::env::{Env, processes_of};
+
+#[test]
+fn stopping_now_ends_the_agent_and_the_command_that_waited() {
+    let env = Env::new();
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "sleep 50", "--min-gap", "0"]);
+    env.wait_for_agent();
+    let said = env.run(&["stop", "--now"]).ok().stdout;
+    assert!(said.contains("stops now"), "{said}");
+    run.wait().exits(3);
+    assert_eq!(env.the_loop()["phase"]["ending"]["is"], "stopped");
+    assert_eq!(processes_of(&env.state()), Vec::<i32>::new());
+    env.run(&["replay"]).ok();
+}
+
+#[test]
+fn stopping_waits_for_the_end_of_the_turn_whose_work_counts() {
+    let env = Env::new();
+    let agent = "touch begun; while ! test -f go; do sleep 0.05; done; touch half";
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
+    env.wait_for("the agent works", || env.project().join("begun").exists());
+    env.run(&["stop"]).ok();
+    assert!(!env.project().join("half").exists(), "the turn is not cut off");
+    env.write("go", "");
+    run.wait().exits(3);
+    assert!(env.project().join("half").exists(), "the turn came to its own end");
+    let state = env.the_loop();
+    assert_eq!((&state["phase"]["ending"]["is"], &state["turns"]), (&"stopped".into(), &1.into()), "{state}");
+}
+
+#[test]
+fn an_agent_may_not_stop_a_loop() {
+    let env = Env::new().var("EVERLOOP_TURN", "k3f9-1.1");
+    assert!(env.run(&["stop"]).exits(2).stderr.contains("is for a person"));
+}
