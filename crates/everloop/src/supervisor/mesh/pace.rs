@@ -42,8 +42,8 @@ impl Pace {
         period / self.haste
     }
 
-    /// How long a period of the hub's is in the node's time.
-    pub fn own(&self, period: Duration) -> Duration {
-        period * self.haste
+    /// How many times faster than the clock on the wall it goes.
+    pub fn haste(&self) -> u32 {
+        self.haste
     }
 }
