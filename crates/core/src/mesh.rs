@@ -4,6 +4,7 @@
 //! - [`lead`]: what the supervisor does next for such a loop
 //! - [`work`]: what a node does with the tasks that it holds
 //! - [`fit`]: whether a machine is fit for a task, or others do better
+//! - [`node`]: the order of a node's steps, run by the product and by the simulator
 //! - [`purse`]: what a loop may use, over all machines
 //! - [`alone`]: what a node does while the hub is away
 //! - [`seat`]: for how long a node may take itself for the supervisor
@@ -16,6 +17,7 @@
 pub mod alone;
 pub mod fit;
 pub mod lead;
+pub mod node;
 pub mod purse;
 pub mod reconcile;
 pub mod seat;

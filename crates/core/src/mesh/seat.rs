@@ -49,6 +49,11 @@ impl Seat {
         self.term.filter(|_| planted::is(Bug::ActsPastItsLease) || now.since(self.asked) < ACT)
     }
 
+    /// Until when it may act under its epoch.
+    pub fn acts_until(&self) -> Time {
+        if planted::is(Bug::ActsPastItsLease) { Time(i64::MAX) } else { self.asked + ACT }
+    }
+
     /// The epoch that it may give back: it was granted, in time or not.
     pub fn granted(&self) -> Option<u64> {
         self.term
@@ -63,7 +68,7 @@ impl Seat {
     /// missing on this machine only.
     pub fn tried(&mut self, well: bool, now: Time) -> bool {
         self.failed = if well { 0 } else { self.failed + 1 };
-        let gives_up = self.failed >= HOPELESS;
+        let gives_up = self.failed >= HOPELESS && !planted::is(Bug::ClingsToLeadership);
         if gives_up {
             (self.failed, self.shy_until) = (0, now + SHY);
         }

@@ -264,8 +264,8 @@ fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Ste
 
 /// Tasks that a node can still begin. What is done and only waits to be told takes no room: a hub that is away would keep the
 /// node idle with it.
-pub fn room(slots: u32, has: &[Held]) -> usize {
-    let busy = has.iter().filter(|held| held.stage == Stage::Working).count();
+pub fn room<'a>(slots: u32, has: impl IntoIterator<Item = &'a Held>) -> usize {
+    let busy = has.into_iter().filter(|held| held.stage == Stage::Working).count();
     (slots as usize).saturating_sub(busy)
 }
 

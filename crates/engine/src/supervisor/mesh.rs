@@ -1,40 +1,35 @@
 //! This machine as a node of a mesh: a thread of its own beside the supervisor, because a hub that is away may be waited for,
 //! and loops may not.
 //!
-//! - [`node`]: the thread: signs of life, the office of supervisor, outcomes of errands
-//! - [`lead`]: what the supervisor of the mesh does for its loops
-//! - [`reconcile`]: what it sets right besides, and what it remembers of loops
-//! - [`alone`]: what it does while the hub is away
-//! - [`fit`]: whether it can work, and whether others do better
-//! - [`work`]: tasks that this node holds; [`held`]: what it remembers of them; [`pace`]: its time; [`tells`]: what it says about itself
-//! - [`tickets`]: what people have to know
-//! - [`mirror`]: the hub as plain files, for the day on which it is gone
+//! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the hub
+//! - `attempt`: loops for tasks; `merge`: the leader's checkout
+//! - `claims`, `replica`: files; `pace`: the node's time; `status`: what it publishes
 //!
-//! What to do is decided in [`everloop_core::mesh`]. A task is worked on as a loop of this machine, through its ledger: the
-//! supervisor here does not know that it is anybody else's.
+//! What to do, and in which order, is decided in [`everloop_core::mesh::node`]. A task is worked on as a loop of this machine,
+//! through its ledger, like any other.
 
-mod alone;
-mod fit;
-mod held;
-mod lead;
-mod mirror;
-mod node;
+mod attempt;
+mod claims;
+mod host;
+mod hub;
+mod merge;
 mod pace;
-mod reconcile;
-mod tells;
-mod tickets;
-mod work;
+mod replica;
+mod status;
+mod thread;
 
-pub use node::{NODE, Wish};
-pub use tickets::copy_of;
+pub use everloop_core::mesh::node::tickets::copy_of;
+pub use everloop_core::mesh::node::{NODE, Wish};
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everloop_agents::job::ShimProgram;
+use everloop_core::mesh::node::NodeInput;
 
-use self::tells::Tells;
+use self::host::Host;
+use self::status::MeshStatus;
 use crate::figures::Figures;
 use crate::membership::Membership;
 use crate::state_folder::StateFolder;
@@ -46,7 +41,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The node that runs beside a supervisor.
 pub(super) struct Mesh {
-    news: mpsc::Sender<node::News>,
+    news: mpsc::Sender<thread::News>,
     thread: JoinHandle<()>,
 }
 
@@ -58,21 +53,19 @@ impl Mesh {
         membership: &Membership,
         figures: &Arc<Figures>,
     ) -> Option<Self> {
-        let (news, heard) = mpsc::channel();
-        let (home, shim, own) = (home.clone(), shim.clone(), news.clone());
-        let runner = tokio::runtime::Handle::current();
-        let member = membership.clone();
-        let figures = Arc::clone(figures);
-        let run = move || match node::Node::new((home, shim), member, own, runner) {
-            Ok(mut node) => {
-                node.tells = Tells::new(figures);
-                node.run(&heard);
+        let (news, inputs) = mpsc::channel();
+        let mut host = match Host::open(home, shim, membership, news.clone()) {
+            Ok(host) => host,
+            Err(failure) => {
+                tracing::error!(error = failure.message, "this machine cannot be a node");
+                return None;
             }
-            Err(failure) => tracing::error!(error = failure.message, "this machine cannot be a node"),
         };
+        host.status = MeshStatus::new(Arc::clone(figures));
+        let run = move || thread::run(host, &inputs);
         let (listener, hints) = (membership.clone(), news.clone());
         let listening =
-            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || node::listen(&listener, &hints));
+            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || thread::listen(&listener, &hints));
         if let Err(e) = listening {
             tracing::warn!(error = %e, "hints of other nodes are not heard; this one looks by itself");
         }
@@ -91,12 +84,12 @@ impl Mesh {
     /// Somebody changed something.
     pub fn wake(&self) {
         // A node that is gone has nothing to look at.
-        self.news.send(node::News::Look).ok();
+        self.news.send(thread::News::Input(NodeInput::Look)).ok();
     }
 
     /// Tells it to go: the office is given back at once, and so are tasks.
     pub fn dismiss(&self) {
-        self.news.send(node::News::Go).ok();
+        self.news.send(thread::News::Go).ok();
     }
 
     /// Waits until it went.

@@ -3,24 +3,19 @@
 //!
 //! - [`run`](fn@run): one seed, from the first step to the end of the last loop after everything was mended
 //! - `world`: virtual time and what is still to come; [`weather`]: what goes wrong; `people`: those who meddle
-//! - `node`, `work`, `lead`: what the thread of a node does, step by step as the real one does it; `line`: its calls to the hub;
-//!   `alone`: what it does without one; `reconcile`: what no loop looks after
-//! - `fit`: who fails, and what that means for who takes what
-//! - `git`: the shared repository; `facts`: the invariants
+//! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its effects; `hub`: its calls
+//! - `git`: the shared repository; `facts`, `limits`: the invariants
 
-mod alone;
 mod facts;
-mod fit;
 mod git;
-mod lead;
-mod line;
+mod host;
+mod hub;
+mod limits;
 mod node;
 mod people;
 pub mod planted;
-mod reconcile;
 mod sum;
 pub mod weather;
-mod work;
 mod world;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_agents::clock::{self, ScaledClock};
-use everloop_core::mesh::fit::Limited;
 use everloop_core::time::Time;
 
 use crate::supervisor::clock::Clock;
@@ -33,14 +32,14 @@ impl Pace {
         self.clock.machine_now()
     }
 
+    /// How many times faster than machine time program time passes.
+    pub fn scale(&self) -> u32 {
+        self.scaled.scale()
+    }
+
     /// How long a period of program time is for the machine and for the hub.
     pub fn real(&self, period: Duration) -> Duration {
         self.scaled.machine_period(period)
-    }
-
-    /// How long a period of the hub's is in program time.
-    pub fn own(&self, period: Duration) -> Duration {
-        self.scaled.program_period(period)
     }
 
     /// Machine time at this program time.
@@ -52,13 +51,4 @@ impl Pace {
     pub fn own_at(&self, wall: Time) -> Time {
         self.scaled.program(wall)
     }
-}
-
-/// A limit with its times as another clock shows them.
-pub(super) fn with_times(mut limited: Limited, shown: impl Fn(Time) -> Time) -> Limited {
-    let held = &mut limited.held;
-    for at in held.limit.reset_at.iter_mut().chain([&mut held.until]) {
-        *at = shown(*at);
-    }
-    limited
 }

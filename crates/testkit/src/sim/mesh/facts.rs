@@ -12,15 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::ids::{Fence, NodeId, TaskId};
-use everloop_core::immune::choice::Admission;
-use everloop_core::mesh::purse::Loan;
+use everloop_core::immune::DOC;
 use everloop_core::mesh::work::Stage;
-use everloop_core::mesh::{End, KIND, MeshLoop, fit, seat, work};
-use everloop_core::op::{Op, TaskEnd, TaskRow, TaskState};
+use everloop_core::mesh::{End, KIND, MeshLoop, seat, work};
+use everloop_core::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, TaskFilter, TaskOwner};
+use everloop_store::{Ledger, TaskFilter, TaskOwner, Tickets};
 
-use super::line::Mood;
+use super::hub::Mood;
 use super::world::{World, ms};
 use crate::sim::world::Violation;
 
@@ -55,9 +54,11 @@ pub(super) struct Facts {
     pub late_result: BTreeSet<(TaskId, Fence)>,
     known: BTreeMap<TaskId, Known>,
     /// Who supervises, under which epoch, until when.
-    seat: Option<(NodeId, u64, Time)>,
+    lease: Option<(NodeId, u64, Time)>,
+    /// The term of a leader whose actions fail, and since when.
+    pub helpless: Option<(u64, u64)>,
     /// Until then somebody may take himself for the supervisor who is not.
-    pub odd_seat_until: u64,
+    pub odd_lease_until: u64,
     /// The loop is over.
     pub ended: bool,
     /// Somebody wants it to stop.
@@ -80,8 +81,9 @@ impl World {
     pub(super) fn after(&mut self, by: Option<(usize, Option<u64>)>, ops: &[Op]) {
         for op in ops {
             match op {
-                Op::Elect { .. } | Op::Resign { .. } => self.seat_changed(op),
+                Op::Elect { .. } | Op::Resign { .. } => self.lease_changed(op),
                 Op::SaveDoc { kind, body, .. } if kind == KIND => self.wrote(by, body),
+                Op::SaveDoc { kind, .. } if kind == DOC => self.does_no_harm(by.map_or(0, |(n, _)| n)),
                 Op::Enqueue(task) => drop(self.facts.known.entry(task.id.clone()).or_default()),
                 Op::Take { task, fence, node, .. } => {
                     self.accepted(task, *fence, Fence::next);
@@ -129,7 +131,7 @@ impl World {
 
     /// The supervisor ended a task that nobody holds: its loop must not want it.
     fn ended_by_the_supervisor(&mut self, task: &TaskId) {
-        let state = &self.read().1;
+        let state = &self.current_doc().1;
         if state.ended.is_none() && state.check_of(task).is_some() {
             self.violated("wanted", format!("{task} was ended, and its loop waits for it"));
         }
@@ -150,10 +152,10 @@ impl World {
         }
     }
 
-    fn seat_changed(&mut self, op: &Op) {
+    fn lease_changed(&mut self, op: &Op) {
         let Some(leader) = self.hub.model.peek_leader() else { return };
         let now = self.time();
-        if let Some((node, term, until)) = &mut self.facts.seat
+        if let Some((node, term, until)) = &mut self.facts.lease
             && *node == leader.node
             && *term == leader.term
         {
@@ -167,7 +169,7 @@ impl World {
         let new = (leader.node.clone(), leader.term, leader.until);
         self.trace.say(self.now, "leads", &format!("{} {}", new.0, new.1));
         self.facts.epochs += 1;
-        if let Some((node, term, until)) = self.facts.seat.replace(new.clone()) {
+        if let Some((node, term, until)) = self.facts.lease.replace(new.clone()) {
             if new.1 <= term {
                 self.violated("I4", format!("{} leads under epoch {}, after {node} under {term}", new.0, new.1));
             } else if until > now {
@@ -177,12 +179,12 @@ impl World {
     }
 
     /// Somebody set the supervisor's row free.
-    pub(super) fn seat_was_forced(&mut self) {
+    pub(super) fn lease_was_forced(&mut self) {
         let now = self.time();
-        if let Some((_, _, until)) = &mut self.facts.seat {
+        if let Some((_, _, until)) = &mut self.facts.lease {
             *until = now.min(*until);
         }
-        self.facts.odd_seat_until = self.now + ms(seat::LEASE);
+        self.facts.odd_lease_until = self.now + ms(seat::LEASE);
     }
 
     /// A node took a task.
@@ -190,13 +192,13 @@ impl World {
         let node = &self.nodes[n];
         // What was begun without the hub is asked for, with its result, under whatever fence is next.
         let is_it = |held: &work::Held| held.task == *task && (held.fence == fence || held.alone);
-        let written = node.disk.held.values().any(|file| is_it(&file.held));
+        let written = node.disk.held.values().any(|claim| is_it(&claim.held));
         // A request that was late finds a node that has given up on it.
         if !written && !self.weather.late {
             self.violated("written first", format!("{} took {task} and has not written that down", node.id));
             return;
         }
-        if node.disk.held.values().any(|file| file.held.alone && file.held.task == *task) {
+        if node.disk.held.values().any(|claim| claim.alone && claim.task == *task) {
             // Nobody begins anything: it was begun, or done, while the hub was away.
             return;
         }
@@ -208,6 +210,9 @@ impl World {
         if self.nodes[n].draining && !self.weather.late {
             self.violated("drained", format!("{} took {task}, and is to take nothing", self.nodes[n].id));
         }
+        if self.nodes[n].frozen.is_some() && !self.weather.late {
+            self.violated("shut", format!("{} took {task}, and is held", self.nodes[n].id));
+        }
     }
 
     /// A task of a loop is about to be worked on.
@@ -217,17 +222,26 @@ impl World {
         }
     }
 
-    /// Somebody wants to take a task from its holder: what it breaks, should the hub let him.
-    pub(super) fn taken_from(&self, task: &TaskId) -> Option<Violation> {
+    /// A write takes a task from its holder: what that breaks, should the hub allow it.
+    pub(super) fn takes_away(&self, op: &Op) -> Option<Violation> {
+        match op {
+            Op::Take { task, .. } | Op::Amend { task, change: Amendment::Retry } => self.taken_from(task),
+            _ => None,
+        }
+    }
+
+    fn taken_from(&self, task: &TaskId) -> Option<Violation> {
         let row = self.hub.model.peek_task(task)?;
         let TaskState::Leased { node, .. } = &row.state else { return None };
         let holder = self.named(node).map(|n| &self.nodes[n])?;
-        let well = holder.alive && !holder.stopped() && holder.cut.is_none() && holder.copy == self.hub.copies;
-        let fit = well && self.hub.mood == Mood::Well && holder.rate == 1000 && self.now > self.hub.odd_until;
+        let fit = holder.is_well(self.hub.copies)
+            && self.hub.mood == Mood::Well
+            && holder.rate == 1000
+            && self.now > self.hub.odd_until;
         if !fit {
             return None;
         }
-        let held = holder.disk.held.values().any(|file| file.held.task == *task);
+        let held = holder.disk.held.values().any(|claim| claim.task == *task);
         let (well, up) = (self.since(holder.healthy_since), self.since(self.hub.since));
         if held && well >= HEALTHY && up >= HEALTHY {
             return Some(Violation {
@@ -241,26 +255,27 @@ impl World {
     }
 
     /// The branch moved from one commit to another.
-    pub(super) fn landed(&mut self, n: usize, term: u64, task: &TaskId, before: super::git::Commit) {
+    pub(super) fn landed(&mut self, n: usize, task: &TaskId, before: super::git::Commit) {
         if self.git.times(task) > 1 {
             self.violated("I2", format!("{task} stands on the branch twice"));
         }
         if !self.git.files(before).is_subset(self.git.files(self.git.target)) {
             self.violated("forward", format!("{task} took something from the branch"));
         }
-        let time = self.time();
+        let (time, term) = (self.time(), self.nodes[n].term);
         let leader = self.hub.model.peek_leader();
-        let leads = leader.is_some_and(|l| l.term == term && l.node == self.nodes[n].id && l.until > time);
-        let odd = self.now <= self.hub.odd_until || self.now <= self.facts.odd_seat_until;
+        let leads = leader.is_some_and(|l| Some(l.term) == term && l.node == self.nodes[n].id && l.until > time);
+        let odd = self.now <= self.hub.odd_until || self.now <= self.facts.odd_lease_until;
         if !leads && self.nodes[n].rate == 1000 && !odd {
-            self.violated("I4", format!("{} moved the branch under epoch {term}, which is over", self.nodes[n].id));
+            self.violated("I4", format!("{} moved the branch under term {term:?}, which is over", self.nodes[n].id));
         }
     }
 
     /// A loop was written.
     fn wrote(&mut self, by: Option<(usize, Option<u64>)>, body: &str) {
         let state = MeshLoop::read(body).expect("it was written by us");
-        if state.id.as_str() != self.current.name.1 {
+        self.versions = None;
+        if state.id != self.current.id {
             return;
         }
         if let Some((n, term)) = by {
@@ -274,6 +289,9 @@ impl World {
             self.violated("stop", "somebody wanted the loop to stop, and that was forgotten".to_owned());
         }
         self.facts.stop = state.stop.then_some(self.current.number);
+        if let Some(landed) = state.landed.iter().find(|landed| self.git.times(&landed.task) == 0) {
+            self.violated("landed", format!("{} is written as landed, and does not stand on the branch", landed.task));
+        }
         let checks: BTreeSet<&str> = state.open.iter().map(|open| open.check.as_str()).collect();
         if checks.len() != state.open.len() {
             self.violated("one task", format!("two tasks for one check: {:?}", state.open));
@@ -293,21 +311,9 @@ impl World {
         }
     }
 
-    /// Free tasks that a node may take: none may have waited for long, besides what others had it first for.
-    pub(super) fn waited(&mut self, n: usize, rows: &[TaskRow], hows: &[Admission]) {
-        let now = self.time();
-        let free = |row: &TaskRow| row.state == TaskState::Queued && row.task.ready_at <= now;
-        // Before something was set aside for it, it waited for that.
-        let loans = &self.read().1.loans;
-        let lent = |row: &TaskRow| {
-            let of = |loan: &&Loan| loan.task == row.task.id && loan.fence == row.fence.next();
-            loans.iter().find(of).map_or(Time::default(), |loan| loan.at)
-        };
-        let since = |row: &TaskRow| row.updated_at.max(row.task.ready_at).max(lent(row));
-        let rows = rows.iter().zip(hows).filter(|(row, _)| free(row));
-        let oldest = rows.map(|(row, how)| since(row) + fit::patience(how)).min();
-        let Some(at) = oldest else { return };
-        let at = self.moment(at);
+    /// A node may take tasks that are free for it since then: none may have waited for long.
+    pub(super) fn waited(&mut self, n: usize, since: Time) {
+        let at = self.moment(since);
         let node = &self.nodes[n];
         let stall = self.since(node.idle_since.max(node.healthy_since).max(self.hub.since).max(at));
         let fair =
@@ -325,17 +331,18 @@ impl World {
     pub(super) fn after_step(&mut self, n: usize) {
         let node = &self.nodes[n];
         // What is done and waits to be told is no work any more; there are never more of those than tasks that are open.
-        let busy = node.disk.held.values().filter(|file| file.held.stage == Stage::Working).count();
+        let busy = node.disk.held.values().filter(|claim| claim.stage == Stage::Working).count();
         if busy > node.slots {
             self.violated("I9", format!("{} holds {:?}", node.id, node.disk.held.keys()));
         }
+        self.keeps_nothing(n);
     }
 
     /// The hub was set back: what it was told since is known to nobody, unless it still stands on a disk.
     pub(super) fn forgive(&mut self) {
         let held = |n: usize, which: &str| {
             let node = &self.nodes[n];
-            node.disk.held.values().any(|file| *which == format!("{} {}", node.id, file.key))
+            node.disk.held.values().any(|claim| *which == format!("{} {}", node.id, claim.key))
         };
         let gone = self.facts.pushed.iter().filter(|((_, which), n)| !held(**n, which)).map(|(k, _)| k.clone());
         let gone: Vec<_> = gone.collect();
@@ -347,10 +354,11 @@ impl World {
             (row.task.id, Known { fence: row.fence, done })
         };
         self.facts.known = rows.into_iter().map(known).collect();
-        self.facts.seat = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
-        self.facts.odd_seat_until = self.now + ms(seat::LEASE);
+        self.facts.lease = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
+        self.facts.odd_lease_until = self.now + ms(seat::LEASE);
         self.facts.stop = None;
-        self.current.read = None;
+        self.docs.clear();
+        self.versions = None;
         self.fleet = None;
         let state = self.state();
         self.facts.stop = state.stop.then_some(self.current.number);
@@ -379,6 +387,9 @@ impl World {
             if matches!(row.state, TaskState::Queued | TaskState::Leased { .. }) {
                 self.violated("I1", format!("{} is still {}", row.task.id, row.state.label()));
             }
+        }
+        if let Some(ticket) = self.hub.model.tickets(Tickets::Open).expect("the model answers").first() {
+            self.violated("answered", format!("`{}` is open, and people answered it", ticket.key));
         }
         let busy = |node: &&super::node::Node| !node.is_quiet();
         if let Some(node) = self.nodes.iter().find(busy) {

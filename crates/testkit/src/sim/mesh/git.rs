@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::ids::TaskId;
-use everloop_core::planted::{self, Bug};
 
 /// A commit, by its number.
 pub(super) type Commit = usize;
@@ -40,7 +39,7 @@ impl Git {
 
     /// Moves the branch, if it is where it is thought to be.
     pub fn land(&mut self, old: Commit, new: Commit, task: &TaskId) -> bool {
-        let fits = self.target == old || planted::is(Bug::LandsByForce);
+        let fits = self.target == old;
         if fits {
             self.target = new;
             *self.landed.entry(task.clone()).or_default() += 1;

@@ -1,104 +1,52 @@
-//! The thread of a node: signs of life, the office of supervisor, and what errands bring back.
+//! A machine: its clock, its disk, its loops, and the node of [`everloop_core::mesh::node`] that runs on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
-use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
-use everloop_core::jitter;
-use everloop_core::mesh::alone::{Line, Replica};
-use everloop_core::mesh::seat::{self, Seat};
-use everloop_core::mesh::work::{Held, Stage};
-use everloop_core::op::{Op, Reply};
-use everloop_core::planted::{self, Bug};
+use everloop_core::ids::{LoopId, NodeId, TaskId};
+use everloop_core::mesh::alone::Replica;
+use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
+use everloop_core::op::{Op, Ticket};
 use everloop_core::time::Time;
 
-use super::Setup;
-use super::git::Commit;
-use super::line::Cut;
+use super::host::Host;
+use super::hub::Cut;
 use super::world::{EPOCH, Event, World, ms};
-use crate::sim::random::Random;
+use super::{Ill, Setup};
+use crate::sim::random::{Random, of_text};
 
-pub(super) const BEAT: Duration = Duration::from_secs(5);
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// When nothing is free: the next sign of life tells, or a hint.
-pub(super) const FAR: Duration = Duration::from_secs(3600);
-/// For the mistake of a node that looks only when it is told to.
-const TOO_LONG: Duration = Duration::from_secs(600);
-
-/// What nodes tell each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hint {
-    /// The office of supervisor is free.
-    Seat,
-    /// There is something to take, or to merge.
-    Work,
-}
-
-/// Something that a node sent out.
+/// A loop of the machine's own.
 #[derive(Clone, Debug)]
-pub(super) enum Errand {
-    /// Make the loop of a held task, for this check and at most so many turns.
-    Begin(Rc<File>, String, u64),
-    /// Push what a loop made.
-    Push(Rc<File>),
-    /// Ask the checks of the loop with this number about this commit of the branch.
-    Judge(u64, Commit),
-    /// Merge a task's work, seen when the branch was here.
-    Merge(Merge),
-}
-
-/// A merge that is under way.
-#[derive(Clone, Debug)]
-pub(super) struct Merge {
-    /// For the loop with this number.
-    pub number: u64,
-    pub task: TaskId,
-    pub fence: Fence,
-    pub node: NodeId,
-    pub check: String,
-    pub work: Commit,
-    pub target: Commit,
-    /// Whether the task's trailer stood on the branch when it was looked for.
-    pub landed: bool,
-}
-
-/// What a node wrote down about a task, with the names that follow from it.
-#[derive(Debug)]
-pub(super) struct File {
-    pub held: Held,
-    pub key: String,
-    pub local: LoopId,
-}
-
-impl File {
-    pub fn new(held: Held) -> Rc<Self> {
-        let (key, local) = (held.key(), held.local());
-        Rc::new(Self { held, key, local })
-    }
-}
-
-/// A loop of the node's own.
-#[derive(Clone, Debug)]
-pub(super) struct Local1 {
-    pub base: Commit,
+pub(super) struct LocalWork {
+    pub base: usize,
     pub check: String,
     /// Turns that it takes.
     pub turns: u64,
-    /// Somebody wanted it to end.
+    /// It was stopped before its end.
     pub stopped: bool,
+    /// The machine is held, so the loop waits since then, by the machine's clock.
+    pub waits: Option<Time>,
     /// Whether it reached what it should, when it is over.
     pub over: Option<bool>,
-    pub commit: Option<Commit>,
+    pub commit: Option<usize>,
 }
 
-/// What is on a node's disk.
+/// What is on a machine's disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
-    pub held: BTreeMap<String, Rc<File>>,
-    pub loops: BTreeMap<LoopId, Local1>,
-    /// What the hub said last.
-    pub replica: Rc<Replica>,
+    pub held: Claims,
+    pub loops: BTreeMap<LoopId, LocalWork>,
+    pub replica: Arc<Replica>,
+    pub tickets: Vec<Ticket>,
+}
+
+/// What a machine's last heartbeat carried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastBeat {
+    pub drains: bool,
+    pub next: Option<Time>,
+    pub holds: usize,
 }
 
 /// A machine.
@@ -117,13 +65,17 @@ pub(super) struct Node {
     pub paused: bool,
     /// All of it stands still.
     pub asleep: bool,
-    /// It dies at the end of this step, and nothing that it does until then happens.
+    /// It dies at the end of this round, and nothing that it does until then happens.
     pub dying: bool,
     pub cut: Option<Cut>,
     /// Nothing can be written to its disk.
     pub full: bool,
-    /// A person wants it to take nothing; it learns of that with its next sign of life.
+    /// A person wants it to take nothing; it learns of that with its next heartbeat.
     pub wished_away: bool,
+    /// A person holds it since then: nothing starts there.
+    pub frozen: Option<u64>,
+    /// Its git does not reach the remote since then.
+    pub no_remote: Option<u64>,
     pub healthy_since: u64,
     pub idle_since: u64,
     /// Since when it leaves all that is free to others, with nothing to do.
@@ -131,35 +83,27 @@ pub(super) struct Node {
     /// Looks at which it was on trial in an attempt that is over.
     pub odd_trial: u32,
     pub life: u64,
-    /// Which of its arranged steps counts.
+    /// Which of its arranged rounds counts.
     pub turn: u64,
-    /// News that wait until it wakes up.
+    /// Inputs that wait until it wakes up.
     pub unread: Vec<Event>,
     pub disk: Disk,
-    // In its memory.
-    pub seat: Seat,
-    /// The hub's clock is so far ahead of its own.
+    pub beat: LastBeat,
+    /// The hub's clock is so far ahead of its own, by the last heartbeat.
     pub ahead: i64,
-    beat_at: Time,
-    /// Free tasks are not listed again before this, unless there is news.
-    pub list_at: Time,
-    pub ask_at: Time,
-    pub renewed: BTreeMap<String, Time>,
-    pub action_runs: BTreeSet<String>,
-    pub judging: bool,
+    /// It was told to take nothing.
     pub draining: bool,
-    pub line: Line,
-    pub remembered_at: Time,
-    /// When the hub was away, no task is taken before this.
-    pub claim_at: Time,
-    pub call_at: Time,
-    pub reconcile_at: Time,
+    /// The term under which it takes itself for the leader.
+    pub term: Option<u64>,
+    /// Takes of others of which it was told since it last listed what is free.
+    pub told: BTreeSet<TaskId>,
     /// How far the hub's journal was, and of which copy of the hub.
     pub seen: u64,
     pub copy: u64,
-    // What it says again and again, made once.
-    beat: Rc<[Op; 1]>,
-    elect: Rc<[Op; 1]>,
+    /// The product's node, while there is power.
+    pub core: Option<MeshNode>,
+    /// What it sends again and again, made once.
+    pub heartbeat: Rc<[Op; 1]>,
 }
 
 impl Node {
@@ -176,8 +120,7 @@ impl Node {
 
     fn start(id: NodeId, slots: usize, rate: u64, offset: i64) -> Self {
         Self {
-            beat: Rc::new([Op::Heartbeat { node: id.clone(), info: String::new() }]),
-            elect: Rc::new([Op::Elect { node: id.clone(), lease: seat::LEASE }]),
+            heartbeat: Rc::new([Op::Heartbeat { node: id.clone(), info: String::new() }]),
             id,
             rate,
             offset,
@@ -190,6 +133,8 @@ impl Node {
             cut: None,
             full: false,
             wished_away: false,
+            frozen: None,
+            no_remote: None,
             healthy_since: 0,
             idle_since: 0,
             lets_others_since: None,
@@ -198,22 +143,14 @@ impl Node {
             turn: 0,
             unread: Vec::new(),
             disk: Disk::default(),
-            seat: Seat::default(),
+            beat: LastBeat::default(),
             ahead: 0,
-            beat_at: Time(i64::MIN),
-            list_at: Time(i64::MIN),
-            ask_at: Time(i64::MIN),
-            renewed: BTreeMap::new(),
-            action_runs: BTreeSet::new(),
-            judging: false,
             draining: false,
-            line: Line::default(),
-            remembered_at: Time(i64::MIN),
-            claim_at: Time(i64::MIN),
-            call_at: Time::default(),
-            reconcile_at: Time(i64::MIN),
+            term: None,
+            told: BTreeSet::new(),
             seen: 0,
             copy: 0,
+            core: None,
         }
     }
 
@@ -227,7 +164,17 @@ impl Node {
         self.cut = old.cut;
         self.full = old.full;
         self.wished_away = old.wished_away;
+        self.frozen = old.frozen;
+        self.no_remote = old.no_remote;
+        self.beat = old.beat;
         self.disk = old.disk;
+    }
+
+    /// The node as its disk makes it.
+    fn boot(&self) -> MeshNode {
+        let (node, here, slots) = (self.id.clone(), self.id.clone(), u32::try_from(self.slots).unwrap_or(u32::MAX));
+        let settings = NodeSettings { node, here, slots, haste: 1 };
+        MeshNode::with(settings, self.disk.held.clone(), self.disk.replica.clone())
     }
 
     /// Its thread does nothing.
@@ -235,12 +182,12 @@ impl Node {
         self.paused || self.asleep
     }
 
-    pub fn room(&self) -> usize {
-        let busy = self.disk.held.values().filter(|file| file.held.stage == Stage::Working).count();
-        self.slots.saturating_sub(busy)
+    /// It runs, and has a line to the hub that it works with.
+    pub fn is_well(&self, copies: u64) -> bool {
+        self.alive && !self.stopped() && self.cut.is_none() && self.copy == copies
     }
 
-    /// Nothing is wrong with it, and it has nothing to do and nothing to tell.
+    /// Nothing is wrong with it, and it has nothing to do and nothing to report.
     pub fn is_quiet(&self) -> bool {
         let idle = self.disk.held.is_empty() && self.disk.loops.values().all(|l| l.over.is_some());
         idle && self.alive && !self.stopped() && self.cut.is_none()
@@ -248,105 +195,25 @@ impl Node {
 }
 
 impl World {
-    /// A node's own clock.
+    /// A machine's own clock.
     pub(super) fn clock(&self, n: usize) -> Time {
         let node = &self.nodes[n];
         let ran = if node.rate == 1000 { self.now } else { self.now * node.rate / 1000 };
         Time(EPOCH + node.offset + ran as i64)
     }
 
-    /// What the hub's clock says, as far as a node knows.
-    pub(super) fn hub_now(&self, n: usize) -> Time {
-        Time(self.clock(n).0 + self.nodes[n].ahead)
-    }
-
-    pub(super) fn step(&mut self, n: usize) {
+    /// The product's node takes an input in and does one round.
+    pub(super) fn act(&mut self, n: usize, input: NodeInput) {
         self.steps += 1;
-        let now = self.clock(n);
-        // What a hub that was away is asked first is to take a sign of life, and to compare clocks.
-        let asks_again = self.nodes[n].line.is_broken() && now >= self.nodes[n].call_at;
-        if asks_again || now >= self.nodes[n].beat_at {
-            self.beat(n);
-        }
-        if now >= self.nodes[n].ask_at {
-            self.ask(n);
-        }
-        self.tend(n);
-        if let Some(term) = self.nodes[n].seat.term(self.clock(n)) {
-            self.lead(n, term);
-            self.reconcile(n, term);
-        }
-        if self.nodes[n].line.is_away(self.clock(n)) {
-            self.begin_alone(n);
-        } else {
-            self.take_more(n);
-        }
+        let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
+        let nap = node.on(input, &mut Host { world: self, n });
+        self.nodes[n].core = Some(node);
         self.after_step(n);
         if self.nodes[n].dying {
             return self.kill(n);
         }
-        let now = self.clock(n);
-        let node = &self.nodes[n];
-        let timers = node.beat_at.min(node.ask_at).since(now);
-        let idle = node.disk.held.is_empty() && !node.line.is_broken() && node.seat.term(now).is_none();
-        let nap = if idle { timers } else { timers.min(POLL_INTERVAL) };
-        let nap = if idle && planted::is(Bug::TrustsHints) { TOO_LONG } else { nap };
-        let wait = (ms(nap) * 1000 / node.rate).max(1);
+        let wait = (ms(nap) * 1000 / self.nodes[n].rate).max(1);
         self.wake(n, wait);
-    }
-
-    /// What a node does after any news.
-    pub(super) fn finish_step(&mut self, n: usize) {
-        if self.nodes[n].dying {
-            self.kill(n);
-        } else {
-            self.step(n);
-        }
-    }
-
-    fn beat(&mut self, n: usize) {
-        let seed = self.dice.draw();
-        let now = self.clock(n);
-        self.nodes[n].beat_at = now + jitter::between(BEAT.mul_f64(0.9), BEAT.mul_f64(1.1), seed);
-        let beat = self.nodes[n].beat.clone();
-        if !matches!(self.transact(n, None, &*beat), Some(Ok(_))) {
-            return;
-        }
-        self.hear_back(n, now);
-    }
-
-    /// What the hub says to a sign of life that was sent at `sent`; on the real line it comes with the answer.
-    fn hear_back(&mut self, n: usize, sent: Time) {
-        let (at, seed) = (self.time(), self.dice.draw());
-        let leader = self.hub.model.peek_leader().filter(|leader| leader.node != self.nodes[n].id);
-        let led_until = leader.map_or(at, |leader| leader.until);
-        let waiting = self.hub.model.has_queued() || !self.nodes[n].disk.replica.free.is_empty();
-        let now = self.clock(n);
-        let node = &mut self.nodes[n];
-        if node.draining && !node.wished_away {
-            node.idle_since = self.now;
-        }
-        node.draining = node.wished_away;
-        node.ahead = at.0 - sent.0;
-        if waiting {
-            node.list_at = node.list_at.min(now);
-        }
-        if node.seat.granted().is_none() {
-            node.ask_at = Seat::ask_after(now, led_until.since(at), seed);
-        }
-    }
-
-    fn ask(&mut self, n: usize) {
-        let asked = self.clock(n);
-        self.nodes[n].ask_at = Seat::ask_next(asked, self.dice.draw());
-        if self.nodes[n].draining {
-            return;
-        }
-        let elect = self.nodes[n].elect.clone();
-        let Some(Ok(replies)) = self.transact(n, None, &*elect) else { return };
-        let term = replies.into_iter().find_map(|r| if let Reply::Elected(term) = r { term } else { None });
-        let asked = if planted::is(Bug::LeaseFromTheReply) { asked + Duration::from_secs(7) } else { asked };
-        self.nodes[n].seat.answered(asked, term);
     }
 
     pub(super) fn hear(&mut self, n: usize, hint: Hint) {
@@ -356,42 +223,60 @@ impl World {
         if self.nodes[n].stopped() {
             return self.nodes[n].unread.push(Event::Hint(n, hint));
         }
-        match hint {
-            Hint::Seat => {
-                let seed = self.dice.draw();
-                self.nodes[n].ask_at = Seat::ask_after(self.clock(n), Duration::ZERO, seed);
-            }
-            Hint::Work => self.nodes[n].list_at = Time(i64::MIN),
+        if let Hint::Taken(task) = &hint {
+            self.nodes[n].told.insert(task.clone());
         }
-        self.step(n);
+        self.act(n, NodeInput::Hint(hint));
     }
 
-    /// An errand is over.
-    pub(super) fn over(&mut self, n: usize, action_run: Errand) {
-        self.nodes[n].list_at = Time(i64::MIN);
-        match action_run {
-            Errand::Begin(file, check, most) => self.begun(n, &file, check, most),
-            Errand::Push(file) => self.pushed(n, &file),
-            Errand::Judge(number, commit) => {
-                self.nodes[n].judging = false;
-                let board = self.board(commit);
-                self.change(n, number, |state| state.judge(commit.to_string(), board));
-            }
-            Errand::Merge(merge) => {
-                self.nodes[n].judging = false;
-                self.merge(n, &merge);
-            }
-        }
-    }
-
-    /// The node is told to go: the office is given back at once, and so are tasks.
+    /// The node is told to go.
     pub(super) fn leave(&mut self, n: usize) {
-        if let Some(term) = self.nodes[n].seat.granted() {
-            let node = self.nodes[n].id.clone();
-            self.transact(n, None, &[Op::Resign { node, term }]);
-            self.hint(n, Hint::Seat);
+        let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
+        node.leave(&mut Host { world: self, n });
+    }
+
+    /// The loop of a task is made.
+    pub(super) fn begun(&mut self, n: usize, claim: &Claim, check: String, most: u64) {
+        self.begun += 1;
+        let (base, turns) = (self.git.target, 1 + of_text(self.seed, &claim.key) % most);
+        if !self.nodes[n].disk.loops.contains_key(&claim.local) {
+            self.attempt(n, claim, turns);
+            let work = LocalWork { base, check, turns, stopped: false, waits: None, over: None, commit: None };
+            self.nodes[n].disk.loops.insert(claim.local.clone(), work);
         }
-        self.give_all_back(n);
-        self.hint(n, Hint::Work);
+        self.let_work(n, &claim.local);
+    }
+
+    /// The agents of a loop begin, or go on.
+    pub(super) fn let_work(&mut self, n: usize, id: &LoopId) {
+        let most = if self.setup.ill == Ill::All { 1_000 } else { ms(self.setup.work) };
+        let (wait, life) = (self.dice.between(1_000, most), self.nodes[n].life);
+        self.later(wait, Event::Local(n, life, Box::new(id.clone())));
+    }
+
+    /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the loop waits instead.
+    pub(super) fn local_over(&mut self, n: usize, id: &LoopId) {
+        let (luck, now) = (of_text(self.seed, id.as_str()) % 10, self.clock(n));
+        let held = self.nodes[n].frozen.is_some();
+        let Some(local) = self.nodes[n].disk.loops.get_mut(id).filter(|l| l.over.is_none()) else { return };
+        if held {
+            local.waits.get_or_insert(now);
+            return;
+        }
+        let ill = match self.setup.ill {
+            Ill::Nobody => false,
+            Ill::Machine => n == 0,
+            Ill::Check => local.check == "c0",
+            Ill::All => true,
+        };
+        let reached = luck > 1 && !ill;
+        local.over = Some(reached);
+        local.waits = None;
+        if reached {
+            let (base, check) = (local.base, local.check.clone());
+            let mut files = self.git.files(base).clone();
+            files.insert(check);
+            local.commit = Some(self.git.commit(files));
+        }
     }
 }

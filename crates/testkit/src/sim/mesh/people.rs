@@ -6,7 +6,7 @@ use everloop_core::mesh::work;
 use everloop_core::op::{Amendment, NewTask, Op, Trust};
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
-use super::line::Mood;
+use super::hub::Mood;
 use super::world::{Event, World};
 
 /// In one of so many worlds people stop loops: such a loop has nothing more to show.
@@ -76,7 +76,7 @@ impl World {
     }
 
     fn stop(&mut self) {
-        let (version, mut state) = self.read().clone();
+        let (version, mut state) = self.current_doc().clone();
         if state.ended.is_none() {
             self.count("person stops");
             state.stop = true;
@@ -89,7 +89,7 @@ impl World {
         if self.facts.ended && *change != Amendment::Retry {
             return;
         }
-        let owner = TaskOwner::Loop(LoopId::new(self.current.name.1.clone()));
+        let owner = TaskOwner::Loop(self.current.id.clone());
         let filter = TaskFilter { owner, states: Vec::new(), limit: 20 };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let Some(row) = (!rows.is_empty()).then(|| self.dice.pick(&rows)) else { return };
@@ -105,6 +105,18 @@ impl World {
         if self.hub.model.transact(self.time(), ops).is_ok() {
             self.after(None, ops);
         }
+    }
+
+    /// A person reads a ticket, and answers it some minutes later.
+    pub(super) fn will_answer(&mut self, n: usize, key: String) {
+        let wait = self.dice.between(10_000, 600_000);
+        self.later(wait, Event::Answer(n, Box::new(key)));
+    }
+
+    pub(super) fn answer(&mut self, n: usize, key: &str) {
+        let time = self.time();
+        let open = self.nodes[n].disk.tickets.iter_mut().filter(|t| t.key == key && t.closed.is_none());
+        open.for_each(|ticket| ticket.closed = Some((time, "it is known".to_owned())));
     }
 
     /// What people hold up they let go.

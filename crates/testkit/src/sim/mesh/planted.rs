@@ -57,6 +57,12 @@ fn limited(seed: u64) -> Setup {
     Setup { bad: std::time::Duration::from_secs(6 * 3600), one_in: 2_000, ..slow_agents(seed) }
 }
 
+/// Faults that last, some minutes apart.
+fn quiet_storm(seed: u64) -> Setup {
+    let minutes = |n: u64| std::time::Duration::from_secs(n * 60);
+    Setup { fault_every: Some(minutes(3)), bad: minutes(360), loops: 6, rest: minutes(1), ..slow_agents(seed) }
+}
+
 /// All of them.
 pub const TABLE: &[Row] = &[
     row(Bug::ActsPastItsLease, "I4", violent, "a supervisor acts until it is told that it is none"),
@@ -71,7 +77,7 @@ pub const TABLE: &[Row] = &[
     row(Bug::TakesFromTheLiving, "amnesty", violent, "nodes take what others hold, as soon as a lease is over"),
     row(Bug::WritesWithoutEpoch, "I4", violent, "a loop is written without asking who supervises"),
     row(Bug::LandsWithoutLook, "I2", violent, "work is merged again after a crash"),
-    row(Bug::LandsByForce, "forward", violent, "the branch is moved wherever it is meanwhile"),
+    row(Bug::CountsMovedAsLanded, "landed", violent, "a branch that could not be moved counts as moved"),
     row(Bug::ForgetsBeforeTold, "I1", violent, "a node forgets what came of a task before the hub knows"),
     row(Bug::LendsPastCaps, "I6", violent, "more is set aside than the loop may use"),
     row(Bug::BeginsWhatIsOthers, "overlap", violent, "without a hub a node begins what is another one's"),
@@ -99,5 +105,10 @@ pub const TABLE: &[Row] = &[
     row(Bug::TrialOfTheDeadStays, "I8", one_is_ill, "a trial whose machine died is waited for until the end of days"),
     row(Bug::ReconcilesTheLiving, "living", violent, "claims are given back without asking whether a lease is over"),
     row(Bug::EndsWantedTasks, "wanted", limited, "tasks that wait are ended without asking their loop"),
+    row(Bug::IgnoresTakenTasks, "told", violent, "without a hub a node begins what another one was heard to take"),
+    row(Bug::ClingsToLeadership, "office", quiet_storm, "a leader that cannot do its work goes on leading"),
+    row(Bug::KeepsWhatIsStuck, "stuck", quiet_storm, "a machine that is held keeps tasks with which it can do nothing"),
+    row(Bug::TakesWhileHeld, "shut", violent, "a machine that is held takes tasks"),
+    row(Bug::AnswersStayLocal, "answered", poison, "what people answer on the leader's machine does not reach the hub"),
     row(Bug::TrustsHints, "I5", random, "a node looks for tasks only when it is told to"),
 ];

@@ -8,7 +8,8 @@ use everloop_core::op::Op;
 use everloop_store::Ledger;
 
 use super::Setup;
-use super::line::{Cut, Mood};
+use super::hub::{Cut, Mood};
+use super::node::{Disk, LocalWork};
 use super::world::{Event, World, ms};
 use crate::sim::random::Random;
 
@@ -158,7 +159,7 @@ impl World {
         if self.dice.one_in(3) {
             self.hub.back_up();
         }
-        match self.dice.below(40) {
+        match self.dice.below(44) {
             0..=5 => self.pull_the_plug(node, wait),
             6..=8 => self.kill_twice(node),
             9..=11 => self.stop_thread(node, wait),
@@ -175,6 +176,8 @@ impl World {
             31 => self.fill_the_disk(node, wait),
             32 => self.lose_a_file(node),
             33 => self.roll_back_a_disk(node, wait),
+            34 | 35 => self.freeze(node, wait),
+            36 | 37 => self.take_the_remote(node, wait),
             _ => self.meddle(node, wait),
         }
         self.next_fault();
@@ -303,7 +306,7 @@ impl World {
             self.count("two supervisors");
             let resign = Op::Resign { node: leader.node, term: leader.term };
             self.hub.model.transact(self.time(), &[resign]).expect("a resignation is never refused");
-            self.seat_was_forced();
+            self.lease_was_forced();
         }
     }
 
@@ -352,11 +355,42 @@ impl World {
     fn lose_a_file(&mut self, node: usize) {
         let Some(key) = self.nodes[node].disk.held.keys().next().cloned() else { return };
         self.count("file lost");
-        let held = self.nodes[node].disk.held.remove(&key);
-        self.nodes[node].idle_since = self.now;
-        if let Some(file) = held {
-            // What was told by nobody and is on no disk can only be found among the pushed branches.
-            self.facts.forgiven.insert((file.held.task.clone(), format!("{} {}", self.nodes[node].id, file.key)));
+        if let Some(claim) = self.nodes[node].disk.held.remove(&key) {
+            // What was never reported and is on no disk can only be found among the pushed branches.
+            self.facts.forgiven.insert((claim.task.clone(), format!("{} {key}", self.nodes[node].id)));
+        }
+        // A file is torn by a power cut, and missed at the next start.
+        self.kill_for(node, 1_000);
+    }
+
+    /// A person holds a machine: nothing starts there, and what is under way waits.
+    fn freeze(&mut self, node: usize, wait: u64) {
+        if self.nodes[node].frozen.is_none() {
+            self.count("machine held");
+            self.nodes[node].frozen = Some(self.now);
+            self.later(wait, Event::Thaw(node));
+        }
+    }
+
+    pub(super) fn thaw(&mut self, node: usize) {
+        let now = self.now;
+        let n = &mut self.nodes[node];
+        n.frozen = None;
+        n.idle_since = now;
+        let waits = |l: &mut LocalWork| l.waits.take().is_some() && l.over.is_none();
+        let waiting = n.disk.loops.iter_mut().filter_map(|(id, l)| waits(l).then(|| id.clone()));
+        let waiting: Vec<LoopId> = waiting.filter(|_| n.alive).collect();
+        for id in waiting {
+            self.let_work(node, &id);
+        }
+    }
+
+    /// One machine does not reach the remote.
+    fn take_the_remote(&mut self, node: usize, wait: u64) {
+        if self.nodes[node].no_remote.is_none() {
+            self.count("remote away for a machine");
+            self.nodes[node].no_remote = Some(self.now);
+            self.later(wait, Event::RemoteBack(node));
         }
     }
 
@@ -369,11 +403,15 @@ impl World {
         }
     }
 
-    pub(super) fn rolled_back(&mut self, node: usize, copy: super::node::Disk) {
+    pub(super) fn rolled_back(&mut self, node: usize, copy: Disk) {
         let id = &self.nodes[node].id;
         let held = self.nodes[node].disk.held.values();
-        let lost: Vec<_> = held.map(|file| (file.held.task.clone(), format!("{id} {}", file.key))).collect();
+        let lost: Vec<_> = held.map(|claim| (claim.task.clone(), format!("{id} {}", claim.key))).collect();
         self.facts.forgiven.extend(lost);
+        let open = copy.tickets.iter().filter(|ticket| ticket.closed.is_none()).map(|ticket| ticket.key.clone());
+        for key in open.collect::<Vec<_>>() {
+            self.will_answer(node, key);
+        }
         self.nodes[node].disk = copy;
         self.kill_for(node, 2_000);
     }

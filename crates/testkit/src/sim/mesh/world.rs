@@ -1,25 +1,26 @@
 //! Virtual time, and what is still to come.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
+use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, purse, work};
-use everloop_core::op::{Op, TaskRow};
+use everloop_core::op::Op;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, Tickets};
 
-use super::alone::Limits;
 use super::facts::Facts;
 use super::git::{Commit, Git};
-use super::line::{Hub, Mood};
-use super::node::{Disk, Errand, Hint, Node};
+use super::hub::{Hub, Mood};
+use super::limits::{Limits, fleet_name};
+use super::node::{Disk, Node};
 use super::weather::{Plan, Weather};
 use super::{Report, Setup};
 use crate::sim::random::Random;
@@ -43,13 +44,13 @@ const SILENCE: Duration = Duration::from_secs(150);
 pub(super) enum Event {
     /// A node looks around, unless it did so since this was arranged.
     Step(usize, u64),
-    /// An errand of a node, in this life of it, is over.
-    Errand(usize, u64, Box<Errand>),
+    /// An action of a node, in this life of it, is over; the branch was there when it began.
+    Action(usize, u64, Box<MeshAction>, Commit),
     /// The agents of a node's loop are done; only in this life of the node.
     Local(usize, u64, Box<LoopId>),
     /// A node hears a hint.
     Hint(usize, Hint),
-    /// A request reaches the hub that was sent long ago, perhaps under an epoch.
+    /// A request reaches the hub that was sent long ago, perhaps under a term.
     Late(usize, Option<u64>, Vec<Op>),
     /// Something goes wrong.
     Fault,
@@ -65,6 +66,12 @@ pub(super) enum Event {
     Rollback(usize, Box<Disk>),
     /// A person wants a node to work again.
     Undrain(usize),
+    /// A person lets a machine go on.
+    Thaw(usize),
+    /// A machine reaches the remote again.
+    RemoteBack(usize),
+    /// A person answers a ticket of a machine.
+    Answer(usize, Box<String>),
     /// The hub comes back.
     HubBack,
     /// Nothing goes wrong any more.
@@ -102,11 +109,7 @@ impl Ord for Due {
 
 /// The loop that is under way.
 pub(super) struct Current {
-    /// The name of its document.
-    pub name: (String, String),
-    /// It as it was last read, with its version, and its open tasks: most looks find them unchanged, and JSON is slow.
-    pub read: Option<(u64, MeshLoop)>,
-    pub rows: Vec<TaskRow>,
+    pub id: LoopId,
     pub since: u64,
     pub number: u64,
 }
@@ -120,8 +123,13 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub current: Current,
     pub facts: Facts,
-    /// Who fails, as it was last read, with its version.
-    pub fleet: Option<(u64, Rc<Immune>)>,
+    /// The record of the fleet as it was last read, with its version, and its name.
+    pub fleet: Option<(u64, Arc<Immune>)>,
+    pub fleet_name: (String, String),
+    /// Loops as they were last read, with their versions: most looks find them unchanged, and JSON is slow.
+    pub docs: BTreeMap<LoopId, (u64, MeshLoop)>,
+    /// The versions of all loops, until one of them is written.
+    pub versions: Option<Arc<[(LoopId, u64)]>>,
     pub trace: Trace,
     pub dice: Random,
     pub weather: Weather,
@@ -152,9 +160,12 @@ impl World {
             hub: Hub::new(),
             git: Git::new(),
             nodes,
-            current: Current { name: Default::default(), read: None, rows: Vec::new(), since: 0, number: 0 },
+            current: Current { id: LoopId::new(""), since: 0, number: 0 },
             facts: Facts::default(),
             fleet: None,
+            fleet_name: fleet_name(),
+            docs: BTreeMap::new(),
+            versions: None,
             trace: Trace::default(),
             weather: Weather::new(plan, setup, seed),
             dice,
@@ -206,7 +217,9 @@ impl World {
 
     fn is_over(&mut self) -> bool {
         // What no loop looks after is set right a quarter of an hour later.
-        let said = || self.nodes.iter().all(Node::is_quiet) && self.hub.model.peek_waiting().next().is_none();
+        let answered = || self.hub.model.tickets(Tickets::Open).is_ok_and(|open| open.is_empty());
+        let said =
+            || self.nodes.iter().all(Node::is_quiet) && self.hub.model.peek_waiting().next().is_none() && answered();
         let silent = |at: u64| self.since(at) > SILENCE && said();
         let over = self.over.filter(|_| self.weather.healed).map(|at| at.max(self.weather.healed_at));
         if over.is_some_and(|at| self.since(at) > LAST_WORDS || silent(at)) {
@@ -258,10 +271,9 @@ impl World {
         self.facts.calls.clear();
         self.current.number += 1;
         let id = LoopId::new(format!("k{}", self.current.number));
-        self.current.name = (KIND.to_owned(), id.to_string());
+        self.current.id = id.clone();
         self.current.since = self.now;
-        self.current.read = None;
-        self.current.rows.clear();
+        self.versions = None;
         // What the one before made has nothing to do with it.
         self.git.target = self.git.commit([format!("begin {id}")].into());
         let state = new_loop(&self.setup, id, (self.width, self.limits), self.time());
@@ -275,16 +287,15 @@ impl World {
             Event::Step(node, turn) => {
                 let n = &self.nodes[node];
                 if n.turn == turn && n.alive && !n.stopped() {
-                    self.step(node);
+                    self.act(node, NodeInput::Timer);
                 }
             }
-            Event::Errand(node, life, action_run) => {
+            Event::Action(node, life, action, branch) => {
                 if self.nodes[node].life != life || !self.nodes[node].alive {
                 } else if self.nodes[node].stopped() {
-                    self.nodes[node].unread.push(Event::Errand(node, life, action_run));
+                    self.nodes[node].unread.push(Event::Action(node, life, action, branch));
                 } else {
-                    self.over(node, *action_run);
-                    self.finish_step(node);
+                    self.over(node, *action, branch);
                 }
             }
             Event::Local(node, life, id) => {
@@ -307,6 +318,9 @@ impl World {
             Event::Room(node) => self.nodes[node].full = false,
             Event::Rollback(node, disk) => self.rolled_back(node, *disk),
             Event::Undrain(node) => self.nodes[node].wished_away = false,
+            Event::Thaw(node) => self.thaw(node),
+            Event::RemoteBack(node) => self.nodes[node].no_remote = None,
+            Event::Answer(node, key) => self.answer(node, &key),
             Event::HubBack => self.hub_back(),
             Event::Heal => self.heal(),
             Event::NextLoop => self.next_loop(),
@@ -339,17 +353,40 @@ impl World {
         u64::try_from(time.0 - EPOCH - self.hub.ahead).unwrap_or(0)
     }
 
-    /// The loop as the hub has it.
+    /// The loop that is under way, as the hub has it.
     pub fn state(&mut self) -> MeshLoop {
-        self.read().1.clone()
+        self.current_doc().1.clone()
     }
 
     /// The same, without a copy, and its version.
-    pub fn read(&mut self) -> &(u64, MeshLoop) {
-        let doc = self.hub.model.peek_doc(&self.current.name).expect("it was made at the beginning");
-        let known = self.current.read.take().filter(|(version, _)| *version == doc.version);
-        let known = known.unwrap_or_else(|| (doc.version, MeshLoop::read(&doc.body).expect("it was written by us")));
-        self.current.read.insert(known)
+    pub fn current_doc(&mut self) -> &(u64, MeshLoop) {
+        let id = self.current.id.clone();
+        self.refresh_doc(&id);
+        &self.docs[&id]
+    }
+
+    /// A loop as the hub has it, with its version.
+    pub fn loop_doc(&mut self, id: &LoopId) -> Option<(u64, &MeshLoop)> {
+        self.refresh_doc(id);
+        self.docs.get(id).map(|(version, state)| (*version, state))
+    }
+
+    fn refresh_doc(&mut self, id: &LoopId) {
+        let Some(doc) = self.hub.model.peek_doc(&(KIND.to_owned(), id.to_string())) else { return };
+        if self.docs.get(id).is_none_or(|(version, _)| *version != doc.version) {
+            let state = MeshLoop::read(&doc.body).expect("it was written by us");
+            self.docs.insert(id.clone(), (doc.version, state));
+        }
+    }
+
+    pub fn loop_versions(&mut self) -> Arc<[(LoopId, u64)]> {
+        let hub = &self.hub.model;
+        let version = |id: LoopId| {
+            let version = hub.peek_doc(&(KIND.to_owned(), id.to_string()))?.version;
+            Some((id, version))
+        };
+        let all = || (1..=self.current.number).filter_map(|i| version(LoopId::new(format!("k{i}")))).collect();
+        self.versions.get_or_insert_with(all).clone()
     }
 
     /// What the checks say about a commit.

@@ -1,5 +1,5 @@
-//! What a node remembers of the tasks that it took: one small file each, written before the hub is told anything and removed
-//! when the hub knows all. A node that was killed finds them again.
+//! The claims of a node: one small file for each task that it took, written before the request goes to the hub and removed
+//! when the hub has the report. A node that was killed finds them again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use everloop_core::mesh::work::Held;
 use crate::state_folder::write_whole;
 
 /// The files.
-pub(super) struct Shelf(PathBuf);
+pub(super) struct ClaimStore(PathBuf);
 
-impl Shelf {
+impl ClaimStore {
     /// In this folder, which is made if it is not there.
     pub fn open(dir: &Path) -> std::io::Result<Self> {
         fs::create_dir_all(dir)?;
         Ok(Self(dir.to_owned()))
     }
 
-    /// All of them, by name. What cannot be read is somebody else's.
+    /// All of them, by name. What cannot be read is left out.
     pub fn all(&self) -> Vec<Held> {
         let mut paths: Vec<PathBuf> = fs::read_dir(&self.0).into_iter().flatten().flatten().map(|e| e.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|e| e == "json"));
@@ -26,16 +26,16 @@ impl Shelf {
         paths.iter().filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect()
     }
 
-    /// Writes one down, whole or not at all, also over a power cut.
+    /// Writes one, whole or not at all, also over a power cut.
     pub fn put(&self, held: &Held) -> std::io::Result<()> {
         write_whole(&self.path(held), &serde_json::to_vec(held)?, 0o600)?;
         File::open(&self.0)?.sync_all()
     }
 
-    /// Forgets one.
+    /// Removes one.
     pub fn remove(&self, held: &Held) {
         if let Err(e) = fs::remove_file(self.path(held)) {
-            tracing::warn!(task = %held.task, error = %e, "a task that is over cannot be forgotten");
+            tracing::warn!(task = %held.task, error = %e, "the claim of a task that is over cannot be removed");
         }
     }
 
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn what_is_held_is_found_again_until_it_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let late_results = Shelf::open(&dir.path().join("held")).unwrap();
+        let claims = ClaimStore::open(&dir.path().join("held")).unwrap();
         let held = |task: &str, fence| Held {
             task: TaskId::new(task),
             fence: Fence(fence),
@@ -65,14 +65,14 @@ mod tests {
             alone: false,
         };
         let (one, two) = (held("k3f9-1", 1), held("../k3f9-2", 3));
-        late_results.put(&one).unwrap();
-        late_results.put(&two).unwrap();
-        late_results.put(&one).unwrap();
+        claims.put(&one).unwrap();
+        claims.put(&two).unwrap();
+        claims.put(&one).unwrap();
         fs::write(dir.path().join("held/torn.json"), "{").unwrap();
-        let found = Shelf::open(&dir.path().join("held")).unwrap().all();
+        let found = ClaimStore::open(&dir.path().join("held")).unwrap().all();
         assert_eq!(found.len(), 2);
         assert!(found.contains(&one) && found.contains(&two));
-        late_results.remove(&two);
-        assert_eq!(late_results.all(), [one]);
+        claims.remove(&two);
+        assert_eq!(claims.all(), [one]);
     }
 }

@@ -1,16 +1,12 @@
 //! The hub, and the line from a node to it: calls that are lost on their way there or back, refused, or late.
 
-use std::time::Duration;
-
-use everloop_core::op::{Op, Reply};
+use everloop_core::mesh::node::{Hint, HubAway, HubResult};
+use everloop_core::op::{Op, Refusal, Reply};
 use everloop_store::{Error, Ledger, Model};
 
-use super::node::{Hint, Node};
 use super::weather::Fault;
 use super::world::{Event, World};
 
-/// After a call that the hub did not answer, before the next one.
-const CALL_AGAIN: Duration = Duration::from_secs(1);
 /// Hints are counted as part of a herd for so long after the hub came back.
 const RETURN_MS: u64 = 60_000;
 
@@ -122,47 +118,65 @@ enum Call {
 }
 
 impl World {
-    /// Reads something from the hub. `None`: it is away, and what it would have said is unknown.
-    pub(super) fn at_hub<T>(&mut self, n: usize, read: impl FnOnce(&Model, &Node) -> T) -> Option<T> {
+    /// A node reads from the hub: whether it answers.
+    pub(super) fn read_hub(&mut self, n: usize) -> HubResult<()> {
         match self.fate(n, Call::Read) {
             Fate::Answered => {
                 self.hub.count(self.now);
-                self.heard(n);
-                Some(read(&self.hub.model, &self.nodes[n]))
+                Ok(())
             }
-            Fate::Lost | Fate::Unheard | Fate::Late(_) => self.away(n),
+            Fate::Lost | Fate::Unheard | Fate::Late(_) => Err(HubAway(String::new())),
         }
     }
 
-    /// Writes something at the hub, under an epoch if it is for a loop.
-    pub(super) fn transact(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Option<Result<Vec<Reply>, Error>> {
+    /// A node writes at the hub, under a term if it does so as leader.
+    pub(super) fn write_hub(
+        &mut self,
+        n: usize,
+        term: Option<u64>,
+        ops: &[Op],
+    ) -> HubResult<Result<Vec<Reply>, Refusal>> {
         match self.fate(n, Call::Write) {
             Fate::Answered => {
-                self.heard(n);
                 let answer = self.write_at_hub(n, term, ops);
                 self.nodes[n].seen = self.hub.model.last_seq().expect("the model answers");
-                Some(answer)
+                self.learn_term(n, ops, &answer);
+                return Ok(answer);
             }
-            Fate::Unheard => {
-                // Refused or not, nobody hears of it.
-                self.write_at_hub(n, term, ops).ok();
-                self.away(n)
+            // Refused or not, no answer comes back.
+            Fate::Unheard => drop(self.write_at_hub(n, term, ops)),
+            Fate::Late(wait) => self.later(wait, Event::Late(n, term, ops.to_vec())),
+            Fate::Lost => {}
+        }
+        Err(HubAway(String::new()))
+    }
+
+    /// Under which term a node takes itself for the leader.
+    fn learn_term(&mut self, n: usize, ops: &[Op], answer: &Result<Vec<Reply>, Refusal>) {
+        match (ops.first(), answer) {
+            (Some(Op::Elect { .. }), Ok(replies)) => {
+                let term = replies.iter().find_map(|r| if let Reply::Elected(term) = r { *term } else { None });
+                self.nodes[n].term = term;
             }
-            Fate::Late(wait) => {
-                self.later(wait, Event::Late(n, term, ops.to_vec()));
-                self.away(n)
-            }
-            Fate::Lost => self.away(n),
+            (Some(Op::Resign { .. }), _) | (_, Err(Refusal::NotLeader { .. })) => self.nodes[n].term = None,
+            _ => {}
         }
     }
 
-    fn write_at_hub(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+    fn write_at_hub(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Refusal> {
         self.hub.count(self.now);
-        let answer = self.hub.model.transact(self.time(), ops);
-        if answer.is_ok() {
-            self.after(Some((n, term)), ops);
+        let wrong = ops.iter().find_map(|op| self.takes_away(op));
+        match self.hub.model.transact(self.time(), ops) {
+            Ok(replies) => {
+                if let Some(wrong) = wrong.filter(|_| !self.weather.late) {
+                    self.violated(wrong.invariant, wrong.text);
+                }
+                self.after(Some((n, term)), ops);
+                Ok(replies)
+            }
+            Err(Error::Refused(refusal)) => Err(refusal),
+            Err(error) => unreachable!("the model answers: {error}"),
         }
-        answer
     }
 
     pub(super) fn arrive_late(&mut self, n: usize, term: Option<u64>, ops: &[Op]) {
@@ -170,29 +184,13 @@ impl World {
             self.trace.say(self.now, "late", self.nodes[n].id.as_str());
             // Refused or not, nobody hears of it.
             self.weather.late = true;
-            self.write_at_hub(n, term, ops).ok();
+            drop(self.write_at_hub(n, term, ops));
             self.weather.late = false;
         }
     }
 
-    fn heard(&mut self, n: usize) {
-        if self.nodes[n].line.is_broken() {
-            self.back(n);
-        }
-    }
-
-    fn away<T>(&mut self, n: usize) -> Option<T> {
-        let now = self.clock(n);
-        if !self.nodes[n].line.is_broken() || now >= self.nodes[n].call_at {
-            self.nodes[n].line.failed(now);
-            self.nodes[n].call_at = now + CALL_AGAIN;
-        }
-        None
-    }
-
     fn fate(&mut self, n: usize, call: Call) -> Fate {
-        let node = &self.nodes[n];
-        if node.dying || (node.line.is_broken() && self.clock(n) < node.call_at) {
+        if self.nodes[n].dying {
             return Fate::Lost;
         }
         let fault = self.meet();
@@ -250,11 +248,8 @@ impl World {
         true
     }
 
-    /// Tells other nodes to look. Hints are lost, late, doubled and out of order.
-    pub(super) fn hint(&mut self, n: usize, hint: Hint) {
-        if self.at_hub(n, |_, _| ()).is_none() {
-            return;
-        }
+    /// A hint goes to the other nodes. Hints are lost, late, doubled and out of order.
+    pub(super) fn spread(&mut self, n: usize, hint: &Hint) {
         for other in 0..self.nodes.len() {
             if other == n || self.nodes[other].cut.is_some() {
                 continue;
@@ -265,14 +260,14 @@ impl World {
                 1 => {
                     self.count("hint late");
                     let wait = wait * 1_000;
-                    self.later(wait, Event::Hint(other, hint));
+                    self.later(wait, Event::Hint(other, hint.clone()));
                 }
                 2 => {
                     self.count("hint twice");
-                    self.later(wait, Event::Hint(other, hint));
-                    self.later(wait + 100, Event::Hint(other, hint));
+                    self.later(wait, Event::Hint(other, hint.clone()));
+                    self.later(wait + 100, Event::Hint(other, hint.clone()));
                 }
-                _ => self.later(wait, Event::Hint(other, hint)),
+                _ => self.later(wait, Event::Hint(other, hint.clone())),
             }
         }
     }

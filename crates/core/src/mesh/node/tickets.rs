@@ -1,73 +1,70 @@
-//! Tickets of the hub on the machine of the mesh's supervisor: each open one is copied into its own ledger, where its notifiers
-//! tell people and people answer. What is answered on one side is closed on the other. When the supervisor changes, the next
-//! one copies them again: a person may be told twice, and is never told nothing.
+//! Tickets of the hub on the leader's machine: each open one is copied into its own ledger, whose channels notify people and
+//! in which people answer. What is answered on one side is closed on the other. When the leader changes, the next one copies
+//! them again: a person may be notified twice, and never not at all.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use everloop_core::op::{Op, Ticket};
-use everloop_core::time::Time;
-use everloop_store::{Ledger, Tickets};
+use super::{MeshNode, NodeEffects, NodeEvent};
+use crate::op::{Op, Ticket};
+use crate::planted::{self, Bug};
 
-use super::node::Node;
+/// Between two looks: people are notified within a minute.
+const COPY: Duration = Duration::from_secs(20);
 
-/// Between two looks: people are told within a minute.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(20);
-/// Closed copies that are remembered.
-const REMEMBERED: usize = 500;
-
-/// The key of a copy: its cause comes first, because that says how urgent it is.
+/// The key of a copy: its cause comes first, because that decides how urgent it is.
 pub fn copy_of(ticket: &Ticket) -> String {
     format!("{}@{}", ticket.key, ticket.id)
 }
 
-/// The number of the ticket in the hub that this one is a copy of.
-fn original(copy: &Ticket) -> Option<u64> {
-    copy.key.rsplit_once('@')?.1.parse().ok()
+/// Whether a ticket is a copy of one of the hub.
+fn is_copy(ticket: &Ticket) -> bool {
+    ticket.key.rsplit_once('@').is_some_and(|(_, id)| id.parse::<u64>().is_ok())
 }
 
 /// What to write in the hub and here, so that both know the same.
 fn reconcile(hub: &[Ticket], here: &[Ticket]) -> (Vec<Op>, Vec<Op>) {
-    let copies: BTreeMap<u64, &Ticket> = here.iter().filter_map(|copy| Some((original(copy)?, copy))).collect();
+    // By the whole key: a hub that was set back gives a number to another ticket.
+    let mut copies: BTreeMap<&str, &Ticket> =
+        here.iter().filter(|copy| is_copy(copy)).map(|copy| (copy.key.as_str(), copy)).collect();
     let (mut there, mut own) = (Vec::new(), Vec::new());
     for ticket in hub {
-        match copies.get(&ticket.id).map(|copy| &copy.closed) {
+        let key = copy_of(ticket);
+        match copies.remove(key.as_str()).map(|copy| &copy.closed) {
             None => {
                 let text = format!("mesh: {}", ticket.text);
-                own.push(Op::OpenTicket { key: copy_of(ticket), owner: None, text });
+                own.push(Op::OpenTicket { key, owner: None, text });
             }
-            Some(Some((_, answer))) => {
+            Some(Some((_, answer))) if !planted::is(Bug::AnswersStayLocal) => {
                 there.push(Op::CloseTicket { key: ticket.key.clone(), answer: answer.clone() });
             }
-            Some(None) => {}
+            Some(_) => {}
         }
     }
-    let over = |id: &u64| !hub.iter().any(|ticket| ticket.id == *id);
-    for copy in copies.iter().filter(|(id, copy)| over(id) && copy.closed.is_none()).map(|(_, copy)| copy) {
+    for copy in copies.into_values().filter(|copy| copy.closed.is_none()) {
         own.push(Op::CloseTicket { key: copy.key.clone(), answer: "it is closed in the hub".to_owned() });
     }
     (there, own)
 }
 
-impl Node {
+impl MeshNode {
     /// Copies tickets and answers, now and then.
-    pub(super) fn tell_people(&mut self) {
-        let now = self.pace.now();
-        if now < self.tell_at {
+    pub(super) fn copy_tickets(&mut self, fx: &mut impl NodeEffects) {
+        let now = fx.now();
+        if now < self.tickets_at {
             return;
         }
-        self.tell_at = now + POLL_INTERVAL;
-        let Some(Ok(open)) = self.at_hub("look at tickets", |hub| hub.tickets(Tickets::Open)) else { return };
-        let Ok(here) = self.local.tickets(Tickets::Newest(REMEMBERED)) else { return };
+        self.tickets_at = now + COPY;
+        let Some(open) = self.at_hub(fx, "look at tickets", |fx| fx.tickets()) else { return };
+        let Some(here) = fx.local_tickets() else { return };
         let (there, own) = reconcile(&open, &here);
         if !there.is_empty() {
-            self.at_hub("close tickets", |hub| hub.transact(Time::default(), &there));
+            self.at_hub(fx, "close tickets", |fx| fx.transact(None, &there));
         }
-        if own.is_empty() {
-            return;
-        }
-        match self.local.transact(self.pace.now(), &own) {
-            Ok(_) => self.home.wake(),
-            Err(error) => tracing::warn!(%error, "tickets of the mesh cannot be copied"),
+        if !own.is_empty()
+            && let Err(error) = fx.write_tickets(&own)
+        {
+            fx.observe(&NodeEvent::NotWritten { what: "copies of tickets", error: &error });
         }
     }
 }
@@ -75,6 +72,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Time;
 
     fn ticket(id: u64, key: &str, closed: Option<&str>) -> Ticket {
         let closed = closed.map(|answer| (Time(2), answer.to_owned()));

@@ -1,0 +1,115 @@
+//! What the leader does besides its loops: every minute it reconciles what no loop looks after, and notes which nodes are
+//! silent.
+
+use super::leader::LoopChange;
+use super::{LoopDoc, MeshNode, NodeEffects, NodeEvent, Wish};
+use crate::ids::{LoopId, NodeId};
+use crate::mesh::lead::Office;
+use crate::mesh::reconcile::{self, Book, EVERY, KEY, Known, Look, Patience, Plan, Sign};
+use crate::op::{Refusal, TaskRow};
+use crate::planted::{self, Bug};
+use crate::time::Time;
+
+/// Loops that are over and have something to settle, in one run.
+const SETTLED: usize = 10;
+/// A task that changed meanwhile is left out; so often the rest is tried again.
+const MAX_PLAN_RETRIES: u32 = 4;
+
+impl MeshNode {
+    /// Sets right what no loop looks after, when it is time to, and not before every live node had time to renew.
+    pub(super) fn reconcile(&mut self, fx: &mut impl NodeEffects, term: u64) {
+        let now = fx.now();
+        if now < self.cache.reconcile_at || !self.lease.reclaims(now) {
+            return;
+        }
+        self.cache.reconcile_at = now + EVERY;
+        self.settle(fx, term);
+        let Some((version, book)) = self.book(fx) else { return };
+        let Some((rows, nodes)) = self.resting(fx) else { return };
+        let office = self.office(term);
+        let patience = Patience::new(|period| self.real(period));
+        let (loops, hub_now) = (&self.cache.loops, self.hub_now(fx));
+        let look = Look { office: &office, loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
+        let mut plan = reconcile::plan(&book, &look);
+        for _ in 0..MAX_PLAN_RETRIES {
+            if plan.is_empty() || self.set_right(fx, &mut plan, &office, version) {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is to be done; whether that is the end of it.
+    fn set_right(&mut self, fx: &mut impl NodeEffects, plan: &mut Plan, office: &Office, version: u64) -> bool {
+        let batch = plan.batch(office, version);
+        match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(office.term), &batch)) {
+            Some(Ok(_)) => {
+                fx.observe(&NodeEvent::Reconciled { plan });
+                self.cache.book = Some((version + 1, plan.book.clone()));
+                true
+            }
+            // The task changed in this very moment.
+            Some(Err(Refusal::Fenced { task, .. } | Refusal::WrongState { task, .. })) => {
+                plan.leave_out(&task);
+                false
+            }
+            Some(Err(error)) => {
+                fx.observe(&NodeEvent::NotReconciled { error: &error.to_string() });
+                self.cache.book = None;
+                true
+            }
+            None => {
+                // Whether it was written is unknown.
+                self.cache.book = None;
+                true
+            }
+        }
+    }
+
+    /// What was noted already.
+    fn book(&mut self, fx: &mut impl NodeEffects) -> Option<(u64, Book)> {
+        if let Some(known) = &self.cache.book {
+            return Some(known.clone());
+        }
+        let doc = self.at_hub(fx, "read what was reconciled", |fx| fx.doc(reconcile::KIND, KEY))?;
+        let read =
+            doc.map_or(Ok((0, Book::default())), |(version, body)| Book::read(&body).map(|book| (version, book)));
+        self.cache.book = read.inspect_err(|error| fx.observe(&NodeEvent::NotReconciled { error })).ok();
+        self.cache.book.clone()
+    }
+
+    /// Tasks that rest for long, and the nodes but those that were removed.
+    fn resting(&mut self, fx: &mut impl NodeEffects) -> Option<(Vec<TaskRow>, Vec<Sign>)> {
+        let (now, patience) = (self.hub_now(fx), Patience::new(|period| self.real(period)));
+        let all = planted::is(Bug::ReconcilesTheLiving);
+        let (queued, leased) = (now - patience.stray, if all { Time(i64::MAX) } else { now - patience.orphan });
+        let found = self
+            .at_hub(fx, "look for tasks that rest", |fx| Ok((fx.resting(queued, leased)?, fx.nodes()?, fx.wishes()?)));
+        let (rows, mut nodes, wishes) = found?;
+        self.members = Some(self.members_of(&nodes).len());
+        let removed = |node: &NodeId| wishes.iter().any(|(of, wish)| of == node && *wish == Wish::Remove);
+        nodes.retain(|sign| !removed(&sign.node));
+        Some((rows, nodes))
+    }
+
+    /// What loops that are over had reserved, and of which no report can come any more, is taken for used.
+    fn settle(&mut self, fx: &mut impl NodeEffects, term: u64) {
+        let now = self.hub_now(fx);
+        let due = |(id, known): (&LoopId, &Known)| match known {
+            Known::Over(Some(at)) if *at <= now => Some(id.clone()),
+            Known::Over(_) | Known::Open(_) | Known::Unreadable => None,
+        };
+        let due: Vec<LoopId> = self.cache.loops.iter().filter_map(due).take(SETTLED).collect();
+        if due.is_empty() {
+            return;
+        }
+        let Some(docs) = self.at_hub(fx, "read loops that are over", |fx| fx.loops(&due)) else { return };
+        for LoopDoc { version, state, .. } in docs {
+            let Ok(mut state) = state else { continue };
+            let mut rows = Vec::new();
+            let Some(late) = self.rows_of(fx, &state, &mut rows) else { return };
+            state.settle(&rows, &late, now);
+            let notes = vec!["what was still reserved for attempts is settled".to_owned()];
+            self.write(fx, (state, version), term, LoopChange { ops: Vec::new(), notes });
+        }
+    }
+}
