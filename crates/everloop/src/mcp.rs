@@ -3,7 +3,7 @@
 //! and no checks.
 //!
 //! - here: the server, for every revision of the protocol that the SDK knows
-//! - `tools`: the tools, their arguments and services; `stdio`: messages on standard input and output
+//! - `tools`: the tools and their services; `arguments`: what they take; `stdio`: messages on standard input and output
 //! - over HTTP: `http/mcp.rs`
 
 use std::path::PathBuf;
@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use crate::caller::Caller;
 use crate::services::ServiceContext;
 
+mod arguments;
 pub mod stdio;
 mod tools;
 
@@ -111,7 +112,7 @@ impl ServerHandler for Server {
         .into())
     }
 
-    /// Every request whose method or parameters the SDK does not know.
+    /// Every request with a method or parameters that the SDK does not know.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

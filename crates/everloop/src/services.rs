@@ -54,7 +54,7 @@ impl ServiceContext {
         if self.caller.is_person() || self.state_dir != theirs {
             return Ok(());
         }
-        let hint = "tell a person what you need: everloop send person \"TEXT\"";
+        let hint = "let a person know what you need: everloop send person \"TEXT\"";
         Err(Failure::usage(format!("{what} is for a person, and you are {}", self.caller.name())).hint(hint))
     }
 

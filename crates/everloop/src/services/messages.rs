@@ -133,7 +133,7 @@ fn named_box(to: &str) -> Result<String, Failure> {
 
 fn no_recipient(to: &str) -> Failure {
     Failure::usage(format!("there is neither a loop nor a task `{to}`")).hint(format!(
-        "`everloop status` and `everloop task list` show them; `@{}` is a box for anybody else, `person` opens a ticket",
+        "`everloop status` and `everloop task list` show them; `@{}` is a box of that name, `person` opens a ticket",
         to.trim_start_matches('@')
     ))
 }

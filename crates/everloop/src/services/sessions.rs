@@ -40,7 +40,7 @@ pub fn find(ledger: &Sqlite, word: &str) -> Result<Option<(String, Record)>, Fai
 pub fn of(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Vec<(String, Record)>, Failure> {
     let mut found = Vec::new();
     for row in ledger.docs(SESSION)? {
-        // Most are another loop's, or long gone; one that cannot be read is no reason to say nothing.
+        // Most are another loop's, or long gone; one that cannot be read hides no other.
         let Ok(record) = read_record(&row.body) else { continue };
         let here = record.owner.as_ref() == Some(&state.id);
         if here && !record.ended && now.since(record.seen_at) < SHOWN {

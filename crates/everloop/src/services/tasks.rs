@@ -27,7 +27,7 @@ pub use finish::{FailTask, FinishTask, done, fail};
 /// made again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// A change to tasks and what the journal says about it; one transaction.
+/// A change to tasks and its lines in the journal; one transaction.
 pub struct Change<'a> {
     /// The loop that the task belongs to.
     pub owner: Option<&'a LoopId>,

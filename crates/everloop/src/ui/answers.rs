@@ -47,7 +47,6 @@ fn session((id, record): &(String, Record)) -> Value {
     json!({ "id": id, "session": record })
 }
 
-/// Who supervises, for programs.
 fn supervisor(owner: Option<&LockOwner>) -> Value {
     owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
 }
