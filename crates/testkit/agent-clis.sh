@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the real agent programs that the tests drive, and the SDK of MCP: crates/testkit/agent-clis.sh [NAME…]
+# Installs the real agent programs that the tests drive, and clients of MCP: crates/testkit/agent-clis.sh [NAME…]
 #
 # They go into a cache outside of the repository, ${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop-test}, each
 # into a folder of its own version, complete or not at all. npm's own configuration selects the registry. Each
@@ -22,6 +22,8 @@ codex @openai/codex@0.166.0 @openai/codex-linux-$cpu/vendor/$triple/bin/codex
 gemini @google/gemini-cli@0.61.0 @google/gemini-cli/bundle/gemini.js
 opencode opencode-ai@1.18.33 opencode-linux-$cpu/bin/opencode
 mcp-sdk @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/sdk/package.json
+mcp-client @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/client/package.json
+mcp-inspector @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/inspector/clients/launcher/build/index.js
 "
 
 for name in "$@"; do

@@ -19,7 +19,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Wake {
     /// When.
     pub at: Time,
-    /// Whose.
+    /// The loop that it belongs to.
     pub owner: LoopId,
     /// What the loop is waiting for; the rule, or the name of its phase.
     pub why: String,

@@ -49,7 +49,7 @@ impl Token {
         hex(&mac.finalize().into_bytes())
     }
 
-    /// The turn whose secret is shown, as `TURN.SECRET`.
+    /// The turn that a shown `TURN.SECRET` proves.
     pub fn turn_of(&self, shown: &str) -> Option<TurnId> {
         let (turn, proof) = shown.rsplit_once('.')?;
         let turn: TurnId = turn.parse().ok()?;

@@ -3,7 +3,7 @@
 //! and no checks.
 //!
 //! - here: the server, for every revision of the protocol that the SDK knows
-//! - `tools`: the tools, their arguments and services; `stdio`: messages on standard input and output
+//! - `tools`: the tools and their services; `arguments`: what they take; `stdio`: messages on standard input and output
 //! - over HTTP: `http/mcp.rs`
 
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ use crate::config::FileProjects;
 use everloop_engine::caller::Caller;
 use everloop_engine::services::ServiceContext;
 
+mod arguments;
 pub mod stdio;
 mod tools;
 
@@ -117,7 +118,7 @@ impl ServerHandler for Server {
         .into())
     }
 
-    /// Every request whose method or parameters the SDK does not know.
+    /// Every request with a method or parameters that the SDK does not know.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

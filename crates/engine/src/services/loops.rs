@@ -72,7 +72,7 @@ pub fn pause(context: &ServiceContext, request: PauseRequest) -> Result<CommandA
         }
         Some(at) if !context.caller.is_person() && at.since(now) > MAX_AGENT_PAUSE => {
             return Err(Failure::usage("an agent may not pause a loop for more than a day")
-                .hint("ask a person: everloop send person \"TEXT\""));
+                .hint("let a person decide: everloop send person \"TEXT\""));
         }
         _ => {}
     }
@@ -91,7 +91,7 @@ pub fn wake(context: &ServiceContext, word: Option<&str>) -> Result<CommandAnswe
         return Err(Failure::away("there is no supervisor to wake").hint("everloop up"));
     }
     let (state, taker) = send(context, word, &LoopCommand::Wake)?;
-    Ok(CommandAnswer::new(&state.id, "was told to look again", taker))
+    Ok(CommandAnswer::new(&state.id, "looks again now", taker))
 }
 
 /// Sends a command to a loop, found by `word`.

@@ -1,5 +1,5 @@
 //! Which requests are served. A page in a browser of this machine can send requests here too: Host
-//! and Origin tell it from a program, on every path and before anything else is looked at. What is
+//! and Origin distinguish it from a program, on every path and before anything else is looked at. What is
 //! not for every program of this machine needs the token of the state folder besides.
 
 use std::net::SocketAddr;

@@ -25,14 +25,15 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Answer {
     page.counter("everloop_tokens_total", "Tokens that ended turns were charged.").value(counts.tokens);
     let dollars = counts.microusd as f64 / 1e6;
     page.counter("everloop_cost_usd_total", "Dollars that ended turns were charged.").value(dollars);
-    let told = shared.telemetry.sums();
-    page.counter("everloop_telemetry_requests_total", "Answers of models that agents told of.").value(told.requests);
-    page.counter("everloop_telemetry_errors_total", "Errors of models that agents told of.").value(told.errors);
-    page.counter("everloop_telemetry_ignored_total", "Telemetry that is not needed here.").value(told.ignored);
+    let sums = shared.telemetry.sums();
+    page.counter("everloop_telemetry_requests_total", "Answers of models in the agents' telemetry.")
+        .value(sums.requests);
+    page.counter("everloop_telemetry_errors_total", "Errors of models in the agents' telemetry.").value(sums.errors);
+    page.counter("everloop_telemetry_ignored_total", "Telemetry that is not needed here.").value(sums.ignored);
     let seen = look(&app).await;
     if let Ok(look) = &seen {
         page.gauge("everloop_loops", "Loops by phase.").by("phase", &look.loops);
-        page.gauge("everloop_leases", "Tasks that somebody holds.").value(look.leases);
+        page.gauge("everloop_leases", "Tasks that are held.").value(look.leases);
         page.gauge("everloop_journal_seq", "Number of the last journal record.").value(look.last_seq);
     }
     page.gauge("everloop_ledger_up", "Whether the ledger can be read.").value(u8::from(seen.is_ok()));
@@ -61,7 +62,7 @@ struct Page {
 }
 
 impl Page {
-    /// What this machine is in a mesh. What it does not know it does not say.
+    /// What this machine is in a mesh. What is not known is left out.
     fn mesh(&mut self, m: &Membership) {
         self.gauge("everloop_mesh_hub_up", "Whether the hub answered the last call.")
             .value(u8::from(m.away_since.is_none()));
@@ -111,7 +112,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// As Linux tells it; elsewhere not at all.
+/// From procfs; not known elsewhere.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everloop_core::ids::{Fence, TaskId};
-use everloop_core::time::{Time, parse_duration};
+use everloop_core::ids::Fence;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::config::point_in_time;
+use super::arguments::{Given, Kind, Param, check, may, must, schema, takes};
 use crate::ui::paint::Paint;
 use crate::ui::status::StatusStyle;
 use crate::ui::{answers, to_json};
@@ -21,39 +20,12 @@ use everloop_engine::services::tasks::{
 };
 use everloop_engine::services::{ServiceContext, status, why};
 
-/// What an argument has to be.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Whole,
-    Natural,
-    Number,
-    Texts,
-    OneOf(&'static [&'static str]),
-}
-
-/// An argument of a tool.
-struct Param {
-    name: &'static str,
-    kind: Kind,
-    required: bool,
-    about: &'static str,
-}
-
 /// A tool.
 pub struct Tool {
     name: &'static str,
     about: &'static str,
     params: &'static [Param],
     run: fn(&ServiceContext, &Given<'_>) -> Result<String, Failure>,
-}
-
-const fn must(name: &'static str, kind: Kind, about: &'static str) -> Param {
-    Param { name, kind, required: true, about }
-}
-
-const fn may(name: &'static str, kind: Kind, about: &'static str) -> Param {
-    Param { name, kind, required: false, about }
 }
 
 const LOOP: Param = may("loop", Kind::Text, "Id or name of a loop; without it the one this session belongs to");
@@ -213,61 +185,6 @@ fn answer(content: &impl Serialize) -> Result<String, Failure> {
     to_json(content, false)
 }
 
-/// What was given to a tool, checked.
-struct Given<'a> {
-    arguments: &'a Map<String, Value>,
-    /// The loop that is meant.
-    owner: Option<&'a str>,
-}
-
-impl<'a> Given<'a> {
-    fn value(&self, name: &str) -> Option<&'a Value> {
-        self.arguments.get(name).filter(|value| !value.is_null())
-    }
-
-    fn text(&self, name: &str) -> Option<&'a str> {
-        self.value(name).and_then(Value::as_str)
-    }
-
-    fn string(&self, name: &str) -> String {
-        self.text(name).unwrap_or_default().to_owned()
-    }
-
-    fn texts(&self, name: &str) -> Vec<String> {
-        let values = self.value(name).and_then(Value::as_array).into_iter().flatten();
-        values.filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
-    fn whole(&self, name: &str) -> i32 {
-        self.value(name).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
-    }
-
-    fn task(&self) -> TaskId {
-        TaskId::new(self.string("task"))
-    }
-
-    fn owner(&self) -> Option<String> {
-        self.owner.map(str::to_owned)
-    }
-
-    fn duration(&self, name: &str) -> Result<Option<Duration>, Failure> {
-        let Some(text) = self.text(name) else { return Ok(None) };
-        let wrong = |why| Failure::usage(format!("invalid value '{text}' for `{name}`: {why}")).hint("like 30m or 2h");
-        parse_duration(text).map(Some).map_err(wrong)
-    }
-
-    /// The end of a sleep.
-    fn end(&self, now: Time) -> Result<Option<Time>, Failure> {
-        match (self.duration("for")?, self.text("until")) {
-            (Some(span), None) => Ok(Some(now + span)),
-            (None, Some(text)) => {
-                point_in_time(text).map_err(|why| Failure::usage(why).hint("or give `for`, like 10m"))
-            }
-            _ => Err(Failure::usage("the end of the sleep is not clear").hint("say `for` or `until`, one of them")),
-        }
-    }
-}
-
 /// The tool of this name.
 pub fn find(name: &str) -> Option<&'static Tool> {
     const ALL: &[Tool] = &TOOLS;
@@ -282,35 +199,10 @@ impl Tool {
         arguments: &Map<String, Value>,
         owner: Option<&str>,
     ) -> Result<String, Failure> {
-        check(self, arguments).map_err(|why| Failure::usage(why).hint(takes(self)))?;
+        check(self.params, arguments).map_err(|why| Failure::usage(why).hint(takes(self.name, self.params)))?;
         let named = arguments.get("loop").and_then(Value::as_str);
         (self.run)(context, &Given { arguments, owner: named.or(owner) })
     }
-}
-
-fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), String> {
-    if let Some(name) = arguments.keys().find(|name| !tool.params.iter().any(|p| p.name == *name)) {
-        return Err(format!("there is no argument `{name}`"));
-    }
-    for param in tool.params {
-        match arguments.get(param.name).filter(|value| !value.is_null()) {
-            None if param.required => return Err(format!("`{}` is missing", param.name)),
-            Some(value) if !param.kind.takes(value) => {
-                return Err(format!("`{}` has to be {}", param.name, param.kind.describe()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn takes(tool: &Tool) -> String {
-    let params: Vec<String> = tool
-        .params
-        .iter()
-        .map(|p| format!("{}{}: {}", p.name, if p.required { "" } else { "?" }, p.kind.describe()))
-        .collect();
-    format!("{} takes {{ {} }}", tool.name, params.join(", "))
 }
 
 /// The error for a tool that is not there.
@@ -320,57 +212,99 @@ pub fn unknown(name: &str) -> String {
 
 /// All tools with their schemas.
 pub fn list() -> Vec<rmcp::model::Tool> {
-    TOOLS.iter().map(|tool| rmcp::model::Tool::new(tool.name, tool.about, Arc::new(schema(tool)))).collect()
+    TOOLS.iter().map(|tool| rmcp::model::Tool::new(tool.name, tool.about, Arc::new(schema(tool.params)))).collect()
 }
 
-fn schema(tool: &Tool) -> Map<String, Value> {
-    let mut properties = Map::new();
-    for param in tool.params {
-        let mut property = param.kind.schema();
-        property["description"] = json!(param.about);
-        properties.insert(param.name.to_owned(), property);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everloop_engine::caller::Caller;
+
+    fn context(home: &tempfile::TempDir) -> ServiceContext {
+        let (dir, state_dir) = (home.path().to_owned(), Some(home.path().join("state")));
+        ServiceContext { state_dir, dir, caller: Caller::client("t"), projects: Arc::new(crate::config::FileProjects) }
     }
-    let required: Vec<&str> = tool.params.iter().filter(|p| p.required).map(|p| p.name).collect();
-    let closed = [
-        ("type", json!("object")),
-        ("properties", Value::Object(properties)),
-        ("required", json!(required)),
-        ("additionalProperties", json!(false)),
-    ];
-    closed.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-}
 
-impl Kind {
-    fn takes(self, value: &Value) -> bool {
-        match self {
-            Kind::Text => value.is_string(),
-            Kind::Whole => value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
-            Kind::Natural => value.is_u64(),
-            Kind::Number => value.is_number(),
-            Kind::Texts => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
-            Kind::OneOf(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+    fn call(context: &ServiceContext, name: &str, arguments: &Value) -> Result<Value, String> {
+        let arguments = arguments.as_object().expect("the test writes objects");
+        let called = find(name).expect("there is such a tool").call(context, arguments, None);
+        called.map(|text| serde_json::from_str(&text).expect("answers are JSON")).map_err(|failure| failure.render())
+    }
+
+    #[test]
+    fn a_task_goes_through_its_life() {
+        let home = tempfile::tempdir().expect("a folder");
+        let context = context(&home);
+        let added = call(&context, "add_task", &json!({ "title": "--loop", "prompt": "-", "priority": -2 }));
+        assert!(added.is_ok(), "{added:?}");
+        let next = call(&context, "next_task", &json!({ "lease": "10m" })).expect("a task is ready");
+        assert_eq!((&next["task"]["title"], &next["task"]["prompt"]), (&json!("--loop"), &json!("-")));
+        assert_eq!((&next["task"]["trust"], &next["task"]["priority"]), (&json!("agent"), &json!(-2)));
+        let id = next["task"]["id"].clone();
+        let late = call(&context, "complete_task", &json!({ "task": id, "fence": 9 })).expect_err("another fence");
+        assert!(late.contains("hint:"), "{late}");
+        let done = call(&context, "complete_task", &json!({ "task": id, "fence": 1, "result": "did it" }));
+        assert_eq!(done.map(|done| done["state"].clone()), Ok(json!("done")));
+        assert_eq!(call(&context, "next_task", &json!({})).map(|next| next["task"].clone()), Ok(Value::Null));
+    }
+
+    #[test]
+    fn a_task_can_fail_and_be_blocked() {
+        let home = tempfile::tempdir().expect("a folder");
+        let context = context(&home);
+        let task = call(&context, "add_task", &json!({ "title": "x" })).expect("there is room")["task"].clone();
+        for (outcome, state) in [("failed", "queued"), ("blocked", "blocked")] {
+            let fence = call(&context, "next_task", &json!({})).expect("it is ready")["task"]["fence"].clone();
+            let end = json!({ "task": task, "fence": fence, "outcome": outcome, "result": "no network" });
+            assert_eq!(call(&context, "complete_task", &end).map(|ended| ended["state"].clone()), Ok(json!(state)));
         }
     }
 
-    fn describe(self) -> String {
-        match self {
-            Kind::Text => "a text".to_owned(),
-            Kind::Whole => "a whole number".to_owned(),
-            Kind::Natural => "a whole number from 0".to_owned(),
-            Kind::Number => "a number".to_owned(),
-            Kind::Texts => "a list of texts".to_owned(),
-            Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+    #[test]
+    fn bad_arguments_are_answered_with_what_to_do() {
+        let home = tempfile::tempdir().expect("a folder");
+        let context = context(&home);
+        for (name, arguments, expected) in [
+            ("add_task", json!({}), "`title` is missing"),
+            ("add_task", json!({ "title": 7 }), "`title` has to be a text"),
+            ("add_task", json!({ "title": "x", "checks": ["true"] }), "there is no argument `checks`"),
+            ("add_task", json!({ "title": "x", "after": ["none"] }), "`none`, which is not there"),
+            ("add_task", json!({ "title": "x", "priority": 1_u64 << 40 }), "`priority` has to be a whole number"),
+            ("complete_task", json!({ "task": "x", "fence": -1 }), "`fence` has to be a whole number"),
+            ("complete_task", json!({ "task": "x", "fence": 1, "outcome": "great" }), "`outcome` has to be one of"),
+            ("next_task", json!({ "lease": "soon" }), "invalid value 'soon'"),
+            ("wake", json!({}), "there is no supervisor to wake"),
+            ("why", json!({}), "there is no loop yet"),
+            ("send_message", json!({ "to": "none", "text": "x" }), "neither a loop nor a task"),
+            ("sleep_until", json!({}), "give `for` or `until`"),
+            ("sleep_until", json!({ "for": "1m", "until": "2099-01-01" }), "give `for` or `until`"),
+            ("report_metric", json!({ "task": "x", "name": "x", "value": "much" }), "`value` has to be a number"),
+        ] {
+            let text = call(&context, name, &arguments).expect_err(name);
+            assert!(text.contains(expected) && text.starts_with("error: "), "{name}: {text}");
         }
     }
 
-    fn schema(self) -> Value {
-        match self {
-            Kind::Text => json!({ "type": "string" }),
-            Kind::Whole => json!({ "type": "integer" }),
-            Kind::Natural => json!({ "type": "integer", "minimum": 0 }),
-            Kind::Number => json!({ "type": "number" }),
-            Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            Kind::OneOf(words) => json!({ "type": "string", "enum": words }),
+    #[test]
+    fn the_tools_are_those_that_were_promised_and_every_schema_is_closed() {
+        let all = list();
+        let promised = [
+            "status",
+            "next_task",
+            "add_task",
+            "complete_task",
+            "report_metric",
+            "ask_human",
+            "sleep_until",
+            "wake",
+            "send_message",
+            "why",
+        ];
+        assert!(all.iter().map(|tool| tool.name.as_ref()).eq(promised));
+        for tool in &all {
+            assert_eq!(tool.input_schema.get("type"), Some(&json!("object")));
+            assert_eq!(tool.input_schema.get("additionalProperties"), Some(&json!(false)));
+            assert!(tool.description.as_ref().is_some_and(|about| about.len() > 20));
         }
     }
 }

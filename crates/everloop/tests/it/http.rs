@@ -93,13 +93,44 @@ fn only_programs_of_this_machine_with_the_right_words_are_answered() {
     assert_eq!(get(address, "/tomorrow").0, 401);
     assert_eq!(with(&token.trim().replace(|c: char| c.is_ascii_digit(), "e")), 401);
     assert_eq!(with(token.trim()), 404);
-    assert_eq!(request(address, "POST /health", "", "").0, 405);
+    let (status, wrong) = request(address, "POST /health", "", "");
+    assert!(status == 405 && wrong.to_lowercase().contains("\r\nallow: get"), "{wrong}");
+    assert_eq!(head(&format!("{address}\r\nHost: evil.example"), ""), 421, "which of two is meant is not clear");
     assert_eq!(request(address, "POST /v1/logs", "Content-Type: application/json\r\n", "{}").0, 401);
     for name in ["token", "http.json"] {
         use std::os::unix::fs::PermissionsExt;
         let mode = fs::metadata(env.state().join(name)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+#[test]
+fn pages_are_never_stored_or_guessed_at_and_are_compressed_on_request() {
+    let env = Env::new();
+    let (_up, address) = up(&env);
+    let page = |headers: &str| request(address, "GET /metrics", headers, "");
+    let (_, plain) = page("");
+    for header in
+        ["cache-control: no-store", "x-content-type-options: nosniff", "content-type: text/plain; version=0.0.4"]
+    {
+        assert!(plain.to_lowercase().contains(&format!("\r\n{header}")), "{header}\n{plain}");
+    }
+    let (status, packed) = page("Accept-Encoding: gzip\r\n");
+    assert!(status == 200 && packed.to_lowercase().contains("\r\ncontent-encoding: gzip"), "{packed}");
+    assert!(packed.len() < plain.len() / 2 && !packed.contains("everloop_ledger_up"), "{packed}");
+    let (status, refused) = request(address, "GET /tomorrow", "", "");
+    assert!(status == 401 && refused.to_lowercase().contains("\r\ncache-control: no-store"), "{refused}");
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_and_nothing_hangs() {
+    let env = Env::new();
+    let (_up, address) = up(&env);
+    let head = |bytes: usize| format!("GET /health HTTP/1.1\r\nHost: {address}\r\nX: {}\r\n\r\n", "x".repeat(bytes));
+    assert_eq!(raw(address, head(8 << 10).as_bytes()).0, 200);
+    let (status, _) = raw(address, head(64 << 10).as_bytes());
+    assert!(status == 431 || status == 0, "{status}: refused, or cut off while it was still sending");
+    assert_eq!(get(address, "/health").0, 200);
 }
 
 #[test]

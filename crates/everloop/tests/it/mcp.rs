@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::env::{Env, raw};
+use crate::env::{Background, Env, raw};
 
 /// A client that sends a line at a time.
 pub struct Client {
@@ -16,16 +16,28 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client that has introduced itself.
     pub fn new(env: &Env, args: &[&str]) -> Self {
+        let mut client = Self::start(env, args);
+        assert_eq!(client.initialize("2025-06-18")["result"]["protocolVersion"], "2025-06-18");
+        client
+    }
+
+    /// A client that has not sent anything yet.
+    fn start(env: &Env, args: &[&str]) -> Self {
         let mut command = env.command(&[&["mcp"], args].concat());
         let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary was built");
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let mut client = Self { child, input, output, last_id: 0 };
-        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test" } });
-        assert_eq!(client.ask("initialize", &hello)["result"]["protocolVersion"], "2025-06-18");
-        client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
-        client
+        Self { child, input, output, last_id: 0 }
+    }
+
+    fn initialize(&mut self, revision: &str) -> Value {
+        let client = json!({ "name": "test", "version": "1" });
+        let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+        let answer = self.ask("initialize", &hello);
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
+        answer
     }
 
     pub fn say(&mut self, line: &str) {
@@ -146,10 +158,81 @@ fn bad_lines_are_answered_and_end_nothing() {
     client.say(&format!("\"{}\"", "x".repeat(1 << 20)));
     assert_eq!(client.hear()["error"]["code"], -32600);
     client.say("");
-    client.say(r#"{"jsonrpc":"2.0","id":99,"method":"server/discover"}"#);
-    let unknown = client.hear();
-    assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(-32601), &json!(99)));
+    for (method, code) in [("server/dance", -32601), ("tools/call", -32602), ("server/discover", -32601)] {
+        client.say(&json!({ "jsonrpc": "2.0", "id": 99, "method": method }).to_string());
+        let unknown = client.hear();
+        assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(code), &json!(99)), "{method}");
+    }
+    let (unknown, rm) =
+        (client.ask("tools/call", &json!({ "name": "rm" })), "there is no tool `rm`; there are status,");
+    assert_eq!(unknown["error"]["code"], -32602);
+    assert!(unknown["error"]["message"].as_str().is_some_and(|text| text.starts_with(rm)), "{unknown}");
     assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(10));
+    client.end();
+}
+
+/// Revisions with a handshake, the newest first.
+const HANDSHAKES: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The first revision without one: each request names it, and the client.
+const NEWEST: &str = "2026-07-28";
+
+/// Parameters of a request in the newest revision.
+fn newest(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": NEWEST,
+        "io.modelcontextprotocol/clientInfo": { "name": "newest", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    params
+}
+
+#[test]
+fn every_revision_is_spoken_over_standard_input_and_output() {
+    let env = Env::new();
+    for (wanted, given) in HANDSHAKES.map(|v| (v, v)).into_iter().chain([("2099-01-01", HANDSHAKES[0])]) {
+        let mut client = Client::start(&env, &[]);
+        // What comes before the handshake ends nothing.
+        client.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let hello = client.initialize(wanted)["result"].clone();
+        assert_eq!(hello["protocolVersion"], given, "{wanted}");
+        assert_eq!((&hello["serverInfo"]["name"], &hello["capabilities"]), (&json!("everloop"), &json!({"tools": {}})));
+        assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(10));
+        assert_eq!(client.ok("status", &json!({}))["loops"], json!([]), "{wanted}");
+        assert_eq!(client.ask("ping", &json!({}))["result"], json!({}));
+        client.end();
+    }
+    let mut client = Client::start(&env, &[]);
+    let found = client.ask("server/discover", &newest(json!({})))["result"].clone();
+    for revision in HANDSHAKES.into_iter().chain([NEWEST]) {
+        assert!(found["supportedVersions"].as_array().is_some_and(|all| all.contains(&json!(revision))), "{found}");
+    }
+    assert_eq!(client.ask("tools/list", &newest(json!({})))["result"]["tools"].as_array().map(Vec::len), Some(10));
+    let add = newest(json!({ "name": "add_task", "arguments": { "title": "x" } }));
+    assert_eq!(client.ask("tools/call", &add)["result"]["isError"], false);
+    assert_eq!(env.run(&["task", "list", "--json"]).ok().json()["tasks"][0]["author"], "agent newest");
+    client.end();
+}
+
+/// Calls that were sent at once take effect in their order, and all are answered after the input has ended.
+#[test]
+fn calls_take_effect_in_the_order_in_which_they_came() {
+    let env = Env::new();
+    let mut client = Client::new(&env, &[]);
+    let call = |id: u64, name: &str, arguments: Value| {
+        let params = json!({ "name": name, "arguments": arguments });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    for n in 0..5 {
+        client.say(&call(100 + 2 * n, "add_task", json!({ "title": format!("task {n}") })));
+        client.say(&call(101 + 2 * n, "next_task", json!({})));
+    }
+    drop(client.input.take());
+    let answers: Vec<Value> = (0..10).map(|_| client.hear()).collect();
+    for n in 0..5 {
+        let taken = answers.iter().find(|answer| answer["id"] == 101 + 2 * n).expect("all are answered");
+        let text = taken["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains(&format!("\"title\":\"task {n}\"")), "{text}");
+    }
     client.end();
 }
 
@@ -187,32 +270,72 @@ fn an_agent_cannot_flood_the_board() {
 }
 
 fn post(env: &Env, token: &str, body: &str) -> (u16, Value) {
+    post_with(env, token, "", body)
+}
+
+fn post_with(env: &Env, token: &str, headers: &str, body: &str) -> (u16, Value) {
     let address = env.port();
     let head = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json"
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{headers}Content-Type: application/json"
     );
     let (status, text) = raw(address, format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-#[test]
-fn the_supervisor_serves_the_same_over_http_to_who_has_the_token() {
-    let env = Env::new();
+/// A supervisor, and the token of its state folder.
+fn up(env: &Env) -> (Background, String) {
     let up = env.spawn(&["up", "--listen", "127.0.0.1:0"]);
     env.port();
     let token = std::fs::read_to_string(env.state().join("token")).expect("the supervisor drew one");
-    let token = token.trim();
+    (up, token.trim().to_owned())
+}
+
+#[test]
+fn the_supervisor_serves_the_same_over_http_to_who_has_the_token() {
+    let env = Env::new();
+    let (up, token) = up(&env);
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     assert_eq!(post(&env, "wrong", list).0, 401);
-    let (status, listed) = post(&env, token, list);
+    let (status, listed) = post(&env, &token, list);
     assert_eq!((status, listed["result"]["tools"].as_array().map(Vec::len)), (200, Some(10)));
     let add = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add_task","arguments":{"title":"over HTTP"}}}"#;
-    assert_eq!(post(&env, token, add).1["result"]["isError"], false);
+    assert_eq!(post(&env, &token, add).1["result"]["isError"], false);
     assert!(env.run(&["task", "list"]).ok().stdout.contains("over HTTP"));
-    assert_eq!(post(&env, token, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
-    assert_eq!(post(&env, token, "{").1["error"]["code"], -32700);
+    assert_eq!(post(&env, &token, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
+    assert_eq!(post(&env, &token, "{").1["error"]["code"], -32700);
+    assert_eq!(post(&env, &token, &format!("\"{}\"", "x".repeat(1 << 20))).0, 413);
     assert_eq!(crate::env::get(env.port(), "/mcp").0, 405);
+    let foreign = "Origin: https://evil.example\r\n";
+    assert_eq!(post_with(&env, &token, foreign, list).0, 403, "the token does not open it to a foreign page");
     env.run(&["down"]).ok();
     up.wait().exits(143);
+}
+
+#[test]
+fn every_revision_is_spoken_over_http() {
+    let env = Env::new();
+    let (_up, token) = up(&env);
+    let ask = |revision: &str, method: &str, params: &Value| {
+        let name = params["name"].as_str().map_or(String::new(), |name| format!("Mcp-Name: {name}\r\n"));
+        let headers = format!("MCP-Protocol-Version: {revision}\r\nMcp-Method: {method}\r\n{name}");
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+        let (status, answer) = post_with(&env, &token, &headers, &body);
+        assert_eq!((status, &answer["id"]), (200, &json!(7)), "{revision} {method}: {answer}");
+        answer["result"].clone()
+    };
+    let call = |title: &str| json!({ "name": "add_task", "arguments": { "title": title } });
+    for revision in HANDSHAKES {
+        let client = json!({ "name": "test", "version": "1" });
+        let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+        assert_eq!(ask(revision, "initialize", &hello)["protocolVersion"], revision);
+        assert_eq!(ask(revision, "tools/list", &json!({}))["tools"].as_array().map(Vec::len), Some(10));
+        assert_eq!(ask(revision, "tools/call", &call(revision))["isError"], false);
+    }
+    assert!(ask(NEWEST, "server/discover", &newest(json!({})))["supportedVersions"].is_array());
+    assert_eq!(ask(NEWEST, "tools/list", &newest(json!({})))["tools"].as_array().map(Vec::len), Some(10));
+    assert_eq!(ask(NEWEST, "tools/call", &newest(call(NEWEST)))["isError"], false);
+    let tasks = env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
+    let authors: Vec<&str> = tasks.as_array().into_iter().flatten().filter_map(|t| t["author"].as_str()).collect();
+    assert_eq!(authors, ["agent newest", "an agent", "an agent", "an agent", "an agent"], "{tasks}");
 }

@@ -1,4 +1,4 @@
-//! The real programs, and the official SDK, as clients of `everloop mcp`.
+//! The real programs, the official SDK in both of its versions, and the official inspector, as clients of `everloop mcp`.
 
 use std::path::Path;
 
@@ -87,20 +87,31 @@ fn codex_calls_every_tool() {
     });
 }
 
-/// The output of a client made with the SDK; it ends with an error when a good call fails or a bad
-/// one does not.
-fn sdk(env: &Env, how: &[&str]) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/sdk-client.cjs");
-    let mut command = std::process::Command::new(installed("mcp-sdk"));
-    command.arg(script).args(how).current_dir(env.project()).env_clear();
+/// The newest revision of the protocol, and two before it.
+const REVISIONS: [&str; 3] = ["2026-07-28", "2025-11-25", "2025-06-18"];
+
+/// What an installed client prints; it ends with an error when something is wrong.
+fn client(env: &Env, name: &str, args: &[&str]) -> Value {
+    let mut command = std::process::Command::new(installed(name));
+    command.args(args).current_dir(env.project()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", env.project().join("../home"));
-    let out = command.env("EVERLOOP_STATE_DIR", env.state()).output().expect("the SDK is installed");
+    let out = command.env("EVERLOOP_STATE_DIR", env.state()).output().expect("the client is installed");
     let (said, wrong) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{said}{wrong}");
+    assert!(out.status.success(), "{name} {args:?}: {said}{wrong}");
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// A loop that waits for its next turn, and its supervisor.
+/// What a client made with the SDK says: version 1 of it, or version 2 with a revision of the protocol. It ends with an error
+/// when a good call fails or a bad one does not.
+fn sdk(env: &Env, revision: Option<&str>, how: &[&str]) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/sdk-client.cjs").display().to_string();
+    let name = if revision.is_some() { "mcp-client" } else { "mcp-sdk" };
+    let said = client(env, name, &[&[script.as_str(), revision.unwrap_or("-")], how].concat());
+    assert_eq!(said["revision"].as_str(), revision);
+    said
+}
+
+/// A loop that waits for its next turn, and a supervisor that looks after it.
 fn at_work() -> (Env, super::env::Background) {
     let env = Env::new();
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "1h", "--detach"]).ok();
@@ -127,24 +138,64 @@ fn every_tool_answers(env: &Env, said: &Value, who: &str) {
     env.run(&["replay"]).ok();
 }
 
+fn token(env: &Env) -> String {
+    let token = std::fs::read_to_string(env.state().join("token")).expect("the supervisor drew one");
+    token.trim().to_owned()
+}
+
+const STDIO: [&str; 3] = ["stdio", env!("CARGO_BIN_EXE_everloop"), "mcp"];
+
 #[test]
 fn the_official_sdk_calls_every_tool_over_standard_input_and_output() {
     offline(|| {
-        let (env, up) = at_work();
-        let said = sdk(&env, &["stdio", env!("CARGO_BIN_EXE_everloop"), "mcp"]);
-        every_tool_answers(&env, &said, "agent sdk");
-        drop(up);
+        for revision in REVISIONS.map(Some).into_iter().chain([None]) {
+            let (env, up) = at_work();
+            every_tool_answers(&env, &sdk(&env, revision, &STDIO), "agent sdk");
+            drop(up);
+        }
     });
 }
 
 #[test]
 fn the_official_sdk_calls_every_tool_over_http() {
     offline(|| {
+        for revision in REVISIONS.map(Some).into_iter().chain([None]) {
+            let (env, up) = at_work();
+            let said = sdk(&env, revision, &["http", &format!("http://{}/mcp", env.port()), &token(&env)]);
+            // Before the newest revision nothing in a request names its client.
+            let name = if revision == Some(REVISIONS[0]) { "agent sdk" } else { "an agent" };
+            every_tool_answers(&env, &said, name);
+            drop(up);
+        }
+    });
+}
+
+#[test]
+fn the_official_inspector_lists_and_calls_tools() {
+    offline(|| {
         let (env, up) = at_work();
-        let token = std::fs::read_to_string(env.state().join("token")).expect("the supervisor drew one");
-        let said = sdk(&env, &["http", &format!("http://{}/mcp", env.port()), token.trim()]);
-        // Every request is independent, so no client has a name there.
-        every_tool_answers(&env, &said, "an agent");
+        let (url, bearer) = (format!("http://{}/mcp", env.port()), format!("Authorization: Bearer {}", token(&env)));
+        let stdio = [env!("CARGO_BIN_EXE_everloop"), "--state-dir", &env.state().display().to_string(), "mcp"]
+            .map(str::to_owned);
+        let http = [url, "--transport".to_owned(), "http".to_owned(), "--header".to_owned(), bearer];
+        for era in ["legacy", "modern"] {
+            for target in [&stdio[..], &http[..]] {
+                let ask = |more: &[&str]| {
+                    let target: Vec<&str> = target.iter().map(String::as_str).collect();
+                    let options = ["--format", "json", "--quiet", "--protocol-era", era];
+                    client(&env, "mcp-inspector", &[&["--cli"], &target[..], &options, more].concat())["result"].clone()
+                };
+                let listed = ask(&["--method", "tools/list", "--strict"]);
+                assert_eq!(listed["tools"].as_array().map(Vec::len), Some(CALLS.len()), "{listed}");
+                let title = format!("from the {era} inspector over {}", target.len());
+                let arguments = json!({ "title": title }).to_string();
+                let called =
+                    ask(&["--method", "tools/call", "--tool-name", "add_task", "--tool-args-json", &arguments]);
+                assert_eq!(called["isError"], false, "{called}");
+                let tasks = env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
+                assert_eq!(tasks[0]["title"], title.as_str(), "{tasks}");
+            }
+        }
         drop(up);
     });
 }

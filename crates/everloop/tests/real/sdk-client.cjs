@@ -1,13 +1,24 @@
 // A client made with the official SDK: calls every tool, first well, then with arguments that do not fit.
 //
-// sdk-client.cjs stdio PROGRAM ARGS…    or    sdk-client.cjs http URL TOKEN
-// stdout: one JSON object, { tools, good: { NAME: text }, bad: { NAME: text }, unknown }.
+// sdk-client.cjs REVISION stdio PROGRAM ARGS…    or    sdk-client.cjs REVISION http URL TOKEN
+// REVISION: the revision of the protocol, with version 2 of the SDK; `-`: version 1, which chooses itself.
+// stdout: one JSON object, { revision, tools, good: { NAME: text }, bad: { NAME: text }, unknown }.
 
-const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
-const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
-const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
+const [revision, how, ...rest] = process.argv.slice(2);
+const first = revision === "-";
+const { Client, StreamableHTTPClientTransport } = first
+  ? {
+      ...require("@modelcontextprotocol/sdk/client/index.js"),
+      ...require("@modelcontextprotocol/sdk/client/streamableHttp.js"),
+    }
+  : require("@modelcontextprotocol/client");
+const { StdioClientTransport } = require(
+  first ? "@modelcontextprotocol/sdk/client/stdio.js" : "@modelcontextprotocol/client/stdio",
+);
+// From this revision on there is no handshake: every request names its revision.
+const handshake = revision < "2026-07-28";
 
-function transport([how, ...rest]) {
+function transport() {
   if (how === "stdio") {
     const [command, ...args] = rest;
     return new StdioClientTransport({ command, args, env: process.env });
@@ -16,11 +27,17 @@ function transport([how, ...rest]) {
   return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${token}` } } });
 }
 
+function options() {
+  if (first) return {};
+  return handshake ? { supportedProtocolVersions: [revision] } : { versionNegotiation: { mode: { pin: revision } } };
+}
+
 async function main() {
-  const client = new Client({ name: "sdk", version: "1.0.0" });
-  await client.connect(transport(process.argv.slice(2)));
+  const client = new Client({ name: "sdk", version: "1.0.0" }, options());
+  await client.connect(transport());
   const { tools } = await client.listTools();
   const said = { tools: tools.map((tool) => tool.name), good: {}, bad: {} };
+  if (!first) said.revision = client.getNegotiatedProtocolVersion();
   const call = async (name, args) => {
     const result = await client.callTool({ name, arguments: args });
     return { error: result.isError === true, text: result.content[0].text };
@@ -47,7 +64,7 @@ async function main() {
     said.bad[name] = text;
   }
   said.unknown = await client.callTool({ name: "rm", arguments: {} }).then(() => "taken", (error) => error.message);
-  await client.ping();
+  if (handshake) await client.ping();
   await client.close();
   console.log(JSON.stringify(said));
 }

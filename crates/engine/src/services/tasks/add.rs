@@ -31,7 +31,7 @@ pub struct AddTask {
     /// What is to be done, in one line.
     pub title: String,
     pub prompt: String,
-    /// The loop whose agent is to do it; none: whichever caller claims it.
+    /// The loop that is to do it; without one the task is for any caller that claims it.
     pub owner: Option<String>,
     pub kind: String,
     /// Higher is sooner.
@@ -40,7 +40,7 @@ pub struct AddTask {
     pub after: Vec<String>,
     /// Not before this time has passed.
     pub delay: Option<Duration>,
-    /// In whose name; an agent's tasks are always in its own.
+    /// The name that it is added under; an agent's tasks are always under its own.
     pub author: Option<String>,
 }
 
