@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::state_folder::StateFolder;
 
-/// 256 bits.
+/// Size of the secret: 256 bits.
 const SECRET_BYTES: usize = 32;
 
 /// The token of a state folder.
@@ -49,7 +49,7 @@ impl Token {
         hex(&mac.finalize().into_bytes())
     }
 
-    /// The turn whose secret is shown, as `TURN.SECRET`.
+    /// The turn that a shown secret (`TURN.SECRET`) belongs to.
     pub fn turn_of(&self, shown: &str) -> Option<TurnId> {
         let (turn, proof) = shown.rsplit_once('.')?;
         let turn = TurnId::new(turn);

@@ -91,7 +91,7 @@ pub fn wake(context: &ServiceContext, word: Option<&str>) -> Result<CommandAnswe
         return Err(Failure::away("there is no supervisor to wake").hint("everloop up"));
     }
     let (state, taker) = send(context, word, &LoopCommand::Wake)?;
-    Ok(CommandAnswer::new(&state.id, "was told to look again", taker))
+    Ok(CommandAnswer::new(&state.id, "looks again now", taker))
 }
 
 /// Sends a command to a loop, found by `word`.

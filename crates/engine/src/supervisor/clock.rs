@@ -20,6 +20,7 @@ impl Clock {
         Self { wall: clock::now(), boot: clock::boottime() }
     }
 
+    /// The current time; it never goes back while the process lives.
     pub fn now(&self) -> Time {
         self.wall + clock::boottime().saturating_sub(self.boot)
     }
