@@ -1,17 +1,17 @@
 //! everloop's own agent, which calls a model's API directly and needs no CLI. It runs as a job like
 //! all others.
 //!
-//! - [`ApiTurnOptions`]: its configuration; [`run`]: one turn, with [`AgentEvent`](everloop_core::stream::Said)
-//!   as JSON lines on a writer
+//! - [`ApiTurnOptions`]: its configuration; [`run`]: one turn, with
+//!   [`AgentEvent`](everloop_core::stream::AgentEvent) as JSON lines on a writer
 //! - `conversation`: send a request, perform the calls of the reply, repeat; `session`: what is
 //!   kept for the next turn
 //! - `messages`, `responses`: the two API formats; `reply`: their common result; `sse`, `http`: the
 //!   transport
 //! - [`get`]: one plain GET, for monitors
-//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do; `output_stream`:
-//!   the output
+//! - `limit`: which refusal of a vendor is which limit; `tools`: what the model may do;
+//!   `output_stream`: the output
 //!
-//! It waits for one response or one tool at a time, and it retries only a request whose response
+//! It waits for one response or one tool at a time, and it retries a request only if its response
 //! never began: waiting that survives a restart is the supervisor's.
 
 mod conversation;

@@ -167,7 +167,7 @@ fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
         .build())
 }
 
-/// The operator's own trust store and what is trusted besides.
+/// The trust store of this machine, and the certificates of `ca_file`.
 pub(crate) fn trusted(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut trusted = rustls_native_certs::load_native_certs().certs;
     if let Some(path) = ca_file {

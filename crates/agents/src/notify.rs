@@ -1,4 +1,5 @@
-//! Brings a message to a person. One attempt with a deadline; when to try again is decided elsewhere (`core::notify`).
+//! Brings a message to a person. One attempt with a deadline; `core::notify` decides when to try
+//! again.
 //!
 //! - `secret`: tokens, looked up when they are needed and kept out of every text
 //! - `telegram` (also answers), `post` (Slack, ntfy, SMS, webhook)
@@ -30,7 +31,7 @@ const COMMAND_WITHIN: Duration = Duration::from_secs(20);
 /// A channel to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notifier {
-    /// What the operator calls it.
+    /// The name in the configuration.
     pub name: String,
     /// How it is reached.
     pub way: Channel,
@@ -59,11 +60,10 @@ pub enum Channel {
     },
     /// A gateway that turns a request into an SMS.
     Sms(Form),
-    /// A mail.
+    /// A mail, through a server or a command.
     Mail(Mail),
     /// A request with everything as JSON.
     Webhook {
-        /// Where to.
         url: Address,
         /// What it is signed with.
         secret: Option<SecretSource>,
@@ -71,10 +71,7 @@ pub enum Channel {
     /// A note on the screen of this machine.
     Desktop,
     /// A command, with everything as JSON on standard input.
-    Command {
-        /// Its words.
-        argv: Vec<String>,
-    },
+    Command { argv: Vec<String> },
 }
 
 /// An address, which may be a secret itself.
@@ -87,7 +84,7 @@ pub enum Address {
 }
 
 impl Channel {
-    /// One word.
+    /// The kind as one word of the configuration.
     pub fn kind(&self) -> &'static str {
         match self {
             Channel::Telegram(_) => "telegram",
@@ -142,7 +139,8 @@ impl Notifier {
     }
 }
 
-/// A thread of its own: it ends with its deadlines, and a supervisor that goes does not wait for it.
+/// A thread of its own: it ends with its deadlines, and a supervisor that stops does not wait for
+/// it.
 async fn in_a_thread(notifier: Notifier, message: Notification) -> Result<(), Undelivered> {
     let (done, answer) = oneshot::channel();
     let started = std::thread::Builder::new().name("notify".to_owned()).spawn(move || {

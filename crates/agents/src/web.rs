@@ -16,14 +16,14 @@ const ANSWER_CAP: u64 = 1 << 20;
 /// Shown of an answer that refuses.
 const SHOWN_CHARS: usize = 200;
 
-/// One POST.
+/// One POST with its headers and body.
 pub(crate) struct WebRequest<'a> {
     pub url: &'a str,
     pub headers: Vec<(&'static str, String)>,
     pub body: &'a [u8],
 }
 
-/// Its answer.
+/// The response to a [`WebRequest`].
 #[derive(Debug)]
 pub(crate) struct WebResponse {
     pub status: u16,

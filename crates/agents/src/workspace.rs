@@ -1,14 +1,14 @@
 //! Where turns work and how their work lands. Lists the parts and gives them one interface.
 //!
 //! With git, a loop has two private worktrees: the agent works in `turn`, the checks run in
-//! `verify`, whose path no agent receives. What an agent plants outside of git (ignored files,
-//! configuration) is therefore not there during the checks. Work is only ever kept under
-//! `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`], forward only, and
-//! only when no file of the person is in the way.
+//! `verify`, and no agent receives the path of `verify`. What an agent plants outside of git
+//! (ignored files, configuration) is therefore not there during the checks. Work is only ever kept
+//! under `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`], forward only,
+//! and only when no file of the person is in the way.
 //!
 //! - [`project_folder`]: the kind of the person's folder; [`refs`]: names of everloop's refs
-//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was touched;
-//!   [`locks`]: stale and shared locks
+//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was
+//!   touched; [`locks`]: stale and shared locks
 //! - [`turn`]: where a turn starts and what it made; [`snapshot`]: uncommitted changes of the
 //!   person
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once

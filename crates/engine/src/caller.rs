@@ -8,6 +8,7 @@ pub const TURN: &str = "EVERLOOP_TURN";
 /// A longer name does not fit into listings.
 const NAME_MAX_CHARS: usize = 40;
 
+/// The person or agent that acts. What it may do depends on the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A person at a keyboard, or a script of theirs.
@@ -45,10 +46,12 @@ impl Caller {
         }
     }
 
+    /// How far texts of this caller are trusted: only a person's are instructions.
     pub fn trust(&self) -> Trust {
         if self.is_person() { Trust::Operator } else { Trust::Agent }
     }
 
+    /// Whether a person acts, so that decisions reserved for people are allowed.
     pub fn is_person(&self) -> bool {
         matches!(self, Self::Person(_))
     }

@@ -1,4 +1,4 @@
-//! A mistake in a configuration, with the place it is at. Owns how such mistakes look; not what is a mistake.
+//! A mistake in a configuration, with its place. Owns how mistakes look, not what is a mistake.
 
 use std::fmt;
 use std::ops::Range;
@@ -32,7 +32,8 @@ pub struct SourceSpan {
 }
 
 impl SourceText {
-    /// Where a span of bytes begins. A span outside the text (end of file) points behind its last character.
+    /// Where a span of bytes begins. A span outside the text (end of file) points behind its last
+    /// character.
     pub fn place(&self, span: &Range<usize>) -> SourceSpan {
         let start = floor_char(&self.text, span.start);
         let before = &self.text[..start];
@@ -53,7 +54,7 @@ impl SourceText {
 }
 
 impl SourceSpan {
-    /// Shows the key of the line only: somebody may have written a secret behind it by mistake.
+    /// Shows the key of the line only: the value may be a secret that was put there by mistake.
     pub fn hide_value(&mut self) {
         if let Some((key, _)) = self.excerpt.split_once('=') {
             self.excerpt = format!("{key}= …");
@@ -69,7 +70,7 @@ fn floor_char(text: &str, at: usize) -> usize {
     at
 }
 
-/// One mistake.
+/// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// A lower-case fragment.
@@ -86,7 +87,7 @@ impl Diagnostic {
         Self { message: message.into(), place: None, hint: None }
     }
 
-    /// Says where.
+    /// Adds the place of the mistake.
     #[must_use]
     pub fn at(mut self, source: &SourceText, span: &Range<usize>) -> Self {
         self.place = Some(Box::new(source.place(span)));

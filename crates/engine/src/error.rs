@@ -45,6 +45,7 @@ impl Code {
         Code::Terminated,
     ];
 
+    /// The exit code of the process.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -96,26 +97,32 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure without causes, hint or places.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), causes: Vec::new(), hint: None, places: Vec::new() }
     }
 
+    /// A failure with [`Code::Failed`]: the operation was tried and did not succeed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Code::Failed, message)
     }
 
+    /// A failure with [`Code::Usage`]: the request itself is invalid.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
 
+    /// A failure with [`Code::BadConfig`]: a configuration file is invalid.
     pub fn config(message: impl Into<String>) -> Self {
         Self::new(Code::BadConfig, message)
     }
 
+    /// A failure with [`Code::Away`]: a supervisor, server or file is unavailable.
     pub fn away(message: impl Into<String>) -> Self {
         Self::new(Code::Away, message)
     }
 
+    /// Sets the hint: the command or change that helps.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

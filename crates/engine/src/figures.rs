@@ -17,7 +17,6 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The next timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When.
     pub at: Time,
     /// The loop that it belongs to.
     pub owner: LoopId,
@@ -30,7 +29,7 @@ pub struct Wake {
 pub struct Membership {
     /// Its name there.
     pub node: NodeId,
-    /// Whether it is the supervisor of the mesh.
+    /// Whether it is the leader.
     pub leads: bool,
     /// Tasks that it holds.
     pub holds: usize,
@@ -109,7 +108,7 @@ impl Figures {
         }
     }
 
-    /// The sums.
+    /// The counters of this process so far.
     pub fn counts(&self) -> Counts {
         self.inner().counts.clone()
     }

@@ -2,8 +2,8 @@
 //! The core decides whether it may stop; `cli/hook.rs` puts the two together.
 //!
 //! - [`payload`]: the CLI's JSON on stdin, whichever CLI it is
-//! - [`session_folder`]: the project and the loop whose checks count there; [`tree`]: a signature of its
-//!   files
+//! - [`session_folder`]: the project and the loop that holds its sessions; [`tree`]: a signature of
+//!   its files
 //! - [`text`]: texts for the agent; [`transcript`]: its last words, and how full its context is
 //! - [`guardian`]: files that may not shrink
 

@@ -61,6 +61,7 @@ impl Membership {
             .map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))
     }
 
+    /// Removes the file; a missing one is no error.
     pub fn remove(home: &StateFolder) -> Result<(), Failure> {
         let path = home.membership();
         match std::fs::remove_file(&path) {

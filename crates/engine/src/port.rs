@@ -94,6 +94,7 @@ impl Port {
         port
     }
 
+    /// The address that the port listens on; `None` while it is closed.
     pub fn address(&self) -> Option<SocketAddr> {
         let served = || self.served.as_ref().map(|state| state.address);
         self.bound.as_ref().map(|bound| bound.address).or_else(served)

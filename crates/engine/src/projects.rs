@@ -1,5 +1,5 @@
-//! What the engine needs to know of a folder's configuration, as typed answers. The front end reads the
-//! files and implements [`Projects`]; the engine never parses a configuration itself.
+//! The engine's view of a folder's configuration, as typed data. The front end reads the files and
+//! implements [`Projects`]; the engine never parses a configuration itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,14 +18,15 @@ pub trait Projects: Send + Sync + std::fmt::Debug {
     /// The files that decide the answers about `dir`; an answer holds until one of them changes.
     fn sources(&self, dir: &Path) -> Vec<PathBuf>;
 
-    /// Where a project publishes its board, statuses and task changes. A folder without configuration
-    /// publishes nothing.
+    /// Where a project publishes its board, statuses and task changes. A folder without
+    /// configuration publishes nothing.
     fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure>;
 
     /// The notifiers of the user and of the project that `dir` belongs to.
     fn notifiers(&self, dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure>;
 
-    /// The loop whose checks hold sessions in `dir`; `None` without a project or without one clear loop.
+    /// The loop that holds sessions in `dir`, with its checks; `None` without a project or without
+    /// one clear loop.
     fn session(&self, dir: &Path, now: Time) -> Result<Option<SessionSpec>, Failure>;
 }
 
@@ -97,7 +98,7 @@ impl NotifierSender {
 /// What a project wants of sessions that everloop did not start.
 #[derive(Clone, Debug)]
 pub struct HookSpec {
-    /// The loop whose checks hold them, by name.
+    /// Name of the loop with the checks that hold them.
     pub name: Option<String>,
     /// How far they are held.
     pub rules: Rules,

@@ -2,9 +2,9 @@
 //! Nothing here parses words or prints.
 //!
 //! - here: what every service gets
-//! - `loops`: commands to loops; `tasks`: the board; `messages`: what is sent to loops, tasks, people
+//! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
 //! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on
-//! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs from here
+//! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl ServiceContext {
         StateFolder::open(self.state_dir.as_deref())
     }
 
-    /// Refuses what only a person decides: whatever an agent was talked into, it does not change its
+    /// Refuses decisions that are reserved for a person: even a misled agent does not change its
     /// own limits, its checks, or what others hold. What it does with another state folder than the
     /// one that it works for is its own affair.
     pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
@@ -62,6 +62,7 @@ impl ServiceContext {
         Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
     }
 
+    /// The current time, as every service sees it.
     #[expect(clippy::unused_self, reason = "services take everything from the outside world through their context")]
     pub fn now(&self) -> Time {
         clock::now()
@@ -99,8 +100,8 @@ impl ServiceContext {
         Ok((membership, hub))
     }
 
-    /// The loop that a word means: by id, by name, by the beginning of the id; without a word the one
-    /// that works in this folder, or the only one there is.
+    /// Finds a loop by id, by name, or by the beginning of the id; without a word the one that
+    /// works in this folder, or the only one there is.
     pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
         let mut all = Vec::new();
         for row in ledger.loops()? {

@@ -33,6 +33,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> 
     std::fs::rename(&aside, path)
 }
 
+/// The folder of the ledger and everything else that outlives a process. Knows all paths in it.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
     root: PathBuf,
@@ -76,10 +77,12 @@ impl StateFolder {
         owner.process.is_alive().then_some(Self { root })
     }
 
+    /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
+    /// The ledger of this node.
     pub fn database(&self) -> PathBuf {
         self.root.join("ledger.db")
     }
@@ -99,6 +102,7 @@ impl StateFolder {
         self.root.join("mirror")
     }
 
+    /// The folder of turns: a folder per turn, with its job and its output.
     pub fn turns(&self) -> PathBuf {
         self.root.join("turns")
     }
@@ -208,6 +212,7 @@ impl StateFolder {
         }
     }
 
+    /// Whether a process holds the lock of the folder.
     pub fn is_owned(&self) -> bool {
         self.lock_file().is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
     }

@@ -419,7 +419,7 @@ impl Supervisor {
             self.slots.retain(|_, s| s.action_runs > 0 || !s.state.is_over());
         }
         self.keep_boards().await;
-        // A slot may have come free for another loop.
+        // Another loop may now start its turn (`max_parallel_turns`).
         self.tick_waiting(|rule| *rule == RuleId::GuardSlots, watcher).await
     }
 

@@ -32,6 +32,7 @@ pub enum By {
 }
 
 impl By {
+    /// The name of the grouping, as heading of its column.
     pub fn label(self) -> &'static str {
         match self {
             By::Loop => "loop",
@@ -118,6 +119,7 @@ pub struct UsageTally {
 }
 
 impl UsageTally {
+    /// An empty tally that counts records from `since` on.
     pub fn new(by: By, zone: TimeZone, since: Option<Time>) -> Self {
         Self {
             by,
@@ -133,6 +135,7 @@ impl UsageTally {
         }
     }
 
+    /// Registers a loop, so that its records are assigned to its agent and account.
     pub fn know(&mut self, id: LoopId, known: Loop) {
         self.loops.insert(id, known);
     }

@@ -27,9 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Which of the two was sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// `/v1/metrics`.
+    /// Sent to `/v1/metrics`.
     Counters,
-    /// `/v1/logs`.
+    /// Sent to `/v1/logs`.
     Events,
 }
 
@@ -137,8 +137,8 @@ impl Line {
         Receiver { endpoint: &self.endpoint, header: &self.header }
     }
 
-    /// What arrived, when the agent is gone. Its last requests may still be on their way through the
-    /// kernel.
+    /// The usage that arrived, once the agent is gone. Its last requests may still be on their way
+    /// through the kernel.
     pub async fn close(self) -> Option<Usage> {
         let begun = tokio::time::Instant::now();
         loop {

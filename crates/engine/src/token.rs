@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::state_folder::StateFolder;
 
-/// 256 bits.
+/// Size of the secret: 256 bits.
 const SECRET_BYTES: usize = 32;
 
 /// The token of a state folder.

@@ -67,6 +67,7 @@ impl Manager {
     }
 }
 
+/// Whether everloop wrote this unit, so that it may be replaced or removed.
 pub fn is_ours(text: &str) -> bool {
     text.contains(OURS)
 }
@@ -97,6 +98,7 @@ impl Unit {
         }
     }
 
+    /// The service definition in the format of `manager`.
     pub fn text(&self, manager: Manager) -> String {
         match manager {
             Manager::Systemd => self.systemd(),

@@ -1,14 +1,11 @@
 //! everloop: keeps coding agents working on a goal until commands prove that it is reached.
 //!
 //! - `cli`: the command line, a file per verb
-//! - `services`: what verbs and tools do, as typed requests and answers
-//! - `supervisor`: the shell around the pure loop of `everloop-core`; `figures`, `telemetry`, `port`: what it publishes and where; `http`: the face of its port
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `caller`: who acts; `mailbox`: messages between people and agents; `mcp`: tools for agents
-//! - `tickets`: answering what a person was asked; `notifiers`: who is told of it; `hold`: the guard in a person's hands; `record`: events that others than a supervisor write
-//! - `hook`: sessions that everloop did not start; `install`: what makes their CLIs know of it; `completion`: signs of being complete
-//! - `state_folder`: the state folder; `board`: which task of a loop is next, and the board as a file; `tally`: what turns used
-//! - `ui`: the only place that prints; `error`: the only place that knows exit codes
+//! - `http`: the routes of the supervisor's port; `mcp`: tools for agents
+//! - `ui`: the only place that prints
+//!
+//! Everything that runs is in `everloop-engine`; this crate parses, calls it and shows its answer.
 
 mod cli;
 mod config;

@@ -1,7 +1,9 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`], [`quarantine`], [`sessions`]: what people read
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and
+//!   money
+//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`],
+//!   [`quarantine`], [`sessions`]: what people read
 //! - [`answers`]: the same for programs, where it is more than plain data
 //! - [`live`]: the view that stays in place while a loop runs
 //!

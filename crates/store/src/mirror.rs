@@ -1,8 +1,8 @@
 //! The ledger as plain files: readable for people and scripts, and the source for a lost database.
 //!
 //! - [`Mirror`] (`mirror/follow.rs`): follows a ledger, pass by pass, and writes only what changed
-//! - [`found`] and [`MirrorContents`] (`mirror/found.rs`): the content of a mirror, file by file, and the
-//!   files that are refused
+//! - [`found`] and [`MirrorContents`] (`mirror/found.rs`): the content of a mirror, file by file,
+//!   and the files that are refused
 //! - `page`: one file, with its version and its checksum; `line`: one record of the journal
 //! - `change`: writes a pass to disk, whole or not at all; `source`: the changes of a ledger
 //!
@@ -10,10 +10,11 @@
 //! mirror.json                     id and position of the mirror; written with every pass
 //! scoreboard.json                 every loop in a few words
 //! loops/ID.json                   the state of a loop
-//! queue/pending|claimed|completed/ID.json   a task with its late results; finished ones up to a limit
+//! queue/STATE/ID.json             a task with its late results, in pending, claimed or completed;
+//!                                 finished ones up to a limit
 //! docs/KIND/KEY.json guards/SCOPE.json tickets.json messages.json
 //! log/YYYY-MM-DD.jsonl            the journal; never pruned, since the ledger's is not either
-//! supervisor.heartbeat            a sign of life, never restored
+//! supervisor.heartbeat            a heartbeat, never restored
 //! ```
 //!
 //! All files together show one moment of the ledger. Only people and `recover` read them.

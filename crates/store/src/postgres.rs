@@ -1,11 +1,17 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
-//! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
-//! back; `single_statement` is the short way), `postgres/read.rs` reads, `postgres/care.rs` what supervisors ask all day, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `connection` is one connection, `url` its address,
-//! `tls` its encryption; `beat` gives signs of life, `listener` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//! - `open` makes and migrates a hub; `probe` and `rights` are for `everloop hub`
+//! - `batch` writes: `draft` decides on locked rows, `write` brings them back, `single_statement`
+//!   is the short way
+//! - `read` reads; `maintenance` reads for the leader; `mirror` restores what was lost; `columns`
+//!   knows the columns
+//! - `connection` is one connection, `url` its address, `tls` its encryption
+//! - `beat` sends heartbeats; `listener` receives hints
 //!
-//! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
-//! call makes a new one. Nothing is retried that may have happened.
+//! Methods stand in the same order as in SQLite's.
+//!
+//! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is
+//! dropped and the next call makes a new one. Nothing is retried that may have happened.
 
 mod batch;
 mod beat;
@@ -50,23 +56,24 @@ pub use probe::Findings;
 pub use rights::role_sql;
 pub use url::{Door, Url};
 
-/// Whose clock counts.
+/// Which clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubClock {
     /// The caller's: for one machine, and for tests.
     Caller,
-    /// The hub's, read once in every transaction; what the caller says is not looked at. Nodes' clocks may be wrong.
+    /// The hub's, read once in every transaction; the caller's time is ignored, since the clocks of
+    /// nodes may be wrong.
     Hub,
 }
 
 /// How a hub is opened.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// Where it is.
+    /// Address of the database, with login and TLS settings.
     pub url: Url,
-    /// Whose clock counts.
+    /// The clock that leases and waits are measured by.
     pub clock: HubClock,
-    /// The id of the hub that it has to be; `None` takes any.
+    /// Id of the expected hub; `None` accepts any.
     pub hub: Option<String>,
 }
 
@@ -75,7 +82,7 @@ pub struct HubOptions {
 pub struct HubIdentity {
     /// Drawn when it was made; a restored copy has the same.
     pub id: String,
-    /// Its format.
+    /// Format version of its tables.
     pub format: u32,
     /// The last number of its journal.
     pub last_seq: u64,
@@ -99,7 +106,7 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Connects and looks whether it is the right hub, in a format that is understood here. Makes and changes nothing.
+    /// Connects and checks that it is the right hub, in a known format. Changes nothing.
     pub fn open(options: HubOptions) -> Result<Self, Error> {
         let waiter = Waiter::new()?;
         let (line, hub) = waiter.wait(async || {
@@ -122,18 +129,19 @@ impl Postgres {
         once(url, "make a hub", async |line| open::init(line, url).await)
     }
 
-    /// Brings an older hub up to date. Answers the format that was found.
+    /// Brings an older hub up to date. Returns the format that it had.
     pub fn migrate(url: &Url) -> Result<u32, Error> {
         once(url, "bring the hub up to date", async |line| open::migrate(line, url).await)
     }
 
-    /// Looks what a hub is like.
+    /// Measures and describes a hub.
     pub fn probe(url: &Url) -> Result<Findings, Error> {
         once(url, "look at the hub", async |line| probe::look(line, url).await)
     }
 
-    /// Does something on the connection, on a new one if the old one is gone. After a failure the connection is dropped
-    /// unless the failure is an answer: what state it is in is not worth finding out.
+    /// Runs `work` on the connection, on a new one if the old one is gone. After a failure the
+    /// connection is dropped, unless the failure is a reply of the hub: its state is not worth
+    /// finding out.
     fn call<T: Send>(
         &self,
         doing: &'static str,
@@ -277,8 +285,8 @@ impl Ledger for Postgres {
     }
 }
 
-/// One thread is enough for one connection; it runs only while a call waits. Can be dropped inside of another runtime,
-/// where a plain one panics.
+/// One thread is enough for one connection; it runs only while a call waits. Unlike a plain
+/// runtime, it can be dropped inside of another one without a panic.
 struct Waiter(Option<Runtime>);
 
 impl Waiter {
@@ -289,7 +297,8 @@ impl Waiter {
             .map_err(|e| Error::Away { doing: "wait for the hub", source: e.into() })
     }
 
-    /// Waits for `work`, also inside of another runtime: there it takes a thread of its own for as long.
+    /// Waits for `work`, also inside of another runtime: there it takes a thread of its own
+    /// meanwhile.
     fn wait<T: Send>(&self, work: impl AsyncFnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         let runtime = self.0.as_ref().expect("it is there until it is dropped");
         if Handle::try_current().is_err() {

@@ -5,8 +5,8 @@
 //! each test has a database and a role of its own there. Without the variable a test process starts its own server. Tests
 //! that crash or configure a server always do.
 //!
-//! Each server is watched by a shell that waits at the other end of a pipe. However this process ends, the pipe is
-//! closed, and the shell stops the server and removes its folder.
+//! Each server is watched by a shell that waits at the other end of a pipe. However this process
+//! ends, the pipe is closed, and the shell stops the server and removes its folder.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -21,45 +21,44 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
 
-/// A server is there within a second on a calm machine.
+/// Limit of a start; on an idle machine it takes less than a second.
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// Between two looks whether it is.
+/// Between two looks whether it is there.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The port of the server that all tests of a run share.
 pub const SHARED: &str = "EVERLOOP_TEST_POSTGRES";
-/// Who owns everything in a server.
+/// The owner of everything in a server.
 const ADMIN: &str = "admin";
-/// Ports that were free a moment ago and are taken now.
+/// Attempts with another port when a free one was taken meanwhile.
 const PORT_TRIES: u32 = 5;
 
-/// How long a commit takes.
+/// When a commit is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// As in real life: on disk.
+    /// As in production: on disk.
     Durable,
-    /// Nothing is synced; for tests that only need the answers, and crashes of the server that are none of the machine.
+    /// Nothing is synced: for tests that need only the replies, or crashes of the server but not of
+    /// the machine.
     Off,
 }
 
-/// Who is let in.
+/// How clients log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// Everybody.
+    /// Without a password.
     Trust,
-    /// Whoever knows the password (SCRAM).
+    /// With this password (SCRAM).
     Password(&'static str),
 }
 
-/// What a server is to be like.
+/// The setup of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSetup {
-    /// How long a commit takes.
     pub sync: Sync,
-    /// Who is let in.
     pub login: Login,
     /// Where its folder is made.
     pub dir: PathBuf,
-    /// Whether it speaks TLS, with a certificate of its own authority for `localhost`.
+    /// Whether it offers TLS, with a certificate of its own authority for `localhost`.
     pub tls: bool,
 }
 
@@ -69,7 +68,7 @@ impl Default for ServerSetup {
     }
 }
 
-/// A server.
+/// A running server; dropping it stops it and removes its folder.
 pub struct PostgresServer {
     setup: ServerSetup,
     folder: PathBuf,
@@ -164,7 +163,7 @@ impl PostgresServer {
         self.folder.join("ca.pem")
     }
 
-    /// Runs SQL as the owner of everything and answers what it says, a line per row.
+    /// Runs SQL as the owner of everything and returns its output, a line per row.
     pub fn psql(&self, database: &str, sql: &str) -> String {
         let mut command = Command::new(programs().join("psql"));
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", ADMIN]);
@@ -179,7 +178,7 @@ impl PostgresServer {
         }
     }
 
-    /// False when the port was taken by somebody else.
+    /// False when the port was taken meanwhile.
     fn try_start(&mut self) -> bool {
         let data = self.folder.join("data");
         let mut args = vec!["-D".to_owned(), data.display().to_string()];
@@ -200,7 +199,7 @@ impl PostgresServer {
         }
         let mut watch = Watch::new(&self.folder, "QUIT", &programs().join("postgres"), &args);
         let deadline = Instant::now() + START_WITHIN;
-        // The server's own word for being ready.
+        // The server's own mark for being ready.
         let ready = || {
             let state = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
             state.lines().nth(7).is_some_and(|line| line.trim() == "ready")
@@ -277,7 +276,7 @@ impl Drop for Pooler {
     }
 }
 
-/// A program and the shell that ends it when we do.
+/// A program and the shell that ends it when this process ends.
 struct Watch {
     shell: Child,
     pipe: ChildStdin,
@@ -285,7 +284,8 @@ struct Watch {
 
 impl Watch {
     fn new(folder: &Path, signal: &str, program: &Path, args: &[String]) -> Self {
-        // Without us nobody needs the folder. A stop that was asked for leaves it: `x` is written before the pipe closes.
+        // After the end of this process the folder is useless. A deliberate stop keeps it: `x` is
+        // written before the pipe closes.
         let script = r#"folder=$1; signal=$2; shift 2; exec 3<&0
             "$@" >>"$folder/log" 2>&1 </dev/null 3<&- & pid=$!
             (word=$(cat <&3); kill -$signal $pid; while kill -0 $pid; do sleep 0.1; done
@@ -295,7 +295,7 @@ impl Watch {
         command.args(["-c", script, "sh"]).arg(folder).arg(signal).arg(program).args(args).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let mut shell = command.spawn().expect("a shell can be started");
-        let pipe = shell.stdin.take().expect("it was asked for");
+        let pipe = shell.stdin.take().expect("standard input is piped");
         Self { shell, pipe }
     }
 
@@ -348,7 +348,7 @@ fn make_certificates(folder: &Path) {
     std::fs::set_permissions(folder.join("ca.pem"), readable).expect("it was just made");
 }
 
-/// PostgreSQL does not run as root; then it runs as the user that Debian made for it, or as nobody.
+/// PostgreSQL refuses to run as root; then it runs as Debian's user `postgres`, or as `nobody`.
 fn unprivileged(program: &str) -> Command {
     let Some(user) = other_user() else { return Command::new(program) };
     let mut command = Command::new("setpriv");
@@ -378,7 +378,8 @@ fn folder(dir: &Path, prefix: &str) -> PathBuf {
     folder
 }
 
-/// Somebody else may take it before the server does; then the server does not start and another one is tried.
+/// Another process may take the port before the server does; then the server does not start and
+/// another port is tried.
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     listener.local_addr().expect("it is bound").port()

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Processes whose environment names this state folder, as state or as place of their job. Never
-/// this process.
+/// Processes with an environment that names this state folder, as state or as place of their job.
+/// Never this process.
 pub fn processes_of(state: &Path) -> Vec<i32> {
     let marks =
         ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());

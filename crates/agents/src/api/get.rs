@@ -7,9 +7,8 @@ use crate::http_client::{Access, Address, BadAddress, HttpClient, Timeouts, head
 /// More of a body is not read.
 const BODY: u64 = 1 << 20;
 
-/// What an address answers.
+/// The response of an address.
 pub struct Got {
-    /// The status.
     pub status: u16,
     /// The server's name for this version; empty without one.
     pub etag: String,

@@ -24,13 +24,12 @@ pub(super) struct Client {
     key: Option<String>,
 }
 
-/// The beginning of an answer.
+/// The beginning of a response.
 pub(super) enum HttpReply {
     /// A stream of events.
     Stream(BodyReader<'static>),
-    /// No.
+    /// The server refuses the request.
     Error {
-        /// The status.
         status: u16,
         /// They may hold the time of the next attempt.
         headers: HeaderMap,
@@ -39,12 +38,12 @@ pub(super) enum HttpReply {
     },
 }
 
-/// A request that was not answered.
+/// A request without a response.
 pub(super) enum Failed {
-    /// The connection broke before any answer: nothing is known to have happened, so the request may
-    /// be sent again.
+    /// The connection broke before any response: nothing is known to have happened, so the request
+    /// may be sent again.
     Reset(ApiRefusal),
-    /// Anything else.
+    /// All other failures: a second attempt would not help.
     Other(ApiRefusal),
 }
 

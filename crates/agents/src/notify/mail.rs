@@ -1,4 +1,5 @@
-//! What a mail looks like: headers that cannot be broken out of, and a text that every server takes.
+//! What a mail looks like: headers that cannot be broken out of, and a text that every server
+//! takes.
 
 use everloop_core::notify::{Notification, Severity, Undelivered};
 use lettre::Address;
@@ -15,11 +16,8 @@ const MAX_TITLE_CHARS: usize = 200;
 /// Recipients, sender and transport of mails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// Addresses.
     pub to: Vec<String>,
-    /// An address.
     pub from: String,
-    /// The transport.
     pub via: Via,
 }
 
@@ -85,7 +83,7 @@ fn body(message: &Notification) -> String {
         [one] => format!("Answer it: everloop ticket answer {one} \"TEXT\"\nSeen: everloop ticket ack {one}\n"),
         _ => "All of them: everloop ticket list\n".to_owned(),
     };
-    // A control character is nothing that a person reads.
+    // Control characters are not readable text.
     let text: String = message.text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect();
     format!("{text}\n\n{how}")
 }

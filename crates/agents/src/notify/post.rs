@@ -22,7 +22,6 @@ const TITLE_CHARS: usize = 120;
 /// A request of a gateway for SMS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// Where to.
     pub url: Address,
     /// Names and values; `{text}`, `{to}` and `{key}` are replaced in values.
     pub fields: Vec<(String, String)>,
@@ -30,22 +29,16 @@ pub struct Form {
     pub to: String,
     /// Whether the fields travel as JSON; else as a form.
     pub json: bool,
-    /// The credentials.
     pub auth: Option<Auth>,
 }
 
-/// How a gateway knows us.
+/// How a gateway authenticates everloop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// `Authorization: Bearer …`.
+    /// The header `Authorization: Bearer …`.
     Bearer(SecretSource),
-    /// `Authorization: Basic …`.
-    Basic {
-        /// The user name.
-        user: String,
-        /// The password.
-        password: SecretSource,
-    },
+    /// The header `Authorization: Basic …`.
+    Basic { user: String, password: SecretSource },
 }
 
 impl Address {

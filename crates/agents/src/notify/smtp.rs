@@ -44,9 +44,7 @@ const SHOWN_CHARS: usize = 200;
 /// A server that takes mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its name.
     pub host: String,
-    /// Its port.
     pub port: u16,
     /// How the connection is encrypted.
     pub encryption: Encryption,

@@ -65,7 +65,7 @@ impl Mailroom {
         let taken = Arc::clone(&heard);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that does not trust the certificate hangs up, and that is what some tests are about.
+                // A client that does not trust the certificate hangs up; some tests are about that.
                 serve(stream, manners, &taken).ok();
             }
         });
@@ -104,7 +104,7 @@ fn serve(stream: TcpStream, manners: Manners, heard: &Mutex<Heard>) -> std::io::
     Ok(())
 }
 
-/// One conversation; true when the client wants to go on encrypted.
+/// One session; true when the client wants to go on encrypted.
 fn talk<S: Read + Write>(line: &mut BufReader<S>, manners: Manners, heard: &Mutex<Heard>) -> std::io::Result<bool> {
     let say = |line: &mut BufReader<S>, text: &str| line.get_mut().write_all(format!("{text}\r\n").as_bytes());
     if !manners.starts || manners.sealed {
@@ -242,8 +242,8 @@ fn the_password_travels_encrypted_and_in_both_ways_of_old() {
         assert_eq!(room.mails().len(), 1);
         if manners.starts {
             let lines = room.lines();
-            let sealed = lines.iter().position(|line| line == "STARTTLS").expect("it was asked for");
-            let login = lines.iter().position(|line| line.starts_with("AUTH")).expect("it was asked for");
+            let sealed = lines.iter().position(|line| line == "STARTTLS").expect("it was sent");
+            let login = lines.iter().position(|line| line.starts_with("AUTH")).expect("it was sent");
             assert!(sealed < login, "{lines:?}");
         }
     }

@@ -63,6 +63,7 @@ pub fn as_json(row: &TaskRow) -> Value {
     Value::Object(fields)
 }
 
+/// The board file as JSON text, with a line break at its end.
 pub fn render(tasks: &[Value]) -> String {
     let board = json!({ "schema_version": FORMAT, "tasks": tasks });
     let mut text = serde_json::to_string_pretty(&board).expect("a board is plain data and always has a JSON form");

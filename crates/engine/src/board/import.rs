@@ -52,6 +52,7 @@ enum Status {
     Dead,
 }
 
+/// One task of a board file, checked and ready to be put onto the board.
 #[derive(Debug)]
 pub struct ImportedTask {
     task: NewTask,
@@ -130,6 +131,7 @@ impl Import {
 }
 
 impl ImportedTask {
+    /// The id under which the board keeps it.
     pub fn id(&self) -> &TaskId {
         &self.task.id
     }

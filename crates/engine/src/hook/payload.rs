@@ -108,6 +108,7 @@ impl Payload {
         }
     }
 
+    /// A field of the tool's input, as the CLI sent it.
     pub fn input(&self, field: &str) -> Option<&Value> {
         self.0.get("tool_input")?.get(field)
     }

@@ -1,5 +1,5 @@
-//! The project that a session works in, and the loop whose checks count there: one in the ledger,
-//! or one that is only in everloop.toml.
+//! The project that a session works in, and the loop that holds its sessions: one in the ledger, or
+//! one that is only in everloop.toml.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub struct SessionFolder {
     pub checks: Vec<CheckSpec>,
     /// The loop, where the ledger knows it.
     pub state: Option<LoopState>,
-    /// What the project says about sessions.
+    /// The project's settings for sessions.
     pub hook: HookSpec,
     /// Its folder of configuration, from which globs of guarded files count.
     pub root: PathBuf,
@@ -36,7 +36,8 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// The place of a session in `cwd`; `None` when no project there says anything, or names several loops and none of them.
+    /// The place of a session in `cwd`; `None` without settings there, or when they contain several
+    /// loops and name none of them.
     pub fn find(projects: &impl Projects, cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
         let Some(spec) = projects.session(cwd, now)? else { return Ok(None) };
         let mut place = Self {

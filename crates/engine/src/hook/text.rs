@@ -53,6 +53,7 @@ pub struct Brief<'a> {
 }
 
 impl Brief<'_> {
+    /// The brief as text for the agent, within the size that CLIs accept.
     pub fn render(&self) -> String {
         let place = self.place;
         let mut parts = vec![

@@ -56,6 +56,7 @@ const CODEX_CONFIG: &str = ".codex/config.toml";
 /// The instructions for agents, for the file that their CLIs read.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
+/// An agent CLI that `everloop install` can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AgentCli {
     /// Claude Code of Anthropic
@@ -69,6 +70,7 @@ pub enum AgentCli {
 }
 
 impl AgentCli {
+    /// Every CLI, in the order of lists and help.
     pub const ALL: [AgentCli; 4] = [AgentCli::Claude, AgentCli::Codex, AgentCli::Gemini, AgentCli::Opencode];
 
     /// Its kind as an agent.

@@ -7,7 +7,9 @@ pub struct Marks {
     end: &'static str,
 }
 
+/// Marks of a section in Markdown: comments that are not rendered.
 pub const MARKDOWN: Marks = Marks { begin: "<!-- everloop:begin -->", end: "<!-- everloop:end -->" };
+/// Marks of a section in TOML.
 pub const TOML: Marks = Marks { begin: "# everloop:begin", end: "# everloop:end" };
 
 impl Marks {
@@ -40,6 +42,7 @@ impl Marks {
         (!rest.trim().is_empty()).then_some(rest)
     }
 
+    /// Whether the text contains the section.
     pub fn are_in(self, text: &str) -> bool {
         self.place(text).is_some()
     }

@@ -39,13 +39,13 @@ pub enum SendAnswer {
     Answered(TicketAnswer),
     /// It lies in a box.
     Boxed { to: String, by: String, how: &'static str },
-    /// It stands beneath a task.
+    /// It is a comment of a task.
     Commented(CommentAnswer),
     /// The loop's next turn reads it.
     Steered(CommandAnswer),
 }
 
-/// What was written beneath a task.
+/// A comment that was written to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommentAnswer {
     pub to: TaskId,
@@ -81,7 +81,7 @@ pub fn send(context: &ServiceContext, request: &SendRequest) -> Result<SendAnswe
     Ok(SendAnswer::Steered(CommandAnswer::new(&state.id, "will read it in its next turn", taker)))
 }
 
-/// Writes beneath a task. It stays there, and every turn on the task reads it as data.
+/// Writes a comment to a task. It stays there, and every turn on the task reads it as data.
 pub fn comment(context: &ServiceContext, task: &TaskId, text: &str) -> Result<CommentAnswer, Failure> {
     let text = mailbox::checked(text)?;
     let mut ledger = context.writer(&context.home()?)?;

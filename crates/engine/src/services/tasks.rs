@@ -1,8 +1,8 @@
-//! The board: adding, taking, ending and changing tasks. What tasks are and which changes they allow
-//! is the ledger's.
+//! The board: adding, taking, ending and changing tasks. What tasks are and which changes they
+//! allow is the ledger's.
 //!
 //! - here: a change with its line in the journal, as one transaction
-//! - `add`: new tasks; `claim`: taking one; `finish`: ending one that is held; `amend`: other changes
+//! - `add`: new tasks; `claim`: taking one; `finish`: ending a held one; `amend`: other changes
 
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
@@ -55,11 +55,13 @@ impl Change<'_> {
     }
 }
 
+/// A line of the journal that changes no state.
 pub fn note(text: String) -> Event {
     Event::Note { text }
 }
 
-/// Refuses an agent that would end what it did not take: every caller can read a fence on the board.
+/// Refuses an agent that would end a task it did not take: every caller can read a fence on the
+/// board.
 fn held_by_caller(row: &TaskRow, context: &ServiceContext) -> Result<(), Failure> {
     match &row.state {
         TaskState::Leased { node, .. } if !context.caller.is_person() && node.as_str() != context.caller.name() => {
@@ -70,6 +72,7 @@ fn held_by_caller(row: &TaskRow, context: &ServiceContext) -> Result<(), Failure
     }
 }
 
+/// The failure for an id that is not on the board.
 pub fn no_task(task: &TaskId) -> Failure {
     Failure::usage(format!("there is no task `{task}`")).hint("`everloop task list` shows them")
 }

@@ -83,7 +83,7 @@ impl Supervisor {
         dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&*self.projects, &dir))).collect()
     }
 
-    /// Tells those outside what they do not know yet.
+    /// Sends each tracker the statuses that it does not have yet.
     fn tell_outside(&mut self, wanted: &[(PathBuf, OutboundSpec)]) -> Result<(), Failure> {
         for (dir, outside) in wanted {
             let Some(sink) = &outside.tracker else { continue };

@@ -164,8 +164,8 @@ impl Supervisor {
         self.take_posts(senders);
     }
 
-    /// Where loops work: those that go on, and the latest that do not, whose tickets may still be
-    /// open.
+    /// The folders of loops: of those that go on, and of the latest that do not, since their
+    /// tickets may still be open.
     fn find_homes(&mut self, loops: &[LoopRow]) {
         let mut known: Vec<&LoopRow> = loops.iter().collect();
         known.sort_by_key(|row| std::cmp::Reverse((!row.is_over(), row.updated_at)));

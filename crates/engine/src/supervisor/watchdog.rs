@@ -47,6 +47,7 @@ impl Watchdog {
         }
     }
 
+    /// Reports to the service manager that the supervisor stops.
     pub fn stopping(&self) {
         self.say("STOPPING=1");
     }

@@ -19,6 +19,6 @@ pub struct CommentArgs {
 
 pub fn comment(args: &CommentArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let written = messages::comment(session, &TaskId::new(&args.task), &args.text)?;
-    session.ui.said(&format!("written beneath task {}", written.to), &written)?;
+    session.ui.said(&format!("commented on task {}", written.to), &written)?;
     Ok(Code::Ok)
 }

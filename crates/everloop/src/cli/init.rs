@@ -39,8 +39,8 @@ pub struct InitArgs {
     /// on stdin
     #[arg(long, value_name = "CMD")]
     agent_cmd: Option<String>,
-    /// Agents whose CLIs are connected to everloop: instructions, hooks and MCP server, in the
-    /// files of the project that they read; repeat for several. The first one works on the loop
+    /// Agent CLIs to connect to everloop: instructions, hooks and MCP server, in the files of the
+    /// project that they read; repeat for several. The first one works on the loop
     #[arg(long, value_name = "AGENT", value_parser = choices::agent_cli(), conflicts_with = "agent_cmd")]
     agent: Vec<AgentCli>,
     /// Connect all installed CLIs the same way

@@ -35,10 +35,10 @@ pub fn verb(args: SendArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let request = SendRequest { to: args.to, text: args.text, about: args.about };
     let sent = messages::send(session, &request)?;
     match &sent {
-        SendAnswer::Asked { ticket } => session.ui.said(&format!("asked: {ticket}"), &sent)?,
+        SendAnswer::Asked { ticket } => session.ui.said(&format!("opened ticket {ticket}"), &sent)?,
         SendAnswer::Answered(answer) => show_answer(session, answer)?,
         SendAnswer::Boxed { to, .. } => session.ui.said(&format!("sent to {to}"), &sent)?,
-        SendAnswer::Commented(written) => session.ui.said(&format!("written beneath task {}", written.to), &sent)?,
+        SendAnswer::Commented(written) => session.ui.said(&format!("commented on task {}", written.to), &sent)?,
         SendAnswer::Steered(answer) => show(session, answer)?,
     }
     Ok(Code::Ok)

@@ -19,7 +19,7 @@ pub fn paragraph(found: &LoopWhy, look: &StatusStyle) -> String {
     explain(&found.state, look.now, &|at| moment(at, look.now, &look.zone))
 }
 
-/// `why`.
+/// The answer of `everloop why --json`.
 pub fn why(found: &WhyAnswer, look: &StatusStyle) -> Value {
     match found {
         WhyAnswer::Session { id, record } => {
@@ -52,7 +52,7 @@ fn supervisor(owner: Option<&LockOwner>) -> Value {
     owner.map_or(Value::Null, |o| json!({ "role": o.role, "pid": o.process.pid, "since": o.since }))
 }
 
-/// `status`.
+/// The answer of `everloop status --json`.
 pub fn status(seen: &StatusAnswer, now: Time) -> Value {
     let loops: Vec<Value> = seen.loops.iter().map(loop_json).collect();
     let hold = |(scope, freeze): (&Scope, &Freeze)| json!({ "scope": scope, "freeze": freeze });

@@ -19,7 +19,7 @@ pub fn mark(verdict: &Verdict, paint: Paint) -> String {
     }
 }
 
-/// A line per check. With a `baseline`, what is different from it is said.
+/// A line per check. With a `baseline`, differences from it are marked.
 pub fn scoreboard(board: &Scoreboard, baseline: Option<&Scoreboard>, paint: Paint) -> Vec<String> {
     let names: Vec<String> = board.0.iter().map(|row| fit(&clean(&row.name), NAME_MAX_CELLS)).collect();
     let column = names.iter().map(|name| width(name)).max().unwrap_or(0);

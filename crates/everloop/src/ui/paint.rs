@@ -56,7 +56,7 @@ impl Paint {
         self.sgr("33", text)
     }
 
-    /// For headings.
+    /// Bold, for headings.
     pub fn strong(self, text: &str) -> String {
         self.sgr("1", text)
     }

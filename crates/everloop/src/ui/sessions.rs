@@ -38,7 +38,7 @@ pub fn lines(id: &str, record: &Record, look: &StatusStyle) -> Vec<String> {
         lines.push(clean(&said));
     }
     if record.holds_in_all > 0 {
-        lines.push(format!("It was held {} in all since a person last spoke.", times(record.holds_in_all)));
+        lines.push(format!("It was held {} in all since the last message of a person.", times(record.holds_in_all)));
     }
     if !record.pending.is_empty() {
         lines.push(clean(&format!("It waits for {}, by its own account.", record.pending.join(", "))));

@@ -70,7 +70,7 @@ fn hear(mut stream: TcpStream, status: u16) -> Option<(String, Value)> {
     }
 }
 
-/// A loop whose tracker and mailbox are a server; it has nothing to do until `go` is there.
+/// A loop with a server as tracker and mailbox; it has nothing to do until `go` is there.
 fn served(server: &Server) -> Env {
     let env = Env::new().var("TRACKER_TOKEN", "s3cret-t0ken");
     let (url, address) = (format!("http://{}/everloop", server.address), server.address);

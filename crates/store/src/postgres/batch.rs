@@ -1,13 +1,16 @@
-//! Operations: one batch is one transaction. Rows that it names are locked and read, the shared rules decide, the rows are
-//! written: two round trips, one more for each claim in between. What nodes do all day is one statement (`single_statement`).
+//! Operations: one batch is one transaction. Rows that it names are locked and read, the shared
+//! rules decide, the rows are written: two round trips, one more for each claim in between. The
+//! everyday operations of nodes are one statement (`single_statement`).
 //!
-//! Several nodes at once get the answers of some order in which they came one by one, because every answer rests on rows
-//! that are locked until the commit, on facts that never change (a task is there, is done), or on a row that is not
-//! there, which the insert proves. The one exception is on purpose: a claim passes over tasks that another transaction
-//! holds or makes at that moment. What it does answer is exact.
+//! Concurrent batches get the replies of some serial order, because every reply rests on rows that
+//! are locked until the commit, on facts that never change (a task exists, is done), or on the
+//! absence of a row, which the insert proves. The one exception is on purpose: a claim passes over
+//! tasks that another transaction holds or makes at that moment. Its replies are exact all the
+//! same.
 //!
-//! Crash windows: nothing is visible before the commit, and the hub undoes what was not committed when the connection ends.
-//! If it ends after the commit was sent, [`Error::Unknown`] says so; whoever asked reads back by key.
+//! Crash windows: nothing is visible before the commit, and the hub undoes uncommitted work when
+//! the connection ends. If it ends after the commit was sent, the result is [`Error::Unknown`], and
+//! the caller reads back by key.
 
 use everloop_core::op::{Op, Reply};
 use everloop_core::time::Time;
@@ -18,11 +21,11 @@ use super::single_statement::{self, ClaimRequest, claimed};
 use super::{columns, write};
 use crate::Error;
 
-/// How often a batch is tried that others got in the way of. Each time somebody else got through, so a batch that does not
-/// get through in this many has a hub that is busy beyond use.
+/// Attempts at a batch that conflicts with others. Each conflict means that another batch got
+/// through, so a batch that fails this often meets an overloaded hub.
 const TRIES: u32 = 10;
 
-/// Does all of `ops` or nothing. `now` is `None` where the hub's clock counts.
+/// Commits all of `ops` or nothing. `now` is `None` where the hub's clock counts.
 pub(super) async fn run(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Vec<Reply>, Error> {
     for _ in 0..TRIES {
         match attempt(line, now, ops).await {
@@ -35,7 +38,7 @@ pub(super) async fn run(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> 
     Err(Error::Busy { doing: "get a batch through" })
 }
 
-/// `None` when others got in the way; nothing happened then.
+/// `None` after a conflict; nothing happened then.
 async fn attempt(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
     match single_statement::attempt(line, now, ops).await? {
         Some(replies) => Ok(Some(replies)),
@@ -76,7 +79,7 @@ async fn general(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<
                 let found = answers.first().and_then(|rows| rows.first());
                 let found =
                     found.map_or(Ok(0), |row| row.try_get::<_, i64>("found")).map_err(columns::shape("a count"))?;
-                // Somebody made it while the others were locked: it is another question now.
+                // Another transaction made it while the rows were locked: start over.
                 return if found > 0 { Ok(None) } else { Err(refusal.into()) };
             }
         }

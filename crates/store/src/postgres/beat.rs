@@ -1,4 +1,4 @@
-//! A sign of life, and what the hub answers to it: all that a node without work wants to know, in one call.
+//! A heartbeat and the hub's reply to it: all that an idle node needs to know, in one call.
 
 use everloop_core::ids::NodeId;
 use everloop_core::time::Time;
@@ -8,12 +8,12 @@ use super::connection::{HubConnection, Statement};
 use super::{HubClock, Postgres, columns};
 use crate::Error;
 
-/// What a node hears when it gives a sign of life.
+/// The hub's reply to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeartbeatReply {
     /// The hub's time.
     pub at: Time,
-    /// Until when somebody else is the supervisor of the mesh; `None` when nobody or the node itself was last.
+    /// End of another node's leader lease; `None` when no node or the node itself held it last.
     pub led_until: Option<Time>,
     /// The document of kind `node` about it.
     pub wish: Option<String>,
@@ -24,16 +24,16 @@ pub struct HeartbeatReply {
 }
 
 impl Postgres {
-    /// Says that a node is there, and what about it.
+    /// Sends the heartbeat of a node, with its description.
     pub fn beat(&mut self, now: Time, node: &NodeId, info: &str) -> Result<HeartbeatReply, Error> {
         let at = (self.options.clock == HubClock::Caller).then_some(now.0);
-        let doing = "give a sign of life";
+        let doing = "send a heartbeat";
         let statement = Statement::new(doing, "SELECT * FROM everloop.beat($1, $2, $3)").optional_number(at);
         let statement = statement.text(node.as_str()).text(info);
-        // One that comes late makes a node look alive a little longer.
+        // A late one makes a node look alive a little longer.
         let rows = self.call(doing, async move |line: &HubConnection| line.alone(&statement).await)?;
-        let heard = heard(rows.first().ok_or(Error::Away { doing, source: "it said nothing".into() })?);
-        let heard = heard.map_err(columns::shape("a sign of life"))?;
+        let heard = heard(rows.first().ok_or(Error::Away { doing, source: "the reply is empty".into() })?);
+        let heard = heard.map_err(columns::shape("the reply to a heartbeat"))?;
         self.saw(heard.seq);
         Ok(heard)
     }

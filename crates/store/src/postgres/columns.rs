@@ -1,5 +1,5 @@
-//! How rows of the hub become the core's types and back. PostgreSQL's texts cannot hold a NUL and its integers are signed:
-//! the first is escaped, the second cast where they cross.
+//! How rows of the hub become the core's types and back. PostgreSQL's texts cannot hold a NUL and
+//! its integers are signed: the first is escaped, the second cast where they cross.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -16,7 +16,8 @@ use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 
 type Sql<T> = Result<T, tokio_postgres::Error>;
 
-/// NUL becomes 0x01 `0` and 0x01 becomes 0x01 `1`; everything else stays readable, and the order of texts stays the same.
+/// NUL becomes 0x01 `0` and 0x01 becomes 0x01 `1`; everything else stays readable, and texts keep
+/// their order.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', '\u{1}']) {
         return Cow::Borrowed(text);
@@ -51,17 +52,17 @@ fn owner(row: &Row) -> Sql<Option<LoopId>> {
     Ok(optional_text(row, "owner")?.map(LoopId::new))
 }
 
-/// What a column says that is not plain text or number; with the row's name, should it make no sense.
+/// Parses a column that is not plain text or number; the error names the row.
 fn parse<T, E: Display>(what: &dyn Display, value: Result<T, E>) -> Result<T, Error> {
     value.map_err(|e| Error::Unreadable { what: what.to_string(), why: e.to_string() })
 }
 
-/// A column that is not there or of another kind: somebody changed the schema.
+/// A column is missing or of another type: the schema was changed.
 pub(super) fn shape(what: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Error {
     move |e| Error::Unreadable { what: what.to_owned(), why: e.to_string() }
 }
 
-/// The ids that a task depends on, as its column says it.
+/// The ids that a task depends on, from its column.
 pub(super) fn deps_column(deps: &[TaskId]) -> String {
     let ids: Vec<Cow<'_, str>> = deps.iter().map(|id| escaped(id.as_str())).collect();
     serde_json::to_string(&ids).expect("a list of texts always has a JSON form")
@@ -166,7 +167,7 @@ pub(super) fn doc(row: &Row) -> Result<DocRow, Error> {
     read().map_err(shape("a document"))
 }
 
-/// Reads the columns of `late_results`.
+/// Reads the columns of `shelf`, the table of late results.
 pub(super) fn late_result(row: &Row) -> Result<LateResult, Error> {
     let read = || -> Sql<_> {
         Ok(LateResult {
@@ -251,7 +252,8 @@ pub(super) fn stored(row: &Row) -> Result<Stored, Error> {
     read().map_err(shape("a journal record"))
 }
 
-/// Reads a journal row together with the checksum of the row before it (`previous_sum`) and opens it.
+/// Reads a journal row together with the checksum of the row before it (`previous_sum`) and opens
+/// it.
 pub(super) fn record(row: &Row) -> Result<JournalRecord, Error> {
     let stored = stored(row)?;
     let previous_sum: Option<i64> = row.try_get("previous_sum").map_err(shape("a journal record"))?;

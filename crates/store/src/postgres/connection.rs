@@ -1,7 +1,9 @@
-//! One connection to the hub: statements that need no session, sent together, within a deadline, and what their failures mean.
+//! One connection to the hub: statements that need no session, sent together, within a deadline,
+//! and what their failures mean.
 //!
-//! Nothing here outlives a transaction: no prepared statement has a name, no setting is made outside of one, no lock is
-//! held by the session. So it does not matter whether a pooler gives every transaction another backend.
+//! Nothing here outlives a transaction: no prepared statement has a name, no setting is made
+//! outside of one, no lock is held by the session. So a pooler may give every transaction another
+//! backend.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,12 +26,14 @@ use crate::Error;
 
 /// A hub that does not take a connection in this time is away.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// Everything about one call. Longer than the server's own limit per statement, so that its error names the cause.
+/// Everything about one call. Longer than the server's own limit per statement, so that its error
+/// names the cause.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(7);
-/// A connection that rested this long is looked at before it is used: poolers and restarts close idle ones, and a batch
-/// that meets such an end would leave its outcome unknown.
+/// A connection that was idle this long is tested before it is used: poolers and restarts close
+/// idle ones, and a batch that meets such an end would leave its outcome unknown.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
-/// The statement's own limit, as long as the transaction: far above any of ours, also on a slow disk.
+/// The server's limit per statement, as long as the transaction: far above the time of any
+/// statement here, even on a slow disk.
 pub(super) const BEGIN: &str = "begin; set local statement_timeout = 5000";
 const BEGIN_READ: &str = "begin read only; set local statement_timeout = 5000";
 /// `join_all` sends in order up to this many; a batch needs fewer, however long it is.
@@ -109,7 +113,7 @@ pub(super) enum StatementEnd {
     Commit,
 }
 
-/// A connection.
+/// A connection with its encryption and the state of the call.
 pub(super) struct HubConnection {
     client: Client,
     driver: JoinHandle<()>,
@@ -134,7 +138,7 @@ impl HubConnection {
         Ok(Self { client, driver, encrypted, committing: Cell::new(false), rested: Instant::now() })
     }
 
-    /// Whether it can be used for another call.
+    /// Whether another call can use it.
     pub(super) async fn is_alive(&self) -> bool {
         if self.client.is_closed() {
             return false;
@@ -165,7 +169,8 @@ impl HubConnection {
         }
     }
 
-    /// Sends `begin`, all of `statements` and how it ends at once, and waits for all answers: one round trip.
+    /// Sends `begin`, all of `statements` and the end at once, and waits for all replies: one round
+    /// trip.
     pub(super) async fn send(
         &self,
         begin: Option<&'static str>,
@@ -199,7 +204,8 @@ impl HubConnection {
         }
         let mut rows = Vec::with_capacity(statements.len());
         for (answer, doing) in join_all(sent).await.into_iter().zip(names) {
-            // The first failure is the cause of all others: the transaction is aborted from there on.
+            // The first failure is the cause of all others: from there on the transaction is
+            // aborted.
             rows.push(answer.map_err(|e| failed(doing, e, end))?);
         }
         if begin.is_some() {
@@ -208,14 +214,15 @@ impl HubConnection {
         Ok(rows)
     }
 
-    /// One statement that is a transaction by itself: one message there, one back. Only for what may also happen late,
-    /// after the caller gave up: the server's own time limit is not set here.
+    /// One statement that is a transaction by itself: one message there, one back. Only for changes
+    /// that may also happen late, after the caller gave up: the server's own time limit is not set
+    /// here.
     pub(super) async fn alone(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         self.committing.set(true);
         self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Commit))
     }
 
-    /// One statement that only reads, by itself: for what is read often and touches next to nothing.
+    /// One read-only statement by itself: for small, frequent reads.
     pub(super) async fn ask(&self, statement: &Statement) -> Result<Vec<Row>, Error> {
         self.typed(statement).await.map_err(|e| failed(statement.doing, e, StatementEnd::Open))
     }
@@ -271,7 +278,7 @@ pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
 
 /// Whether the login failed on this side: no channel binding although the address requires it, or a
 /// server that cannot prove that it knows the password. Another attempt meets the same. The library
-/// has no code for it, only its words.
+/// has no code for it, only its message.
 fn is_unproven(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_none() && error.to_string().starts_with("authentication error")
 }
@@ -280,8 +287,8 @@ type Driven = Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
 
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + 'a>>;
 
-/// What a failure means. An error of a statement aborts its transaction: nothing happened. Everything that ends the
-/// connection leaves a commit that was sent before in the dark.
+/// What a failure means. An error of a statement aborts its transaction: nothing happened. After an
+/// error that ends the connection, the outcome of a commit that was sent before is unknown.
 pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: StatementEnd) -> Error {
     let broken = |source: tokio_postgres::Error| match end {
         StatementEnd::Open | StatementEnd::Undo => Error::Away { doing, source: source.into() },
@@ -289,12 +296,13 @@ pub(super) fn failed(doing: &'static str, error: tokio_postgres::Error, end: Sta
     };
     let Some(said) = error.as_db_error() else {
         return match end {
-            // Before anything was sent: bad settings, TLS that cannot be agreed on, a name that does not resolve.
+            // Before anything was sent: bad settings, a failed TLS handshake, a name that does not
+            // resolve.
             _ if error.is_closed() || std::error::Error::source(&error).is_some() => broken(error),
             _ => Error::Hub { doing, source: Box::new(error) },
         };
     };
-    // A server that panics at the commit for want of disk may have it in its log.
+    // A server that panics at the commit because its disk is full may have it in its log.
     if end == StatementEnd::Commit && is_over(said) {
         return broken(error);
     }
@@ -321,7 +329,7 @@ fn is_denial(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// Whether the connection ended with this: shut down, too many connections, a crash of the server.
+/// Whether the connection ended with this: shutdown, too many connections, a crash of the server.
 fn is_over(said: &DbError) -> bool {
     // A pooler reports what is wrong behind it as an error of class 08.
     matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) || said.code().code().starts_with("08")

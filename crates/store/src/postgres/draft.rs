@@ -1,5 +1,6 @@
-//! A batch in memory: the rows that it names, locked in the hub, and what the shared rules make of them. Owns the order of
-//! locks and every decision; `write` brings the outcome back to the tables. Methods stand in the order of the model's.
+//! A batch in memory: the rows that it names, locked in the hub, and what the shared rules make of
+//! them. Owns the order of locks and every decision; `write` brings the outcome back to the tables.
+//! Methods stand in the order of the model's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ use crate::{Error, leader, task};
 #[derive(Debug, Default)]
 pub(super) struct BatchKeys {
     tasks: BTreeSet<String>,
-    /// Of those, the ones whose dependencies are asked for.
+    /// Of those, the ones to read the dependencies of.
     taken: BTreeSet<String>,
     /// Dependencies of new tasks.
     needed: BTreeSet<String>,
@@ -31,7 +32,7 @@ pub(super) struct BatchKeys {
     keys: BTreeSet<String>,
     heads: BTreeSet<&'static str>,
     leader: bool,
-    /// Whether the hub is asked for the time, first of all.
+    /// Whether to read the hub's clock, before anything else.
     clock: bool,
 }
 
@@ -72,8 +73,9 @@ impl BatchKeys {
         names
     }
 
-    /// Locks and reads every row that is named, in an order that is the same for everybody, so that nobody waits in a
-    /// circle. What may be missing without a refusal comes last: once all locks are held, what is not there is not there.
+    /// Locks and reads every named row, in the same order for every batch, so that none deadlock.
+    /// Rows that may be missing without a refusal come last: once all locks are held, a missing row
+    /// stays missing.
     fn statements(&self) -> Vec<(Part, Statement)> {
         let mut all = Vec::new();
         let mut add = |wanted: bool, part: Part, statement: Statement| {
@@ -104,7 +106,7 @@ impl BatchKeys {
     }
 }
 
-/// Which table an answer is about.
+/// The table that a reply is about.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Clock,
@@ -129,12 +131,12 @@ const LOCK_MESSAGES: &str = "SELECT id FROM everloop.messages WHERE id = ANY($1)
 const LOCK_HEADS: &str = "SELECT * FROM everloop.heads WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 const LOCK_TICKETS: &str =
     "SELECT id, key FROM everloop.tickets WHERE key = ANY($1) AND closed_at IS NULL ORDER BY id FOR UPDATE";
-/// Not locked: no task is ever deleted, and what is done stays done.
+/// Not locked: no task is ever deleted, and a done task stays done.
 const THERE: &str = "SELECT id, state = 'done' AS done FROM everloop.tasks WHERE id = ANY($1)";
 const NEEDED: &str = "SELECT n.id, n.state = 'done' AS done
      FROM everloop.tasks t, json_array_elements_text(t.deps::json) d (id) JOIN everloop.tasks n ON n.id = d.id
      WHERE t.id = ANY($1) AND t.deps <> '[]'";
-/// How many of what was missing are there now.
+/// How many of the missing rows exist now.
 const FOUND: &str = "SELECT (SELECT count(*) FROM everloop.tasks WHERE id = ANY($1))
           + (SELECT count(*) FROM everloop.loops WHERE id = ANY($2))
           + (SELECT count(*) FROM everloop.guards WHERE scope = ANY($3))
@@ -168,7 +170,7 @@ pub(super) struct Pending {
     pub(super) heads: BTreeSet<&'static str>,
 }
 
-/// What a batch names and the hub does not have.
+/// Rows that a batch names and the hub does not have.
 #[derive(Debug)]
 pub(super) struct Missing {
     tasks: Vec<TaskId>,
@@ -255,7 +257,7 @@ impl BatchDraft {
         Ok(())
     }
 
-    /// What is named and was not there, before anything is done.
+    /// Named rows that were missing before anything is done.
     pub(super) fn missing(&self, names: &BatchKeys) -> Missing {
         let strangers = |names: &BTreeSet<String>, slots: &BTreeMap<String, VersionedRow>| {
             names.iter().filter(|name| !slots.contains_key(*name)).cloned().collect()
@@ -270,8 +272,8 @@ impl BatchDraft {
         }
     }
 
-    /// Asks once more for it, now that everything else is locked. Not for what this batch itself made since; `None` when
-    /// nothing is left to ask for.
+    /// Looks for the missing rows once more, now that everything else is locked; not for those that
+    /// this batch itself made since. `None` when nothing is left to look for.
     pub(super) fn look_again(&self, missing: &Missing) -> Option<Statement> {
         let strange =
             |name: &&String, slots: &BTreeMap<String, VersionedRow>| slots.get(*name).is_none_or(|s| s.version == 0);
@@ -285,7 +287,7 @@ impl BatchDraft {
         (!none).then(|| statement.texts(loops).texts(guards).numbers(messages).texts(docs))
     }
 
-    /// Does one operation; a claim is not for here, since the hub chooses.
+    /// Does one operation, except a claim: the hub chooses its tasks.
     pub(super) fn apply(&mut self, op: &Op) -> Result<Reply, Refusal> {
         match op {
             Op::Enqueue(task) => self.enqueue(task),
@@ -337,7 +339,7 @@ impl BatchDraft {
         Ok(Reply::Made(true))
     }
 
-    /// The hub gave these to a node.
+    /// Takes over the tasks that the hub leased to a node.
     pub(super) fn claimed(&mut self, rows: &[TaskRow]) {
         for row in rows {
             if let Some(known) = self.tasks.get_mut(&row.task.id) {
@@ -430,7 +432,7 @@ impl BatchDraft {
             if !self.messages.remove(&(*id as i64)) {
                 return Err(Refusal::Gone { what: format!("message {id}") });
             }
-            // One that is not written yet need not be.
+            // One that is not written yet is dropped.
             match self.pending.sent.iter().position(|message| message.id == *id) {
                 Some(place) => drop(self.pending.sent.remove(place)),
                 None => self.pending.consumed.push(*id as i64),

@@ -1,5 +1,6 @@
-//! Hints from other nodes ("look again"), by NOTIFY. Nobody may rely on them: behind a pooler in transaction mode none
-//! arrive, a broken connection loses some, and whoever looks by itself from time to time misses nothing.
+//! Hints from other nodes ("look again"), by NOTIFY. They are only an optimisation: behind a pooler
+//! in transaction mode none arrive, and a broken connection loses some, so every listener also
+//! polls.
 
 use std::time::Duration;
 
@@ -13,22 +14,23 @@ use super::url::Url;
 use super::{Postgres, Waiter};
 use crate::Error;
 
-/// All hints of a hub go here.
+/// The channel of all hints of a hub.
 const CHANNEL: &str = "everloop";
-/// A connection on which nothing is said is asked after this long whether it is still there.
+/// A connection without traffic is tested with a keepalive after this long.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Hints that wait to be read; one more means the same as those before it.
+/// Unread hints; a further one means the same as those before it.
 const UNREAD: usize = 64;
 
 impl Postgres {
-    /// Tells whoever listens to look again. After the commit that gave reason to, never in it: that would end group commits.
+    /// Sends the hint to all listeners. After the commit that it is about, never in it: NOTIFY
+    /// inside would end group commits.
     pub fn hint(&self, word: &str) -> Result<(), Error> {
         let statement = Statement::new("give a hint", "SELECT pg_notify('everloop', $1)").text(word);
         self.call("give a hint", async move |line: &HubConnection| line.alone(&statement).await.map(drop))
     }
 }
 
-/// Listens for hints until `heard` answers false (`Ok`) or the connection ends. Takes this thread for as long.
+/// Listens for hints until `heard` returns false (`Ok`) or the connection ends. Blocks this thread.
 pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(), Error> {
     Waiter::new()?.wait(async || {
         let (client, mut words) = connect(url).await?;
@@ -51,7 +53,7 @@ pub fn listen(url: &Url, mut heard: impl FnMut(&str) -> bool + Send) -> Result<(
     })
 }
 
-/// A connection that passes on what it is told.
+/// A connection that passes on its notifications.
 async fn connect(url: &Url) -> Result<(tokio_postgres::Client, mpsc::Receiver<String>), Error> {
     let (client, mut connection, _) = dial(url).await?;
     let (said, words) = mpsc::channel(UNREAD);
@@ -59,7 +61,7 @@ async fn connect(url: &Url) -> Result<(tokio_postgres::Client, mpsc::Receiver<St
         let mut messages = poll_fn(move |cx| connection.poll_message(cx));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(note) = message {
-                // Full: whoever reads will look again anyway.
+                // Full: the reader will look again anyway.
                 said.try_send(note.payload().to_owned()).ok();
             }
         }

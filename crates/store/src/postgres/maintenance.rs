@@ -1,5 +1,5 @@
-//! What the supervisor of a mesh asks of the hub again and again: only what changed, and only what rests for long. A hub that
-//! holds hundreds of loops which are over costs it their names.
+//! The leader's regular reads from the hub: only what changed, and only what is stale. Of hundreds
+//! of finished loops in a hub, it reads just their names.
 
 use everloop_core::op::TaskRow;
 use everloop_core::time::Time;
@@ -10,13 +10,14 @@ use crate::Error;
 use crate::rows::DocRow;
 
 impl Postgres {
-    /// Every document of a kind and its version, by key: tells which of them changed, without their bodies.
+    /// Every document of a kind and its version, by key: shows which of them changed, without their
+    /// bodies.
     pub fn doc_versions(&self, kind: &str) -> Result<Vec<(String, u64)>, Error> {
         let sql = "SELECT key AS id, version FROM everloop.docs WHERE kind = $1 ORDER BY key";
         self.all(Statement::new("look for changed documents", sql).text(kind), mirror::pair)
     }
 
-    /// These documents of a kind, by key; those that are not there are left out.
+    /// These documents of a kind, by key; missing ones are left out.
     pub fn docs_named(&self, kind: &str, keys: &[String]) -> Result<Vec<DocRow>, Error> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -25,8 +26,8 @@ impl Postgres {
         self.all(Statement::new("read documents", sql).text(kind).texts(keys), columns::doc)
     }
 
-    /// Tasks of loops that wait in the queue unchanged since `queued`, and tasks whose lease was over at `leased`: of each the
-    /// oldest, `limit` at most.
+    /// Tasks of loops that are queued unchanged since `queued`, and tasks with a lease that ended
+    /// before `leased`: of each the oldest, `limit` at most.
     pub fn resting(&self, queued: Time, leased: Time, limit: usize) -> Result<Vec<TaskRow>, Error> {
         let sql = format!(
             "(SELECT * FROM everloop.tasks WHERE state = 'queued' AND owner IS NOT NULL AND updated_at <= $1

@@ -1,4 +1,4 @@
-//! What the mirror asks of a hub, and how an empty one gets back what a mirror holds.
+//! What the mirror reads from a hub, and how an empty hub is restored from a mirror.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::{Postgres, columns};
 use crate::Error;
 use crate::mirror::{MirrorSource, Rows, TaskMark};
 
-/// All of it together: a person waits, and a hub that does not answer in this time will not.
+/// Limit of a whole restore: a person waits, and a hub that does not reply in this time will not.
 const RESTORE_WITHIN: Duration = Duration::from_secs(120);
-/// Rows in one statement: each stays far below what a hub answers in time.
+/// Rows in one statement: each stays far below the hub's time limit.
 const AT_ONCE: usize = 500;
 
 impl MirrorSource for Postgres {
@@ -67,17 +67,17 @@ pub(super) fn pair(row: &Row) -> Result<(String, u64), Error> {
 }
 
 impl Postgres {
-    /// Gives a hub that holds nothing yet all of `rows`, and the name `id` of the one that was lost, so that its nodes know
-    /// it again; in one transaction. False when it does hold something.
+    /// Fills an empty hub with `rows` and gives it the `id` of the lost one, so that its nodes
+    /// recognise it; in one transaction. False when it is not empty.
     pub fn restore(&mut self, id: &str, rows: &Rows) -> Result<bool, Error> {
-        let doing = "give the hub back what it held";
+        let doing = "restore the hub";
         let made = self.waiter.wait(async || {
             let line = HubConnection::connect(&self.options.url).await?;
             timeout(RESTORE_WITHIN, restore(&line, id, rows)).await.map_err(|late| line.too_late(doing, late))?
         })?;
         if made {
             id.clone_into(&mut self.id);
-            // Whoever asks next finds the hub under its old name.
+            // The next call finds the hub under its old id.
             *self.line.lock().expect("no call panics while it holds the line") = None;
         }
         Ok(made)
@@ -86,7 +86,8 @@ impl Postgres {
 
 async fn restore(line: &HubConnection, id: &str, rows: &Rows) -> Result<bool, Error> {
     let doing = "look whether the hub is empty";
-    // The lock keeps another node from doing the same at this moment; both ends of the transaction release it.
+    // The lock keeps another node from doing the same at this moment; commit and rollback both
+    // release it.
     let look = [
         Statement::new(doing, "LOCK TABLE everloop.hub IN EXCLUSIVE MODE"),
         Statement::new(
@@ -115,7 +116,7 @@ fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
         let sql = "INSERT INTO everloop.shelf (task, fence, at, result)
                    SELECT w.task, w.fence, w.at, w.result FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
                    WITH ORDINALITY w (task, fence, at, result, place) ORDER BY w.place";
-        Statement::new("give back the shelf", sql)
+        Statement::new("restore late results", sql)
             .texts(late.iter().map(|s| s.task.as_str()))
             .numbers(late.iter().map(|s| s.fence.0 as i64))
             .numbers(late.iter().map(|s| s.at.0))
@@ -124,7 +125,7 @@ fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
     all.extend(rows.docs.chunks(AT_ONCE).map(|docs| {
         let sql = "INSERT INTO everloop.docs (name, kind, key, version, updated_at, body)
                    SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[]) w";
-        Statement::new("give back documents", sql)
+        Statement::new("restore documents", sql)
             .texts(docs.iter().map(|(kind, doc)| format!("{kind}\u{1f}{}", doc.key)))
             .texts(docs.iter().map(|(kind, _)| kind))
             .texts(docs.iter().map(|(_, doc)| &doc.key))
@@ -134,13 +135,13 @@ fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
     }));
     all.extend(records(rows));
     all.extend(heads(rows));
-    all.push(Statement::new("give the hub its name back", "UPDATE everloop.hub SET id = $1").text(id));
+    all.push(Statement::new("restore the hub's id", "UPDATE everloop.hub SET id = $1").text(id));
     all
 }
 
 fn tasks(rows: &[TaskRow]) -> Statement {
     let statement = Statement::new(
-        "give back tasks",
+        "restore tasks",
         "INSERT INTO everloop.tasks (id, owner, kind, title, prompt, priority, deps, author, trust, ready_at, state, node,
                                      until, fence, failures, result, created_at, updated_at)
          SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
@@ -168,20 +169,20 @@ fn records(rows: &Rows) -> Vec<Statement> {
     all.extend(guards.chunks(AT_ONCE).map(|guards| {
         let sql = "INSERT INTO everloop.guards (scope, version, state)
                    SELECT w.* FROM unnest($1::text[], $2::bigint[], $3::text[]) w";
-        Statement::new("give back guards", sql)
+        Statement::new("restore guards", sql)
             .texts(guards.iter().map(|(scope, _, _)| scope))
             .numbers(guards.iter().map(|(_, version, _)| *version))
             .texts(guards.iter().map(|(_, _, state)| state))
     }));
     if let Some(leader) = &rows.leader {
         let sql = "INSERT INTO everloop.leader (single, node, epoch, until) VALUES (1, $1, $2, $3)";
-        let statement = Statement::new("give back the supervisor", sql).text(leader.node.as_str());
+        let statement = Statement::new("restore the leader lease", sql).text(leader.node.as_str());
         all.push(statement.number(leader.term as i64).number(leader.until.0));
     }
     all
 }
 
-/// The last numbers that were given out go on from what is there.
+/// Sequences continue after the restored rows.
 fn heads(rows: &Rows) -> [Statement; 3] {
     let head = |name: &str, value: u64, sum: u32| {
         Statement::new("write the heads", "UPDATE everloop.heads SET value = $2, sum = $3 WHERE name = $1")

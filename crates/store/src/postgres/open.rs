@@ -1,4 +1,4 @@
-//! Makes a hub out of an empty database, brings an old one up to date, and refuses one that is not the right one.
+//! Makes a hub out of an empty database, brings an old one up to date, and refuses a wrong one.
 
 use super::connection::{BEGIN, HubConnection, Statement, StatementEnd, is_missing};
 use super::url::Url;
@@ -16,10 +16,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
 /// The newest hub format known here, kept in `everloop.hub`.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
-/// Two that make the same hub at once wait for each other; the number is nobody else's. It ends with the transaction.
+/// Two processes that make the same hub at once wait for each other; nothing else uses the number.
+/// The lock ends with the transaction.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(7310583426113825107)";
 
-/// What is in the database, and refuses what this everloop cannot work with.
+/// The hub in the database; refuses one that this everloop cannot work with.
 pub(super) async fn greet(line: &HubConnection, url: &Url) -> Result<HubIdentity, Error> {
     let hub = look(line).await?.ok_or_else(|| Error::Missing { path: url.to_string().into() })?;
     let (path, found, known) = (url.to_string().into(), hub.format, FORMAT);
@@ -53,7 +54,7 @@ pub(super) async fn look(line: &HubConnection) -> Result<Option<HubIdentity>, Er
     read().map(Some).map_err(columns::shape("the hub's row"))
 }
 
-/// Makes the tables if there are none. An older hub is left alone: that is for [`migrate`].
+/// Makes the tables if there are none. An older hub stays as it is: [`migrate`] changes it.
 pub(super) async fn init(line: &HubConnection, url: &Url) -> Result<HubIdentity, Error> {
     if look(line).await?.is_none() {
         bring_forward(line, url, MIGRATIONS).await?;
@@ -61,14 +62,16 @@ pub(super) async fn init(line: &HubConnection, url: &Url) -> Result<HubIdentity,
     greet(line, url).await
 }
 
-/// Brings an older hub up to date; one that is up to date is left alone. Answers the format that was found.
+/// Brings an older hub up to date; changes nothing in a current one. Returns the format that it
+/// had.
 pub(super) async fn migrate(line: &HubConnection, url: &Url) -> Result<u32, Error> {
     let Some(hub) = look(line).await? else { return Err(Error::Missing { path: url.to_string().into() }) };
     bring_forward(line, url, MIGRATIONS).await?;
     Ok(hub.format)
 }
 
-/// Runs what is missing in one transaction. The format is read inside, since another process may have been first.
+/// Runs the missing scripts in one transaction. The format is read inside, since another process
+/// may have been first.
 pub(super) async fn bring_forward(line: &HubConnection, url: &Url, scripts: &[&str]) -> Result<(), Error> {
     let doing = "bring the hub up to date";
     let known = scripts.len() as u32;

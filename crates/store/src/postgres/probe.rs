@@ -1,4 +1,4 @@
-//! What a hub is like, for people: `everloop hub check`. Asks, never trusts the address.
+//! The properties of a hub, for `everloop hub check`. Measures them; never trusts the address.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,41 +8,41 @@ use super::url::Url;
 use super::{HubIdentity, columns, rights};
 use crate::Error;
 
-/// Round trips that are measured; the shortest is the way, the rest is somebody else's load.
+/// Measured round trips; the shortest is the latency, the rest is other load.
 const SAMPLES: u32 = 5;
-/// Two connections ask this often in turn who serves them. A pooler that gives every transaction any backend shows it at
-/// the first or second time.
+/// Times that two connections read their backend's id in turn. A pooler that gives every
+/// transaction any backend shows at the first or second time.
 const TURNS: u32 = 4;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
-    /// As the server says it, for example `15.14`.
+    /// As the server reports it, for example `15.14`.
     pub server_version: String,
     /// As a number, for example 150014.
     pub server_number: u32,
-    /// The server's encoding of texts; everloop needs `UTF8`.
+    /// The server's text encoding; everloop needs `UTF8`.
     pub encoding: String,
     /// Whether the connection is encrypted.
     pub encrypted: bool,
     /// Whether every transaction may be served by another backend.
     pub pooled: bool,
-    /// Whether the server only lets itself be read.
+    /// Whether the server only allows reads.
     pub read_only: bool,
     /// The hub in the database; `None` when there is none.
     pub hub: Option<HubIdentity>,
-    /// One question and its answer.
+    /// The shortest measured round trip.
     pub round_trip: Duration,
     /// How far the hub's clock is ahead of ours, in milliseconds.
     pub clock_offset_ms: i64,
-    /// Rights that are missing; empty when there is no hub to ask about.
+    /// Missing rights; empty without a hub in the database.
     pub lacking: Vec<String>,
 }
 
-/// Looks at a hub.
+/// Measures a hub.
 pub(super) async fn look(line: &HubConnection, url: &Url) -> Result<Findings, Error> {
     let about = Statement::new(
-        "ask the server who it is",
+        "read the server's version",
         "SELECT current_setting('server_version') AS version, current_setting('server_version_num')::bigint AS number,
                 current_setting('server_encoding') AS encoding,
                 current_setting('default_transaction_read_only') = 'on' OR pg_is_in_recovery() AS read_only",
@@ -67,14 +67,14 @@ pub(super) async fn look(line: &HubConnection, url: &Url) -> Result<Findings, Er
             lacking,
         })
     };
-    read().map_err(columns::shape("what the server says about itself"))
+    read().map_err(columns::shape("the server's settings"))
 }
 
 fn silent(what: &str) -> Error {
-    Error::Unreadable { what: what.to_owned(), why: "it says nothing".to_owned() }
+    Error::Unreadable { what: what.to_owned(), why: "the reply is empty".to_owned() }
 }
 
-/// The shortest way there and back, and the hub's clock seen from its middle.
+/// The shortest round trip, and the hub's clock at its middle.
 async fn clock(line: &HubConnection) -> Result<(Duration, i64), Error> {
     let mut best = (Duration::MAX, 0);
     for _ in 0..SAMPLES {
@@ -91,8 +91,8 @@ async fn clock(line: &HubConnection) -> Result<(Duration, i64), Error> {
     Ok(best)
 }
 
-/// Two open connections to a server have two backends, always the same two. Everything else is a pooler that gives a
-/// backend to a transaction.
+/// Two open connections to a server have two backends, always the same two. Everything else is a
+/// pooler that gives a backend to a transaction.
 async fn is_pooled(line: &HubConnection, url: &Url) -> Result<bool, Error> {
     let other = HubConnection::connect(url).await?;
     let mut seen: Vec<[i32; 2]> = Vec::new();
@@ -103,6 +103,6 @@ async fn is_pooled(line: &HubConnection, url: &Url) -> Result<bool, Error> {
 }
 
 async fn backend(line: &HubConnection) -> Result<i32, Error> {
-    let rows = line.read(Statement::new("ask who serves us", "SELECT pg_backend_pid() AS pid")).await?;
+    let rows = line.read(Statement::new("read the backend's id", "SELECT pg_backend_pid() AS pid")).await?;
     rows.first().map_or(Ok(0), |row| row.try_get("pid")).map_err(columns::shape("a backend"))
 }

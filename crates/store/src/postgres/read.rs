@@ -5,8 +5,8 @@ use everloop_core::ids::{LoopId, TaskId};
 use super::connection::Statement;
 use crate::rows::{Recipients, StateName, TaskFilter, TaskOwner, Tickets};
 
-/// PostgreSQL counts in signed numbers; no listing is longer. Inlined everywhere: with a parameter for a limit the
-/// planner takes a plan for any number of rows, and that one sorts the table.
+/// PostgreSQL counts in signed numbers; no listing is longer. Inlined everywhere: with a parameter
+/// for a limit the planner takes a plan for any number of rows, and that one sorts the table.
 fn signed(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -27,7 +27,8 @@ pub(super) fn task(id: &TaskId) -> Statement {
     Statement::new("read a task", "SELECT * FROM everloop.tasks WHERE id = $1").text(id.as_str())
 }
 
-/// One part per state, each along an index, merged by the caller: a listing never sorts a million finished tasks.
+/// One part per state, each along an index, merged by the caller: a listing never sorts a million
+/// finished tasks.
 pub(super) fn tasks(filter: &TaskFilter) -> Statement {
     let limit = signed(filter.limit);
     let whose = match &filter.owner {
@@ -51,7 +52,8 @@ pub(super) fn tasks(filter: &TaskFilter) -> Statement {
 }
 
 pub(super) fn late_results(task: &TaskId) -> Statement {
-    Statement::new("read the shelf", "SELECT * FROM everloop.shelf WHERE task = $1 ORDER BY id").text(task.as_str())
+    Statement::new("read the late results", "SELECT * FROM everloop.shelf WHERE task = $1 ORDER BY id")
+        .text(task.as_str())
 }
 
 pub(super) fn nodes() -> Statement {
@@ -100,7 +102,8 @@ pub(super) fn tickets(which: Tickets) -> Statement {
     }
 }
 
-/// Each row comes with the checksum of the row before it, found by its key: every record can be checked.
+/// Each row comes with the checksum of the row before it, found by its key: every record can be
+/// checked.
 const LINKED: &str = "SELECT j.*, p.sum AS previous_sum FROM everloop.journal j
                       LEFT JOIN everloop.journal p ON p.seq = j.seq - 1";
 
@@ -135,7 +138,7 @@ pub(super) fn journal_raw(after_seq: u64, limit: usize) -> Statement {
     Statement::new("read the journal's rows", sql).number(after(after_seq))
 }
 
-/// The last record itself, not the head: what was written is what counts.
+/// The last record itself, not the head: only what was written counts.
 pub(super) fn last_seq() -> Statement {
     Statement::new("find the end of the journal", "SELECT seq FROM everloop.journal ORDER BY seq DESC LIMIT 1")
 }

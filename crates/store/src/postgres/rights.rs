@@ -1,4 +1,4 @@
-//! What a node needs to be allowed in the hub, and no more: it can do every operation and can neither drop a table nor
+//! The rights of a node in the hub: it can do every operation and can neither drop a table nor
 //! rewrite the journal.
 
 use super::connection::{HubConnection, Statement};
@@ -20,7 +20,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("heads", &["SELECT", "UPDATE"]),
 ];
 
-/// Functions that a node calls, with the types of what it hands them. They act with the caller's rights and add none.
+/// Functions that a node calls, with the types of their parameters. They act with the caller's
+/// rights and add none.
 const CALLED: &[&str] = &[
     "all_done(text)",
     "beat(bigint, text, text)",
@@ -47,7 +48,8 @@ pub fn role_sql(role: &str) -> String {
     lines.join("\n")
 }
 
-/// Rights that this login lacks, each as `UPDATE on tasks`. What an older hub does not have yet is not lacked.
+/// Rights that this login lacks, each as `UPDATE on tasks`. Tables that an older hub does not have
+/// yet are left out.
 pub(super) async fn lacking(line: &HubConnection) -> Result<Vec<String>, Error> {
     let pairs = || NEEDED.iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
     let statement = Statement::new(

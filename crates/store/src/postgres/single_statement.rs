@@ -1,9 +1,10 @@
-//! Batches that are one statement and one round trip, which is what nodes do all day: a claim alone, finishing alone, tasks
-//! that need no others, a sign of life, a question who supervises. Claims and finishes are functions of the hub's
-//! (`migrations/postgres/0003_functions.sql`), because their plans are expensive.
+//! Batches that are one statement and one round trip, the everyday operations of nodes: a single
+//! claim, finishing, tasks without dependencies, a heartbeat, a read of the leader lease. Claims
+//! and finishes are functions in the hub (`migrations/postgres/0003_functions.sql`), because their
+//! plans are expensive.
 //!
-//! Nothing of this has the server's own time limit, so each may happen late, after the caller gave up; it says why that
-//! does no harm.
+//! None of these has the server's own time limit, so each may happen late, after the caller gave
+//! up; a comment at each states why that does no harm.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,18 +19,19 @@ use super::connection::{HubConnection, Statement, is_not_held};
 use super::{columns, write};
 use crate::{Error, task};
 
-/// `None` when the batch is something else, or when only the whole rules can say what becomes of it; nothing happened then.
+/// `None` when the batch is something else, or when only the full rules can decide it; nothing
+/// happened then.
 pub(super) async fn attempt(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<Option<Vec<Reply>>, Error> {
     match ops {
         [] => return Ok(Some(Vec::new())),
         [Op::Claim { node, n, owner, lease }] => {
             let wish = ClaimRequest { node, n: *n, owner: owner.as_ref(), lease: *lease };
-            // One that comes late leases tasks to a node that does not know of it, and the lease runs out.
+            // A late one leases tasks to a node that does not know of it, and the lease runs out.
             let rows = line.alone(&wish.statement(now)).await?;
             return Ok(Some(vec![Reply::Claimed(claimed(&rows)?)]));
         }
         [Op::Heartbeat { node, info }] => {
-            // One that comes late makes a node look alive a little longer.
+            // A late one makes a node look alive a little longer.
             line.alone(&write::heartbeats(&[(node, info)], now)).await?;
             return Ok(Some(vec![Reply::Ok]));
         }
@@ -40,23 +42,23 @@ pub(super) async fn attempt(line: &HubConnection, now: Option<Time>, ops: &[Op])
         _ => {}
     }
     if let Some(statement) = finishes(now, ops) {
-        // One that comes late still has to fit the fence, and says the same.
+        // A late one is still checked against the fence, and does the same.
         return match line.alone(&statement).await {
             Ok(_) => Ok(Some(vec![Reply::Ok; ops.len()])),
-            // Which and why is found out by the rules.
+            // The full rules find the task and the reason.
             Err(error) if is_not_held(&error) => Ok(None),
             Err(error) => Err(error),
         };
     }
     let Some(new) = queues(ops) else { return Ok(None) };
-    // One that comes late makes a task under its own id, once.
+    // A late one makes a task under its own id, once.
     let rows = line.alone(&write::queue(&new, write::Clash::LeftAlone, now)).await?;
     let made: BTreeSet<String> =
         rows.iter().map(|row| columns::plain(row, "id")).collect::<Result<_, _>>().map_err(columns::shape("a task"))?;
     Ok(Some(new.iter().map(|task| Reply::Made(made.contains(task.id.as_str()))).collect()))
 }
 
-/// Tasks of different names that need no others; `None` when the batch is something else.
+/// Tasks with different ids and without dependencies; `None` when the batch is something else.
 fn queues<'a>(ops: &'a [Op]) -> Option<Vec<&'a NewTask>> {
     let simple = |op: &'a Op| match op {
         Op::Enqueue(task) if task.deps.is_empty() => Some(task),
@@ -67,15 +69,14 @@ fn queues<'a>(ops: &'a [Op]) -> Option<Vec<&'a NewTask>> {
     (distinct.len() == all.len()).then_some(all)
 }
 
-/// A row when somebody else supervises: then the answer is no, and a node that asks in vain takes no lock and writes
-/// nothing. Most do, most of the time.
+/// Returns a row when another node leads: then the election is lost without a lock or a write,
+/// which is the usual case.
 fn supervised(node: &NodeId, now: Option<Time>) -> Statement {
     let sql = "SELECT 1 FROM everloop.leader
                WHERE node <> $1 AND until > coalesce($2, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
-    Statement::new("ask who supervises", sql).text(node.as_str()).optional_number(now.map(|now| now.0))
+    Statement::new("read the leader lease", sql).text(node.as_str()).optional_number(now.map(|now| now.0))
 }
 
-/// A claim.
 pub(super) struct ClaimRequest<'a> {
     pub(super) node: &'a NodeId,
     pub(super) n: u32,
@@ -118,7 +119,7 @@ fn finishes(now: Option<Time>, ops: &[Op]) -> Option<Statement> {
         &Op::Finish { ref task, fence, state, ref result } => Some((task, (fence, state, result))),
         _ => None,
     };
-    // In order, so that two that finish the same tasks do not wait in a circle.
+    // In order, so that two batches that finish the same tasks do not deadlock.
     let all: BTreeMap<_, _> = ops.iter().map(finish).collect::<Option<_>>()?;
     if all.len() != ops.len() {
         return None;

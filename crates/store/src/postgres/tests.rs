@@ -1,4 +1,4 @@
-//! What only shows from inside: query plans, and how a hub of an older format becomes one of a newer.
+//! What only shows from inside: query plans, and the migration of a hub from an older format.
 
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
@@ -62,7 +62,7 @@ fn long_tables_are_read_along_an_index_and_never_sorted() {
     }
 }
 
-/// How a function does its work, EXPLAIN does not say; how much it touches, it does.
+/// EXPLAIN does not show how a function does its work, but how much it touches.
 #[test]
 fn a_claim_and_a_finish_touch_few_pages_of_a_long_table() {
     let (_, name) = filled();
@@ -79,7 +79,7 @@ fn a_claim_and_a_finish_touch_few_pages_of_a_long_table() {
         finish,
     ];
     for call in calls {
-        // Undone, so that it can be called again: the plan that stays is made at the sixth time.
+        // Undone, so that it can be called again: the plan that stays is made at the sixth call.
         let undone = format!("begin; select count(*) from {call}; rollback;");
         let plan = format!("{} begin; explain (analyze, buffers) select * from {call}; rollback", undone.repeat(6));
         let said = server().psql(&name, &plan);

@@ -1,4 +1,5 @@
-//! TLS to the hub: rustls with `ring`, the roots of this machine or of a file, and the modes of libpq.
+//! TLS to the hub: rustls with `ring`, the roots of this machine or of a file, and the modes of
+//! libpq.
 //!
 //! The handshake and channel binding (`tls-server-end-point`) are those of `tokio-postgres-rustls`;
 //! this file decides which certificates are trusted and remembers whether the server took the offer
@@ -117,8 +118,8 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// `prefer` and `require`: against eavesdroppers, not against a proxy in between. Signatures have to
-/// fit all the same.
+/// `prefer` and `require`: against eavesdroppers, not against a proxy in between. Signatures have
+/// to be valid all the same.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -23,7 +23,7 @@ pub struct Url {
 /// of libpq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TlsMode {
-    /// Never encrypted.
+    /// The connection is never encrypted.
     Disable,
     /// Encrypted if the server can, with any certificate.
     Prefer,
@@ -92,13 +92,13 @@ impl Url {
                         .ok_or_else(|| bad("`channel_binding` is none of `disable`, `prefer`, `require`"))?;
                 }
                 ("sslrootcert", value) => roots = Some(decoded(value).ok_or_else(|| bad("`sslrootcert` is no text"))?),
-                // What other programs put there for themselves.
+                // Keys that other programs put there for themselves.
                 ("pgbouncer" | "connection_limit" | "pool_timeout" | "supa", _) => {}
                 _ => kept.push(pair),
             }
         }
         let bare = if kept.is_empty() { base.to_owned() } else { format!("{base}?{}", kept.join("&")) };
-        // The parser's words name the key that it does not know, never a value.
+        // The parser's message names the key that it does not know, never a value.
         let mut config: Config = bare.parse().map_err(|e| bad(&chain(&e)))?;
         if config.get_hosts().is_empty() {
             return Err(bad("it names no host"));

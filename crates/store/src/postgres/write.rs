@@ -1,4 +1,5 @@
-//! Brings what a draft decided to the tables: at most one statement per kind of change, however long the batch is.
+//! Brings the decisions of a draft to the tables: at most one statement per kind of change, however
+//! long the batch is.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,11 @@ use super::columns;
 use super::connection::Statement;
 use super::draft::{BatchDraft, Pending};
 
-/// Everything that is not written yet. Afterwards nothing is pending and what was new is stored.
+/// All that is not written yet. Afterwards nothing is pending and every new row is stored.
 ///
-/// A row that was not there when the others were locked is inserted without `ON CONFLICT`: if somebody else made it in
-/// the meantime, this batch was decided on something that is not true, is undone, and is tried again.
+/// A row that was missing when the others were locked is inserted without `ON CONFLICT`: if another
+/// transaction made it meanwhile, this batch was decided on a false premise, is undone, and is
+/// tried again.
 pub(super) fn flush(draft: &mut BatchDraft) -> Vec<Statement> {
     let pending = std::mem::take(&mut draft.pending);
     let mut all = Vec::new();
@@ -40,7 +42,7 @@ fn tasks(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     }
     let rows: Vec<&TaskRow> = pending.touched.iter().filter_map(|id| draft.tasks.get(id)).collect();
     if !rows.is_empty() {
-        // What the rules may change; the rest of a task stays as it was made.
+        // Only what the rules may change; the rest of a task never changes.
         let statement = Statement::new(
             "write tasks",
             "UPDATE everloop.tasks t
@@ -58,7 +60,7 @@ fn tasks(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     }
 }
 
-/// The ten columns of a task that stay as it was made, and when it is ready: id to `ready_at`.
+/// The ten columns of a task that never change, and when it is ready: id to `ready_at`.
 pub(super) fn with_new<'a>(statement: Statement, new: impl Iterator<Item = &'a NewTask> + Clone) -> Statement {
     statement
         .texts(new.clone().map(|t| t.id.as_str()))
@@ -73,7 +75,7 @@ pub(super) fn with_new<'a>(statement: Statement, new: impl Iterator<Item = &'a N
         .numbers(new.map(|t| t.ready_at.0))
 }
 
-/// The six columns of a task that say how it stands: state, node, until, fence, failures, result.
+/// The six columns of a task's state: state, node, until, fence, failures, result.
 pub(super) fn with_standing<'a>(statement: Statement, rows: impl Iterator<Item = &'a TaskRow> + Clone) -> Statement {
     statement
         .texts(rows.clone().map(|r| columns::state_columns(&r.state).0))
@@ -84,12 +86,12 @@ pub(super) fn with_standing<'a>(statement: Statement, rows: impl Iterator<Item =
         .optional_texts(rows.map(|r| r.result.as_ref()))
 }
 
-/// What becomes of a new task whose id the hub has already.
+/// What happens to a new task with an id that the hub has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clash {
     /// It was not there when the others were locked: the batch is undone.
     Undoes,
-    /// That one is left alone; those that were made are answered.
+    /// The existing one stays as it is; the reply names those that were made.
     LeftAlone,
 }
 
@@ -110,13 +112,13 @@ pub(super) fn queue(new: &[&NewTask], clash: Clash, now: Option<Time>) -> Statem
     with_new(Statement::new("queue tasks", sql), new.iter().copied()).optional_number(now.map(|now| now.0))
 }
 
-/// The task's row is locked, so nobody else looks at its shelf now.
+/// The task's row is locked, so no other transaction reads its late results now.
 fn late_results(pending: &Pending, all: &mut Vec<Statement>) {
     let late_result = &pending.late_result;
     if !late_result.is_empty() {
         all.push(
             Statement::new(
-                "shelve results",
+                "store late results",
                 "INSERT INTO everloop.shelf (task, fence, at, result)
                  SELECT w.task, w.fence, w.at, w.result
                  FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[])
@@ -140,7 +142,8 @@ fn nodes(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     }
 }
 
-/// Nothing is decided on a sign of life, so the last one wins. `now` is `None` where the hub's clock counts.
+/// Nothing is decided on a heartbeat, so the last one wins. `now` is `None` where the hub's clock
+/// counts.
 pub(super) fn heartbeats(seen: &[(&NodeId, &String)], now: Option<Time>) -> Statement {
     Statement::new(
         "write heartbeats",
@@ -259,7 +262,7 @@ pub(super) fn message_rows(sent: &[Message]) -> Statement {
     .texts(sent.iter().map(|m| &m.body))
 }
 
-/// Closed first: the key may have been opened anew.
+/// Closed first: the same batch may have opened the key again.
 fn tickets(draft: &BatchDraft, pending: &Pending, all: &mut Vec<Statement>) {
     if !pending.closed.is_empty() {
         all.push(

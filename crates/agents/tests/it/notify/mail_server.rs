@@ -43,7 +43,7 @@ pub struct TakenMail {
     pub mail: String,
 }
 
-/// The server.
+/// A mail server in Python, as a child process.
 pub struct MailServer {
     port: u16,
     child: Child,

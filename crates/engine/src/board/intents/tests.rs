@@ -88,7 +88,7 @@ fn the_ledger_itself_refuses_the_second_batch() {
         ops.push(Op::Enqueue(new_task(TaskId::new(title), "task", title.to_owned(), NOW)));
         ops
     };
-    ledger.transact(NOW, &batch("first")).expect("nobody was here before");
+    ledger.transact(NOW, &batch("first")).expect("the mark is free");
     let refused = ledger.transact(NOW, &batch("second")).expect_err("the mark is taken");
     assert!(matches!(refused, Error::Refused(Refusal::WrongState { .. })), "{refused}");
     assert!(ledger.task(&TaskId::new("second")).expect("the model can be read").is_none());

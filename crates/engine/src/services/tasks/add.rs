@@ -19,8 +19,8 @@ pub const MAX_PROMPT_BYTES: usize = 100_000;
 const MAX_TITLE_CHARS: usize = 200;
 /// Letters and digits of an id that cannot be mistaken for one another.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
-/// 32⁵ ids: a board of a thousand tasks meets a known one once in 30,000 draws, and then another one
-/// is drawn.
+/// 32⁵ ids: with a thousand tasks on the board one draw in 30,000 collides, and then another id is
+/// drawn.
 const ID_CHARS: usize = 5;
 /// That many collisions in a row are no accident.
 const MAX_DRAWS: u32 = 20;
@@ -129,7 +129,7 @@ fn checked(context: &ServiceContext, request: AddTask) -> Result<(NewTask, Optio
         priority: request.priority,
         deps: request.after.into_iter().map(TaskId::new).collect(),
         author: request.author.filter(|_| context.caller.is_person()).unwrap_or_else(|| context.caller.name()),
-        // What an agent writes is data for the next turn, never an instruction of the operator.
+        // What an agent writes is data for the next turn, never an instruction of a person.
         trust: context.caller.trust(),
         ready_at: request.delay.map_or(now, |delay| now + delay),
     };

@@ -14,11 +14,12 @@ use crate::services::ServiceContext;
 /// What is done to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskChange {
-    /// It cannot be taken until it is retried; a held one is given back by its holder, under its fence.
+    /// It cannot be taken until it is retried; the holder of a held one gives it back, under its
+    /// fence.
     Block { held: Option<Fence> },
     /// Back into the queue, with its failures forgotten.
     Retry,
-    /// Given up.
+    /// Gives it up; only a retry brings it back.
     Cancel,
 }
 

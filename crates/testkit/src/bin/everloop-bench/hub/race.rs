@@ -19,7 +19,7 @@ pub const BATCHES: [u32; 3] = [1, 10, 100];
 pub trait Queue {
     /// Its name in the report.
     fn name(&self) -> &str;
-    /// Adds `n` tasks whose ids begin with `prefix`.
+    /// Adds `n` tasks with ids that begin with `prefix`.
     fn fill(&mut self, prefix: &str, n: u32) -> Result<()>;
     /// Claims and finishes `batch` tasks, `rounds` times.
     fn work(&mut self, batch: u32, rounds: u32) -> Result<Duration>;
