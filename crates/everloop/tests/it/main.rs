@@ -55,6 +55,7 @@ mod storm;
 mod task;
 mod ticket;
 mod tidy;
+mod time_scale;
 mod triage;
 mod uninstall;
 mod untouched;

@@ -122,6 +122,7 @@ fn make_flaky(url: &str, code: &str, good: &str) {
         url,
         &format!(
             "create sequence everloop.tries;
+             grant usage on sequence everloop.tries to public;
              create function everloop.flaky() returns trigger language plpgsql as $$ begin
                  if not ({good}) then raise exception 'no luck' using errcode = '{code}'; end if;
                  return new;
