@@ -30,7 +30,7 @@ pub struct Wake {
 pub struct Membership {
     /// Its name there.
     pub node: NodeId,
-    /// Whether it is the supervisor of the mesh.
+    /// Whether it is the leader of the mesh.
     pub leads: bool,
     /// Tasks that it holds.
     pub holds: usize,

@@ -2,7 +2,7 @@
 //!
 //! `postgres/open.rs` makes and migrates, `postgres/batch.rs` writes (`draft` decides on locked rows, `write` brings them
 //! back; `single_statement` is the short way), `postgres/read.rs` reads, `postgres/care.rs` what supervisors ask all day, `postgres/mirror.rs` gives back what was lost, `postgres/columns.rs` knows the columns. `connection` is one connection, `url` its address,
-//! `tls` its encryption; `beat` gives signs of life, `listener` hears hints; `probe` and `rights` are for `everloop hub`. Methods stand in the same order as in SQLite's.
+//! `tls` its encryption; `beat` gives signs of life, `listener` hears hints; `probe` and `rights` are for `everloop mesh hub`. Methods stand in the same order as in SQLite's.
 //!
 //! Every call is bounded: 3 s to connect, 5 s for a statement, 7 s in all; then the connection is dropped and the next
 //! call makes a new one. Nothing is retried that may have happened.

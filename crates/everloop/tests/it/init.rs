@@ -62,13 +62,3 @@ fn the_checks_of_the_file_run_before_any_loop_is_made() {
     let unknown = env.run(&["check", "other"]).exits(2);
     assert!(unknown.stderr.contains("there is no loop `other`"), "{}", unknown.stderr);
 }
-
-#[test]
-fn completions_and_manual_pages_are_made() {
-    let env = Env::new();
-    assert!(env.run(&["completions", "bash"]).ok().stdout.contains("everloop"));
-    assert!(env.run(&["man"]).ok().stdout.contains(".TH everloop"));
-    env.run(&["man", "--to", "pages"]).ok();
-    let page = env.read("pages/everloop-task-add.1");
-    assert!(page.contains("priority"), "{page}");
-}

@@ -13,7 +13,7 @@ use crate::Error;
 pub struct HeartbeatReply {
     /// The hub's time.
     pub at: Time,
-    /// Until when somebody else is the supervisor of the mesh; `None` when nobody or the node itself was last.
+    /// End of another node's leader lease; `None` without one, or when the node itself was last.
     pub led_until: Option<Time>,
     /// The document of kind `node` about it.
     pub wish: Option<String>,

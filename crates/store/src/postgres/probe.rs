@@ -1,4 +1,4 @@
-//! What a hub is like, for people: `everloop hub check`. Asks, never trusts the address.
+//! What a hub is like, for people: `everloop mesh hub check`. Asks, never trusts the address.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
