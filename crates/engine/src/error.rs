@@ -207,14 +207,13 @@ impl From<everloop_store::Error> for Failure {
         };
         let is_hub = |path: &std::path::Path| path.starts_with("postgres:");
         match error {
-            Ledger::Missing { path } if is_hub(&path) => failure.hint("create it: everloop hub init"),
-            Ledger::Older { path, .. } if is_hub(&path) => failure.hint("migrate it: everloop hub migrate"),
-            Ledger::Away { .. } => {
-                Self { code: Code::Away, ..failure }.hint("nothing is lost; try again, or check it: everloop hub check")
-            }
+            Ledger::Missing { path } if is_hub(&path) => failure.hint("create it: everloop mesh hub init"),
+            Ledger::Older { path, .. } if is_hub(&path) => failure.hint("migrate it: everloop mesh hub migrate"),
+            Ledger::Away { .. } => Self { code: Code::Away, ..failure }
+                .hint("nothing is lost; try again, or check it: everloop mesh hub check"),
             Ledger::Unknown { .. } => failure.hint("check whether it took effect before trying again"),
             Ledger::Denied { .. } => Self { code: Code::BadConfig, ..failure }
-                .hint("check user, password and database in the address; rights: everloop hub init --print-sql"),
+                .hint("check user, password and database in the address; rights: everloop mesh hub init --print-sql"),
             Ledger::BadUrl { .. } => Self { code: Code::BadConfig, ..failure }
                 .hint("write `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`"),
             Ledger::OtherHub { .. } | Ledger::SetBack { .. } => Self { code: Code::NeedsPerson, ..failure }

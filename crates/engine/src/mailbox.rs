@@ -47,7 +47,7 @@ pub fn comments_of(task: &TaskId) -> String {
 pub fn checked(text: &str) -> Result<&str, Failure> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Failure::usage("the message is empty").hint("give a text: everloop send TO \"TEXT\""));
+        return Err(Failure::usage("the message is empty").hint("give a text: everloop message send TO \"TEXT\""));
     }
     if text.chars().count() > TEXT_MAX_CHARS {
         return Err(Failure::usage(format!("the message is longer than {TEXT_MAX_CHARS} characters"))
@@ -61,7 +61,7 @@ pub fn letter(ledger: &impl Ledger, to: String, text: &str, caller: &Caller) -> 
     let held = ledger.messages(Recipients::These(std::slice::from_ref(&to)), BOX_MOST)?.len();
     if held >= BOX_MOST {
         return Err(Failure::failed(format!("the mailbox `{to}` is full ({held} messages)"))
-            .hint(format!("empty it: everloop inbox {to} --consume")));
+            .hint(format!("empty it: everloop message inbox {to} --consume")));
     }
     let said = MessageBody { text: text.to_owned(), trust: caller.trust() };
     let body = serde_json::to_string(&said).expect("a text always has a JSON form");

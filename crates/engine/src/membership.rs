@@ -44,7 +44,7 @@ impl Membership {
         let broken = |e: &(dyn std::error::Error + 'static)| {
             Failure::failed(format!("cannot read `{}`", path.display()))
                 .because(e)
-                .hint("everloop leave, then join again")
+                .hint("everloop mesh leave, then join again")
         };
         match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| broken(&e)),

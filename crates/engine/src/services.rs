@@ -58,7 +58,7 @@ impl ServiceContext {
         if self.caller.is_person() || self.state_dir != theirs {
             return Ok(());
         }
-        let hint = "request it from a person: everloop send person \"TEXT\"";
+        let hint = "request it from a person: everloop message send person \"TEXT\"";
         Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
     }
 
@@ -92,9 +92,8 @@ impl ServiceContext {
     /// Opens the hub of this node's mesh.
     pub fn hub(&self) -> Result<(Membership, Postgres), Failure> {
         let Some(membership) = Membership::read(&self.home()?)? else {
-            return Err(
-                Failure::config("this machine is not a node of a mesh").hint("join one: everloop join postgres://…")
-            );
+            return Err(Failure::config("this machine is not a node of a mesh")
+                .hint("join one: everloop mesh join postgres://…"));
         };
         let hub = membership.open()?;
         Ok((membership, hub))

@@ -19,37 +19,31 @@ pub mod api;
 mod board;
 mod check;
 mod choices;
-mod comment;
-mod completions;
 mod config;
 pub mod demo;
 mod doctor;
 mod down;
+mod generate;
 mod guard;
 mod handoff;
+pub mod help;
 mod hook;
-mod hub;
-mod inbox;
 mod init;
-mod join;
-mod leave;
 mod logs;
-mod man;
 mod mcp;
 mod mesh;
-mod node;
+mod message;
 mod notify;
+mod now;
 mod pane;
 mod pause;
 mod plugin;
 mod prompt;
-mod prompts;
 mod quarantine;
 mod recover;
 mod replay;
 mod resume;
 mod run;
-mod send;
 mod show;
 mod status;
 mod steer;
@@ -78,23 +72,19 @@ pub struct Cli {
     #[arg(short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// The verb to run
+    /// The verb to run [default: show what is going on]
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 reached or done · 1 failed · 2 usage · 3 not reached · 4 waiting for a person · \
 5 held by the guard · 6 supervisor away · 7 bad config · 130/143 signals";
 
-/// The verbs, one file each.
+/// The verbs, one file each. `help` sorts them into groups.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Work on a goal until its checks pass
     Run(Box<run::RunArgs>),
-    /// Run the supervisor for all loops, in the foreground
-    Up(up::UpArgs),
-    /// Stop the supervisor; loops stay resumable
-    Down(down::DownArgs),
     /// Show loops and their current state
     Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is in its state
@@ -103,82 +93,70 @@ pub enum Verb {
     Logs(logs::LogsArgs),
     /// Show a loop, a task or a turn
     Show(show::ShowArgs),
+    /// Add an instruction to the next turn's prompt
+    Steer(steer::SteerArgs),
     /// Start no further turn until `resume`
     Pause(pause::PauseArgs),
     /// Continue a paused, stopped or exhausted loop
     Resume(resume::ResumeArgs),
     /// End a loop after its turn, or now
     Stop(stop::StopArgs),
-    /// Add an instruction to the next turn's prompt
-    Steer(steer::SteerArgs),
-    /// Make a waiting loop check again now
-    Wake(wake::WakeArgs),
-    /// Send a message to a loop, a task, a person or a named mailbox
-    Send(send::SendArgs),
-    /// Read and consume messages
-    Inbox(inbox::InboxArgs),
-    /// Add a comment to a task
-    Comment(comment::CommentArgs),
     /// List, show, answer or acknowledge tickets, which wait for a person
     Ticket(ticket::TicketArgs),
+    /// Write an everloop.toml with the checks this project seems to have
+    Init(init::InitArgs),
+    /// Run a loop's checks now and show the scoreboard
+    Check(check::CheckArgs),
+    /// Show the prompt that the next turn would get; list and search earlier ones
+    Prompt(prompt::PromptArgs),
+    /// Make a waiting loop check again now
+    Wake(wake::WakeArgs),
+    /// Run the supervisor for all loops, in the foreground
+    Up(up::UpArgs),
+    /// Stop the supervisor; loops stay resumable
+    Down(down::DownArgs),
+    /// Run a real loop with a scripted agent in half a minute: no key, no network
+    Demo(demo::DemoArgs),
+    /// Show what turns used: tokens, money, and how full the accounts' windows are
+    Usage(usage::UsageArgs),
+    /// Show the guard's state; hold everything, release a hold
+    Guard(guard::GuardArgs),
+    /// List, add or lift quarantines of nodes, accounts, agents, panes and task kinds
+    Quarantine(quarantine::QuarantineArgs),
     /// List and test notifiers, which deliver tickets to people
     Notify(notify::NotifyArgs),
     /// Add, list and change tasks on the board
     Task(task::TaskArgs),
     /// Write, import, export or merge the board as a file; print the agents' instructions for it
     Board(board::BoardArgs),
-    /// Serve agents over MCP, on standard input and output
-    Mcp(mcp::McpArgs),
-    /// Start, read, type into and respawn interactive agents in tmux panes
-    Pane(pane::PaneArgs),
-    /// Show the guard's state; hold everything, release a hold
-    Guard(guard::GuardArgs),
-    /// List, add or lift quarantines of nodes, accounts, agents, panes and task kinds
-    Quarantine(quarantine::QuarantineArgs),
-    /// Create, check or migrate the hub of a mesh, in PostgreSQL
-    Hub(hub::HubArgs),
-    /// Make this machine a node of a mesh
-    Join(join::JoinArgs),
-    /// Remove this node from its mesh
-    Leave(leave::LeaveArgs),
-    /// List, drain or remove nodes of the mesh
-    Node(node::NodeArgs),
-    /// List, show or stop loops of the mesh
+    /// Send messages to loops, tasks, people and mailboxes, and read them
+    Message(message::MessageArgs),
+    /// Join machines into a mesh; list and change its nodes, loops and hub
     Mesh(mesh::MeshArgs),
     /// List agents: installed, logged in, how they are billed
     Agents(agents::AgentsArgs),
-    /// Show what turns used: tokens, money, and how full the accounts' windows are
-    Usage(usage::UsageArgs),
-    /// Run a loop's checks now and show the scoreboard
-    Check(check::CheckArgs),
-    /// Show the prompt that the next turn would get
-    Prompt(prompt::PromptArgs),
-    /// Search the prompts of sessions and turns
-    Prompts(prompts::PromptsArgs),
-    /// Rebuild a lost ledger (and hub) from the mirror
-    Recover(recover::RecoverArgs),
-    /// Rebuild every state from the journal and compare
-    Replay(replay::ReplayArgs),
-    /// Write an everloop.toml with the checks this project seems to have
-    Init(init::InitArgs),
-    /// Remove what `init` wrote into this project
-    Uninstall(uninstall::UninstallArgs),
-    /// Install, print or remove the plugin for Claude Code
-    Plugin(plugin::PluginArgs),
+    /// Start, read, type into and respawn interactive agents in tmux panes
+    Pane(pane::PaneArgs),
+    /// Serve agents over MCP, on standard input and output
+    Mcp(mcp::McpArgs),
     /// Answer a hook of an agent's CLI: whether its session may stop, what it must know
     Hook(hook::HookArgs),
     /// Show or write the handoff from one session to the next
     Handoff(handoff::HandoffArgs),
-    /// Show, check or describe the configuration
-    Config(config::ConfigArgs),
+    /// Install, print or remove the plugin for Claude Code
+    Plugin(plugin::PluginArgs),
     /// Look for what could go wrong on this machine
     Doctor(doctor::DoctorArgs),
-    /// Run a real loop with a scripted agent in half a minute: no key, no network
-    Demo(demo::DemoArgs),
-    /// Print shell completions
-    Completions(completions::CompletionsArgs),
-    /// Print the manual page
-    Man(man::ManArgs),
+    /// Show, check or describe the configuration
+    Config(config::ConfigArgs),
+    /// Rebuild every state from the journal and compare
+    Replay(replay::ReplayArgs),
+    /// Rebuild a lost ledger (and hub) from the mirror
+    Recover(recover::RecoverArgs),
+    /// Print shell completions, manual pages and the reference of commands
+    Generate(generate::GenerateArgs),
+    /// Remove what `init` wrote into this project
+    Uninstall(uninstall::UninstallArgs),
 }
 
 /// What every verb gets: a context of services, and the printer.
@@ -205,7 +183,7 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     let dir = match dir {
         Ok(dir) => dir,
         // A hook never disturbs its session, whatever is wrong here.
-        Err(_) if matches!(cli.verb, Verb::Hook(_)) => return (ui, Ok(Code::Ok)),
+        Err(_) if matches!(cli.verb, Some(Verb::Hook(_))) => return (ui, Ok(Code::Ok)),
         Err(e) => {
             let name = cli.dir.as_deref().unwrap_or(Path::new(".")).display().to_string();
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
@@ -214,7 +192,10 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     let context =
         ServiceContext { state_dir: cli.state_dir, dir, caller: Caller::here(), projects: Arc::new(FileProjects) };
     let mut session = Invocation { context, ui };
-    let result = check_time_scale(&cli.verb, &session.ui).and_then(|()| dispatch(cli.verb, &mut session));
+    let result = match cli.verb {
+        Some(verb) => check_time_scale(&verb, &session.ui).and_then(|()| dispatch(verb, &mut session)),
+        None => now::now(&session),
+    };
     (session.ui, result)
 }
 
@@ -250,9 +231,6 @@ fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
         Verb::Stop(args) => stop::stop(&args, session),
         Verb::Steer(args) => steer::steer(args, session),
         Verb::Wake(args) => wake::wake(&args, session),
-        Verb::Send(args) => send::verb(args, session),
-        Verb::Inbox(args) => inbox::inbox(&args, session),
-        Verb::Comment(args) => comment::comment(&args, session),
         Verb::Ticket(args) => ticket::ticket(args, session),
         Verb::Notify(args) => notify::notify(args, session),
         Verb::Task(args) => task::task(args, session),
@@ -261,16 +239,12 @@ fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
         Verb::Quarantine(args) => quarantine::quarantine(args, session),
-        Verb::Hub(args) => hub::hub(&args, session),
-        Verb::Join(args) => join::join(&args, session),
-        Verb::Leave(args) => leave::leave(&args, session),
-        Verb::Node(args) => node::node(&args, session),
+        Verb::Message(args) => message::message(args, session),
         Verb::Mesh(args) => mesh::mesh(&args, session),
         Verb::Agents(args) => agents::agents(&args, session),
         Verb::Usage(args) => usage::usage(&args, session),
         Verb::Check(args) => check::check(&args, session),
         Verb::Prompt(args) => prompt::prompt(&args, session),
-        Verb::Prompts(args) => prompts::prompts(&args, session),
         Verb::Recover(args) => recover::recover(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),
         Verb::Init(args) => init::init(&args, session),
@@ -280,8 +254,7 @@ fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
         Verb::Handoff(args) => handoff::handoff(&args, session),
         Verb::Config(args) => config::config(args, session),
         Verb::Doctor(args) => doctor::doctor(&args, session),
+        Verb::Generate(args) => generate::generate(&args, session),
         Verb::Demo(args) => demo::demo(&args, session),
-        Verb::Completions(args) => completions::completions(&args, session),
-        Verb::Man(args) => man::man(&args, session),
     }
 }

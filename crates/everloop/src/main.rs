@@ -16,7 +16,6 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use everloop_agents::api::API_ARG;
 use everloop_agents::job;
 use tracing_subscriber::filter::Targets;
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
         return cli::api::api(args).into();
     }
     log();
-    let (ui, result) = cli::perform(cli::Cli::parse());
+    let (ui, result) = cli::perform(cli::help::parse());
     match result {
         Ok(code) => code.into(),
         Err(failure) => {

@@ -1,11 +1,11 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`figures`]: times and
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and
 //!   money
-//! - [`table`], [`board`], [`status`], [`summary`], [`events`], [`agents`], [`usage`],
+//! - [`table`], [`board`], [`status`], [`now`], [`summary`], [`events`], [`agents`], [`usage`],
 //!   [`quarantine`], [`sessions`]: what people read
 //! - [`answers`]: the same for programs, where it is more than plain data
-//! - [`live`]: the view that stays in place while a loop runs
+//! - [`live`]: the view that stays in place while a loop runs; [`svg`]: a picture of a terminal
 //!
 //! Everything but [`Ui`] and [`live::Live`] is a pure function from state to text.
 
@@ -21,11 +21,13 @@ pub mod board;
 pub mod events;
 
 pub mod live;
+pub mod now;
 pub mod paint;
 pub mod quarantine;
 pub mod sessions;
 pub mod status;
 pub mod summary;
+pub mod svg;
 pub mod table;
 
 pub mod usage;

@@ -1,6 +1,6 @@
 //! A ledger in PostgreSQL: the hub of a mesh, shared by many nodes.
 //!
-//! - `open` makes and migrates a hub; `probe` and `rights` are for `everloop hub`
+//! - `open` makes and migrates a hub; `probe` and `rights` are for `everloop mesh hub`
 //! - `batch` writes: `draft` decides on locked rows, `write` brings them back, `single_statement`
 //!   is the short way
 //! - `read` reads; `maintenance` reads for the leader; `mirror` restores what was lost; `columns`

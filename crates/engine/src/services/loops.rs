@@ -72,7 +72,7 @@ pub fn pause(context: &ServiceContext, request: PauseRequest) -> Result<CommandA
         }
         Some(at) if !context.caller.is_person() && at.since(now) > MAX_AGENT_PAUSE => {
             return Err(Failure::usage("an agent may not pause a loop for more than a day")
-                .hint("let a person decide: everloop send person \"TEXT\""));
+                .hint("let a person decide: everloop message send person \"TEXT\""));
         }
         _ => {}
     }

@@ -128,7 +128,7 @@ fn named_box(to: &str) -> Result<String, Failure> {
         return Ok(to.to_owned());
     }
     Err(Failure::usage(format!("invalid mailbox name `{to}`"))
-        .hint("`@` and up to 40 letters, digits, `-`, `_` or `.`: everloop send @reviewer \"TEXT\""))
+        .hint("`@` and up to 40 letters, digits, `-`, `_` or `.`: everloop message send @reviewer \"TEXT\""))
 }
 
 fn no_recipient(to: &str) -> Failure {

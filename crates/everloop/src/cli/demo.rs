@@ -1,6 +1,7 @@
 //! `everloop demo`: a real loop with a scripted agent in half a minute. Everything is real except
 //! the agent.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Invocation;
-use crate::ui::Ui;
+use crate::ui::{Ui, svg};
 use everloop_engine::error::{Code, Failure};
 
 pub mod agent;
@@ -22,10 +23,15 @@ pub struct DemoArgs {
     /// Make it here and keep it, instead of in a temporary folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Write what it prints as a picture of a terminal, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// The hidden verb under which this binary plays the agent.
 pub const AGENT_ARG: &str = "__demo-agent";
+/// Title of the picture.
+const TITLE: &str = "everloop demo";
 /// The demo is over long before; a hang must not look like work.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The turn during which the supervisor is killed.
@@ -41,7 +47,7 @@ pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> 
         None => std::env::temp_dir().join(format!("everloop-demo-{}", std::process::id())),
     };
     fs::create_dir_all(&root).map_err(|e| Failure::failed(format!("cannot make `{}`", root.display())).because(&e))?;
-    let stage = Stage { root: root.canonicalize()?, ui: &session.ui };
+    let stage = Stage { root: root.canonicalize()?, ui: &session.ui, printed: RefCell::default() };
     let result = stage.play();
     if args.keep.is_none() {
         drop(fs::remove_dir_all(&stage.root));
@@ -49,6 +55,12 @@ pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> 
         session.ui.talk(&format!("kept in {}", stage.root.display()));
     }
     let code = result?;
+    if let Some(path) = &args.svg {
+        let path = session.dir.join(path);
+        let picture = svg::terminal(TITLE, &stage.printed.take());
+        let cannot = |e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e);
+        fs::write(&path, picture).map_err(cannot)?;
+    }
     session.ui.talk(&format!("the demo took {} s", begun.elapsed().as_secs()));
     Ok(code)
 }
@@ -57,6 +69,8 @@ pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> 
 struct Stage<'a> {
     root: PathBuf,
     ui: &'a Ui,
+    /// Everything that was printed, without colours.
+    printed: RefCell<Vec<String>>,
 }
 
 impl Stage<'_> {
@@ -82,6 +96,7 @@ impl Stage<'_> {
     }
 
     fn say(&self, text: &str) {
+        self.printed.borrow_mut().push(format!("demo: {text}"));
         self.ui.talk(&format!("{} {}", self.ui.talk_paint().strong("demo:"), text));
     }
 
@@ -106,7 +121,9 @@ impl Stage<'_> {
         let stderr = child.stderr.take().ok_or_else(|| Failure::failed("cannot read everloop's output"))?;
         let mut killed = false;
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            self.ui.talk(&format!("  {line}"));
+            let line = format!("  {line}");
+            self.ui.talk(&line);
+            self.printed.borrow_mut().push(line.clone());
             let comment = comment(&line);
             if let Some(comment) = comment {
                 self.say(comment);
@@ -136,7 +153,9 @@ impl Stage<'_> {
 
     fn finish(&self, child: &mut Child, code: Option<i32>) -> Result<Code, Failure> {
         drop(child.wait());
-        self.ui.out(fs::read_to_string(self.root.join("summary.txt"))?.trim_end())?;
+        let summary = fs::read_to_string(self.root.join("summary.txt"))?;
+        self.printed.borrow_mut().extend(summary.trim_end().lines().map(str::to_owned));
+        self.ui.out(summary.trim_end())?;
         match code {
             Some(0) => {
                 self.say("Reached: proved by five commands, not by the agent's word.");
@@ -164,4 +183,24 @@ fn comment(line: &str) -> Option<&'static str> {
 
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `everloop demo` of one day, as it printed it.
+    const RECORDED: &str = include_str!("demo/recorded.txt");
+
+    #[test]
+    fn the_picture_in_docs_is_that_of_the_recording() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
+        let lines: Vec<String> = RECORDED.lines().map(str::to_owned).collect();
+        let picture = svg::terminal(TITLE, &lines);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&path, &picture).expect("the docs can be written");
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(there == picture, "run `UPDATE_DOCS=1 cargo test -p everloop picture`");
+    }
 }

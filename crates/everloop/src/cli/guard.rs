@@ -10,7 +10,7 @@ use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::Invocation;
-use super::send::person;
+use super::message::send::person;
 use crate::ui::quantities::moment;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::hold;

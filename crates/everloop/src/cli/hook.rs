@@ -488,7 +488,7 @@ impl SessionContext<'_> {
     }
 
     /// Messages that the session did not get yet: those of the loop, and of its own mailbox
-    /// (`everloop send @SESSION`), with the ids of the latter.
+    /// (`everloop message send @SESSION`), with the ids of the latter.
     fn messages(&self, record: &mut Record) -> Result<(Vec<u64>, Vec<String>), Failure> {
         let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
         let notes: Vec<String> = notes.iter().map(|note| note.text().to_owned()).collect();

@@ -1,4 +1,5 @@
-//! `everloop mesh`: the loops that several nodes work on.
+//! `everloop mesh`: several nodes that work on the same loops. Here: these loops; `nodes`: the
+//! machines; `join`, `leave`: this one; `hub`: the database that they share.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use everloop_core::why;
 use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
-use super::{Invocation, node};
+use super::Invocation;
 use crate::ui::quantities::{self, Accuracy};
 use crate::ui::quarantine as view;
 use crate::ui::table::Table;
@@ -17,16 +18,26 @@ use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::immune;
 
-const HELP: &str = "A loop of the mesh is created with `everloop run … --mesh`; nodes (`everloop up`) work on it.";
+mod hub;
+mod join;
+mod leave;
+mod nodes;
+
+const HELP: &str = "Examples:
+  EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop mesh join && everloop up
+  everloop run \"GOAL\" --check 'CMD' --agent claude --mesh
+  everloop mesh show k3f9
+
+A loop of the mesh is created with `everloop run … --mesh`; nodes (`everloop up`) work on it.";
 
 /// Another node may write at the same time; then the loop is read and changed again.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
-/// Lists, shows and stops the loops of this node's mesh.
+/// Joins machines into a mesh; lists, shows and stops the loops that they work on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct MeshArgs {
-    /// What to do with loops of the mesh
+    /// What to do with the mesh
     #[command(subcommand)]
     what: What,
 }
@@ -46,17 +57,35 @@ enum What {
         /// Id of the loop
         id: String,
     },
+    /// List the nodes: the leader, the tasks of each, and its last heartbeat
+    Nodes,
+    /// Let a node finish its tasks and take no more
+    Drain(nodes::DrainArgs),
+    /// Remove a node that is gone for good; one that comes back takes nothing
+    Remove(nodes::RemoveArgs),
+    /// Make this machine a node of a mesh
+    Join(join::JoinArgs),
+    /// Remove this node from its mesh
+    Leave(leave::LeaveArgs),
+    /// Create, check or migrate the hub of a mesh, in PostgreSQL
+    Hub(hub::HubArgs),
 }
 
 pub fn mesh(args: &MeshArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let (_, mut hub) = node::hub(session)?;
     match &args.what {
-        What::List => list(&hub, session),
+        What::List => list(&session.hub()?.1, session),
         What::Show { id } => {
+            let (_, hub) = session.hub()?;
             let (_, state) = find(&hub, id)?;
             show(&hub, &state, session)
         }
-        What::Stop { id } => stop(&mut hub, id, session),
+        What::Stop { id } => stop(&mut session.hub()?.1, id, session),
+        What::Nodes => nodes::nodes(session),
+        What::Drain(args) => nodes::drain(args, session),
+        What::Remove(args) => nodes::remove(args, session),
+        What::Join(args) => join::join(args, session),
+        What::Leave(args) => leave::leave(args, session),
+        What::Hub(args) => hub::hub(args, session),
     }
 }
 
@@ -195,7 +224,7 @@ fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Fail
             return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
         }
         state.stop = true;
-        let note = format!("{} wants it to stop", super::send::person());
+        let note = format!("{} wants it to stop", super::message::send::person());
         match hub.transact(session.now(), &state.save(version, &[note])) {
             Err(Error::Refused(Refusal::Conflict { .. })) => {}
             other => {

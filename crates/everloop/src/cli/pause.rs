@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use everloop_core::time::parse_duration;
 
-use super::{Invocation, send};
+use super::Invocation;
+use super::message::send;
 use crate::config::point_in_time;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::loops::{PauseRequest, pause as pause_loop};

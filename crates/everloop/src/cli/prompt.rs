@@ -1,4 +1,4 @@
-//! `everloop prompt`: the prompt that the next turn would get.
+//! `everloop prompt`: the prompt that the next turn would get; `search` finds earlier ones.
 
 use everloop_core::ids::TaskId;
 use everloop_core::op::{TaskRow, TaskState};
@@ -12,21 +12,63 @@ use everloop_engine::board;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
 use everloop_engine::supervisor::prompt::render;
+use search::PromptFilter;
+
+mod search;
 
 const HELP: &str = "Examples:
   everloop prompt
-  everloop prompt k3f9 | my-agent";
+  everloop prompt k3f9 | my-agent
+  everloop prompt search parser --since 2d";
 
 /// Goal, scoreboard, failing output, earlier attempts, messages, remaining budget. While a turn
 /// runs: that turn's prompt.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true)]
 pub struct PromptArgs {
+    /// What to do with prompts [default: show]
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    shown: ShowArgs,
+}
+
+/// The loop of a prompt.
+#[derive(Debug, clap::Args)]
+struct ShowArgs {
     /// Loop id or name [default: the one in this folder]
     id: Option<String>,
 }
 
+/// Subcommands of `prompt`.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Show the prompt that the next turn would get
+    Show(ShowArgs),
+    /// List the newest prompts of sessions and turns
+    #[command(after_help = search::HELP)]
+    List(PromptFilter),
+    /// Find the newest prompts that have all of these words in them, whatever their case
+    #[command(after_help = search::HELP)]
+    Search {
+        /// Words to find
+        #[arg(required = true)]
+        words: Vec<String>,
+        #[command(flatten)]
+        filter: PromptFilter,
+    },
+}
+
 pub fn prompt(args: &PromptArgs, session: &mut Invocation) -> Result<Code, Failure> {
+    match &args.what {
+        None => show(&args.shown, session),
+        Some(What::Show(args)) => show(args, session),
+        Some(What::List(filter)) => search::search(&[], filter, session),
+        Some(What::Search { words, filter }) => search::search(words, filter, session),
+    }
+}
+
+fn show(args: &ShowArgs, session: &Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let (_, mut state) = session.find_loop(&ledger, args.id.as_deref())?;

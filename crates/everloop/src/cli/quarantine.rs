@@ -11,7 +11,7 @@ use everloop_core::why::spared;
 use everloop_store::Ledger;
 use serde_json::json;
 
-use super::{Invocation, node};
+use super::Invocation;
 use crate::ui::quantities::moment;
 use crate::ui::quarantine as view;
 use crate::ui::status::StatusStyle;
@@ -86,7 +86,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
         Verb::Add { who, only, time, why, mesh } => {
             let what = what(who, only)?;
             if mesh {
-                let (membership, mut hub) = node::hub(session)?;
+                let (membership, mut hub) = session.hub()?;
                 let now = membership.hub_now()?;
                 return add(&mut hub, now, (&what, time), &why, session);
             }
@@ -96,7 +96,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
         }
         Verb::Lift { who, why, mesh } => {
             if mesh {
-                let (membership, mut hub) = node::hub(session)?;
+                let (membership, mut hub) = session.hub()?;
                 let now = membership.hub_now()?;
                 return lift(&mut hub, now, &who, &why, session);
             }
@@ -228,7 +228,7 @@ fn who_asks(session: &Invocation) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }
-    Err(Failure::usage("only a person can change quarantines").hint("request it: everloop send person TEXT"))
+    Err(Failure::usage("only a person can change quarantines").hint("request it: everloop message send person TEXT"))
 }
 
 fn reason_given(why: &str) -> Result<&str, Failure> {

@@ -21,7 +21,7 @@ const HELP: &str = "Examples:
   everloop recover --dry-run
   everloop recover --from mirror
   everloop recover --from /mnt/backup/mirror
-  everloop hub init && everloop recover --hub
+  everloop mesh hub init && everloop recover --hub
 
 A readable ledger is never overwritten. Files of the mirror that are cut off, damaged, foreign or newer are refused by
 name. The next `everloop up` looks for turns that were under way, as after any crash.
@@ -182,7 +182,7 @@ fn move_ledger(home: &StateFolder) -> Result<PathBuf, Failure> {
 fn hub(args: &RecoverArgs, (home, root): (&StateFolder, &Path), lines: &mut Vec<String>) -> Result<Value, Failure> {
     let Some(mut membership) = Membership::read(home)? else {
         return Err(Failure::failed("this machine is not a node of a mesh")
-            .hint("create the hub (everloop hub init) and join it (everloop join), then recover"));
+            .hint("create the hub (everloop mesh hub init) and join it (everloop mesh join), then recover"));
     };
     let found = mirror::found(&root.join("hub")).map_err(|e| cannot(&e))?;
     let mut hub = membership.open_any()?;
@@ -198,7 +198,7 @@ fn hub(args: &RecoverArgs, (home, root): (&StateFolder, &Path), lines: &mut Vec<
     if !args.dry_run {
         if !hub.restore(&id, &plan.rows)? {
             return Err(Failure::failed("the hub is not empty, so nothing was written to it")
-                .hint("check it: everloop hub check; only a new one can be rebuilt"));
+                .hint("check it: everloop mesh hub check; only a new one can be rebuilt"));
         }
         membership.hub.clone_from(&id);
         membership.save(home)?;

@@ -6,7 +6,8 @@ use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
 
-use super::{Invocation, send};
+use super::Invocation;
+use super::message::send;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::quantities::used_up;
 

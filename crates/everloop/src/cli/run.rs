@@ -11,7 +11,8 @@ use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
-use super::{Invocation, send, up};
+use super::message::send;
+use super::{Invocation, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::http::Http;
 use crate::ui::{Format, quantities};
@@ -47,7 +48,7 @@ pub struct RunArgs {
     /// all output
     #[arg(long = "env", value_name = "NAME")]
     env: Vec<String>,
-    /// Let all nodes of the mesh work on it, through a git remote (`everloop join` first)
+    /// Let all nodes of the mesh work on it, through a git remote (`everloop mesh join` first)
     #[arg(long)]
     mesh: bool,
     /// With --mesh: the git remote through which work travels [default: origin]

@@ -2,7 +2,8 @@
 
 use everloop_core::action::LoopCommand;
 
-use super::{Invocation, send};
+use super::Invocation;
+use super::message::send;
 use everloop_engine::error::{Code, Failure};
 
 /// The next turn's prompt holds the message, once.

@@ -8,7 +8,7 @@ use everloop_store::{Ledger, Sqlite, Tickets};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use super::send::{Taker, away};
+use super::message::send::{Taker, away};
 use crate::config::FileProjects;
 use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};

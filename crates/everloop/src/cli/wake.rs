@@ -1,6 +1,7 @@
 //! `everloop wake`: makes a waiting loop check again now.
 
-use super::{Invocation, send};
+use super::Invocation;
+use super::message::send;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::loops;
 

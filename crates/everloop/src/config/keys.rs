@@ -322,7 +322,7 @@ section! {
     /// A file to which lines are added: there are new ones.
     stream: NonEmptyText;
 
-    /// A box of messages like `@reviewer`: there are new ones (`everloop send @reviewer`).
+    /// A box of messages like `@reviewer`: there are new ones (`everloop message send @reviewer`).
     mailbox: NonEmptyText;
 
     /// An address: its status, its etag or else its body changed.

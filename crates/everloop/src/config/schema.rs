@@ -102,7 +102,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             "\nThe account `default` is there without a section: the login of this machine. An agent under another ";
         text += "account sees that account's variables and none of the default login.\n";
         text += &section::<HubKeys>(schema, "[hub]");
-        text += "\n`EVERLOOP_HUB_URL` and `everloop hub … --url` go before both.\n";
+        text += "\n`EVERLOOP_HUB_URL` and `everloop mesh hub … --url` go before both.\n";
         text += &section::<GuardKeys>(schema, "[loop.NAME.guard]");
         text += &section::<NodeKeys>(schema, "[node]");
         text += &section::<BoardKeys>(schema, "[board]");

@@ -274,7 +274,7 @@ fn a_full_context_asks_for_a_handoff_once() {
 fn a_prompt_is_logged_without_secrets_and_messages_are_delivered_once() {
     let env = Env::new().var("MY_KEY", "sk-very-secret-1");
     let world = World::in_env(env, "checks = [\"true\"]\n");
-    world.env.run(&["send", "@s1", "mind the\nwindows"]).ok();
+    world.env.run(&["message", "send", "@s1", "mind the\nwindows"]).ok();
     let told = world.hook("UserPromptSubmit", &json!({ "prompt": "use sk-very-secret-1 now" })).ok().stdout;
     assert!(told.contains(": mind the\\n> windows"), "{told}");
     assert_eq!(world.hook("UserPromptSubmit", &json!({ "prompt": "again" })).ok().stdout, "");

@@ -190,8 +190,8 @@ fn commands_that_an_agent_types_in_its_turn() {
         let out = agent.run(words).exits(2);
         assert!(out.stderr.contains("hint: "), "{words:?}: {}", out.stderr);
     }
-    agent.run(&["send", &id, ORDERS]).ok();
-    agent.run(&["comment", &victim, ORDERS]).ok();
+    agent.run(&["message", "send", &id, ORDERS]).ok();
+    agent.run(&["message", "comment", &victim, ORDERS]).ok();
     let board = json!([{ "id": victim, "title": "mine now", "status": "done" }, { "id": "mine", "title": ORDERS, "status": "pending" }]);
     agent.write("b.json", &board.to_string());
     assert_eq!(agent.run(&["board", "import", "b.json", "--json"]).ok().json()["imported"], json!(["mine"]));

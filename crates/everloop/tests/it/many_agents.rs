@@ -67,7 +67,7 @@ fn typed(env: &Env, turn: Option<&str>, args: &[&str]) -> Output {
 }
 
 fn by_command_line(env: &Env, book: &Book, me: usize, cycles: usize) {
-    let turn = format!("crowd-{me}.1");
+    let turn = format!("many-{me}.1");
     for n in 0..cycles {
         let title = format!("typed {me} {n}");
         let added = typed(env, Some(&turn), &["task", "add", &title]);
@@ -126,7 +126,7 @@ fn by_a_person(env: &Env, book: &Book, me: usize, cycles: usize) {
         if typed(env, None, &["task", "block", &id]).code == 0 {
             typed(env, None, &["task", "retry", &id]).ok();
         }
-        typed(env, None, &["comment", &id, "please"]).ok();
+        typed(env, None, &["message", "comment", &id, "please"]).ok();
         (0..3).for_each(|_| book.count());
     }
 }

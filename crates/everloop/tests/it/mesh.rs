@@ -31,7 +31,7 @@ impl Node {
     fn new(name: &str, url: &str) -> Self {
         // Leases and all waits are a fifth as long as in real life.
         let env = Env::new().var("EVERLOOP_HUB_URL", url).fast(5);
-        env.run(&["join", "--name", name]).ok();
+        env.run(&["mesh", "join", "--name", name]).ok();
         Self { env, up: None }
     }
 
@@ -45,10 +45,10 @@ impl Fleet {
     fn new(nodes: usize) -> Self {
         let url = &server().database();
         let operator = Env::new().git().var("EVERLOOP_HUB_URL", url);
-        operator.run(&["hub", "init"]).ok();
+        operator.run(&["mesh", "hub", "init"]).ok();
         operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
         operator.git_run(&["remote", "add", "origin", "../shared.git"]);
-        operator.run(&["join", "--name", "desk"]).ok();
+        operator.run(&["mesh", "join", "--name", "desk"]).ok();
         let nodes = (1..=nodes).map(|i| Node::new(&format!("n{i}"), url)).collect();
         let database = url.rsplit('/').next().expect("an address ends with its database").to_owned();
         Self { database, operator, nodes }
@@ -137,7 +137,7 @@ fn three_machines_reach_a_goal_together() {
     let nodes: std::collections::BTreeSet<&str> =
         state["landed"].as_array().unwrap().iter().map(|l| l["node"].as_str().unwrap()).collect();
     assert!(nodes.len() >= 2, "the work was shared: {nodes:?}");
-    let list = fleet.operator.run(&["node", "list", "--json"]).ok().json();
+    let list = fleet.operator.run(&["mesh", "nodes", "--json"]).ok().json();
     let leaders = list["nodes"].as_array().unwrap().iter().filter(|n| n["leads"] == true).count();
     assert_eq!(leaders, 1, "{list:#}");
     assert_eq!(fleet.operator.read("README"), "a project\n", "the desk was not touched");
@@ -177,7 +177,7 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     // The git of the first node looks for the remote elsewhere.
     let home = fleet.nodes[0].env.project().join("../home/.gitconfig");
     std::fs::write(home, "[url \"/nowhere/\"]\n\tinsteadOf = /\n").expect("the folder is the test's");
-    let list = |fleet: &Fleet| fleet.operator.run(&["node", "list", "--json"]).ok().json();
+    let list = |fleet: &Fleet| fleet.operator.run(&["mesh", "nodes", "--json"]).ok().json();
     let leads = |fleet: &Fleet| list(fleet)["nodes"].as_array().unwrap().iter().any(|node| node["leads"] == true);
     // It is the leader at first, and steps down when it cannot even run the checks.
     fleet.nodes[0].start();
@@ -242,7 +242,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let url = server().database();
     let database = url.rsplit('/').next().expect("an address ends with its database");
     let sender = Env::new().var("EVERLOOP_HUB_URL", &url);
-    sender.run(&["hub", "init"]).ok();
+    sender.run(&["mesh", "hub", "init"]).ok();
     // The amnesty is over after nine seconds, and a node is missed after five.
     let hasty = |name: &str| Node::new(name, &url).env.fast(10);
     let (one, two) = (hasty("n1"), hasty("n2"));
@@ -278,7 +278,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     assert_eq!(notes.matches("n2 is silent").count(), 1, "once for each silence: {notes}");
     // A node that announces its end is not missed.
     two.run(&["down"]).ok();
-    let list = two.run(&["node", "list", "--json"]).ok().json();
+    let list = two.run(&["mesh", "nodes", "--json"]).ok().json();
     let gone = list["nodes"].as_array().expect("a list").iter().find(|node| node["node"] == "n2").cloned();
     let gone = gone.expect("it is still listed");
     assert_eq!((&gone["state"], &gone["next_beat"]), (&"stopped".into(), &Value::Null), "{gone}");

@@ -51,7 +51,7 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
         "agent",
         &format!(
             "if grep -q 'Answer to your question' && true; then touch done; else\n\
-             {everloop} send person 'may I drop it?' --about $EVERLOOP_LOOP\n{everloop} pause $EVERLOOP_LOOP --for 1h; fi"
+             {everloop} message send person 'may I drop it?' --about $EVERLOOP_LOOP\n{everloop} pause $EVERLOOP_LOOP --for 1h; fi"
         ),
     );
     let agent = env.project().join("agent").display().to_string();
@@ -82,8 +82,8 @@ fn who_presses_is_told_what_came_of_it_and_written_words_count_too() {
     let office = PostOffice::open(TOKEN);
     let env = with_bot(&office);
     let up = up(&env);
-    env.run(&["send", "person", "first?"]).ok();
-    env.run(&["send", "person", "second?"]).ok();
+    env.run(&["message", "send", "person", "first?"]).ok();
+    env.run(&["message", "send", "person", "second?"]).ok();
     env.wait_for("both arrive", || office.chat().len() == 2);
     office.press(CHAT, "ack:1");
     env.wait_for("it is confirmed", || office.confirmed().len() == 1);
@@ -113,7 +113,7 @@ fn killed_between_sending_and_writing_it_down_it_is_sent_again_under_the_same_ke
     let env = with_webhook(&office, "");
     office.meet(&[Act::Hang]);
     let first = up(&env);
-    env.run(&["send", "person", "may I?"]).ok();
+    env.run(&["message", "send", "person", "may I?"]).ok();
     env.wait_for("it arrives", || office.letters().len() == 1);
     first.signal(Signal::SIGKILL);
     assert_eq!(first.wait().code, 128 + 9);
@@ -123,7 +123,7 @@ fn killed_between_sending_and_writing_it_down_it_is_sent_again_under_the_same_ke
     assert_eq!(letters[0].header("idempotency-key"), letters[1].header("idempotency-key"));
     assert_eq!(letters[0].body, letters[1].body);
     assert_eq!(letters[0].json()["tickets"], json!([1]));
-    env.run(&["send", "person", "and this?"]).ok();
+    env.run(&["message", "send", "person", "and this?"]).ok();
     env.wait_for("the next one goes", || office.letters().len() == 3);
     assert_eq!(office.counted(), 2);
     env.run(&["down"]).ok();
@@ -136,7 +136,7 @@ fn a_limit_is_waited_out_and_an_error_is_tried_again() {
     let env = with_webhook(&office, "");
     office.meet(&[Act::TooMany(2), Act::Status(503)]);
     let up = up(&env);
-    env.run(&["send", "person", "may I?"]).ok();
+    env.run(&["message", "send", "person", "may I?"]).ok();
     env.wait_for("it is refused", || !office.letters().is_empty());
     env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier webhook cannot be reached"));
     env.wait_for("it arrives", || office.letters().len() == 3);
@@ -164,7 +164,7 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
         format!("{quiet}[[notify]]\nname = \"day\"\nkind = \"webhook\"\nurl = \"{}\"\n{third}", office.url("/day"));
     let env = with_webhook(&office, &second);
     let up = up(&env);
-    env.run(&["send", "person", "may I?"]).ok();
+    env.run(&["message", "send", "person", "may I?"]).ok();
     env.wait_for("the one without quiet hours gets it", || !office.letters().is_empty());
     let shown = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     for says in [
@@ -231,7 +231,7 @@ fn a_bot_that_is_refused_disturbs_nothing_and_shows_no_secret() {
     let office = PostOffice::open("another token");
     let env = with_bot(&office);
     let up = up(&env);
-    env.run(&["send", "person", "may I?"]).ok();
+    env.run(&["message", "send", "person", "may I?"]).ok();
     env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier phone cannot be reached"));
     let said = env.run(&["doctor"]).stdout;
     assert!(said.contains("everloop notify test phone") && said.contains("401: Unauthorized"), "{said}");

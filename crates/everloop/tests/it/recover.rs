@@ -120,12 +120,12 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     let url = server().database();
     let database = url.rsplit('/').next().expect("an address ends with its database").to_owned();
     let operator = Env::new().git().var("EVERLOOP_HUB_URL", &url);
-    operator.run(&["hub", "init"]).ok();
+    operator.run(&["mesh", "hub", "init"]).ok();
     operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
     operator.git_run(&["remote", "add", "origin", "../shared.git"]);
-    operator.run(&["join", "--name", "desk"]).ok();
+    operator.run(&["mesh", "join", "--name", "desk"]).ok();
     let node = Env::new().var("EVERLOOP_HUB_URL", &url).fast(5);
-    node.run(&["join", "--name", "n1"]).ok();
+    node.run(&["mesh", "join", "--name", "n1"]).ok();
     node.run(&["task", "add", "of this machine alone"]).ok();
     let flag = operator.project().join("../flag");
     let script =
@@ -157,7 +157,7 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     server().psql("postgres", &format!("create database {database} owner {database}"));
     destroy_ledger(&node);
 
-    operator.run(&["hub", "init"]).ok();
+    operator.run(&["mesh", "hub", "init"]).ok();
     operator.run(&["mesh", "show", &id]).exits(4);
     let told = node.run(&["recover", "--hub", "--json"]).ok().json();
     assert_eq!((&told["hub"]["tasks"], &told["hub"]["shelf"]), (&1.into(), &1.into()), "{told:#}");

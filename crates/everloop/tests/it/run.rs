@@ -188,12 +188,13 @@ fn what_an_agent_types_reaches_the_everloop_that_started_it() {
     let env = Env::new();
     let other = env.project().join("../other-state").display().to_string();
     let exe = env!("CARGO_BIN_EXE_everloop");
-    let agent = format!("{exe} send @reviewer 'from within' && touch done");
+    let agent = format!("{exe} message send @reviewer 'from within' && touch done");
     let run = ["--state-dir", &other, "run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"];
     env.run(&run).ok();
-    let told = env.run(&["--state-dir", &other, "inbox", "@reviewer", "--json"]).ok().json()["messages"].clone();
+    let told =
+        env.run(&["--state-dir", &other, "message", "inbox", "@reviewer", "--json"]).ok().json()["messages"].clone();
     assert_eq!((&told[0]["text"], &told[0]["trust"]), (&"from within".into(), &"agent".into()), "{told}");
-    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"], serde_json::json!([]));
+    assert_eq!(env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"], serde_json::json!([]));
 }
 
 #[test]

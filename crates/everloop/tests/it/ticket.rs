@@ -16,7 +16,7 @@ fn with_loop() -> (Env, String) {
 fn a_question_is_listed_seen_answered_and_read_by_its_loop() {
     let (env, id) = with_loop();
     assert!(env.run(&["ticket", "list"]).ok().stdout.contains("no tickets"));
-    env.run(&["send", "person", "may I drop Python 3.8?", "--about", &id]).ok();
+    env.run(&["message", "send", "person", "may I drop Python 3.8?", "--about", &id]).ok();
     let listed = env.run(&["ticket", "list", "--json"]).exits(4).json();
     assert_eq!(listed["tickets"][0]["severity"], "warning");
     assert_eq!(listed["tickets"][0]["acked_by"], json!(null));
@@ -39,7 +39,7 @@ fn a_question_is_listed_seen_answered_and_read_by_its_loop() {
 #[test]
 fn two_terminals_answer_once_and_the_loop_reads_one_answer() {
     let (env, id) = with_loop();
-    env.run(&["send", "person", "which one?", "--about", &id]).ok();
+    env.run(&["message", "send", "person", "which one?", "--about", &id]).ok();
     let both: Vec<_> = ["left", "right"].map(|text| env.spawn(&["ticket", "answer", "1", text])).into();
     let mut codes: Vec<i32> = both.into_iter().map(|one| one.wait().code).collect();
     codes.sort_unstable();
@@ -52,7 +52,7 @@ fn two_terminals_answer_once_and_the_loop_reads_one_answer() {
 #[test]
 fn an_agent_answers_nothing() {
     let (env, id) = with_loop();
-    env.run(&["send", "person", "may I?", "--about", &id]).ok();
+    env.run(&["message", "send", "person", "may I?", "--about", &id]).ok();
     let agent = env.var("EVERLOOP_TURN", "k3f9-1.1");
     for words in [&["ticket", "answer", "1", "yes"][..], &["ticket", "ack", "1"]] {
         assert!(agent.run(words).exits(2).stderr.contains("only a person answers tickets"));

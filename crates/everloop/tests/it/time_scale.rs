@@ -27,7 +27,7 @@ fn a_turn_and_its_agent_count_in_the_same_time() {
     let agent = format!("{exe} send @reviewer 'from within' && touch done");
     let env = Env::new().fast(50);
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"]).ok();
-    let sent = env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["at"].as_i64();
+    let sent = env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["at"].as_i64();
     let begun = env.the_loop()["created_at"].as_i64();
     assert!(sent >= begun && sent <= Some(env.now().0), "{begun:?} {sent:?} {}", env.now().0);
 }

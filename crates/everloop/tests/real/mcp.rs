@@ -48,10 +48,13 @@ fn every_tool_is_called(world: &World) {
     let env = &world.env;
     let task = env.run(&["task", "show", "T-1", "--json"]).ok().json()["task"].clone();
     assert_eq!((&task["state"]["is"], &task["result"]), (&json!("done"), &json!("done by a client")), "{task}");
-    assert_eq!(env.run(&["inbox", "T-1", "--json"]).ok().json()["messages"][0]["text"], "metric latency = 12");
+    assert_eq!(
+        env.run(&["message", "inbox", "T-1", "--json"]).ok().json()["messages"][0]["text"],
+        "metric latency = 12"
+    );
     let added = env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
     assert_eq!((&added[0]["title"], &added[0]["trust"]), (&json!("added by a client"), &json!("agent")), "{added}");
-    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["text"], "hello");
+    assert_eq!(env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["text"], "hello");
     let tickets = env.run(&["status", "--json"]).ok().json()["tickets"].clone();
     assert!(
         tickets[0]["text"].as_str().is_some_and(|t| t.starts_with("question from ") && t.ends_with(": may I?")),
@@ -134,7 +137,7 @@ fn every_tool_answers(env: &Env, said: &Value, who: &str) {
     let row = env.run(&["task", "show", task, "--json"]).ok().json()["task"].clone();
     assert_eq!((&row["state"]["is"], &row["result"]), (&json!("done"), &json!("done by the SDK")), "{row}");
     assert_eq!((&row["trust"], &row["author"]), (&json!("agent"), &json!(who)), "{row}");
-    assert_eq!(env.run(&["inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["by"], who);
+    assert_eq!(env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["by"], who);
     env.run(&["replay"]).ok();
 }
 

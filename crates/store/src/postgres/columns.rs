@@ -177,7 +177,7 @@ pub(super) fn late_result(row: &Row) -> Result<LateResult, Error> {
             result: plain(row, "result")?,
         })
     };
-    read().map_err(shape("a shelved result"))
+    read().map_err(shape("a late result"))
 }
 
 /// Reads the columns of `nodes`.

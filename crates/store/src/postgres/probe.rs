@@ -1,4 +1,4 @@
-//! The properties of a hub, for `everloop hub check`. Measures them; never trusts the address.
+//! The properties of a hub, for `everloop mesh hub check`. Measures them; never trusts the address.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -100,7 +100,7 @@ fn kind(refusal: &Refusal) -> &'static str {
         Refusal::Gone { .. } => "gone",
         Refusal::WrongState { .. } => "wrong state",
         Refusal::BadDependency { .. } => "bad dependency",
-        Refusal::NotLeader { .. } => "deposed",
+        Refusal::NotLeader { .. } => "not the leader",
     }
 }
 

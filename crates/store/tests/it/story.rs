@@ -296,7 +296,7 @@ fn op_name(op: &Op) -> &'static str {
     }]
 }
 
-const REFUSAL_NAMES: [&str; 6] = ["fenced", "conflict", "gone", "wrong state", "bad dependency", "deposed"];
+const REFUSAL_NAMES: [&str; 6] = ["fenced", "conflict", "gone", "wrong state", "bad dependency", "not the leader"];
 
 fn refusal_name(refusal: &Refusal) -> &'static str {
     REFUSAL_NAMES[match refusal {

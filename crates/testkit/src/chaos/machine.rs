@@ -46,15 +46,15 @@ impl Machine {
     /// The person's machine: without a network of its own, and without a node.
     pub fn sender(make: &Make, url: &str) -> Self {
         let sender = Self::new(make, "desk", (None, None));
-        sender.everloop(&["hub", "init", "--url", url]);
-        sender.everloop(&["join", url, "--name", "desk"]);
+        sender.everloop(&["mesh", "hub", "init", "--url", url]);
+        sender.everloop(&["mesh", "join", url, "--name", "desk"]);
         sender
     }
 
     /// A machine that belongs to the mesh of the hub at `url`, in the network of this process.
     pub fn plain(make: &Make, name: &str, url: &str) -> Self {
         let machine = Self::new(make, name, (None, None));
-        machine.everloop(&["join", url, "--name", name]);
+        machine.everloop(&["mesh", "join", url, "--name", name]);
         machine
     }
 
@@ -65,7 +65,7 @@ impl Machine {
         let through = url.replace(&format!("127.0.0.1:{port}/"), &format!("{HUB}:{}/", proxy.port()));
         let name = format!("n{number}");
         let machine = Self::new(make, &name, (Some(space), Some(proxy)));
-        machine.everloop(&["join", &through, "--name", &name]);
+        machine.everloop(&["mesh", "join", &through, "--name", &name]);
         machine
     }
 

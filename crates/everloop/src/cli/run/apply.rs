@@ -10,7 +10,8 @@ use everloop_store::Ledger;
 use serde_json::json;
 
 use super::create::{complete, create};
-use crate::cli::{Invocation, config as verb, send, up};
+use crate::cli::message::send;
+use crate::cli::{Invocation, config as verb, up};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::record::read_state;
 

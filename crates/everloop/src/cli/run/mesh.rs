@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::{RunArgs, create};
-use crate::cli::{Invocation, node, up};
+use crate::cli::{Invocation, up};
 use crate::config::ResolvedLoop;
 use crate::ui;
 use everloop_engine::error::{Code, Failure};
@@ -27,7 +27,7 @@ const MAX_TASK_ATTEMPTS: u32 = 5;
 const TASK_TURNS: u32 = 5;
 
 pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Result<Code, Failure> {
-    let (membership, mut hub) = node::hub(session)?;
+    let (membership, mut hub) = session.hub()?;
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
     let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now()?);

@@ -1,4 +1,4 @@
-//! `everloop hub` against a PostgreSQL server of its own: addresses, secrets, rights, exit codes.
+//! `everloop mesh hub` against a PostgreSQL server of its own: addresses, secrets, rights, exit codes.
 
 use everloop_testkit::postgres::{Login, Pooler, PostgresServer, ServerSetup, server};
 
@@ -14,13 +14,13 @@ fn database() -> (String, String) {
 fn a_hub_is_made_checked_and_made_again() {
     let (url, _) = database();
     let env = Env::new().var("EVERLOOP_HUB_URL", &url);
-    let before = env.run(&["hub", "check", "--json"]).exits(1).json();
+    let before = env.run(&["mesh", "hub", "check", "--json"]).exits(1).json();
     assert_eq!((&before["ok"], &before["hub"]), (&false.into(), &serde_json::Value::Null));
-    let migrate = env.run(&["hub", "migrate"]).exits(1);
-    assert!(migrate.stderr.contains("hint: create it: everloop hub init"), "{}", migrate.stderr);
-    let made = env.run(&["hub", "init", "--json"]).ok().json();
-    assert_eq!(env.run(&["hub", "init", "--json"]).ok().json(), made, "twice is once");
-    let after = env.run(&["hub", "check", "--json"]).ok().json();
+    let migrate = env.run(&["mesh", "hub", "migrate"]).exits(1);
+    assert!(migrate.stderr.contains("hint: create it: everloop mesh hub init"), "{}", migrate.stderr);
+    let made = env.run(&["mesh", "hub", "init", "--json"]).ok().json();
+    assert_eq!(env.run(&["mesh", "hub", "init", "--json"]).ok().json(), made, "twice is once");
+    let after = env.run(&["mesh", "hub", "check", "--json"]).ok().json();
     assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &4.into()));
     assert_eq!(
         (&after["pooled"], &after["encrypted"], &after["lacking"]),
@@ -29,8 +29,8 @@ fn a_hub_is_made_checked_and_made_again() {
     assert!(after["server_version"].as_str().is_some_and(|v| !v.is_empty()), "{after}");
     assert!(after["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms < 5000.0), "{after}");
     assert!(after["clock_offset_ms"].as_i64().is_some_and(|ms| ms.abs() < 5000), "the same machine: {after}");
-    assert!(env.run(&["hub", "migrate"]).ok().stdout.contains("is up to date (format 4)"));
-    let text = env.run(&["hub", "check"]).ok().stdout;
+    assert!(env.run(&["mesh", "hub", "migrate"]).ok().stdout.contains("is up to date (format 4)"));
+    let text = env.run(&["mesh", "hub", "check"]).ok().stdout;
     assert!(text.contains("direct") && text.contains("all that a node needs"), "{text}");
 }
 
@@ -38,36 +38,36 @@ fn a_hub_is_made_checked_and_made_again() {
 fn another_format_is_refused_with_the_way_out() {
     let (url, name) = database();
     let env = Env::new().var("EVERLOOP_HUB_URL", &url);
-    env.run(&["hub", "init"]).ok();
+    env.run(&["mesh", "hub", "init"]).ok();
     server().psql(&name, "update everloop.hub set format = 99");
-    let newer = env.run(&["hub", "init"]).exits(1);
+    let newer = env.run(&["mesh", "hub", "init"]).exits(1);
     assert!(
         newer.stderr.contains("has format 99, newer") && newer.stderr.contains("hint: use the everloop that wrote it")
     );
-    assert!(env.run(&["hub", "check"]).exits(1).stdout.contains("format 99 of 4"));
+    assert!(env.run(&["mesh", "hub", "check"]).exits(1).stdout.contains("format 99 of 4"));
     server().psql(&name, "update everloop.hub set format = 0");
-    let older = env.run(&["hub", "init"]).exits(1);
-    assert!(older.stderr.contains("hint: migrate it: everloop hub migrate"), "{}", older.stderr);
+    let older = env.run(&["mesh", "hub", "init"]).exits(1);
+    assert!(older.stderr.contains("hint: migrate it: everloop mesh hub migrate"), "{}", older.stderr);
 }
 
 #[test]
 fn the_address_is_found_where_the_file_says_and_never_stands_in_it() {
     let (url, _) = database();
     let env = Env::new().var("MY_HUB", &url);
-    let nowhere = env.run(&["hub", "init"]).exits(7);
+    let nowhere = env.run(&["mesh", "hub", "init"]).exits(7);
     assert!(nowhere.stderr.contains("the address of the hub is not set"), "{}", nowhere.stderr);
     env.write("everloop.toml", "[hub]\nurl_env = \"MY_HUB\"\n");
-    env.run(&["hub", "init"]).ok();
+    env.run(&["mesh", "hub", "init"]).ok();
     env.write("everloop.toml", "[hub]\nurl_env = \"NOT_SET\"\n");
-    assert!(env.run(&["hub", "check"]).exits(7).stderr.contains("`NOT_SET`, which is not set"));
+    assert!(env.run(&["mesh", "hub", "check"]).exits(7).stderr.contains("`NOT_SET`, which is not set"));
     env.write("secret", &format!("{url}\n"));
     env.write("everloop.toml", "[hub]\nurl_file = \"secret\"\n");
-    env.run(&["hub", "check"]).ok();
+    env.run(&["mesh", "hub", "check"]).ok();
     env.write("everloop.toml", "[hub]\nurl_file = \"gone\"\n");
-    env.run(&["hub", "check"]).exits(7);
+    env.run(&["mesh", "hub", "check"]).exits(7);
     for line in ["url", "ur1", "url_env"] {
         env.write("everloop.toml", &format!("[hub]\n{line} = \"postgres://me:s3cret@db.example.com/x\"\n"));
-        let refused = env.run(&["hub", "check"]).exits(7);
+        let refused = env.run(&["mesh", "hub", "check"]).exits(7);
         assert!(!refused.stderr.contains("s3cret") && !refused.stdout.contains("s3cret"), "{}", refused.stderr);
         assert!(line != "url" || refused.stderr.contains("hint: it holds a password"), "{}", refused.stderr);
     }
@@ -83,18 +83,18 @@ fn who_is_away_and_who_does_not_let_us_in_are_told_apart_and_no_password_is_show
         assert!(!format!("{}{}", output.stdout, output.stderr).contains("s3cret"), "{output:?}");
     };
     let right = Env::new().var("EVERLOOP_HUB_URL", &url);
-    silent(&right.run(&["hub", "init"]).ok());
-    silent(&right.run(&["hub", "check", "--json"]).ok());
-    silent(&right.run(&["hub", "--help"]).ok());
+    silent(&right.run(&["mesh", "hub", "init"]).ok());
+    silent(&right.run(&["mesh", "hub", "check", "--json"]).ok());
+    silent(&right.run(&["mesh", "hub", "--help"]).ok());
     let wrong = Env::new().var("EVERLOOP_HUB_URL", &url.replace("s3cret", "s3cret-not"));
-    let denied = wrong.run(&["hub", "check"]).exits(7);
+    let denied = wrong.run(&["mesh", "hub", "check"]).exits(7);
     silent(&denied);
     assert!(denied.stderr.contains("password authentication failed"), "{}", denied.stderr);
     drop(server);
-    let away = right.run(&["hub", "check"]).exits(6);
+    let away = right.run(&["mesh", "hub", "check"]).exits(6);
     silent(&away);
     assert!(away.stderr.contains("the hub cannot be reached"), "{}", away.stderr);
-    let bad = right.run(&["hub", "check", "--url", "mysql://me:s3cret@h/d"]).exits(7);
+    let bad = right.run(&["mesh", "hub", "check", "--url", "mysql://me:s3cret@h/d"]).exits(7);
     silent(&bad);
     assert!(bad.stderr.contains("hint: write `postgres://"), "{}", bad.stderr);
 }
@@ -103,14 +103,14 @@ fn who_is_away_and_who_does_not_let_us_in_are_told_apart_and_no_password_is_show
 fn the_least_rights_suffice_and_missing_ones_are_named() {
     let (url, name) = database();
     let env = Env::new().var("EVERLOOP_HUB_URL", &url);
-    env.run(&["hub", "init"]).ok();
-    let sql = env.run(&["hub", "init", "--print-sql", "--role", "node_1"]).ok().stdout;
+    env.run(&["mesh", "hub", "init"]).ok();
+    let sql = env.run(&["mesh", "hub", "init", "--print-sql", "--role", "node_1"]).ok().stdout;
     server().psql(&name, &sql);
     let least = server().url_as("node_1", "", &name);
-    let found = env.run(&["hub", "check", "--json", "--url", &least]).ok().json();
+    let found = env.run(&["mesh", "hub", "check", "--json", "--url", &least]).ok().json();
     assert_eq!(found["lacking"], serde_json::json!([]));
     server().psql(&name, "revoke insert on everloop.journal from node_1");
-    let found = env.run(&["hub", "check", "--url", &least]).exits(1);
+    let found = env.run(&["mesh", "hub", "check", "--url", &least]).exits(1);
     assert!(found.stdout.contains("INSERT on journal") && found.stdout.contains("--print-sql"), "{}", found.stdout);
 }
 
@@ -118,7 +118,7 @@ fn the_least_rights_suffice_and_missing_ones_are_named() {
 fn a_pooler_is_seen() {
     let (url, name) = database();
     let pooler = Pooler::start(server());
-    Env::new().run(&["hub", "init", "--url", &url]).ok();
-    let found = Env::new().run(&["hub", "check", "--json", "--url", &pooler.url(&name)]).ok().json();
+    Env::new().run(&["mesh", "hub", "init", "--url", &url]).ok();
+    let found = Env::new().run(&["mesh", "hub", "check", "--json", "--url", &pooler.url(&name)]).ok().json();
     assert_eq!(found["pooled"], true, "{found}");
 }

@@ -1,11 +1,11 @@
-//! `everloop send`: leaves a message for a loop, a task, a person or a named mailbox.
+//! `everloop message send`: leaves a message for a loop, a task, a person or a named mailbox.
 //!
 //! Other verbs use [`send`] to leave a command for a loop, and [`show`] to print what became of it.
 
 use everloop_core::ids::LoopId;
 
-use super::Invocation;
-use super::ticket::show_answer;
+use crate::cli::Invocation;
+use crate::cli::ticket::show_answer;
 pub use everloop_engine::caller::person;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::loops::CommandAnswer;
@@ -13,10 +13,10 @@ pub use everloop_engine::services::loops::{Taker, send};
 use everloop_engine::services::messages::{self, SendAnswer, SendRequest};
 
 const HELP: &str = "Examples:
-  everloop send green \"the API is back\"        # the loop's next turn reads it
-  everloop send x7k2m \"see also issue 12\"      # a comment; each turn on the task reads it
-  everloop send @reviewer \"please look\"        # a mailbox of that name: everloop inbox @reviewer
-  everloop send person \"may I drop Python 3.8?\" # a ticket";
+  everloop message send green \"the API is back\"        # the loop's next turn reads it
+  everloop message send x7k2m \"see also issue 12\"      # a comment; each turn on the task reads it
+  everloop message send @reviewer \"please look\"        # a mailbox of that name
+  everloop message send person \"may I drop Python 3.8?\" # a ticket";
 
 /// Leaves a message. What an agent writes is handed on as data, never as an instruction.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,5 @@
-//! `everloop prompts`: searches the prompts of people in their sessions and of everloop in its
-//! turns.
+//! `everloop prompt list` and `search`: the prompts of people in their sessions and of everloop in
+//! its turns.
 
 use everloop_core::event::Event;
 use everloop_core::hook::SessionAct;
@@ -10,15 +10,17 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Invocation, logs};
+use crate::cli::{Invocation, logs};
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, fit};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::state_folder::StateFolder;
 
-const HELP: &str = "Examples:
-  everloop prompts search parser
-  everloop prompts search 'flaky test' --since 2d --loop main --json
+/// Printed below the help of both.
+pub const HELP: &str = "Examples:
+  everloop prompt list -n 10
+  everloop prompt search parser
+  everloop prompt search 'flaky test' --since 2d --loop main --json
 
 Prompts of people are kept without secrets; prompts of everloop's own turns are kept for the last 50.";
 
@@ -27,31 +29,18 @@ const CHUNK: usize = 1000;
 /// Prompts shown by default.
 const MOST: usize = 50;
 
-/// Searches the prompts of agents.
+/// Which prompts are of interest.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
-pub struct PromptsArgs {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum What {
-    /// Show the newest prompts that have all of these words in them, whatever their case; without a
-    /// word, all
-    Search {
-        /// Words to find
-        words: Vec<String>,
-        /// Only of this loop, by name or id
-        #[arg(long = "loop", value_name = "LOOP")]
-        owner: Option<String>,
-        /// Only after this: `2h` (ago), `21:00`, `2026-11-15`
-        #[arg(long, value_name = "TIME")]
-        since: Option<String>,
-        /// Most prompts to show
-        #[arg(short = 'n', long, default_value_t = MOST, value_name = "N")]
-        lines: usize,
-    },
+pub struct PromptFilter {
+    /// Only of this loop, by name or id
+    #[arg(long = "loop", value_name = "LOOP")]
+    owner: Option<String>,
+    /// Only after this: `2h` (ago), `21:00`, `2026-11-15`
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Most prompts to show
+    #[arg(short = 'n', long, default_value_t = MOST, value_name = "N")]
+    lines: usize,
 }
 
 /// A prompt of an agent.
@@ -64,8 +53,9 @@ struct Prompt {
     text: String,
 }
 
-pub fn prompts(args: &PromptsArgs, session: &Invocation) -> Result<Code, Failure> {
-    let What::Search { words, owner, since, lines } = &args.what;
+/// Prints the newest prompts that have all of these words in them, whatever their case.
+pub fn search(words: &[String], filter: &PromptFilter, session: &Invocation) -> Result<Code, Failure> {
+    let PromptFilter { owner, since, lines } = filter;
     let home = session.home()?;
     let since = since.as_deref().map(|text| logs::past(text, session)).transpose()?;
     let mut found = match session.reader(&home)? {

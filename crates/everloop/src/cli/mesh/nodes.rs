@@ -1,4 +1,4 @@
-//! `everloop node`: the nodes of the mesh.
+//! `everloop mesh nodes`, `drain` and `remove`: the nodes of the mesh.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use crate::cli::Invocation;
 use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
@@ -20,47 +20,36 @@ use everloop_engine::supervisor::mesh::{NODE, Wish};
 /// A node that is silent for this long is suspected.
 const SUSPECT: Duration = Duration::from_secs(15);
 
-/// Lists, drains and removes nodes of the mesh that this one belongs to.
+/// A node that is named.
 #[derive(Debug, clap::Args)]
-pub struct NodeArgs {
-    /// What to do with nodes
-    #[command(subcommand)]
-    what: What,
+pub struct RemoveArgs {
+    /// Name of the node
+    node: String,
 }
 
-/// Subcommands of `node`.
-#[derive(Debug, clap::Subcommand)]
-enum What {
-    /// List them: the leader, the tasks of each, and its last heartbeat
-    List,
-    /// Let a node finish its tasks and take no more
-    Drain {
-        /// Name of the node
-        node: String,
-        /// Let it take tasks again
-        #[arg(long)]
-        undo: bool,
-    },
-    /// Remove a node that is gone for good; one that comes back takes nothing
-    Remove {
-        /// Name of the node
-        node: String,
-    },
+/// A node that takes no more tasks, or takes them again.
+#[derive(Debug, clap::Args)]
+pub struct DrainArgs {
+    /// Name of the node
+    node: String,
+    /// Let it take tasks again
+    #[arg(long)]
+    undo: bool,
 }
 
-/// Opens the hub of this node's mesh.
-pub(super) fn hub(session: &Invocation) -> Result<(Membership, Postgres), Failure> {
-    session.hub()
+pub fn drain(args: &DrainArgs, session: &Invocation) -> Result<Code, Failure> {
+    let (wanted, said) =
+        if args.undo { (Wish::Work, "takes tasks again") } else { (Wish::Drain, "takes no more tasks") };
+    wish(&mut session.hub()?.1, &args.node, wanted, said, session)
 }
 
-pub fn node(args: &NodeArgs, session: &mut Invocation) -> Result<Code, Failure> {
-    let (membership, mut hub) = hub(session)?;
-    match &args.what {
-        What::List => list(&membership, &hub, session),
-        What::Drain { node, undo: false } => wish(&mut hub, node, Wish::Drain, "takes no more tasks", session),
-        What::Drain { node, undo: true } => wish(&mut hub, node, Wish::Work, "takes tasks again", session),
-        What::Remove { node } => wish(&mut hub, node, Wish::Remove, "is removed", session),
-    }
+pub fn remove(args: &RemoveArgs, session: &Invocation) -> Result<Code, Failure> {
+    wish(&mut session.hub()?.1, &args.node, Wish::Remove, "is removed", session)
+}
+
+pub fn nodes(session: &Invocation) -> Result<Code, Failure> {
+    let (membership, hub) = session.hub()?;
+    list(&membership, &hub, session)
 }
 
 fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
@@ -126,7 +115,7 @@ fn state(sign: &Sign, wish: Option<Wish>, now: Time) -> &'static str {
 
 fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &Invocation) -> Result<Code, Failure> {
     if !hub.nodes()?.iter().any(|row| row.node.as_str() == node) {
-        return Err(Failure::usage(format!("there is no node `{node}`")).hint("`everloop node list` shows them"));
+        return Err(Failure::usage(format!("there is no node `{node}`")).hint("`everloop mesh nodes` shows them"));
     }
     let version = hub.doc(NODE, node)?.map_or(0, |doc| doc.version);
     let body = serde_json::to_string(&wish).expect("a word always has a JSON form");

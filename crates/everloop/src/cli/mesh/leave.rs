@@ -1,8 +1,8 @@
-//! `everloop leave`: removes this node from its mesh.
+//! `everloop mesh leave`: removes this node from its mesh.
 
 use serde_json::json;
 
-use super::Invocation;
+use crate::cli::Invocation;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
 
@@ -13,7 +13,9 @@ pub struct LeaveArgs {}
 pub fn leave(_: &LeaveArgs, session: &mut Invocation) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(membership) = Membership::read(&home)? else {
-        return Err(Failure::usage("this machine is not a node of a mesh").hint("join one: everloop join postgres://…"));
+        return Err(
+            Failure::usage("this machine is not a node of a mesh").hint("join one: everloop mesh join postgres://…")
+        );
     };
     Membership::remove(&home)?;
     home.wake();

@@ -1,4 +1,4 @@
-//! `everloop join`: this machine becomes a node. What nodes do is in `mesh`.
+//! `everloop mesh join`: this installation becomes a node. The work of nodes is in `mesh`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use crate::env::Env;
 /// The address of a new hub, with a password in it.
 pub fn hub() -> String {
     let url = server().database();
-    Env::new().run(&["hub", "init", "--url", &url]).ok();
+    Env::new().run(&["mesh", "hub", "init", "--url", &url]).ok();
     let name = url.rsplit('/').next().expect("an address ends with its database");
     server().url_as(name, "s3cret", name)
 }
@@ -17,7 +17,7 @@ pub fn hub() -> String {
 #[test]
 fn the_address_is_kept_for_the_owner_alone_and_its_password_is_never_shown() {
     let env = Env::new().var("EVERLOOP_HUB_URL", &hub());
-    let joined = env.run(&["join", "--name", "builder-2", "--slots", "3"]).ok();
+    let joined = env.run(&["mesh", "join", "--name", "builder-2", "--max-parallel-turns", "3"]).ok();
     assert!(joined.stdout.contains("node `builder-2` belongs to the hub"), "{}", joined.stdout);
     assert!(joined.stdout.contains("start it: everloop up"), "{}", joined.stdout);
     assert!(!joined.stdout.contains("s3cret") && !joined.stderr.contains("s3cret"));
@@ -28,20 +28,20 @@ fn the_address_is_kept_for_the_owner_alone_and_its_password_is_never_shown() {
         .map(|path| path.metadata().expect("it was just read").permissions().mode() & 0o777)
         .collect();
     assert_eq!(with_secret, [0o600], "one file has the address, and only its owner reads it");
-    let again = env.run(&["join", "--json"]).ok().json();
+    let again = env.run(&["mesh", "join", "--json"]).ok().json();
     assert_eq!((&again["node"], &again["slots"]), (&"builder-2".into(), &1.into()), "the name stays: {again}");
 }
 
 #[test]
 fn a_second_hub_a_bad_name_and_a_bad_address_are_refused() {
     let (env, url) = (Env::new(), hub());
-    env.run(&["join", &url, "--name", "a"]).ok();
-    let other = env.run(&["join", &hub()]).exits(1);
-    assert!(other.stderr.contains("hint: leave it first: everloop leave"), "{}", other.stderr);
+    env.run(&["mesh", "join", &url, "--name", "a"]).ok();
+    let other = env.run(&["mesh", "join", &hub()]).exits(1);
+    assert!(other.stderr.contains("hint: leave it first: everloop mesh leave"), "{}", other.stderr);
     let env = Env::new();
-    assert!(env.run(&["join", &url, "--name", "a b"]).exits(2).stderr.contains("is no name for a node"));
-    assert!(env.run(&["join", "mysql://h/d"]).exits(7).stderr.contains("hint: write `postgres://"));
-    env.run(&["join", &url, "--slots", "0"]).exits(2);
-    assert_ne!(env.run(&["join"]).code, 0, "without an address there is nothing to join");
-    assert!(env.run(&["leave"]).exits(2).stderr.contains("belongs to no mesh"), "none of this joined one");
+    assert!(env.run(&["mesh", "join", &url, "--name", "a b"]).exits(2).stderr.contains("is no name for a node"));
+    assert!(env.run(&["mesh", "join", "mysql://h/d"]).exits(7).stderr.contains("hint: write `postgres://"));
+    env.run(&["mesh", "join", &url, "--max-parallel-turns", "0"]).exits(2);
+    assert_ne!(env.run(&["mesh", "join"]).code, 0, "without an address there is nothing to join");
+    assert!(env.run(&["mesh", "leave"]).exits(2).stderr.contains("belongs to no mesh"), "none of this joined one");
 }

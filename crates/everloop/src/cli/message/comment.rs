@@ -1,15 +1,15 @@
-//! `everloop comment`: adds a comment to a task. It stays there, and every turn on the task reads
-//! it as data.
+//! `everloop message comment`: adds a comment to a task. It stays there, and every turn on the task
+//! reads it as data.
 
 use everloop_core::ids::TaskId;
 
-use super::Invocation;
+use crate::cli::Invocation;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::messages;
 
-/// Adds a comment to a task. `everloop inbox TASK` shows it.
+/// Adds a comment to a task. `everloop message inbox TASK` shows it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  everloop comment x7k2m \"the parser is in src/read.rs\"")]
+#[command(after_help = "Example:\n  everloop message comment x7k2m \"the parser is in src/read.rs\"")]
 pub struct CommentArgs {
     /// Id of the task
     task: String,

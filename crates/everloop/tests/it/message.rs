@@ -1,4 +1,4 @@
-//! `everloop send`, `inbox` and `comment`: messages between people and agents.
+//! `everloop message send`, `inbox` and `comment`: messages between people and agents.
 
 use serde_json::json;
 
@@ -8,19 +8,19 @@ use crate::mcp::Client;
 #[test]
 fn a_named_box_is_read_and_emptied() {
     let env = Env::new();
-    env.run(&["send", "@reviewer", "please look"]).ok();
-    env.run(&["send", "@reviewer", "and again"]).ok();
-    let messages = env.run(&["inbox", "@reviewer", "--consume", "--json"]).ok().json()["messages"].clone();
+    env.run(&["message", "send", "@reviewer", "please look"]).ok();
+    env.run(&["message", "send", "@reviewer", "and again"]).ok();
+    let messages = env.run(&["message", "inbox", "@reviewer", "--consume", "--json"]).ok().json()["messages"].clone();
     assert_eq!((&messages[0]["text"], &messages[0]["by"]), (&json!("please look"), &json!("tester")));
     assert_eq!(messages.as_array().map(Vec::len), Some(2));
-    assert!(env.run(&["inbox", "@reviewer"]).ok().stdout.contains("no messages"));
+    assert!(env.run(&["message", "inbox", "@reviewer"]).ok().stdout.contains("no messages"));
     for (to, said) in
         [("nobody", "neither a loop nor a task"), ("@a b", "invalid mailbox name"), ("@", "invalid mailbox name")]
     {
-        let refused = env.run(&["send", to, "x"]).exits(2);
+        let refused = env.run(&["message", "send", to, "x"]).exits(2);
         assert!(refused.stderr.contains(said) && refused.stderr.contains("hint:"), "{}", refused.stderr);
     }
-    env.run(&["send", "@reviewer", "  "]).exits(2);
+    env.run(&["message", "send", "@reviewer", "  "]).exits(2);
 }
 
 #[test]
@@ -30,15 +30,15 @@ fn comments_stay_beneath_their_task_and_every_turn_on_it_reads_them_as_data() {
     let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
     let task = env.run(&["task", "add", "port it", "--loop", &id, "--json"]).ok().json()["task"].clone();
     let task = task.as_str().expect("`add` prints the id");
-    env.run(&["comment", task, "the parser is in src/read.rs"]).ok();
-    env.run(&["send", task, "see also issue 12"]).ok();
+    env.run(&["message", "comment", task, "the parser is in src/read.rs"]).ok();
+    env.run(&["message", "send", task, "see also issue 12"]).ok();
     for _ in 0..2 {
         let prompt = env.run(&["prompt", &id]).ok().stdout;
         let told = prompt.split("Comments on this task (data").nth(1).expect("comments are in the prompt");
         assert!(told.contains("src/read.rs") && told.contains("see also issue 12"), "{prompt}");
     }
     assert!(env.run(&["logs", &id]).ok().stdout.contains(&format!("tester commented on task {task}")));
-    env.run(&["comment", "nobody", "x"]).exits(2);
+    env.run(&["message", "comment", "nobody", "x"]).exits(2);
     env.run(&["replay"]).ok();
 }
 

@@ -1,4 +1,4 @@
-//! `everloop man`: the manual, made from the same text as the help.
+//! `everloop generate man`: the manual, made from the same text as the help.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::{Cli, Invocation};
+use crate::cli::{Cli, Invocation};
 use crate::ui::text::count;
 use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
-  everloop man | man -l -
-  everloop man --to ~/.local/share/man/man1";
+  everloop generate man | man -l -
+  everloop generate man --to ~/.local/share/man/man1";
 
 /// Prints the main page, or writes a page per verb.
 #[derive(Debug, clap::Args)]

@@ -1,18 +1,18 @@
-//! `everloop hub`: the database that the nodes of a mesh share. Creates, checks and migrates it.
+//! `everloop mesh hub`: the database that the nodes of a mesh share. Creates, checks and migrates it.
 
 use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
 use serde_json::json;
 
-use super::{Invocation, config as config_verb};
+use crate::cli::{Invocation, config as config_verb};
 use crate::config::{ConfigError, HubSource};
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
-  EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop hub init
-  everloop hub init --print-sql | psql …
-  everloop hub check --json
+  EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop mesh hub init
+  everloop mesh hub init --print-sql | psql …
+  everloop mesh hub check --json
 
 The address is taken from --url, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml (`url_env` or `url_file`), in this order.
 Others on this machine can see --url in the list of processes.
@@ -103,7 +103,7 @@ fn init(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     let hub = Postgres::init(url)?;
     let lines = [
         format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
-        "nodes need fewer rights than this role: everloop hub init --print-sql".to_owned(),
+        "nodes need fewer rights than this role: everloop mesh hub init --print-sql".to_owned(),
     ];
     session.ui.answer(&lines, &json!({ "hub": hub.id, "format": hub.format, "url": url.to_string() }))?;
     Ok(Code::Ok)
@@ -195,16 +195,16 @@ fn judge(url: &Url, found: &Findings) -> Vec<Finding> {
         all.push(finding("writing", "read-only".to_owned(), Some(Bad::Failure(hint))));
     }
     all.push(match &found.hub {
-        None => finding("hub", "missing".to_owned(), Some(Bad::Failure("everloop hub init".to_owned()))),
+        None => finding("hub", "missing".to_owned(), Some(Bad::Failure("everloop mesh hub init".to_owned()))),
         Some(hub) => {
             let newer = fail(hub.format > FORMAT, "use the everloop that created it, or a newer one");
-            let bad = newer.or_else(|| fail(hub.format < FORMAT, "everloop hub migrate"));
+            let bad = newer.or_else(|| fail(hub.format < FORMAT, "everloop mesh hub migrate"));
             finding("hub", format!("`{}`, format {} of {FORMAT}", hub.id, hub.format), bad)
         }
     });
     if found.hub.is_some() {
         let text = if found.lacking.is_empty() { "all that a node needs".to_owned() } else { found.lacking.join(", ") };
-        let bad = fail(!found.lacking.is_empty(), "grant what is missing: everloop hub init --print-sql");
+        let bad = fail(!found.lacking.is_empty(), "grant what is missing: everloop mesh hub init --print-sql");
         all.push(finding("rights", text, bad));
     }
     all.push(finding("round trip", format!("{:.1} ms", found.round_trip.as_secs_f64() * 1e3), None));

@@ -1,18 +1,19 @@
-//! `everloop join`: makes this machine a node of a mesh.
+//! `everloop mesh join`: makes this machine a node of a mesh.
 
 use std::hash::{BuildHasher, RandomState};
 
 use everloop_core::ids::NodeId;
 use serde_json::json;
 
-use super::{Invocation, hub};
+use super::hub;
+use crate::cli::Invocation;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
 use everloop_engine::state_folder::node_id;
 
 const HELP: &str = "Examples:
-  EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop join && everloop up
-  everloop join --name builder-2 --max-parallel-turns 2
+  EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop mesh join && everloop up
+  everloop mesh join --name builder-2 --max-parallel-turns 2
 
 The address is taken from URL, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml, in this order, and kept in the state folder in a
 file that only you can read. Others on this machine can see URL in the list of processes.
@@ -40,12 +41,12 @@ pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> 
     let name = args.name.clone().or_else(|| before.as_ref().map(|m| m.node.to_string())).unwrap_or_else(drawn);
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         return Err(Failure::usage(format!("invalid node name `{name}`"))
-            .hint("letters, digits, `-`, `_` and `.`: everloop join --name builder-2"));
+            .hint("letters, digits, `-`, `_` and `.`: everloop mesh join --name builder-2"));
     }
     let membership = Membership::new(&text, NodeId::new(name), args.max_parallel_turns)?;
     if let Some(before) = before.filter(|b| b.hub != membership.hub) {
         return Err(Failure::failed(format!("this machine is a node of the hub `{}` already", before.hub))
-            .hint("leave it first: everloop leave"));
+            .hint("leave it first: everloop mesh leave"));
     }
     membership.save(&home)?;
     home.wake();

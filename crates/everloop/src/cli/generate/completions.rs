@@ -1,16 +1,16 @@
-//! `everloop completions`: completions for the user's shell.
+//! `everloop generate completions`: completions for the user's shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 
-use super::{Cli, Invocation};
+use crate::cli::{Cli, Invocation};
 use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
-  everloop completions bash > ~/.local/share/bash-completion/completions/everloop
-  everloop completions zsh > ~/.zfunc/_everloop
-  everloop completions fish > ~/.config/fish/completions/everloop.fish";
+  everloop generate completions bash > ~/.local/share/bash-completion/completions/everloop
+  everloop generate completions zsh > ~/.zfunc/_everloop
+  everloop generate completions fish > ~/.config/fish/completions/everloop.fish";
 
 /// Prints a completion script for a shell.
 #[derive(Debug, clap::Args)]

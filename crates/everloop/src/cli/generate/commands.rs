@@ -1,0 +1,130 @@
+//! `everloop generate commands`: the reference of all commands as Markdown, which is
+//! `docs/commands.md`.
+
+use clap::{Arg, Command};
+use serde_json::json;
+
+use crate::cli::{Invocation, help};
+use everloop_engine::error::{Code, Failure};
+
+/// Prints the reference of all commands.
+#[derive(Debug, clap::Args)]
+pub struct CommandsArgs {}
+
+pub fn commands(_: &CommandsArgs, session: &mut Invocation) -> Result<Code, Failure> {
+    let text = reference();
+    session.ui.answer(&[text.trim_end().to_owned()], &json!({ "reference": text }))?;
+    Ok(Code::Ok)
+}
+
+const HEAD: &str = "# Commands
+
+<!-- Made by `everloop generate commands` and checked by a test; do not edit it by hand. -->
+
+`everloop` alone shows what is going on. `everloop VERB --help` prints what stands here for one verb.
+";
+
+/// The whole reference, in the order of the help.
+fn reference() -> String {
+    let mut root = help::command().disable_help_subcommand(true);
+    // Gives every subcommand its full name and the global options.
+    root.build();
+    let mut text = HEAD.to_owned();
+    text += "\n## Options of every command\n\n";
+    for option in root.get_arguments().filter(|arg| is_shown(arg)) {
+        text += &argument(option);
+    }
+    for (heading, verbs) in help::GROUPS {
+        text += &format!("\n## {heading}\n");
+        for verb in verbs.iter().filter_map(|name| root.find_subcommand(name)) {
+            text += &section(verb, 3);
+        }
+    }
+    text += "\n## Exit codes\n\n| code | meaning |\n|---|---|\n";
+    for code in Code::ALL {
+        text += &format!("| {} | {} |\n", code.number(), code.meaning());
+    }
+    text
+}
+
+/// A command and all below it.
+fn section(command: &Command, level: usize) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut text = format!("\n{} {name}\n\n", "#".repeat(level));
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    text += &format!("{}\n", about.trim());
+    if !command.has_subcommands() || command.get_positionals().next().is_some() {
+        let usage = command.clone().render_usage().to_string();
+        text += &format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ").trim());
+    }
+    let own: Vec<&Arg> = command.get_arguments().filter(|arg| is_shown(arg) && !arg.is_global_set()).collect();
+    if !own.is_empty() {
+        text.push('\n');
+    }
+    text.extend(own.into_iter().map(argument));
+    if let Some(help) = command.get_after_help() {
+        text += &format!("\n```text\n{}\n```\n", help.to_string().trim());
+    }
+    text.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(|sub| section(sub, level + 1)));
+    text
+}
+
+fn is_shown(arg: &Arg) -> bool {
+    !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())
+}
+
+/// One argument as a line of a list.
+fn argument(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default();
+    let value = if arg.get_action().takes_values() {
+        values.iter().map(|name| format!(" {name}")).collect::<String>()
+    } else {
+        String::new()
+    };
+    let mut names = Vec::new();
+    names.extend(arg.get_short().map(|short| format!("-{short}")));
+    names.extend(arg.get_long().map(|long| format!("--{long}{value}")));
+    if names.is_empty() {
+        names.push(format!(
+            "{}{}",
+            value.trim(),
+            if arg.get_num_args().is_some_and(|n| n.max_values() > 1) { "…" } else { "" }
+        ));
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut text = format!("- {}: {}", names.join(", "), help.split_whitespace().collect::<Vec<_>>().join(" "));
+    let choices: Vec<String> = arg.get_possible_values().iter().map(|v| format!("`{}`", v.get_name())).collect();
+    if arg.get_action().takes_values() && !choices.is_empty() {
+        text += &format!(" (one of {})", choices.join(", "));
+    }
+    let defaults: Vec<String> = arg.get_default_values().iter().map(|v| format!("`{}`", v.to_string_lossy())).collect();
+    if arg.get_action().takes_values() && !defaults.is_empty() {
+        text += &format!(" [default: {}]", defaults.join(", "));
+    }
+    if let Some(name) = arg.get_env() {
+        text += &format!(" [env: `{}`]", name.to_string_lossy());
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_of_commands_in_docs_is_the_current_one() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, reference()).expect("the docs can be written");
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        let current = reference();
+        let different = there.lines().zip(current.lines()).find(|(old, new)| old != new);
+        assert!(
+            there == current,
+            "run `UPDATE_DOCS=1 cargo test -p everloop reference`; first difference: {different:#?}"
+        );
+    }
+}
