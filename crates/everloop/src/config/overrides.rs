@@ -35,9 +35,12 @@ impl Overrides {
     /// Both as layers, environment first.
     pub(super) fn layers(&self) -> (Layer, Layer, Vec<Diagnostic>) {
         let (mut env, mut flags, mut diagnostics) = (Layer::default(), Layer::default(), Vec::new());
-        for (name, key) in variables() {
+        for (key, setting) in of_loops() {
+            let Some(name) = setting.env else { continue };
             if let Some(text) = self.env.get(name).filter(|text| !text.is_empty()) {
-                let read = put(&mut env, key, readings(text), Origin::Env(name));
+                let is_list = setting.flag.as_ref().is_some_and(|flag| matches!(flag.takes, Takes::Several(_)));
+                let readings = if is_list { vec![list(text)] } else { readings(text) };
+                let read = put(&mut env, key, readings, Origin::Env(name));
                 read.unwrap_or_else(|wrong| diagnostics.push(wrong));
             }
         }
@@ -127,14 +130,18 @@ fn argument(setting: &'static Setting, flag: &'static LoopFlag) -> Arg {
     }
 }
 
-/// What a text without quotes can mean, the likeliest first: a number, a word, a list with commas
-/// between its items.
+/// What a text without quotes can mean, the likeliest first: a number or a word. Never a list: a
+/// command that is refused as a text must not be taken as the list of one word.
 fn readings(text: &str) -> Vec<Value> {
     let word = text.parse().map(Value::Boolean).ok();
     let number = text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float)).ok();
+    word.into_iter().chain(number).chain([Value::from(text)]).collect()
+}
+
+/// A list has commas between its items.
+fn list(text: &str) -> Value {
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let list = Value::from(items.map(Value::from).collect::<Vec<_>>());
-    word.into_iter().chain(number).chain([Value::from(text), list]).collect()
+    Value::from(items.map(Value::from).collect::<Vec<_>>())
 }
 
 /// Sets a key to the first reading that fits it; if none does, the first says what is wrong.

@@ -32,12 +32,12 @@ const RENAMED: [(&str, &str, &str); 24] = [
 /// The name that a key of the section at `place` (`loop.NAME.guard`, `agent.NAME`, `[notify]`) has
 /// now.
 pub fn new_name(place: &str, key: &str) -> Option<&'static str> {
-    let place = place.trim_matches(['[', ']']);
-    let outer = place.split('.').next().unwrap_or(place);
-    // A loop may be called `guard` itself: its section has one part less.
-    let least = if outer == "loop" { 3 } else { 2 };
-    let is_guard = place.ends_with(".guard") && place.split('.').count() >= least;
-    let section = if is_guard && matches!(outer, "loop" | "defaults") { "guard" } else { outer };
+    let parts: Vec<&str> = place.trim_matches(['[', ']']).split('.').collect();
+    let section = match parts.as_slice() {
+        ["loop", _, "guard"] | ["defaults", "guard"] => "guard",
+        [outer, ..] => outer,
+        [] => return None,
+    };
     let row = RENAMED.iter().find(|(of, old, _)| *of == section && *old == key)?;
     Some(row.2)
 }

@@ -391,6 +391,12 @@ fn bad_environment_and_flags_are_named() {
     error: `EVERLOOP_MIN_GAP`: `15` has no unit
     hint: write it like `15s` or `15m`
     "#);
+    let shell = "sh -c 'agent \"{prompt}\"'";
+    let refused =
+        [Project::new(GOOD).flags(&["--agent-cmd", shell]), Project::new(GOOD).env("EVERLOOP_AGENT_CMD", shell)];
+    for project in refused {
+        assert!(project.wrong().contains("a prompt inside shell code would be executed"));
+    }
     let both = ["--agent", "a", "--agent-cmd", "b"];
     assert!(Project::new(GOOD).flags(&both).wrong().contains("`--agent` and `--agent-cmd` are both set"));
 }
