@@ -45,8 +45,8 @@ pub(super) struct Facts {
     pub longest_stall: Duration,
     /// Work that was pushed, by task and what its report says, and by whom: each must be heard of at the end.
     pub pushed: BTreeMap<(TaskId, String), usize>,
-    /// Attempts whose turns count.
-    pub attempted: BTreeSet<(TaskId, Fence)>,
+    /// Attempts whose turns count: by which machine, when, and how many.
+    pub attempted: BTreeMap<(TaskId, Fence), (usize, (u64, u64))>,
     /// Turns that attempts at this loop took, and when.
     pub calls: Vec<(u64, u64)>,
     /// Of that, what a fault took away for good.
@@ -87,8 +87,9 @@ impl World {
                 Op::Enqueue(task) => drop(self.facts.known.entry(task.id.clone()).or_default()),
                 Op::Take { task, fence, node, .. } => {
                     self.accepted(task, *fence, Fence::next);
-                    if by.is_some_and(|(n, term)| term.is_none() && self.nodes[n].id == *node) {
-                        self.began(by.map_or(0, |(n, _)| n), task, *fence);
+                    if let Some((n, None)) = by.filter(|(n, _)| self.nodes[*n].id == *node) {
+                        self.was_offline(n, task, *fence);
+                        self.began(n, task, *fence);
                     }
                 }
                 Op::Renew { task, fence, .. } | Op::Release { task, fence, .. } => {
@@ -212,6 +213,17 @@ impl World {
         }
         if self.nodes[n].frozen.is_some() && !self.weather.late {
             self.violated("shut", format!("{} took {task}, and is held", self.nodes[n].id));
+        }
+    }
+
+    /// A node is given a task under a fence: what another one did under it without the hub is the offline allowance.
+    fn was_offline(&mut self, n: usize, task: &TaskId, fence: Fence) {
+        let key = (task.clone(), fence);
+        if let Some((other, used)) = self.facts.attempted.get(&key).copied()
+            && other != n
+        {
+            self.facts.attempted.remove(&key);
+            self.facts.calls.retain(|call| *call != used);
         }
     }
 

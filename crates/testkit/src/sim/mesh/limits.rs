@@ -111,9 +111,11 @@ impl World {
             return;
         }
         // The other one may have ended, or lost its disk, meanwhile.
-        if !self.facts.attempted.insert((held.task.clone(), held.fence)) {
+        let key = (held.task.clone(), held.fence);
+        if self.facts.attempted.contains_key(&key) {
             return;
         }
+        self.facts.attempted.insert(key, (n, (self.now, turns)));
         self.facts.calls.push((self.now, turns));
         let limits = &self.limits;
         let within = |window: u64| -> u64 {
