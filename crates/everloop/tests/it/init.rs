@@ -1,4 +1,4 @@
-//! `everloop init`, `check`, `completions` and `man`.
+//! `everloop init` and `check`.
 
 use nix::sys::signal::Signal;
 
