@@ -1,4 +1,4 @@
-//! `everloop init` and `check`.
+//! `everloop init`, `check`, `completions` and `man`.
 
 use nix::sys::signal::Signal;
 

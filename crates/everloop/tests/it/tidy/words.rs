@@ -83,6 +83,7 @@ const HOLDS_OLD_NAMES: &[&str] = &["crates/everloop/src/config/renamed.rs"];
 /// The parts that are still to be renamed: the mesh with its simulation, and the keys of the
 /// configuration. A path comes off this list together with the last old word below it.
 const PENDING: &[&str] = &[
+    // The mesh.
     "crates/core/src/mesh",
     "crates/engine/src/supervisor/mesh",
     "crates/testkit/src/sim",
@@ -90,6 +91,7 @@ const PENDING: &[&str] = &[
     "crates/testkit/src/bin/everloop-bench/mesh",
     "crates/testkit/src/bin/everloop-chaos.rs",
     "crates/everloop/tests/it/chaos.rs",
+    // Keys of the configuration.
     "crates/core/src/evidence.rs",
     "crates/core/src/spec",
     "crates/core/tests/decide/limits.rs",
