@@ -3,6 +3,7 @@
 //! CONTRIBUTING.md.
 
 mod modules;
+mod words;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -482,11 +483,11 @@ fn homeless_verbs(files: &[Source]) -> Vec<String> {
         if !files.iter().any(|f| f.path == path) {
             found.push(format!("`everloop {verb}`: {path} is not there"));
         }
-        for document in files.iter().filter(|f| f.path == "README.md" || f.path == "docs/guide.md") {
-            let named = [format!("everloop {verb}"), format!("`{verb}`"), format!("`{verb} ")];
-            if !named.iter().any(|n| document.text.contains(n)) {
-                found.push(format!("`everloop {verb}`: {} does not name it", document.path));
-            }
+        // The reference is generated and names every verb.
+        let mut pages = files.iter().filter(|f| f.path.starts_with("docs/") && f.path != "docs/commands.md");
+        let named = [format!("everloop {verb}"), format!("`{verb}`"), format!("`{verb} ")];
+        if !pages.any(|page| named.iter().any(|n| page.text.contains(n))) {
+            found.push(format!("`everloop {verb}`: no page of docs names it"));
         }
     }
     found
@@ -495,8 +496,8 @@ fn homeless_verbs(files: &[Source]) -> Vec<String> {
 #[test]
 fn every_verb_has_its_file_and_is_documented() {
     let cli = "enum Verb {\n    /// Runs.\n    Run(Box<run::Args>),\n    /// Explains.\n    Why(why::Args),\n}\n";
-    let tree = |readme: &str, files: &[&str]| {
-        let mut all = vec![Source::new("crates/everloop/src/cli.rs", cli), Source::new("README.md", readme)];
+    let tree = |page: &str, files: &[&str]| {
+        let mut all = vec![Source::new("crates/everloop/src/cli.rs", cli), Source::new("docs/loops.md", page)];
         all.extend(files.iter().map(|name| Source::new(&format!("crates/everloop/src/cli/{name}.rs"), "//! It.\n")));
         homeless_verbs(&all)
     };
@@ -506,7 +507,7 @@ fn every_verb_has_its_file_and_is_documented() {
     assert_eq!(tree("", &[]).len(), 4);
     assert_eq!(kebab("SelfTest"), "self-test");
     refused(homeless_verbs, "crates/everloop/src/cli.rs", "enum Words {}");
-    the_tree_obeys(homeless_verbs, "a verb is `cli/<verb>.rs` and is named in README.md and docs/guide.md");
+    the_tree_obeys(homeless_verbs, "a verb is `cli/<verb>.rs` and is named on a page of docs/");
 }
 
 fn untested_verbs(files: &[Source]) -> Vec<String> {
@@ -556,7 +557,11 @@ fn missing_documents(files: &[Source]) -> Vec<String> {
         "AGENTS.md",
         "LICENSE-MIT",
         "LICENSE-APACHE",
-        "docs/guide.md",
+        "docs/README.md",
+        "docs/getting-started.md",
+        "docs/config.md",
+        "docs/commands.md",
+        "docs/demo.svg",
     ];
     let there: BTreeSet<&str> = files.iter().map(|f| f.path.as_str()).collect();
     WANTED.iter().filter(|w| !there.contains(*w)).map(|w| format!("{w} is not there")).collect()
@@ -569,15 +574,15 @@ fn the_documents_are_there() {
 }
 
 fn long_architecture(files: &[Source]) -> Vec<String> {
-    let long = |f: &&Source| f.path == "ARCHITECTURE.md" && f.text.lines().count() >= 200;
+    let long = |f: &&Source| f.path == "ARCHITECTURE.md" && f.text.lines().count() >= 260;
     files.iter().filter(long).map(|f| format!("{}: {} lines", f.path, f.text.lines().count())).collect()
 }
 
 #[test]
 fn the_architecture_is_read_in_one_sitting() {
-    refused(long_architecture, "ARCHITECTURE.md", &"x\n".repeat(200));
-    accepted(long_architecture, "ARCHITECTURE.md", &"x\n".repeat(199));
-    the_tree_obeys(long_architecture, "keep ARCHITECTURE.md under 200 lines: details belong next to the code");
+    refused(long_architecture, "ARCHITECTURE.md", &"x\n".repeat(260));
+    accepted(long_architecture, "ARCHITECTURE.md", &"x\n".repeat(259));
+    the_tree_obeys(long_architecture, "keep ARCHITECTURE.md under 260 lines: details belong next to the code");
 }
 
 fn silent_changelog(files: &[Source]) -> Vec<String> {
