@@ -1,26 +1,26 @@
 //! A loop that many machines work on: what is known about it, and what changes that. Pure; it lives as a document in the hub,
 //! which only the supervisor of the mesh writes.
 //!
-//! - [`lead`]: what the supervisor does next for such a loop
+//! - [`leader`]: what the supervisor does next for such a loop
 //! - [`work`]: what a node does with the tasks that it holds
-//! - [`fit`]: whether a machine is fit for a task, or others do better
+//! - [`eligibility`]: whether a machine is fit for a task, or others do better
 //! - [`node`]: the order of a node's steps, run by the product and by the simulator
-//! - [`purse`]: what a loop may use, over all machines
-//! - [`alone`]: what a node does while the hub is away
-//! - [`seat`]: for how long a node may take itself for the supervisor
+//! - [`budget`]: what a loop may use, over all machines
+//! - [`offline`]: what a node does while the hub is away
+//! - [`leader_lease`]: for how long a node may take itself for the supervisor
 //! - [`reconcile`]: what no loop looks after, and who is silent
 //!
 //! Each check that fails becomes a task. Whoever takes it works on it as on a loop of his own, pushes what came of it, and
 //! says so. The supervisor merges one result after the other, asks all checks about the merged tree, and only then moves the
 //! branch.
 
-pub mod alone;
-pub mod fit;
-pub mod lead;
+pub mod budget;
+pub mod eligibility;
+pub mod leader;
+pub mod leader_lease;
 pub mod node;
-pub mod purse;
+pub mod offline;
 pub mod reconcile;
-pub mod seat;
 pub mod work;
 
 use std::collections::BTreeMap;
@@ -99,7 +99,8 @@ pub struct MeshLoop {
     pub spent: Spend,
     /// What is set aside for attempts, where something is limited.
     #[serde(default)]
-    pub loans: Vec<purse::Loan>,
+    #[serde(rename = "loans")]
+    pub reservations: Vec<budget::Reservation>,
     /// Why nothing more is set aside now.
     #[serde(default)]
     pub waits: Option<Reason>,
@@ -162,7 +163,7 @@ pub enum End {
 
 /// What a node says about a task that it finished; stands in the task's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct TaskReport {
     /// Who.
     pub node: NodeId,
     /// Whether the task's check passed there.
@@ -189,9 +190,9 @@ pub struct Report {
 }
 
 /// A report and the task that it is about.
-pub type Said = (TaskId, Report);
+pub type Said = (TaskId, TaskReport);
 
-impl Report {
+impl TaskReport {
     /// One without work.
     pub fn nothing(node: &NodeId, fence: Fence, why: &str) -> Self {
         let (node, why) = (node.clone(), why.to_owned());
@@ -243,7 +244,7 @@ impl MeshLoop {
             landed: Vec::new(),
             landed_count: 0,
             spent: Spend::default(),
-            loans: Vec::new(),
+            reservations: Vec::new(),
             waits: None,
             ended: None,
         }

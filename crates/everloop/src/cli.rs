@@ -160,12 +160,12 @@ pub enum Verb {
 }
 
 /// What every verb gets: a context of services, and the printer.
-pub struct Invocation {
+pub struct VerbSession {
     context: ServiceContext,
     pub ui: Ui,
 }
 
-impl Deref for Invocation {
+impl Deref for VerbSession {
     type Target = ServiceContext;
 
     fn deref(&self) -> &ServiceContext {
@@ -191,7 +191,7 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     };
     let context =
         ServiceContext { state_dir: cli.state_dir, dir, caller: Caller::here(), projects: Arc::new(FileProjects) };
-    let mut session = Invocation { context, ui };
+    let mut session = VerbSession { context, ui };
     let result = match cli.verb {
         Some(verb) => check_time_scale(&verb, &session.ui).and_then(|()| dispatch(verb, &mut session)),
         None => now::now(&session),
@@ -217,7 +217,7 @@ fn check_time_scale(verb: &Verb, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-fn dispatch(verb: Verb, session: &mut Invocation) -> Result<Code, Failure> {
+fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
     match verb {
         Verb::Run(args) => run::run(&args, session),
         Verb::Up(args) => up::up(&args, session),

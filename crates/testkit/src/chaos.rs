@@ -58,7 +58,7 @@ pub struct ChaosOptions {
     /// Checks of one loop.
     pub checks: u32,
     /// Factor by which leases run faster than in production.
-    pub haste: u32,
+    pub time_scale: u32,
     /// Receives progress messages.
     pub tell: fn(&str),
 }
@@ -133,7 +133,8 @@ impl ChaosMesh {
         net::lay_out();
         let hub = PostgresServer::start(ServerSetup { dir: options.dir.clone(), ..ServerSetup::default() });
         let url = hub.database();
-        let make = Make { everloop: options.everloop.clone(), dir: options.dir.clone(), haste: options.haste };
+        let make =
+            Make { everloop: options.everloop.clone(), dir: options.dir.clone(), time_scale: options.time_scale };
         let sender = Machine::sender(&make, &url);
         sender.git(&["init", "-q", "-b", "main"]);
         std::fs::write(sender.path("project/README"), "a project\n").expect("the folder is ours");
@@ -205,7 +206,7 @@ pub fn run(options: &ChaosOptions) -> ChaosReport {
     let began = Instant::now();
     let mut fleet = ChaosMesh::new(options, 3);
     fleet.add_loop();
-    let mut faults = FaultSchedule::new(options.seed, options.haste);
+    let mut faults = FaultSchedule::new(options.seed, options.time_scale);
     let mut eye = Eye { hub: None, watch: ChaosWatch::new(), look_at: began, supervisor: None };
     let tell = |line: &str| (options.tell)(&format!("{:>7.1} s  {line}", began.elapsed().as_secs_f64()));
     // When fewer tasks wait, the next loop is created: there is work nearly all the time.

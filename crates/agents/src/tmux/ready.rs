@@ -60,7 +60,7 @@ impl TmuxServer {
         let pane = self.pane(name)?;
         let Some(need) = self.need(&pane, place)? else { return Ok(None) };
         if matches!(pane.origin, PaneOrigin::Adopted { .. }) {
-            return Err(lent(&pane, need, place));
+            return Err(reserved(&pane, need, place));
         }
         // A running turn would lose its program.
         let _turn = self.files.lock_turn(&pane.name)?;
@@ -72,7 +72,7 @@ impl TmuxServer {
         let pane = self.pane(name)?;
         match (self.need(&pane, place)?, &pane.origin) {
             (Some(need), PaneOrigin::Started(program)) => self.revive(&pane, program, &need, place).map(Some),
-            (Some(need), PaneOrigin::Adopted { .. }) => Err(lent(&pane, need, place)),
+            (Some(need), PaneOrigin::Adopted { .. }) => Err(reserved(&pane, need, place)),
             (None, _) => Ok(None),
         }
     }
@@ -169,7 +169,7 @@ fn home(program: &Program, place: PaneTarget<'_>) -> PathBuf {
     }
 }
 
-fn lent(pane: &Pane, need: Need, place: PaneTarget<'_>) -> PaneError {
+fn reserved(pane: &Pane, need: Need, place: PaneTarget<'_>) -> PaneError {
     let name = pane.name.to_string();
     match need {
         Need::Gone | Need::Ended => PaneError::Adopted { name },

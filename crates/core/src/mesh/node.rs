@@ -33,8 +33,8 @@ pub use event::{NodeEvent, Weight};
 
 use self::eligibility::Eligibility;
 use self::leader::{LoopCache, PendingLanding};
-use super::alone::{Line, Replica};
-use super::seat::{self, Seat};
+use super::leader_lease::{self, LeaderLease};
+use super::offline::{Line, Replica};
 use super::work::{self, Held};
 use crate::ids::{LoopId, NodeId};
 use crate::op::Op;
@@ -68,7 +68,7 @@ pub struct NodeSettings {
     /// Tasks that it works on at once.
     pub slots: u32,
     /// How many times faster than the clock on the wall its time runs; for tests.
-    pub haste: u32,
+    pub time_scale: u32,
 }
 
 /// What makes a node act.
@@ -90,7 +90,7 @@ pub struct MeshNode {
     settings: NodeSettings,
     claims: Claims,
     replica: Arc<Replica>,
-    lease: Seat,
+    lease: LeaderLease,
     /// The hub's clock is so far ahead of this machine's, in milliseconds.
     ahead: i64,
     beat_at: Time,
@@ -146,12 +146,12 @@ impl MeshNode {
 
     /// The same, without a copy.
     pub fn with(settings: NodeSettings, claims: Claims, replica: Arc<Replica>) -> Self {
-        let elect = [Op::Elect { node: settings.node.clone(), lease: seat::LEASE / settings.haste }];
+        let elect = [Op::Elect { node: settings.node.clone(), lease: leader_lease::LEASE / settings.time_scale }];
         Self {
             settings,
             claims,
             replica,
-            lease: Seat::default(),
+            lease: LeaderLease::default(),
             ahead: 0,
             beat_at: NEVER,
             ask_at: NEVER,
@@ -183,7 +183,7 @@ impl MeshNode {
             NodeInput::Timer => {}
             NodeInput::Look | NodeInput::Hint(Hint::Work) => self.list_at = NEVER,
             NodeInput::Hint(Hint::Leader) => {
-                self.ask_at = Seat::ask_after(fx.now(), Duration::ZERO, fx.seed());
+                self.ask_at = LeaderLease::ask_after(fx.now(), Duration::ZERO, fx.seed());
             }
             NodeInput::Hint(Hint::Taken(task)) => {
                 if !planted::is(Bug::IgnoresTakenTasks) {
@@ -286,12 +286,12 @@ impl MeshNode {
 
     /// How long a period of the node's time is on the wall and for the hub.
     fn real(&self, period: Duration) -> Duration {
-        period / self.settings.haste
+        period / self.settings.time_scale
     }
 
     /// How long a period of the hub's is in the node's time.
     fn own(&self, period: Duration) -> Duration {
-        period * self.settings.haste
+        period * self.settings.time_scale
     }
 
     /// Tasks that it can still take.

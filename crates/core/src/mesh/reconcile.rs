@@ -1,8 +1,8 @@
 //! What the supervisor of the mesh sets right every minute: tasks that no open loop looks after, work that nobody takes, and
-//! nodes that were not heard of when they said they would be. What a loop looks after itself ([`super::lead`]) is left alone.
+//! nodes that were not heard of when they said they would be. What a loop looks after itself ([`super::leader`]) is left alone.
 //!
 //! - [`plan`]: what is to be done, from tasks that rest for long, the loops and the nodes
-//! - [`Book`]: what was said already, a document of the hub, so that the next supervisor does not say it again
+//! - [`ReconcileNotes`]: what was said already, a document of the hub, so that the next supervisor does not say it again
 //! - `wakes`: who is silent and who is heard again
 
 mod wakes;
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 pub use wakes::{Sign, Silence};
 
-use super::alone::DOWN;
-use super::lead::{A_MOMENT, Office};
-use super::{MeshLoop, Report};
+use super::leader::{A_MOMENT, LeaderTerm};
+use super::offline::DOWN;
+use super::{MeshLoop, TaskReport};
 use crate::event::Event;
 use crate::ids::{LoopId, NodeId, TaskId};
 use crate::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
@@ -86,9 +86,9 @@ impl Known {
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct ReconcileView<'a> {
     /// Who looks.
-    pub office: &'a Office,
+    pub term_held: &'a LeaderTerm,
     /// Every loop that the hub knows, read before the tasks.
     pub loops: &'a BTreeMap<LoopId, Known>,
     /// Tasks that rest for long; others are not looked at.
@@ -103,7 +103,7 @@ pub struct Look<'a> {
 
 /// What was said already.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Book {
+pub struct ReconcileNotes {
     version: u32,
     /// Who is silent.
     #[serde(default)]
@@ -113,7 +113,7 @@ pub struct Book {
     asked: BTreeMap<LoopId, Time>,
 }
 
-impl Book {
+impl ReconcileNotes {
     /// Reads the document, refusing what a newer everloop wrote.
     pub fn read(body: &str) -> Result<Self, String> {
         let book: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
@@ -145,9 +145,9 @@ pub struct Repair {
 
 /// What is to be done, in one transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct ReconcilePlan {
     /// What was said then.
-    pub book: Book,
+    pub book: ReconcileNotes,
     /// Tasks that are set right.
     pub repairs: Vec<Repair>,
     /// Who was not heard of when he said, for the first time in this silence.
@@ -158,7 +158,7 @@ pub struct Plan {
     notes: Vec<String>,
 }
 
-impl Plan {
+impl ReconcilePlan {
     /// Whether nothing is to be done.
     pub fn is_empty(&self) -> bool {
         self.repairs.is_empty() && self.tickets.is_empty() && self.notes.is_empty()
@@ -186,18 +186,19 @@ impl Plan {
     }
 
     /// All of it, if nobody else wrote the book since `version`.
-    pub fn batch(&self, office: &Office, version: u64) -> Vec<Op> {
+    pub fn batch(&self, term_held: &LeaderTerm, version: u64) -> Vec<Op> {
         let events = self.said().into_iter().map(|text| Event::Note { text }).collect();
         let body = serde_json::to_string(&self.book).expect("a book is plain data and always has a JSON form");
         let save = Op::SaveDoc { kind: KIND.to_owned(), key: KEY.to_owned(), version, body };
         let repairs = self.repairs.iter().flat_map(|repair| &repair.ops).chain(&self.tickets).cloned();
-        office.batch(repairs.chain([save, Op::Append { owner: None, events }]))
+        term_held.batch(repairs.chain([save, Op::Append { owner: None, events }]))
     }
 }
 
 /// What is to be done. Asked again after it was done, it says nothing.
-pub fn plan(book: &Book, look: &Look<'_>) -> Plan {
-    let mut plan = Plan { book: Book { version: VERSION, ..book.clone() }, ..Plan::default() };
+pub fn plan(book: &ReconcileNotes, look: &ReconcileView<'_>) -> ReconcilePlan {
+    let mut plan =
+        ReconcilePlan { book: ReconcileNotes { version: VERSION, ..book.clone() }, ..ReconcilePlan::default() };
     plan.repairs = look.rows.iter().filter_map(|row| look.repair(row)).take(AT_ONCE).collect();
     look.ask_people(&mut plan);
     wakes::listen(look, &mut plan);
@@ -205,7 +206,7 @@ pub fn plan(book: &Book, look: &Look<'_>) -> Plan {
 }
 
 /// Whose a task is.
-enum Ward {
+enum TaskOwnership {
     /// An open loop looks after it, or nobody can say.
     Wanted,
     /// It never had a loop.
@@ -216,17 +217,17 @@ enum Ward {
     Left(&'static str),
 }
 
-impl Look<'_> {
-    fn ward(&self, row: &TaskRow) -> Ward {
-        let Some(owner) = &row.task.owner else { return Ward::Nobodys };
+impl ReconcileView<'_> {
+    fn ward(&self, row: &TaskRow) -> TaskOwnership {
+        let Some(owner) = &row.task.owner else { return TaskOwnership::Nobodys };
         match self.loops.get(owner) {
             Some(Known::Open(state)) => {
                 let knows = state.check_of(&row.task.id).is_some() && !planted::is(Bug::EndsWantedTasks);
-                if knows { Ward::Wanted } else { Ward::Unknown("its loop does not know it") }
+                if knows { TaskOwnership::Wanted } else { TaskOwnership::Unknown("its loop does not know it") }
             }
-            Some(Known::Unreadable) => Ward::Wanted,
-            Some(Known::Over(_)) => Ward::Left("its loop is over"),
-            None => Ward::Left("the hub knows no such loop"),
+            Some(Known::Unreadable) => TaskOwnership::Wanted,
+            Some(Known::Over(_)) => TaskOwnership::Left("its loop is over"),
+            None => TaskOwnership::Left("the hub knows no such loop"),
         }
     }
 
@@ -244,17 +245,19 @@ impl Look<'_> {
                 let retry = Op::Amend { task: row.task.id.clone(), change: Amendment::Retry };
                 Some(Repair { task: row.task.id.clone(), remedy: Remedy::GiveBack, ops: vec![retry] })
             }
-            (TaskState::Leased { node, .. }, Ward::Nobodys) => self.is_silent(node).then(|| self.give_back(row)),
-            (TaskState::Leased { .. }, Ward::Unknown(_)) => Some(self.give_back(row)),
-            (TaskState::Leased { .. } | TaskState::Queued, Ward::Left(why))
-            | (TaskState::Queued, Ward::Unknown(why)) => Some(self.end(row, why)),
+            (TaskState::Leased { node, .. }, TaskOwnership::Nobodys) => {
+                self.is_silent(node).then(|| self.give_back(row))
+            }
+            (TaskState::Leased { .. }, TaskOwnership::Unknown(_)) => Some(self.give_back(row)),
+            (TaskState::Leased { .. } | TaskState::Queued, TaskOwnership::Left(why))
+            | (TaskState::Queued, TaskOwnership::Unknown(why)) => Some(self.end(row, why)),
             _ => None,
         }
     }
 
     /// Under the next fence: whoever took the task, or a word of its holder that came meanwhile, makes it void.
     fn take(&self, row: &TaskRow) -> Op {
-        let (task, node) = (row.task.id.clone(), self.office.node.clone());
+        let (task, node) = (row.task.id.clone(), self.term_held.node.clone());
         Op::Take { task, fence: row.fence.next(), node, lease: A_MOMENT }
     }
 
@@ -266,7 +269,7 @@ impl Look<'_> {
 
     fn end(&self, row: &TaskRow, why: &str) -> Repair {
         let (task, fence) = (row.task.id.clone(), row.fence.next());
-        let result = Report::nothing(&self.office.node, fence, why).to_json();
+        let result = TaskReport::nothing(&self.term_held.node, fence, why).to_json();
         let finish = Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result };
         // What waits for other tasks cannot be taken.
         let waits = row.state == TaskState::Queued && !row.task.deps.is_empty();
@@ -279,7 +282,7 @@ impl Look<'_> {
     }
 
     /// A task that its loop wants and nobody takes for a day is a person's business; it is never ended.
-    fn ask_people(&self, plan: &mut Plan) {
+    fn ask_people(&self, plan: &mut ReconcilePlan) {
         let asked = std::mem::take(&mut plan.book.asked);
         let is_there = self.nodes.iter().any(|sign| !sign.leaves && !self.is_silent(&sign.node));
         for (id, known) in self.loops {
@@ -314,7 +317,7 @@ impl Look<'_> {
     /// Why nobody takes a task, as far as that is known.
     fn why_not(&self, state: &MeshLoop, row: &TaskRow, since: Duration) -> String {
         let mut known = Vec::new();
-        if state.loan(&row.task.id, row.fence.next()).is_none() {
+        if state.reservation(&row.task.id, row.fence.next()).is_none() {
             let rule = state.waits.as_ref().map_or(String::new(), |reason| format!(" [{}]", reason.rule));
             known.push(format!("nothing is set aside for it{rule}"));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MeshLoop, Report};
+use super::{MeshLoop, TaskReport};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::jitter::mix;
 use crate::op::{Op, TaskEnd, TaskRow, TaskState};
@@ -23,7 +23,7 @@ pub const LEASE: Duration = Duration::from_secs(90);
 /// Between two words.
 pub const RENEW: Duration = Duration::from_secs(20);
 /// Before a task that came to nothing is tried again.
-pub const AGAIN: Duration = Duration::from_secs(10);
+pub const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Attempts of a task that came to nothing, after which a person has to look at it: on two nodes at least, because one may be
 /// the reason itself.
 pub const POISON: u32 = 3;
@@ -55,7 +55,7 @@ pub enum Stage {
     /// The loop is over, and its work was pushed; the hub does not know it yet.
     Pushed {
         /// What is to be said.
-        report: Report,
+        report: TaskReport,
     },
 }
 
@@ -93,12 +93,12 @@ impl Held {
     }
 
     /// Ends it.
-    pub fn finish(&self, state: TaskEnd, report: &Report) -> Op {
+    pub fn finish(&self, state: TaskEnd, report: &TaskReport) -> Op {
         Op::Finish { task: self.task.clone(), fence: self.fence, state, result: report.to_json() }
     }
 
     /// Keeps what came of it, which does not count.
-    pub fn shelve(&self, report: &Report) -> Op {
+    pub fn shelve(&self, report: &TaskReport) -> Op {
         Op::Shelve { task: self.task.clone(), fence: self.fence, result: report.to_json() }
     }
 }
@@ -126,7 +126,7 @@ pub enum Local {
 
 /// What the hub says about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimState {
     /// The hub was not asked, or is away.
     Unknown,
     /// This node holds it.
@@ -143,7 +143,7 @@ pub enum Standing {
 
 /// Something to do about a task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum WorkStep {
     /// Nothing.
     Wait,
     /// Make the loop that works on it.
@@ -168,26 +168,26 @@ pub enum Step {
 }
 
 /// What the hub says about a task, seen by the node that holds or held it.
-pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> Standing {
-    let Some(row) = row else { return Standing::Never };
+pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> ClaimState {
+    let Some(row) = row else { return ClaimState::Never };
     match &row.state {
-        TaskState::Leased { node: holder, .. } if holder == node && row.fence == held.fence => Standing::Mine,
-        TaskState::Done | TaskState::Dead if is_told(held, row) => Standing::Settled,
-        TaskState::Queued if held.alone => Standing::Free(row.fence.next()),
-        TaskState::Leased { .. } if row.fence == held.fence => Standing::Never,
-        _ if row.fence < held.fence => Standing::Never,
-        _ => Standing::Lost,
+        TaskState::Leased { node: holder, .. } if holder == node && row.fence == held.fence => ClaimState::Mine,
+        TaskState::Done | TaskState::Dead if is_told(held, row) => ClaimState::Settled,
+        TaskState::Queued if held.alone => ClaimState::Free(row.fence.next()),
+        TaskState::Leased { .. } if row.fence == held.fence => ClaimState::Never,
+        _ if row.fence < held.fence => ClaimState::Never,
+        _ => ClaimState::Lost,
     }
 }
 
 /// Whether a task ended with what this node says about it.
 fn is_told(held: &Held, row: &TaskRow) -> bool {
-    matches!(&held.stage, Stage::Pushed { report } if super::lead::report(row).as_ref() == Some(report))
+    matches!(&held.stage, Stage::Pushed { report } if super::leader::report(row).as_ref() == Some(report))
 }
 
 /// Whether another node tried a task and came to nothing too, or there is none that could. `late_results`: what was said about it.
 pub fn failed_elsewhere<'a>(own: &NodeId, members: &[NodeId], late_results: impl IntoIterator<Item = &'a str>) -> bool {
-    let by_another = |text: &str| Report::read(text).is_some_and(|report| report.node != *own);
+    let by_another = |text: &str| TaskReport::read(text).is_some_and(|report| report.node != *own);
     members.iter().all(|node| node == own) || late_results.into_iter().any(by_another)
 }
 
@@ -205,32 +205,32 @@ pub struct View<'a> {
 }
 
 /// What to do next.
-pub fn next(held: &Held, standing: Standing, local: &Local, view: &View<'_>) -> Step {
+pub fn next(held: &Held, standing: ClaimState, local: &Local, view: &View<'_>) -> WorkStep {
     let again_at = view.again_at;
     match (&held.stage, standing) {
         (Stage::Working, _) => working(held, standing, local, view.node),
-        (Stage::Pushed { .. }, Standing::Settled) => Step::Forget,
-        (Stage::Pushed { .. }, Standing::Unknown) => Step::Wait,
-        (Stage::Pushed { report }, Standing::Mine) if report.reached => {
-            Step::Tell(vec![held.finish(TaskEnd::Done, report)])
+        (Stage::Pushed { .. }, ClaimState::Settled) => WorkStep::Forget,
+        (Stage::Pushed { .. }, ClaimState::Unknown) => WorkStep::Wait,
+        (Stage::Pushed { report }, ClaimState::Mine) if report.reached => {
+            WorkStep::Tell(vec![held.finish(TaskEnd::Done, report)])
         }
         // Begun without the hub, and nobody else finished it: the first one counts.
-        (Stage::Pushed { report }, Standing::Free(fence)) if report.reached => {
+        (Stage::Pushed { report }, ClaimState::Free(fence)) if report.reached => {
             let claimed = Held { fence, ..held.clone() };
-            Step::Tell(vec![claimed.take(&report.node, LEASE), claimed.finish(TaskEnd::Done, report)])
+            WorkStep::Tell(vec![claimed.take(&report.node, LEASE), claimed.finish(TaskEnd::Done, report)])
         }
-        (Stage::Pushed { .. }, Standing::Lost) if planted::is(Bug::ShelvesNothing) => Step::Forget,
-        (Stage::Pushed { report }, Standing::Lost | Standing::Never | Standing::Free(_)) => {
-            Step::Tell(vec![held.shelve(report)])
+        (Stage::Pushed { .. }, ClaimState::Lost) if planted::is(Bug::ShelvesNothing) => WorkStep::Forget,
+        (Stage::Pushed { report }, ClaimState::Lost | ClaimState::Never | ClaimState::Free(_)) => {
+            WorkStep::Tell(vec![held.shelve(report)])
         }
-        (Stage::Pushed { report }, Standing::Mine) if is_poison(view) && !report.short => {
+        (Stage::Pushed { report }, ClaimState::Mine) if is_poison(view) && !report.short => {
             let text = format!("task `{}` came to nothing too often: {}", held.task, report.why);
             let key = format!("dead:{}", held.task);
             let ticket = Op::OpenTicket { key, owner: Some(held.owner.clone()), text };
-            Step::Tell(vec![held.shelve(report), held.finish(TaskEnd::Dead, report), ticket])
+            WorkStep::Tell(vec![held.shelve(report), held.finish(TaskEnd::Dead, report), ticket])
         }
-        (Stage::Pushed { report }, Standing::Mine) => {
-            Step::Tell(vec![held.shelve(report), held.give_back(again_at, !report.short)])
+        (Stage::Pushed { report }, ClaimState::Mine) => {
+            WorkStep::Tell(vec![held.shelve(report), held.give_back(again_at, !report.short)])
         }
     }
 }
@@ -242,23 +242,23 @@ fn is_poison(view: &View<'_>) -> bool {
 }
 
 /// The same for a task whose work is not pushed yet.
-fn working(held: &Held, standing: Standing, local: &Local, node: &NodeId) -> Step {
+fn working(held: &Held, standing: ClaimState, local: &Local, node: &NodeId) -> WorkStep {
     match (local, standing) {
-        (Local::Over { reached }, _) => Step::Push { reached: *reached },
-        (_, Standing::Mine) if held.alone => Step::Adopt,
-        (Local::Running | Local::Stuck { .. }, Standing::Lost | Standing::Never) => Step::Stop,
+        (Local::Over { reached }, _) => WorkStep::Push { reached: *reached },
+        (_, ClaimState::Mine) if held.alone => WorkStep::Adopt,
+        (Local::Running | Local::Stuck { .. }, ClaimState::Lost | ClaimState::Never) => WorkStep::Stop,
         // What was used of what was set aside is for the hub to know.
-        (Local::Stuck { untouched: false, .. }, Standing::Unknown) if held.alone => Step::Wait,
-        (Local::Stuck { reason, .. }, _) => Step::GiveBack(reason.clone()),
-        (_, Standing::Free(fence)) if fence == held.fence => Step::Claim,
-        (Local::Missing, Standing::Mine) => Step::Begin,
-        (Local::Missing, Standing::Unknown) if held.alone => Step::Begin,
+        (Local::Stuck { untouched: false, .. }, ClaimState::Unknown) if held.alone => WorkStep::Wait,
+        (Local::Stuck { reason, .. }, _) => WorkStep::GiveBack(reason.clone()),
+        (_, ClaimState::Free(fence)) if fence == held.fence => WorkStep::Claim,
+        (Local::Missing, ClaimState::Mine) => WorkStep::Begin,
+        (Local::Missing, ClaimState::Unknown) if held.alone => WorkStep::Begin,
         // Nothing was used of what was set aside for it, and only this node knows that.
-        (Local::Missing, Standing::Lost) => {
-            Step::Tell(vec![held.shelve(&Report::nothing(node, held.fence, "it was lost before it was begun"))])
+        (Local::Missing, ClaimState::Lost) => {
+            WorkStep::Tell(vec![held.shelve(&TaskReport::nothing(node, held.fence, "it was lost before it was begun"))])
         }
-        (Local::Missing, Standing::Never | Standing::Settled | Standing::Free(_)) => Step::Forget,
-        (Local::Missing | Local::Running, _) => Step::Wait,
+        (Local::Missing, ClaimState::Never | ClaimState::Settled | ClaimState::Free(_)) => WorkStep::Forget,
+        (Local::Missing | Local::Running, _) => WorkStep::Wait,
     }
 }
 
@@ -297,15 +297,15 @@ pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
 /// rate of an account is shared; an attempt keeps the part with which it began.
 pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) -> Option<LoopSpec> {
     let check = state.check_of(&task.task.id)?;
-    let loan = state.loan(&task.task.id, fence)?;
+    let reservation = state.reservation(&task.task.id, fence)?;
     let judged = state.judged.as_ref()?;
     let passing = judged.board.passing();
     let mut spec = state.spec.wanted.clone();
     spec.goal = format!("{}\n\n{}", spec.goal, task.task.prompt);
     spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
     spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
-    spec.guard.budget = loan;
-    super::fit::share(&mut spec, nodes);
+    spec.guard.budget = reservation;
+    super::eligibility::share(&mut spec, nodes);
     spec.workspace.include_dirty = false;
     Some(spec)
 }

@@ -3,7 +3,7 @@
 //!
 //! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the hub
 //! - `attempt`: loops for tasks; `merge`: the leader's checkout
-//! - `claims`, `replica`: files; `pace`: the node's time; `status`: what it publishes
+//! - `claims`, `replica`: files; `node_clock`: the node's time; `status`: what it publishes
 //!
 //! What to do, and in which order, is decided in [`everloop_core::mesh::node`]. A task is worked on as a loop of this machine,
 //! through its ledger, like any other.
@@ -13,7 +13,7 @@ mod claims;
 mod host;
 mod hub;
 mod merge;
-mod pace;
+mod node_clock;
 mod replica;
 mod status;
 mod thread;

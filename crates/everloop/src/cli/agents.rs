@@ -8,7 +8,7 @@ use everloop_agents::environment::Environment;
 use everloop_core::spec::{AgentKind, AgentSpec, VariableSource};
 use serde_json::{Value, json};
 
-use super::{Invocation, config as config_verb};
+use super::{VerbSession, config as config_verb};
 use crate::config::{self, BUILT_IN};
 use crate::ui::agents::{agents_table, billing, is_there, login};
 use everloop_engine::error::{Code, Failure};
@@ -24,7 +24,7 @@ const HELP: &str = "Examples:
 #[command(after_help = HELP)]
 pub struct AgentsArgs {}
 
-pub fn agents(_: &AgentsArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn agents(_: &AgentsArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let specs = config_verb::load(session)?.all_agents(&config_verb::this_moment(session))?;
     let found = look_at(specs);
     let rows: Vec<Value> = found.iter().map(as_json).collect();

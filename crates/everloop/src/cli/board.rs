@@ -11,7 +11,7 @@ use everloop_core::op::Op;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::config::FileProjects;
 use everloop_engine::board::import::{Import, ImportedTask};
 use everloop_engine::board::{board_folder, file, intents, merge};
@@ -73,7 +73,7 @@ enum What {
     Driver,
 }
 
-pub fn board(args: BoardArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn board(args: BoardArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::Write { file } => write(file, session),
         What::Export => export(session),
@@ -84,12 +84,12 @@ pub fn board(args: BoardArgs, session: &mut Invocation) -> Result<Code, Failure>
     }
 }
 
-fn said(session: &Invocation, text: &str, name: &str) -> Result<Code, Failure> {
+fn said(session: &VerbSession, text: &str, name: &str) -> Result<Code, Failure> {
     session.ui.said(text, &json!({ name: text }))?;
     Ok(Code::Ok)
 }
 
-fn write(path: Option<PathBuf>, session: &Invocation) -> Result<Code, Failure> {
+fn write(path: Option<PathBuf>, session: &VerbSession) -> Result<Code, Failure> {
     let path = match path {
         Some(path) => session.dir.join(path),
         None => board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL)),
@@ -112,7 +112,7 @@ fn write(path: Option<PathBuf>, session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn export(session: &Invocation) -> Result<Code, Failure> {
+fn export(session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let tasks = match session.reader(&home)? {
         Some(ledger) => file::tasks(&ledger)?,
@@ -122,7 +122,7 @@ fn export(session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
+fn import(path: &Path, owner: Option<&str>, session: &VerbSession) -> Result<Code, Failure> {
     let text = text_of(path)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -148,7 +148,7 @@ fn import(path: &Path, owner: Option<&str>, session: &Invocation) -> Result<Code
     Ok(Code::Ok)
 }
 
-fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &Invocation) -> Result<(), Failure> {
+fn bring_in(ledger: &mut Sqlite, ops: &[Op], events: &[Event], session: &VerbSession) -> Result<(), Failure> {
     Change { owner: None, ops, events }.commit(ledger, session)?;
     Ok(())
 }
@@ -174,7 +174,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|e| cannot(&e))
 }
 
-fn driver(session: &Invocation) -> Result<String, Failure> {
+fn driver(session: &VerbSession) -> Result<String, Failure> {
     let file = board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL));
     let root = crate::config::find(&session.dir).unwrap_or(&session.dir);
     let file = file.strip_prefix(root).map_or_else(|_| board_folder::USUAL.into(), |f| f.display().to_string());

@@ -13,7 +13,7 @@ use everloop_store::Ledger;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Invocation, config as config_verb, up};
+use super::{VerbSession, config as config_verb, up};
 use crate::config;
 use crate::ui::board::scoreboard;
 use crate::ui::quantities::score;
@@ -60,7 +60,7 @@ pub struct Set {
     pub hide: Vec<Hidden>,
 }
 
-pub fn check(args: &CheckArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn check(args: &CheckArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let sets = if args.checks.is_empty() {
         chosen(args.id.as_deref(), session)?
     } else {
@@ -93,7 +93,7 @@ fn given(commands: &[String], dir: &Path) -> Set {
 }
 
 /// The checks of a loop that exists, or of one that is only in the file.
-fn chosen(word: Option<&str>, session: &Invocation) -> Result<Vec<Set>, Failure> {
+fn chosen(word: Option<&str>, session: &VerbSession) -> Result<Vec<Set>, Failure> {
     let configured = || -> Result<Vec<Set>, Failure> {
         let loops = config_verb::load(session)?.check(&config_verb::this_moment(session))?;
         let wanted = loops.into_iter().filter(|l| word.is_none_or(|w| w == l.name));
@@ -121,7 +121,7 @@ fn chosen(word: Option<&str>, session: &Invocation) -> Result<Vec<Set>, Failure>
     }
 }
 
-fn existing(word: Option<&str>, session: &Invocation) -> Result<Option<Set>, Failure> {
+fn existing(word: Option<&str>, session: &VerbSession) -> Result<Option<Set>, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Ok(None) };
     let state = if let Some(word) = word {
@@ -144,7 +144,7 @@ fn existing(word: Option<&str>, session: &Invocation) -> Result<Option<Set>, Fai
 /// took longer than `patience`.
 pub async fn run_all(
     sets: &[Set],
-    session: &Invocation,
+    session: &VerbSession,
     patience: Duration,
 ) -> Result<Option<Vec<Scoreboard>>, Failure> {
     let home = session.home()?;
@@ -185,7 +185,7 @@ pub async fn run_all(
     }
 }
 
-fn report(set: &Set, board: &Scoreboard, session: &Invocation) -> Vec<String> {
+fn report(set: &Set, board: &Scoreboard, session: &VerbSession) -> Vec<String> {
     let paint = session.ui.paint();
     let mut lines = vec![paint.strong(&format!("{}: {} (in {})", clean(&set.name), score(board), set.dir.display()))];
     lines.extend(scoreboard(board, None, paint));

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::config::{self, Config, Overrides, PROJECT_FILE, ResolveContext, ResolvedLoop, WithOrigin};
 use crate::ui::text::count;
 use everloop_engine::error::{Code, Failure};
@@ -45,7 +45,7 @@ enum What {
     Apply,
 }
 
-pub fn config(args: ConfigArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn config(args: ConfigArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::Show { name, origin } => {
             show(name.as_deref(), if origin { WithOrigin::Yes } else { WithOrigin::No }, session)
@@ -65,18 +65,18 @@ pub fn config(args: ConfigArgs, session: &mut Invocation) -> Result<Code, Failur
     }
 }
 
-pub(super) fn load(session: &Invocation) -> Result<Config, Failure> {
+pub(super) fn load(session: &VerbSession) -> Result<Config, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     Ok(config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?)
 }
 
 /// The current time and zone, for resolving.
-pub(super) fn this_moment(session: &Invocation) -> ResolveContext {
+pub(super) fn this_moment(session: &VerbSession) -> ResolveContext {
     ResolveContext::at(session.now())
 }
 
-fn show(name: Option<&str>, with_origin: WithOrigin, session: &Invocation) -> Result<Code, Failure> {
+fn show(name: Option<&str>, with_origin: WithOrigin, session: &VerbSession) -> Result<Code, Failure> {
     let config = load(session)?;
     let moment = this_moment(session);
     let loops: Vec<ResolvedLoop> = match name {
@@ -102,7 +102,7 @@ fn show(name: Option<&str>, with_origin: WithOrigin, session: &Invocation) -> Re
     Ok(Code::Ok)
 }
 
-fn check(session: &Invocation) -> Result<Code, Failure> {
+fn check(session: &VerbSession) -> Result<Code, Failure> {
     let config = load(session)?;
     let loops = config.check(&this_moment(session))?;
     let mut warnings = Vec::new();

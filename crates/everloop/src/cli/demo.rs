@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::{Ui, svg};
 use everloop_engine::error::{Code, Failure};
 
@@ -37,7 +37,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The turn during which the supervisor is killed.
 const KILLED_TURN: u32 = 4;
 
-pub fn demo(args: &DemoArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn demo(args: &DemoArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let begun = Instant::now();
     let root = match &args.keep {
         Some(dir) if dir.exists() => {

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Invocation, config as config_verb, up};
+use super::{VerbSession, config as config_verb, up};
 use crate::config;
 use crate::ui::text::{clean, count};
 use everloop_engine::error::{Code, Failure};
@@ -96,7 +96,7 @@ enum Remedy {
 }
 
 impl Remedy {
-    fn new(fix: bool, home: &StateFolder, session: &Invocation) -> Result<Self, Failure> {
+    fn new(fix: bool, home: &StateFolder, session: &VerbSession) -> Result<Self, Failure> {
         if !fix {
             return Ok(Remedy::Look);
         }
@@ -119,7 +119,7 @@ impl Remedy {
     }
 }
 
-pub fn doctor(args: &DoctorArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn doctor(args: &DoctorArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     // Read before the lock is taken for mending: afterwards the owner is this process.
     let supervisor = home.owner();
@@ -134,7 +134,7 @@ pub fn doctor(args: &DoctorArgs, session: &mut Invocation) -> Result<Code, Failu
     Ok(if failed { Code::Failed } else { Code::Ok })
 }
 
-fn configuration(session: &Invocation) -> Vec<Finding> {
+fn configuration(session: &VerbSession) -> Vec<Finding> {
     let mut chart = Chart::new("config");
     let Some(dir) = config::find(&session.dir) else { return Vec::new() };
     let checked = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?));
@@ -158,7 +158,7 @@ fn configuration(session: &Invocation) -> Vec<Finding> {
     chart.findings
 }
 
-fn lines(findings: &[Finding], session: &Invocation) -> Vec<String> {
+fn lines(findings: &[Finding], session: &VerbSession) -> Vec<String> {
     let paint = session.ui.paint();
     let mut lines = Vec::new();
     let mut area = "";

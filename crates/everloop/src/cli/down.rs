@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::Invocation;
+use super::VerbSession;
 use super::up::perform;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::unit::{Manager, is_ours};
@@ -23,7 +23,7 @@ pub struct DownArgs {
 /// How often to check whether the process is gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn down(args: &DownArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     session.for_a_person("stop the supervisor")?;
     let home = session.home()?;
     if args.uninstall {
@@ -53,7 +53,7 @@ pub fn down(args: &DownArgs, session: &mut Invocation) -> Result<Code, Failure> 
 }
 
 /// Stops the service and removes its unit, if it is ours.
-fn uninstall(session: &Invocation) -> Result<(), Failure> {
+fn uninstall(session: &VerbSession) -> Result<(), Failure> {
     let manager = Manager::here();
     let path = manager.path()?;
     let ours = std::fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));

@@ -1,6 +1,6 @@
 //! `everloop generate`: files that are made from the command line's own description.
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 
 mod commands;
@@ -26,7 +26,7 @@ enum What {
     Commands(commands::CommandsArgs),
 }
 
-pub fn generate(args: &GenerateArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn generate(args: &GenerateArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::Completions(args) => completions::completions(args, session),
         What::Man(args) => man::man(args, session),

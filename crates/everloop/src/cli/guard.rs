@@ -9,7 +9,7 @@ use everloop_core::time::parse_duration;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send::person;
 use crate::ui::quantities::moment;
 use everloop_engine::error::{Code, Failure};
@@ -69,7 +69,7 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::try_from(text.to_owned())
 }
 
-pub fn guard(args: GuardArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn guard(args: GuardArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::Status => view::status(session),
         What::Hold { scope, reason, time } => {
@@ -87,7 +87,7 @@ fn loops(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     ledger.loops()?.iter().map(read_state).collect()
 }
 
-fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: &Invocation) -> Result<Code, Failure> {
+fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: &VerbSession) -> Result<Code, Failure> {
     let reason = reason_given(reason, "everloop guard hold --reason \"the API key leaks\"")?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -115,7 +115,7 @@ fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: 
     Ok(Code::Ok)
 }
 
-fn release(scope: Option<Scope>, reason: &str, session: &Invocation) -> Result<Code, Failure> {
+fn release(scope: Option<Scope>, reason: &str, session: &VerbSession) -> Result<Code, Failure> {
     let reason = reason_given(reason, "everloop guard release --reason \"the key was renewed\"")?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -151,7 +151,7 @@ fn reason_given<'a>(reason: &'a str, example: &str) -> Result<&'a str, Failure> 
 }
 
 /// A loop may be given by name or prefix, as everywhere else.
-fn resolve(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
+fn resolve(scope: Scope, ledger: &Sqlite, session: &VerbSession) -> Result<Scope, Failure> {
     match scope {
         Scope::Loop(word) => Ok(Scope::Loop(session.find_loop(ledger, Some(word.as_str()))?.0.id)),
         other => Ok(other),
@@ -159,7 +159,7 @@ fn resolve(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope,
 }
 
 /// A hold on an unused name would have no effect and no message.
-fn known(scope: Scope, ledger: &Sqlite, session: &Invocation) -> Result<Scope, Failure> {
+fn known(scope: Scope, ledger: &Sqlite, session: &VerbSession) -> Result<Scope, Failure> {
     let scope = resolve(scope, ledger, session)?;
     let loops = loops(ledger)?;
     let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];

@@ -11,7 +11,7 @@ use everloop_core::scoreboard::Scoreboard;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::config;
 use crate::ui::quantities;
 use crate::ui::text::{clean, clean_lines};
@@ -55,14 +55,14 @@ enum What {
     },
 }
 
-pub fn handoff(args: &HandoffArgs, session: &Invocation) -> Result<Code, Failure> {
+pub fn handoff(args: &HandoffArgs, session: &VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::Show { of } => show(of.as_deref(), session),
         What::Write { session: id } => write(id, session),
     }
 }
 
-fn show(of: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
+fn show(of: Option<&str>, session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let left = match session.reader(&home)? {
         Some(ledger) => find(&ledger, of, session)?,
@@ -80,7 +80,7 @@ fn show(of: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
 }
 
 /// The handoff of this folder, of a session, or of a loop's folder.
-fn find(ledger: &Sqlite, of: Option<&str>, session: &Invocation) -> Result<Option<Handoff>, Failure> {
+fn find(ledger: &Sqlite, of: Option<&str>, session: &VerbSession) -> Result<Option<Handoff>, Failure> {
     let Some(word) = of else { return read(ledger, folder(session)) };
     if let Some(left) = by_key(ledger, &of_session(word))? {
         return Ok(Some(left));
@@ -92,7 +92,7 @@ fn find(ledger: &Sqlite, of: Option<&str>, session: &Invocation) -> Result<Optio
     read(ledger, config::find(&dir).unwrap_or(&dir))
 }
 
-fn write(id: &str, session: &Invocation) -> Result<Code, Failure> {
+fn write(id: &str, session: &VerbSession) -> Result<Code, Failure> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().take(MAX_BYTES as u64 * 4).read_to_end(&mut bytes)?;
     let text = cut(String::from_utf8_lossy(&bytes).trim().to_owned(), MAX_BYTES);
@@ -110,7 +110,7 @@ fn write(id: &str, session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn folder(session: &Invocation) -> &Path {
+fn folder(session: &VerbSession) -> &Path {
     config::find(&session.dir).unwrap_or(&session.dir)
 }
 

@@ -21,7 +21,7 @@ use everloop_store::{Ledger, OpenMode, Recipients, Sqlite};
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::{Invocation, check, handoff, up};
+use super::{VerbSession, check, handoff, up};
 use crate::config::FileProjects;
 use everloop_engine::caller;
 use everloop_engine::completion::{self, CompletionInputs};
@@ -64,7 +64,7 @@ pub struct HookArgs {
     agent: Option<String>,
 }
 
-pub fn hook(args: &HookArgs, session: &Invocation) -> Code {
+pub fn hook(args: &HookArgs, session: &VerbSession) -> Code {
     match answer(args, session) {
         Ok(code) => code,
         Err(failure) => {
@@ -74,7 +74,7 @@ pub fn hook(args: &HookArgs, session: &Invocation) -> Code {
     }
 }
 
-fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
+fn answer(args: &HookArgs, session: &VerbSession) -> Result<Code, Failure> {
     // Read in any case: a CLI may take a closed pipe for a failure.
     let payload = Payload::read(std::io::stdin().lock());
     let (Some(moment), Some(payload)) = (HookEvent::named(&args.event), payload) else {
@@ -86,24 +86,25 @@ fn answer(args: &HookArgs, session: &Invocation) -> Result<Code, Failure> {
     let cwd = payload.cwd().unwrap_or_else(|| session.dir.clone());
     let Some(place) = SessionFolder::find(&FileProjects, &cwd, &ledger, session.now())? else { return Ok(Code::Ok) };
     let agent = args.agent.clone().unwrap_or_else(|| payload.agent().to_owned());
-    let mut seat = SessionContext { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
+    let mut leader_lease =
+        SessionContext { session, home, ledger: Some(ledger), place, payload, agent, now: session.now() };
     match moment {
-        HookEvent::SessionStart => seat.begins(),
-        HookEvent::UserPromptSubmit => seat.is_told(),
-        HookEvent::PreToolUse => seat.reaches_for_a_tool(),
-        HookEvent::PostToolUse => seat.used_a_tool(),
-        HookEvent::Stop => seat.wants_to_stop(),
-        HookEvent::StopFailure => seat.is_not_served(),
-        HookEvent::PreCompact => seat.hands_off("compaction"),
-        HookEvent::Notification => seat.calls_for_a_person(),
-        HookEvent::SessionEnd => seat.ends(),
+        HookEvent::SessionStart => leader_lease.begins(),
+        HookEvent::UserPromptSubmit => leader_lease.is_told(),
+        HookEvent::PreToolUse => leader_lease.reaches_for_a_tool(),
+        HookEvent::PostToolUse => leader_lease.used_a_tool(),
+        HookEvent::Stop => leader_lease.wants_to_stop(),
+        HookEvent::StopFailure => leader_lease.is_not_served(),
+        HookEvent::PreCompact => leader_lease.hands_off("compaction"),
+        HookEvent::Notification => leader_lease.calls_for_a_person(),
+        HookEvent::SessionEnd => leader_lease.ends(),
         HookEvent::SubagentStop => Ok(Code::Ok),
     }
 }
 
 /// One session at one moment.
 struct SessionContext<'a> {
-    session: &'a Invocation,
+    session: &'a VerbSession,
     home: StateFolder,
     /// For reading; dropped before anything is written.
     ledger: Option<Sqlite>,

@@ -7,7 +7,7 @@ use serde_json::json;
 use toml::Value;
 
 use super::choices;
-use super::{Invocation, agents, config as config_verb};
+use super::{VerbSession, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
@@ -60,7 +60,7 @@ pub struct InitArgs {
     print: bool,
 }
 
-pub fn init(args: &InitArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let proposals = detect(&session.dir);
     let clis = args.clis();
     let cli = match (&args.agent_cmd, clis.first()) {
@@ -137,7 +137,7 @@ impl InitArgs {
 }
 
 /// Records the previous content, then writes.
-fn perform(changes: &[FileChange], session: &Invocation) -> Result<(), Failure> {
+fn perform(changes: &[FileChange], session: &VerbSession) -> Result<(), Failure> {
     let home = session.home()?;
     let mut originals = Originals::load(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
     for change in changes {

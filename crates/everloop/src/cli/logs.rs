@@ -10,7 +10,7 @@ use everloop_store::{Ledger, Sqlite};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::{Format, event_line};
 use everloop_engine::error::{Code, Failure};
 
@@ -50,7 +50,7 @@ pub struct LogsArgs {
     turn: Option<String>,
 }
 
-pub fn logs(args: &LogsArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     if let Some(turn) = &args.turn {
@@ -69,12 +69,12 @@ pub fn logs(args: &LogsArgs, session: &mut Invocation) -> Result<Code, Failure> 
     Ok(Code::Ok)
 }
 
-fn since(args: &LogsArgs, session: &Invocation) -> Result<Option<Time>, Failure> {
+fn since(args: &LogsArgs, session: &VerbSession) -> Result<Option<Time>, Failure> {
     args.since.as_deref().map(|text| past(text, session)).transpose()
 }
 
 /// Parses a point in time from the command line.
-pub(super) fn past(text: &str, session: &Invocation) -> Result<Time, Failure> {
+pub(super) fn past(text: &str, session: &VerbSession) -> Result<Time, Failure> {
     let point = point_in_time(text, session.now(), &TimeZone::system());
     point.ok_or_else(|| {
         Failure::usage(format!("`{text}` is not a point in time"))
@@ -108,7 +108,7 @@ struct Start<'a> {
 
 /// Prints matching records.
 struct Printer<'a> {
-    session: &'a Invocation,
+    session: &'a VerbSession,
     zone: TimeZone,
 }
 

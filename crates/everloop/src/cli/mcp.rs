@@ -1,6 +1,6 @@
 //! `everloop mcp`: serve one agent over standard input and output.
 
-use super::{Invocation, up};
+use super::{VerbSession, up};
 use crate::mcp::{Identity, Server, stdio};
 use everloop_engine::error::{Code, Failure};
 
@@ -21,7 +21,7 @@ pub struct McpArgs {
     owner: Option<String>,
 }
 
-pub fn mcp(args: McpArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn mcp(args: McpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let owner = args.owner.filter(|id| !id.is_empty());
     let server = Server::new(session.dir.clone(), session.state_dir.clone(), owner, Identity::Connection);
     up::block_on(stdio::serve(server))??;

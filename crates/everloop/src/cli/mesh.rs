@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use everloop_core::mesh::fit::{self, ACCOUNT, Limited};
+use everloop_core::mesh::eligibility::{self, ACCOUNT, Limited};
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
 use everloop_core::why;
 use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::quantities::{self, Accuracy};
 use crate::ui::quarantine as view;
 use crate::ui::table::Table;
@@ -71,7 +71,7 @@ enum What {
     Hub(hub::HubArgs),
 }
 
-pub fn mesh(args: &MeshArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn mesh(args: &MeshArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::List => list(&session.hub()?.1, session),
         What::Show { id } => {
@@ -98,7 +98,7 @@ fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
     Ok((doc.version, state))
 }
 
-fn list(hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
+fn list(hub: &Postgres, session: &VerbSession) -> Result<Code, Failure> {
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
     let mut all = Vec::new();
     for doc in hub.docs(KIND)? {
@@ -142,7 +142,7 @@ fn label(state: &MeshLoop) -> &'static str {
     }
 }
 
-fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, Failure> {
+fn show(hub: &Postgres, state: &MeshLoop, session: &VerbSession) -> Result<Code, Failure> {
     let rows: Vec<TaskRow> = state
         .open
         .iter()
@@ -201,7 +201,7 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &Invocation) -> Result<Code, 
 /// The loop's accounts that are limited now.
 fn limits(hub: &Postgres, state: &MeshLoop) -> Result<BTreeMap<String, Limited>, Failure> {
     let mut found = BTreeMap::new();
-    for account in fit::shared([&state.spec.wanted]) {
+    for account in eligibility::shared([&state.spec.wanted]) {
         let limited = hub.doc(ACCOUNT, &account)?.and_then(|doc| Limited::read(&doc.body));
         found.extend(limited.map(|limited| (account, limited)));
     }
@@ -216,7 +216,7 @@ fn holder(row: &TaskRow) -> String {
     }
 }
 
-fn stop(hub: &mut Postgres, id: &str, session: &Invocation) -> Result<Code, Failure> {
+fn stop(hub: &mut Postgres, id: &str, session: &VerbSession) -> Result<Code, Failure> {
     // The leader writes it often; then it is read again.
     for _ in 0..MAX_CONFLICT_RETRIES {
         let (version, mut state) = find(hub, id)?;

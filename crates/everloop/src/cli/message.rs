@@ -1,6 +1,6 @@
 //! `everloop message`: messages between people, loops and agents. One file per subcommand.
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 
 mod comment;
@@ -30,7 +30,7 @@ enum What {
     Comment(comment::CommentArgs),
 }
 
-pub fn message(args: MessageArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn message(args: MessageArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::Send(args) => send::verb(args, session),
         What::Inbox(args) => inbox::inbox(&args, session),

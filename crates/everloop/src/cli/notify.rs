@@ -3,7 +3,7 @@
 use everloop_core::notify::{Button, Notification, Severity};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::VerbSession;
 use crate::config::FileProjects;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
@@ -39,7 +39,7 @@ enum What {
     },
 }
 
-pub fn notify(args: NotifyArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn notify(args: NotifyArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let senders = FileProjects.notifiers(&session.dir, session.now())?;
     match args.what {
         What::List => list(&senders, session),
@@ -47,7 +47,7 @@ pub fn notify(args: NotifyArgs, session: &mut Invocation) -> Result<Code, Failur
     }
 }
 
-fn list(senders: &[NotifierSender], session: &Invocation) -> Result<Code, Failure> {
+fn list(senders: &[NotifierSender], session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.reader(&home)?;
     let now = session.now();
@@ -93,7 +93,7 @@ fn as_json(sender: &NotifierSender, trouble: Option<&str>, pending: usize) -> Va
     })
 }
 
-fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &Invocation) -> Result<Code, Failure> {
+fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &VerbSession) -> Result<Code, Failure> {
     let names: Vec<String> = senders.iter().map(|sender| sender.of.notifier.name.clone()).collect();
     senders.retain(|sender| name.is_none_or(|name| sender.of.notifier.name == name));
     if senders.is_empty() {
@@ -125,7 +125,7 @@ fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &Invocati
     Ok(code)
 }
 
-fn message(session: &Invocation) -> Notification {
+fn message(session: &VerbSession) -> Notification {
     Notification {
         key: format!("test-{:x}", session.now().0),
         severity: Severity::Info,

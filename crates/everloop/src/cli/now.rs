@@ -1,12 +1,12 @@
 //! `everloop` alone: what is going on, in at most ten lines, or the first commands to try.
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::answers;
 use crate::ui::now::{first_steps, now_lines};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::status;
 
-pub fn now(session: &Invocation) -> Result<Code, Failure> {
+pub fn now(session: &VerbSession) -> Result<Code, Failure> {
     let seen = status::status(session, None)?;
     let look = session.ui.look(session.now());
     let lines = if seen.loops.is_empty() { first_steps() } else { now_lines(&seen, &session.dir, &look) };

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, TmuxServer};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
 
@@ -112,7 +112,7 @@ impl From<KindName> for PaneProgram {
     }
 }
 
-pub fn pane(args: PaneArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn pane(args: PaneArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let server = TmuxServer::open(session.home()?.root()).map_err(failure)?;
     match args.what {
         What::Start(args) => start::start(args, &server, session),
@@ -127,13 +127,13 @@ pub fn pane(args: PaneArgs, session: &mut Invocation) -> Result<Code, Failure> {
     }
 }
 
-fn respawn(name: &str, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+fn respawn(name: &str, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let pane = server.respawn(name).map_err(failure)?;
     session.ui.said(&format!("`{}` runs again as process {}", pane.name, pane.process.pid), &view(&pane))?;
     Ok(Code::Ok)
 }
 
-fn kill(name: &str, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+fn kill(name: &str, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let pane = server.kill(name).map_err(failure)?;
     let said = match pane.origin {
         PaneOrigin::Started(_) => format!("`{}` is closed", pane.name),
@@ -152,7 +152,7 @@ fn attach(name: &str, server: &TmuxServer) -> Result<Code, Failure> {
     Err(failure(server.attach(&pane)))
 }
 
-fn adopt(args: AdoptArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+fn adopt(args: AdoptArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let socket = args.socket.map_or_else(usual_socket, |socket| Ok(session.dir.join(socket)))?;
     let name = args.name.parse().map_err(failure)?;
     let wanted = PaneSelector { socket, target: args.target };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everloop_core::time::parse_duration;
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send;
 use crate::config::point_in_time;
 use everloop_engine::error::{Code, Failure};
@@ -26,7 +26,7 @@ pub struct PauseArgs {
     until: Option<String>,
 }
 
-pub fn pause(args: PauseArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn pause(args: PauseArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let until = match (&args.span, &args.until) {
         (Some(span), _) => Some(session.now() + *span),
         (None, Some(text)) => point_in_time(text).map_err(|why| Failure::usage(why).hint("or use --for 10m"))?,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use everloop_core::spec::AgentKind;
 use serde_json::json;
 
-use super::{Invocation, agents};
+use super::{VerbSession, agents};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::install::FileChange;
 use everloop_engine::install::plugin::{NAME, files};
@@ -39,7 +39,7 @@ enum What {
     Remove,
 }
 
-pub fn plugin(args: &PluginArgs, session: &Invocation) -> Result<Code, Failure> {
+pub fn plugin(args: &PluginArgs, session: &VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::Install { into: Some(folder) } => {
             let dir = session.dir.join(folder);
@@ -61,11 +61,11 @@ pub fn plugin(args: &PluginArgs, session: &Invocation) -> Result<Code, Failure> 
 }
 
 /// The folder from which Claude Code installs it.
-fn folder(session: &Invocation) -> Result<PathBuf, Failure> {
+fn folder(session: &VerbSession) -> Result<PathBuf, Failure> {
     Ok(session.home()?.root().join("claude-plugin"))
 }
 
-fn install(session: &Invocation) -> Result<(), Failure> {
+fn install(session: &VerbSession) -> Result<(), Failure> {
     let dir = folder(session)?;
     write(&dir)?;
     let place = dir.display().to_string();
@@ -86,7 +86,7 @@ fn install(session: &Invocation) -> Result<(), Failure> {
     session.ui.answer(&lines, &json!({ "dir": dir, "installed": false }))
 }
 
-fn remove(session: &Invocation) -> Result<(), Failure> {
+fn remove(session: &VerbSession) -> Result<(), Failure> {
     let dir = folder(session)?;
     if agents::is_installed(AgentKind::Claude) {
         // Either may be gone already.

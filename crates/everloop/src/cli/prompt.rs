@@ -7,7 +7,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::board;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
@@ -59,7 +59,7 @@ enum What {
     },
 }
 
-pub fn prompt(args: &PromptArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn prompt(args: &PromptArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
         None => show(&args.shown, session),
         Some(What::Show(args)) => show(args, session),
@@ -68,7 +68,7 @@ pub fn prompt(args: &PromptArgs, session: &mut Invocation) -> Result<Code, Failu
     }
 }
 
-fn show(args: &ShowArgs, session: &Invocation) -> Result<Code, Failure> {
+fn show(args: &ShowArgs, session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let (_, mut state) = session.find_loop(&ledger, args.id.as_deref())?;

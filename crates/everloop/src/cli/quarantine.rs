@@ -11,7 +11,7 @@ use everloop_core::why::spared;
 use everloop_store::Ledger;
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::quantities::moment;
 use crate::ui::quarantine as view;
 use crate::ui::status::StatusStyle;
@@ -80,7 +80,7 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
     Subject::try_from(text.to_owned())
 }
 
-pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn quarantine(args: QuarantineArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         Verb::List => list(session),
         Verb::Add { who, only, time, why, mesh } => {
@@ -107,7 +107,7 @@ pub fn quarantine(args: QuarantineArgs, session: &mut Invocation) -> Result<Code
     }
 }
 
-fn list(session: &Invocation) -> Result<Code, Failure> {
+fn list(session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let immune = match session.reader(&home)? {
         Some(ledger) => read(&ledger)?.1,
@@ -143,7 +143,7 @@ fn is_anybody_held(immune: &Immune, look: &StatusStyle) -> bool {
 }
 
 /// The record of this node's mesh, if it belongs to one.
-fn of_the_mesh(session: &Invocation) -> Option<Result<Immune, Failure>> {
+fn of_the_mesh(session: &VerbSession) -> Option<Result<Immune, Failure>> {
     let membership = session.home().and_then(|home| Membership::read(&home)).transpose()?;
     Some(membership.and_then(|membership| Ok(read(&membership.open()?)?.1)))
 }
@@ -164,7 +164,7 @@ fn add(
     now: Time,
     (what, time): (&RuleEffect, Duration),
     why: &str,
-    session: &Invocation,
+    session: &VerbSession,
 ) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     if time.is_zero() {
@@ -187,7 +187,7 @@ fn add(
     Ok(Code::Ok)
 }
 
-fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &Invocation) -> Result<Code, Failure> {
+fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &VerbSession) -> Result<Code, Failure> {
     let (by, why) = (who_asks(session)?, reason_given(why)?);
     let found = named(&read(ledger)?.1, word)?;
     write(ledger, now, |immune| {
@@ -224,7 +224,7 @@ fn nobody(immune: &Immune, word: &str) -> Failure {
 }
 
 /// Quarantines are changed by people only: an agent does not choose its peers.
-fn who_asks(session: &Invocation) -> Result<String, Failure> {
+fn who_asks(session: &VerbSession) -> Result<String, Failure> {
     if session.caller.is_person() {
         return Ok(session.caller.name());
     }

@@ -10,7 +10,7 @@ use everloop_store::mirror::{self, MirrorError};
 use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::text::{clean, count};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
@@ -53,7 +53,7 @@ enum Ledgers {
     Whole,
 }
 
-pub fn recover(args: &RecoverArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn recover(args: &RecoverArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     session.for_a_person("rebuild a ledger")?;
     let home = session.home()?;
     let _ownership = match home.own("recover", session.now())? {
@@ -108,7 +108,7 @@ fn look(home: &StateFolder) -> Ledgers {
 
 fn local(
     args: &RecoverArgs,
-    session: &Invocation,
+    session: &VerbSession,
     (home, root, there): (&StateFolder, &Path, Ledgers),
     lines: &mut Vec<String>,
 ) -> Result<Value, Failure> {

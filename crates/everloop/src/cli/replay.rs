@@ -13,7 +13,7 @@ use everloop_core::state::LoopState;
 use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::text::{clean, count};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::immune;
@@ -40,7 +40,7 @@ pub struct ReplayArgs {
     id: Option<String>,
 }
 
-pub fn replay(args: &ReplayArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn replay(args: &ReplayArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         let none = json!({ "equal": true, "events": 0, "loops": 0, "guards": 0, "differences": [] });

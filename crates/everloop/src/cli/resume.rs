@@ -6,7 +6,7 @@ use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::quantities::used_up;
@@ -25,7 +25,7 @@ pub struct ResumeArgs {
     max_time: Option<std::time::Duration>,
 }
 
-pub fn resume(args: &ResumeArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn resume(args: &ResumeArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     session.for_a_person("resume a loop")?;
     let home = session.home()?;
     let ledger = session.writer(&home)?;

@@ -12,7 +12,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
 use super::message::send;
-use super::{Invocation, up};
+use super::{VerbSession, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::http::Http;
 use crate::ui::{Format, quantities};
@@ -68,7 +68,7 @@ pub struct RunArgs {
     no_wait: bool,
 }
 
-pub fn run(args: &RunArgs, session: &Invocation) -> Result<Code, Failure> {
+pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
     let wanted = create::resolve(args, session)?;
     if args.mesh {
         return mesh::run(args, &wanted, session);
@@ -87,7 +87,12 @@ pub fn run(args: &RunArgs, session: &Invocation) -> Result<Code, Failure> {
 }
 
 /// Resumes a loop that ended before its goal (stopped, exhausted) with the bounds of this command.
-fn wake_up(session: &Invocation, ledger: &mut Sqlite, state: &LoopState, wanted: &ResolvedLoop) -> Result<(), Failure> {
+fn wake_up(
+    session: &VerbSession,
+    ledger: &mut Sqlite,
+    state: &LoopState,
+    wanted: &ResolvedLoop,
+) -> Result<(), Failure> {
     let mut bounds = wanted.bounds.clone();
     if matches!(
         &state.phase,
@@ -104,7 +109,7 @@ fn wake_up(session: &Invocation, ledger: &mut Sqlite, state: &LoopState, wanted:
 }
 
 /// Prints before anything starts what will happen and what it may cost at most.
-fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, origin: create::LoopOrigin) {
+fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, origin: create::LoopOrigin) {
     let ui = &session.ui;
     let verb = if origin == create::LoopOrigin::Resumed { "resuming" } else { "starting" };
     ui.talk(&format!("{verb} loop {} ({}): {}", state.id, state.name, crate::ui::text::clean(&state.spec.goal)));
@@ -126,7 +131,7 @@ fn announce(session: &Invocation, state: &LoopState, wanted: &ResolvedLoop, orig
 }
 
 /// Hands the loop to a supervisor in the background.
-fn detach(session: &Invocation, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
+fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
     attend_elsewhere(session, home, ledger, &state.id)?;
     let supervised = home.owner().is_some_and(|o| o.role == "up");
     if !supervised {
@@ -139,7 +144,12 @@ fn detach(session: &Invocation, home: &StateFolder, ledger: &mut Sqlite, state: 
     Ok(Code::Ok)
 }
 
-fn attend_elsewhere(session: &Invocation, home: &StateFolder, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
+fn attend_elsewhere(
+    session: &VerbSession,
+    home: &StateFolder,
+    ledger: &mut Sqlite,
+    id: &LoopId,
+) -> Result<(), Failure> {
     let body = serde_json::to_string(&Notice::Attend { id: id.clone() }).expect("a notice always has a JSON form");
     ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
     home.wake();
@@ -148,7 +158,7 @@ fn attend_elsewhere(session: &Invocation, home: &StateFolder, ledger: &mut Sqlit
 
 /// Supervises the loop, or follows it while another process does; when that process ends, this one
 /// takes over.
-fn attend(args: &RunArgs, session: &Invocation, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
+fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
     let mut interrupted = None;
     loop {
@@ -199,7 +209,7 @@ fn code_of(interrupt: Interrupt) -> Code {
 }
 
 fn report(
-    session: &Invocation,
+    session: &VerbSession,
     state: &LoopState,
     ending: &LoopEnd,
     interrupt: Option<Interrupt>,

@@ -3,7 +3,7 @@
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_store::{Ledger, Sqlite};
 
-use super::{Invocation, task};
+use super::{VerbSession, task};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
 
@@ -24,7 +24,7 @@ pub struct ShowArgs {
     id: Option<String>,
 }
 
-pub fn show(args: &ShowArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn show(args: &ShowArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
     let Some(word) = &args.id else {
@@ -43,7 +43,7 @@ pub fn show(args: &ShowArgs, session: &mut Invocation) -> Result<Code, Failure> 
 }
 
 /// A task by its id, for `everloop task show`.
-pub fn task_by_id(word: &str, session: &Invocation) -> Result<Code, Failure> {
+pub fn task_by_id(word: &str, session: &VerbSession) -> Result<Code, Failure> {
     let id = TaskId::new(word);
     let home = session.home()?;
     if let Some(ledger) = session.reader(&home)?

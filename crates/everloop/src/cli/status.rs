@@ -4,7 +4,7 @@ use everloop_core::hook::HookSession as Record;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::why;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::answers;
 use crate::ui::quantities::score;
 use crate::ui::quantities::{coarse, moment, relative};
@@ -35,7 +35,7 @@ pub struct StatusArgs {
     exit_code: bool,
 }
 
-pub fn status(args: &StatusArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn status(args: &StatusArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let seen = services::status(session, args.id.as_deref())?;
     let look = session.ui.look(session.now());
     session.ui.answer(&lines(&seen, &look), &answers::status(&seen, look.now))?;

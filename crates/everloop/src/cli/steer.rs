@@ -2,7 +2,7 @@
 
 use everloop_core::action::LoopCommand;
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send;
 use everloop_engine::error::{Code, Failure};
 
@@ -16,7 +16,7 @@ pub struct SteerArgs {
     id: Option<String>,
 }
 
-pub fn steer(args: SteerArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn steer(args: SteerArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     if args.message.trim().is_empty() {
         return Err(Failure::usage("the message is empty").hint("everloop steer \"look at the parser first\""));
     }

@@ -2,7 +2,7 @@
 
 use everloop_core::action::LoopCommand;
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send;
 use everloop_engine::error::{Code, Failure};
 
@@ -16,7 +16,7 @@ pub struct StopArgs {
     now: bool,
 }
 
-pub fn stop(args: &StopArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn stop(args: &StopArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     session.for_a_person("stop a loop")?;
     let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Stop { now: args.now })?;
     let what = if args.now { "stops now" } else { "stops after the running turn, if any" };

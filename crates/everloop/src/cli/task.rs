@@ -3,7 +3,7 @@
 //! - `add`, `list`: putting tasks on the board and listing it
 //! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 
 mod add;
@@ -60,7 +60,7 @@ enum What {
     Cancel(amend::TaskAmendArgs),
 }
 
-pub fn task(args: TaskArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn task(args: TaskArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::Add(args) => add::add(args, session),
         What::List(args) => list::list(&args, session),

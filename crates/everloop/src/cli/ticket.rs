@@ -7,7 +7,7 @@ use everloop_core::op::Ticket;
 use everloop_store::{Ledger, Sqlite, Tickets};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send::{Taker, away};
 use crate::config::FileProjects;
 use crate::ui::quantities::{moment, relative};
@@ -71,7 +71,7 @@ enum What {
     },
 }
 
-pub fn ticket(args: TicketArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn ticket(args: TicketArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::List { all } => list(all, session),
         What::Show { ticket } => show(&ticket, session),
@@ -80,7 +80,7 @@ pub fn ticket(args: TicketArgs, session: &mut Invocation) -> Result<Code, Failur
     }
 }
 
-fn list(all: bool, session: &Invocation) -> Result<Code, Failure> {
+fn list(all: bool, session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let which = if all { Tickets::Newest(LISTED) } else { Tickets::Open };
     let found: Vec<(Ticket, TicketRecord)> = match session.reader(&home)? {
@@ -111,7 +111,7 @@ fn list(all: bool, session: &Invocation) -> Result<Code, Failure> {
 
 /// Open tickets of this node's mesh; without the hub, those that are not copied here cannot be
 /// known.
-fn of_the_mesh(session: &Invocation) -> Result<Vec<Ticket>, Failure> {
+fn of_the_mesh(session: &VerbSession) -> Result<Vec<Ticket>, Failure> {
     let Some(membership) = Membership::read(&session.home()?)? else { return Ok(Vec::new()) };
     match membership.open().and_then(|hub| Ok(hub.tickets(Tickets::Open)?)) {
         Ok(open) => Ok(open),
@@ -132,7 +132,7 @@ fn of_mesh(line: &str) -> String {
     line.replacen('#', MESH, 1)
 }
 
-fn line(ticket: &Ticket, seen: &TicketRecord, session: &Invocation) -> String {
+fn line(ticket: &Ticket, seen: &TicketRecord, session: &VerbSession) -> String {
     let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
     let state = match (&ticket.closed, &seen.acked) {
         (Some((at, _)), _) => format!("closed {}", relative(*at, session.now())),
@@ -158,7 +158,7 @@ fn as_json(ticket: &Ticket, seen: &TicketRecord) -> Value {
     })
 }
 
-fn show(word: &str, session: &Invocation) -> Result<Code, Failure> {
+fn show(word: &str, session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let ledger = session.reader(&home)?.ok_or_else(|| no_ticket(word))?;
     let ticket = tickets::find(&ledger, word)?;
@@ -187,7 +187,7 @@ fn show(word: &str, session: &Invocation) -> Result<Code, Failure> {
 
 /// For each notifier why this ticket is delivered now, later or not at all: repeats the
 /// supervisor's own decision.
-fn told(ledger: &Sqlite, ticket: &Ticket, session: &Invocation) -> Result<Vec<(String, String)>, Failure> {
+fn told(ledger: &Sqlite, ticket: &Ticket, session: &VerbSession) -> Result<Vec<(String, String)>, Failure> {
     let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
     let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
     let alerts = tickets::alerts(ledger)?;
@@ -209,13 +209,13 @@ fn no_ticket(word: &str) -> Failure {
     Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
 }
 
-fn answer(word: &str, text: &str, session: &Invocation) -> Result<Code, Failure> {
+fn answer(word: &str, text: &str, session: &VerbSession) -> Result<Code, Failure> {
     show_answer(session, &services::answer(session, word, text)?)?;
     Ok(Code::Ok)
 }
 
 /// Prints what an answer did.
-pub(super) fn show_answer(session: &Invocation, answer: &TicketAnswer) -> Result<(), Failure> {
+pub(super) fn show_answer(session: &VerbSession, answer: &TicketAnswer) -> Result<(), Failure> {
     let number = match &answer.ticket {
         TicketNumber::Here(number) => format!("#{number}"),
         TicketNumber::Mesh(number) => number.clone(),
@@ -229,7 +229,7 @@ pub(super) fn show_answer(session: &Invocation, answer: &TicketAnswer) -> Result
     session.ui.said(&format!("answered {number}: {done}{away}"), answer)
 }
 
-fn ack(word: &str, session: &Invocation) -> Result<Code, Failure> {
+fn ack(word: &str, session: &VerbSession) -> Result<Code, Failure> {
     let by = a_person(session)?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::config::PROJECT_FILE;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
@@ -30,7 +30,7 @@ pub struct UninstallArgs {
     print: bool,
 }
 
-pub fn uninstall(args: &UninstallArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn uninstall(args: &UninstallArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let root = session.dir.clone();
     let failed = |e: std::io::Error| Failure::failed("cannot remove everloop from this project").because(&e);

@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use super::choices;
 use crate::config::{self, FileProjects};
 use crate::http::Http;
@@ -50,7 +50,7 @@ pub struct UpArgs {
 /// The address to listen on, or `off`.
 const LISTEN: &str = "EVERLOOP_LISTEN";
 
-pub fn up(args: &UpArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     if let Some(manager) = args.print_unit {
         let text = unit(&home)?.text(manager);
@@ -103,7 +103,7 @@ fn unit(home: &StateFolder) -> Result<Unit, Failure> {
 
 /// Writes the unit and starts it. Where no manager answers, the file stays, and the commands are
 /// printed.
-fn install(home: &StateFolder, session: &Invocation) -> Result<Code, Failure> {
+fn install(home: &StateFolder, session: &VerbSession) -> Result<Code, Failure> {
     session.for_a_person("install a service")?;
     let manager = Manager::here();
     let (path, text) = (manager.path()?, unit(home)?.text(manager));
@@ -146,7 +146,7 @@ pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
 
 /// A `run` opens the port only for agents that send telemetry, and not at all if it is switched
 /// off.
-pub fn listen_on_demand(session: &Invocation) -> Result<Listen, Failure> {
+pub fn listen_on_demand(session: &VerbSession) -> Result<Listen, Failure> {
     let off = match std::env::var(LISTEN) {
         Ok(text) => text == "off",
         Err(_) => super::config::load(session)?.listen()? == Some(config::ListenAddress(None)),
@@ -154,7 +154,7 @@ pub fn listen_on_demand(session: &Invocation) -> Result<Listen, Failure> {
     Ok(if off { Listen::Off } else { Listen::OnDemand })
 }
 
-fn own(home: &StateFolder, session: &Invocation, queue: bool) -> Result<Ownership, Failure> {
+fn own(home: &StateFolder, session: &VerbSession, queue: bool) -> Result<Ownership, Failure> {
     loop {
         match home.own("up", session.now())? {
             Ok(ownership) => return Ok(ownership),

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::choices;
-use super::{Invocation, logs};
+use super::{VerbSession, logs};
 use crate::ui::usage::usage_lines;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::record::read_state;
@@ -45,7 +45,7 @@ pub struct UsageArgs {
     since: Option<String>,
 }
 
-pub fn usage(args: &UsageArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn usage(args: &UsageArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let since = args.since.as_deref().map(|text| logs::past(text, session)).transpose()?;
     let tally = match session.reader(&home)? {

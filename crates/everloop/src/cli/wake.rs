@@ -1,6 +1,6 @@
 //! `everloop wake`: makes a waiting loop check again now.
 
-use super::Invocation;
+use super::VerbSession;
 use super::message::send;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::loops;
@@ -12,7 +12,7 @@ pub struct WakeArgs {
     id: Option<String>,
 }
 
-pub fn wake(args: &WakeArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn wake(args: &WakeArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     send::show(session, &loops::wake(session, args.id.as_deref())?)?;
     Ok(Code::Ok)
 }

@@ -4,7 +4,7 @@ use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
 use everloop_core::time::Time;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::quantities::relative;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
@@ -26,7 +26,7 @@ pub struct WhyArgs {
     id: Option<String>,
 }
 
-pub fn why(args: &WhyArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn why(args: &WhyArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let found = explain(session, args.id.as_deref())?;
     let look = session.ui.look(session.now());
     let lines = match &found {

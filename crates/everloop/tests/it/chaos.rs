@@ -9,11 +9,20 @@ use everloop_testkit::offline::offline;
 use tempfile::TempDir;
 
 /// Leases are a fifth as long as in production, and so are the faults.
-const HASTE: u32 = 5;
+const TIME_SCALE_STEPS: u32 = 5;
 
 fn options(root: &TempDir, length: Duration) -> ChaosOptions {
     let everloop = PathBuf::from(env!("CARGO_BIN_EXE_everloop"));
-    ChaosOptions { everloop, dir: root.path().to_owned(), seed: 4, length, tasks: 0, checks: 10, haste: HASTE, tell }
+    ChaosOptions {
+        everloop,
+        dir: root.path().to_owned(),
+        seed: 4,
+        length,
+        tasks: 0,
+        checks: 10,
+        time_scale: TIME_SCALE_STEPS,
+        tell,
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "a test has no other way to show what it measured")]

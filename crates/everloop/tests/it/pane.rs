@@ -80,8 +80,8 @@ fn mistakes_are_answered_with_a_next_step() {
     env.run(&["pane", "type", "one"]).exits(2);
     let attach = env.run(&["pane", "attach", "one"]).exits(2);
     assert!(attach.stderr.contains("terminal"), "{}", attach.stderr);
-    let lent = env.run(&["pane", "adopt", "mine", "--target", "%0", "--socket", "nowhere.sock"]).exits(1);
-    assert!(lent.stderr.contains("tmux"), "{}", lent.stderr);
+    let reserved = env.run(&["pane", "adopt", "mine", "--target", "%0", "--socket", "nowhere.sock"]).exits(1);
+    assert!(reserved.stderr.contains("tmux"), "{}", reserved.stderr);
 }
 
 #[test]

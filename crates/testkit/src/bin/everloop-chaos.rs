@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let options = ChaosOptions { dir: root.path().to_owned(), ..options };
     println!(
         "{scenario:?}, seed {}, {:?}, leases {} times as fast as in production",
-        options.seed, options.length, options.haste
+        options.seed, options.length, options.time_scale
     );
     let violations = match scenario {
         Scenario::FaultSchedule => {
@@ -68,7 +68,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
         length: Duration::ZERO,
         tasks: 200,
         checks: 20,
-        haste: 1,
+        time_scale: 1,
         tell,
     };
     while let Some(arg) = args.next() {
@@ -78,7 +78,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
             "--for" => length = Some(duration(&value()?)?),
             "--tasks" => options.tasks = number(value()?)?,
             "--seed" => options.seed = number(value()?)?.into(),
-            "--haste" => options.haste = number(value()?)?.max(1),
+            "--haste" => options.time_scale = number(value()?)?.max(1),
             "--everloop" => options.everloop = PathBuf::from(value()?),
             "--dir" => options.dir = PathBuf::from(value()?),
             "--scenario" => {

@@ -91,7 +91,7 @@ struct Ill {
 /// The fault injection of a mesh.
 pub struct FaultSchedule {
     random: Random,
-    haste: u32,
+    time_scale: u32,
     next: Instant,
     ill: BTreeMap<usize, Ill>,
     strikes: u32,
@@ -102,10 +102,10 @@ pub struct FaultSchedule {
 
 impl FaultSchedule {
     /// From a seed; the first fault comes soon.
-    pub fn new(seed: u64, haste: u32) -> Self {
-        let next = Instant::now() + Duration::from_secs(5) / haste;
+    pub fn new(seed: u64, time_scale: u32) -> Self {
+        let next = Instant::now() + Duration::from_secs(5) / time_scale;
         let (ill, struck) = (BTreeMap::new(), BTreeMap::new());
-        Self { random: Random::new(seed), haste, next, ill, strikes: 0, hub_until: None, struck }
+        Self { random: Random::new(seed), time_scale, next, ill, strikes: 0, hub_until: None, struck }
     }
 
     /// Whether the hub is up.
@@ -134,7 +134,7 @@ impl FaultSchedule {
         let mut said = self.mend(machines, hub, Instant::now());
         if Instant::now() >= self.next {
             let gap = Duration::from_millis(self.random.between(GAP.0 * 1000, GAP.1 * 1000));
-            self.next = Instant::now() + gap / self.haste;
+            self.next = Instant::now() + gap / self.time_scale;
             self.strikes += 1;
             let is_night = self.strikes % NIGHTS == FIRST_NIGHT;
             said.extend(match supervisor {
@@ -151,7 +151,7 @@ impl FaultSchedule {
         let (fault, victim) =
             (self.random.pick(&[ChaosFault::Stop, ChaosFault::CutOff]), (supervisor + 1) % machines.len());
         let now = Instant::now();
-        let [until, next] = [NIGHT.0, NIGHT.1].map(|seconds| now + Duration::from_secs(seconds) / self.haste);
+        let [until, next] = [NIGHT.0, NIGHT.1].map(|seconds| now + Duration::from_secs(seconds) / self.time_scale);
         self.next = next;
         self.fall_ill(victim, Ill { fault, since: now, until }, machines)
     }
@@ -190,7 +190,7 @@ impl FaultSchedule {
             hit
         });
         let (fault, _, seconds) = found.copied().expect("less than the sum of all was drawn");
-        let until = Instant::now() + Duration::from_secs(self.random.pick(seconds)) / self.haste;
+        let until = Instant::now() + Duration::from_secs(self.random.pick(seconds)) / self.time_scale;
         let wish = self.random.below(machines.len() as u64) as usize;
         let all_ill = self.random.one_in(3);
         if fault == ChaosFault::HubCrash {
@@ -219,7 +219,7 @@ impl FaultSchedule {
         }
         for (machine, ill) in &self.ill {
             if ill.fault == ChaosFault::Flap {
-                let flips = now.saturating_duration_since(ill.since).as_millis() / (FLAP / self.haste).as_millis();
+                let flips = now.saturating_duration_since(ill.since).as_millis() / (FLAP / self.time_scale).as_millis();
                 let cable = if flips.is_multiple_of(2) { Cable::Pulled } else { Cable::Whole };
                 machines[*machine].cable(cable);
             }

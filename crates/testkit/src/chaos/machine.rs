@@ -27,7 +27,7 @@ pub struct Make {
     /// Where its folders are created.
     pub dir: PathBuf,
     /// Factor by which leases run faster than in production.
-    pub haste: u32,
+    pub time_scale: u32,
 }
 
 /// One node of the fleet: its state folder, its supervisor and its cable to the hub.
@@ -94,7 +94,7 @@ impl Machine {
         let mut command = self.space.as_ref().map_or_else(|| Command::new(program), |space| space.command(program));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir(self.path("project"));
         command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
-        command.env("EVERLOOP_STATE_DIR", self.state()).env(TIME_SCALE, self.make.haste.to_string());
+        command.env("EVERLOOP_STATE_DIR", self.state()).env(TIME_SCALE, self.make.time_scale.to_string());
         for who in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{who}_NAME"), "Chaos").env(format!("GIT_{who}_EMAIL"), "chaos@localhost");
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::Event;
-use everloop_core::mesh::{End, MeshLoop, Report};
+use everloop_core::mesh::{End, MeshLoop, TaskReport};
 use everloop_core::op::TaskState;
 use everloop_store::{Ledger, Postgres};
 
@@ -160,7 +160,7 @@ impl Proof {
 
 /// The ref of the work that a result reports.
 fn reference(result: &str) -> Option<String> {
-    Report::read(result)?.reference
+    TaskReport::read(result)?.reference
 }
 
 /// The tasks that landed according to the journal of a loop.

@@ -37,7 +37,7 @@ const FINISH_MS: u64 = 60_000;
 
 /// What is known about a loop from its journal.
 #[derive(Clone, Debug)]
-pub struct Ward {
+pub struct Invariants {
     /// The fold of its events.
     pub fold: LoopState,
     /// When turns started, by the clock of the journal.
@@ -77,7 +77,7 @@ struct Current {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The loops.
-    pub wards: BTreeMap<LoopId, Ward>,
+    pub all_invariants: BTreeMap<LoopId, Invariants>,
     /// Supervisors that died.
     pub crashes: u32,
     pub(super) healed: bool,
@@ -124,9 +124,9 @@ impl Watch {
 
     /// The machine did nothing for a while.
     pub(super) fn stood_still(&mut self, ms: u64) {
-        for ward in self.wards.values_mut() {
-            ward.moved_ms += ms;
-            ward.over.values_mut().for_each(|at_ms| *at_ms += ms);
+        for invariants in self.all_invariants.values_mut() {
+            invariants.moved_ms += ms;
+            invariants.over.values_mut().for_each(|at_ms| *at_ms += ms);
         }
     }
 
@@ -187,8 +187,8 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        let wards = &self.watch.wards;
-        let ended = wards.len() == self.sites.len() && wards.values().all(|w| w.ended.is_some());
+        let all_invariants = &self.watch.all_invariants;
+        let ended = all_invariants.len() == self.sites.len() && all_invariants.values().all(|w| w.ended.is_some());
         let quiet = || self.ledger.model().messages(Recipients::All, 1).is_ok_and(|m| m.is_empty());
         ended && self.to_come == 0 && quiet()
     }
@@ -196,7 +196,7 @@ impl World {
     pub(super) fn never_ended(&self) -> Violation {
         let open: Vec<String> = self
             .watch
-            .wards
+            .all_invariants
             .iter()
             .filter(|(_, w)| w.ended.is_none())
             .map(|(id, w)| format!("{id} is {:?}", w.fold.phase))
@@ -206,15 +206,15 @@ impl World {
 
     /// The stored states are the folds of the journal.
     fn check_fold(&self) -> Result<(), Violation> {
-        for (id, ward) in &self.watch.wards {
+        for (id, invariants) in &self.watch.all_invariants {
             let stored = self.stored(id);
-            if stored.as_ref() != Some(&ward.fold) {
-                return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", ward.fold));
+            if stored.as_ref() != Some(&invariants.fold) {
+                return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", invariants.fold));
             }
-            if stored.is_some_and(|s| s.turns != ward.counted) {
+            if stored.is_some_and(|s| s.turns != invariants.counted) {
                 return broken(
                     "turns",
-                    format!("loop {id}: {} turns count, it says {}", ward.counted, ward.fold.turns),
+                    format!("loop {id}: {} turns count, it says {}", invariants.counted, invariants.fold.turns),
                 );
             }
         }
@@ -222,7 +222,7 @@ impl World {
         let empty = GuardState::default();
         for (scope, stored) in self.ledger.guards() {
             let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);
-            let idle = self.watch.wards.values().all(|w| w.current.is_none());
+            let idle = self.watch.all_invariants.values().all(|w| w.current.is_none());
             if idle && !stored.state.reserved.is_empty() {
                 return broken("reservations", format!("{scope} has {:?} set aside", stored.state.reserved));
             }
@@ -248,9 +248,9 @@ impl Watch {
                 self.cooling.remove(scope);
                 self.unserved.remove(scope);
                 if let Scope::Loop(id) = scope
-                    && let Some(ward) = self.wards.get_mut(id)
+                    && let Some(invariants) = self.all_invariants.get_mut(id)
                 {
-                    ward.forgive();
+                    invariants.forgive();
                 }
             }
             Event::Cooldown { scope, until, .. } => {

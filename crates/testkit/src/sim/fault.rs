@@ -33,7 +33,7 @@ pub const EVERY: [Fault; 7] = [
 
 /// Which faults a run meets.
 #[derive(Clone, Debug, Default)]
-pub enum Plan {
+pub enum FaultPlan {
     /// None.
     #[default]
     Calm,
@@ -51,7 +51,7 @@ pub enum Plan {
 /// A plan under way.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    plan: Plan,
+    plan: FaultPlan,
     random: Random,
     steps: u64,
     met: u32,
@@ -59,7 +59,7 @@ pub struct Faults {
 
 impl Faults {
     /// A plan that begins.
-    pub fn new(plan: Plan, seed: u64) -> Self {
+    pub fn new(plan: FaultPlan, seed: u64) -> Self {
         Self { plan, random: Random::new(seed ^ 0xfa17), steps: 0, met: 0 }
     }
 
@@ -67,9 +67,9 @@ impl Faults {
     pub fn meet(&mut self) -> Option<Fault> {
         self.steps += 1;
         let fault = match &self.plan {
-            Plan::Calm => None,
-            Plan::At(list) => list.iter().find(|(step, _)| *step == self.steps).map(|(_, fault)| *fault),
-            Plan::Weather { one_in, most } => {
+            FaultPlan::Calm => None,
+            FaultPlan::At(list) => list.iter().find(|(step, _)| *step == self.steps).map(|(_, fault)| *fault),
+            FaultPlan::Weather { one_in, most } => {
                 let hit = self.met < *most && self.random.one_in(*one_in);
                 hit.then(|| self.draw())
             }
@@ -92,8 +92,8 @@ impl Faults {
 
     /// No more faults from now on.
     pub fn heal(&mut self) {
-        if matches!(self.plan, Plan::Weather { .. }) {
-            self.plan = Plan::Calm;
+        if matches!(self.plan, FaultPlan::Weather { .. }) {
+            self.plan = FaultPlan::Calm;
         }
     }
 

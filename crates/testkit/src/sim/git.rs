@@ -57,7 +57,7 @@ pub struct Worktree {
 
 /// A repository.
 #[derive(Clone, Debug)]
-pub struct Git {
+pub struct Repository {
     commits: BTreeMap<String, Commit>,
     /// The operator's branch.
     pub target: String,
@@ -67,7 +67,7 @@ pub struct Git {
     pub worktrees: BTreeMap<TurnId, Worktree>,
 }
 
-impl Git {
+impl Repository {
     /// A repository with one commit.
     pub fn new(tree: Tree) -> Self {
         let mut git =

@@ -2,11 +2,12 @@
 //! their hub, a repository between them, agents that do well or not, and people. Same seed, same trace.
 //!
 //! - [`run`](fn@run): one seed, from the first step to the end of the last loop after everything was mended
-//! - `world`: virtual time and what is still to come; [`weather`]: what goes wrong; `people`: those who meddle
+//! - `world`: virtual time and what is still to come; [`faults`]: what goes wrong; `people`: those who meddle
 //! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its effects; `hub`: its calls
 //! - `git`: the shared repository; `facts`, `limits`: the invariants
 
 mod facts;
+pub mod faults;
 mod git;
 mod host;
 mod hub;
@@ -15,7 +16,6 @@ mod node;
 mod people;
 pub mod planted;
 mod sum;
-pub mod weather;
 mod world;
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use super::random::Random;
 use super::world::Violation;
+use faults::MeshFaultPlan;
 pub use sum::Sum;
-use weather::Plan;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub enum Ill {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct MeshReport {
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
     /// Simulated time.
@@ -101,7 +101,7 @@ pub struct Report {
     pub tail: Vec<String>,
 }
 
-impl Report {
+impl MeshReport {
     /// All that went wrong.
     pub fn fault_count(&self) -> u64 {
         self.faults.values().sum()
@@ -199,11 +199,11 @@ pub fn small() -> Setup {
 }
 
 /// Runs one seed in the weather of its setup.
-pub fn run(setup: &Setup, seed: u64) -> Report {
-    run_with(setup, seed, Plan::Weather)
+pub fn run(setup: &Setup, seed: u64) -> MeshReport {
+    run_with(setup, seed, MeshFaultPlan::Weather)
 }
 
 /// Runs one seed with these faults.
-pub fn run_with(setup: &Setup, seed: u64, plan: Plan) -> Report {
+pub fn run_with(setup: &Setup, seed: u64, plan: MeshFaultPlan) -> MeshReport {
     world::World::new(setup, seed, plan).run()
 }

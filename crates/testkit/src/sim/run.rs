@@ -6,14 +6,14 @@ use std::time::Duration;
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 
-use super::fault::Plan;
+use super::fault::FaultPlan;
 use super::git::Tree;
 use super::scenario::Scenario;
 use super::world::{Violation, World};
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RunReport {
     /// The invariant that does not hold, if one does not.
     pub violation: Option<Violation>,
     /// Steps at which something could have gone wrong.
@@ -43,7 +43,7 @@ pub struct Report {
 }
 
 /// Runs a scenario to its end.
-pub fn run(scenario: &Scenario, plan: Plan, seed: u64) -> Report {
+pub fn run(scenario: &Scenario, plan: FaultPlan, seed: u64) -> RunReport {
     let mut world = World::new(scenario, plan, seed);
     let mut violation = world.run().err();
     if violation.is_none() {
@@ -54,17 +54,17 @@ pub fn run(scenario: &Scenario, plan: Plan, seed: u64) -> Report {
 
 fn wrong_ending(scenario: &Scenario, world: &World) -> Option<Violation> {
     let wanted = scenario.ends?;
-    let (id, ward) = world.watch.wards.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
-    let text = format!("loop {id} ended {}, it should be {wanted}", ward.fold.phase.label());
+    let (id, invariants) = world.watch.all_invariants.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
+    let text = format!("loop {id} ended {}, it should be {wanted}", invariants.fold.phase.label());
     Some(Violation { invariant: "ending", text })
 }
 
 impl World {
-    fn report(self, violation: Option<Violation>) -> Report {
+    fn report(self, violation: Option<Violation>) -> RunReport {
         use everloop_store::{Ledger as _, Tickets};
-        let wards = &self.watch.wards;
+        let all_invariants = &self.watch.all_invariants;
         let open = self.ledger.model().tickets(Tickets::Open).unwrap_or_default();
-        Report {
+        RunReport {
             violation,
             steps: self.faults.steps(),
             faults: self.faults.met(),
@@ -73,9 +73,9 @@ impl World {
             longest_stall: Duration::from_millis(self.watch.longest_stall_ms),
             trace_hash: self.trace.hash(),
             tail: self.trace.tail(),
-            endings: wards.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
+            endings: all_invariants.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
             results: self.sites.iter().map(|(id, s)| (id.clone(), s.result())).collect(),
-            starts: wards.values().map(|w| w.starts.len()).sum(),
+            starts: all_invariants.values().map(|w| w.starts.len()).sum(),
             tickets: open.into_iter().map(|t| t.key).collect(),
             marks: self.watch.marks.clone(),
         }

@@ -13,8 +13,8 @@ use everloop_core::time::Time;
 use super::agent::Meter;
 use super::check::Watch;
 use super::disk::{Disk, Loss};
-use super::fault::{Fault, Faults, Plan};
-use super::git::{Git, Tree};
+use super::fault::{Fault, FaultPlan, Faults};
+use super::git::{Repository, Tree};
 use super::ledger::{FILE, Ledger};
 use super::perform::Job;
 use super::process::Shim;
@@ -114,7 +114,7 @@ pub struct Site {
     /// How it was set up; the script may change when the world heals.
     pub setup: LoopSetup,
     /// Its repository.
-    pub git: Git,
+    pub git: Repository,
     /// The operator's folder, for loops that work in place.
     pub folder: Tree,
     /// Its checks did not always tell the truth.
@@ -173,9 +173,9 @@ pub struct World {
 
 impl World {
     /// A world before its first second.
-    pub fn new(scenario: &Scenario, plan: Plan, seed: u64) -> Self {
+    pub fn new(scenario: &Scenario, plan: FaultPlan, seed: u64) -> Self {
         let site = |setup: &LoopSetup| Site {
-            git: Git::new(setup.tree.clone()),
+            git: Repository::new(setup.tree.clone()),
             folder: setup.tree.clone(),
             was_flaky: setup.flaky.is_some(),
             setup: setup.clone(),

@@ -15,7 +15,7 @@ fn find(events: &[Value], kind: &str) -> Value {
 #[test]
 fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
     offline(|| {
-        let (model, seat, run) = turn(CliProgram::ClaudeSubscription, "claude-limit:in=4,text");
+        let (model, leader_lease, run) = turn(CliProgram::ClaudeSubscription, "claude-limit:in=4,text");
         assert_eq!(run.code, Some(1), "{run:#?}");
         let limit = find(&run.events(), "rate_limit_event")["rate_limit_info"].clone();
         assert_eq!((limit["status"].as_str(), limit["rateLimitType"].as_str()), (Some("rejected"), Some("five_hour")));
@@ -24,7 +24,7 @@ fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
         // The end is known, so this waits for it and for nothing else.
         std::thread::sleep(resets_at.saturating_sub(now));
-        let again = seat.run("go on", WAIT_TIMEOUT).expect("it ends by itself");
+        let again = leader_lease.run("go on", WAIT_TIMEOUT).expect("it ends by itself");
         assert_eq!(again.code, Some(0), "{again:#?}");
         assert_eq!(model.main_calls(), 2, "{:#?}", model.requests());
         assert!(model.requests().iter().all(|r| r.auth == "bearer"), "{:#?}", model.requests());
@@ -34,11 +34,11 @@ fn a_window_of_claude_says_when_it_ends_and_is_open_again_then() {
 #[test]
 fn the_usage_limit_of_codex_is_told_in_words_and_in_the_rollout() {
     offline(|| {
-        let (model, seat, run) = turn(CliProgram::Codex, "codex-limit:in=7200");
+        let (model, leader_lease, run) = turn(CliProgram::Codex, "codex-limit:in=7200");
         assert_eq!((run.code, model.main_calls()), (Some(1), 1), "{run:#?}");
         let failed = find(&run.events(), "turn.failed");
         assert!(failed["error"]["message"].as_str().is_some_and(|m| m.contains("hit your usage limit")), "{failed}");
-        let rollouts = walk(&seat.home().join(".codex/sessions"));
+        let rollouts = walk(&leader_lease.home().join(".codex/sessions"));
         assert!(rollouts.contains("\"resets_at\":") && rollouts.contains("\"used_percent\":100.0"), "{rollouts}");
     });
 }

@@ -17,7 +17,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// One turn of `cli` while the model plays `script`.
 fn turn(cli: CliProgram, script: &str) -> (FakeModel, CliHome, ProgramRun) {
     let model = FakeModel::start(script).expect("the script can be played");
-    let seat = CliHome::new(cli, &model.base_url()).expect("there is room for a seat");
-    let run = seat.run("make a file", WAIT_TIMEOUT).expect("it ends by itself");
-    (model, seat, run)
+    let leader_lease = CliHome::new(cli, &model.base_url()).expect("there is room for a seat");
+    let run = leader_lease.run("make a file", WAIT_TIMEOUT).expect("it ends by itself");
+    (model, leader_lease, run)
 }

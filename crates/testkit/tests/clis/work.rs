@@ -8,9 +8,9 @@ use crate::turn;
 
 fn works(cli: CliProgram) {
     let script = "edit:path=made.txt:text=by edit,tool:cmd=echo by tool > tool.txt,text:say=all done";
-    let (model, seat, run) = turn(cli, script);
+    let (model, leader_lease, run) = turn(cli, script);
     let told = format!("{run:#?}\n{:#?}", model.requests());
-    let read = |name: &str| std::fs::read_to_string(seat.folder().join(name)).unwrap_or_default();
+    let read = |name: &str| std::fs::read_to_string(leader_lease.folder().join(name)).unwrap_or_default();
     assert_eq!(run.code, Some(0), "{told}");
     assert_eq!((read("made.txt").as_str(), read("tool.txt").as_str()), ("by edit\n", "by tool\n"), "{told}");
     // Some programs print each piece by itself.

@@ -2,9 +2,9 @@
 //! faults.
 
 use everloop_testkit::budget::Budget;
-use everloop_testkit::sim::fault::{EVERY, Fault, Plan};
+use everloop_testkit::sim::fault::{EVERY, Fault, FaultPlan};
 use everloop_testkit::sim::git::Tree;
-use everloop_testkit::sim::run::{Report, run};
+use everloop_testkit::sim::run::{RunReport, run};
 use everloop_testkit::sim::scenario::{LoopSetup, Scenario, known};
 
 use super::{must_be_clean, note};
@@ -17,7 +17,7 @@ const SECOND: u64 = 9;
 
 /// The final state of the person's folder. Without a private worktree a repeated turn finds its own
 /// leftovers, so there only the checks are compared and not the number of turns.
-fn result(scenario: &Scenario, report: &Report) -> Vec<Tree> {
+fn result(scenario: &Scenario, report: &RunReport) -> Vec<Tree> {
     let of = |setup: &LoopSetup| {
         let mut tree = report.results[&setup.id].clone();
         if setup.in_place() {
@@ -28,7 +28,7 @@ fn result(scenario: &Scenario, report: &Report) -> Vec<Tree> {
     scenario.loops.iter().map(of).collect()
 }
 
-fn must_end_alike(what: &str, scenario: &Scenario, report: &Report, calm: &Report) {
+fn must_end_alike(what: &str, scenario: &Scenario, report: &RunReport, calm: &RunReport) {
     must_be_clean(what, report);
     let (is, was) = (result(scenario, report), result(scenario, calm));
     assert_eq!(is, was, "{what}: the end differs from an uninterrupted run");
@@ -38,8 +38,8 @@ fn must_end_alike(what: &str, scenario: &Scenario, report: &Report, calm: &Repor
     }
 }
 
-fn calm(scenario: &Scenario) -> Report {
-    let calm = run(scenario, Plan::Calm, SEED);
+fn calm(scenario: &Scenario) -> RunReport {
+    let calm = run(scenario, FaultPlan::Calm, SEED);
     must_be_clean(&scenario.name, &calm);
     calm
 }
@@ -56,7 +56,7 @@ fn long_a_fault_at_every_step_changes_nothing_about_the_end() {
     let tried = Budget::new(LEAST).items(&points, |(scenario, step, calm)| {
         for fault in EVERY {
             let what = format!("{}, {fault:?} at step {step}", scenario.name);
-            must_end_alike(&what, scenario, &run(scenario, Plan::At(vec![(*step, fault)]), SEED), calm);
+            must_end_alike(&what, scenario, &run(scenario, FaultPlan::At(vec![(*step, fault)]), SEED), calm);
         }
     });
     note(&format!("every fault at {tried} of {} steps", points.len()));
@@ -74,7 +74,7 @@ fn long_a_second_crash_during_recovery_changes_nothing_either() {
         for later in 1..=SECOND {
             let plan = vec![(*step, Fault::KillAfter), (step + later, Fault::KillAfter)];
             let what = format!("{}, killed at steps {step} and {}", scenario.name, step + later);
-            must_end_alike(&what, scenario, &run(scenario, Plan::At(plan), SEED), calm);
+            must_end_alike(&what, scenario, &run(scenario, FaultPlan::At(plan), SEED), calm);
         }
     });
     note(&format!("a second crash after {tried} of {} steps", points.len()));

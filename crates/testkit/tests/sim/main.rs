@@ -11,7 +11,7 @@ mod storm;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everloop_testkit::sim::run::Report;
+use everloop_testkit::sim::run::RunReport;
 
 /// Runs `each` for all of `items` on all cores; `each` must not depend on the state of its thread.
 fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
@@ -36,7 +36,7 @@ fn note(line: &str) {
 
 /// Fails with what is needed to see it again.
 #[track_caller]
-fn must_be_clean(what: &str, report: &Report) {
+fn must_be_clean(what: &str, report: &RunReport) {
     if let Some(violation) = &report.violation {
         let (name, text) = (violation.invariant, &violation.text);
         panic!("{what}: {name}: {text}\n{}", report.tail.join("\n"));

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use everloop_core::planted::MESH;
 use everloop_testkit::budget::Budget;
+use everloop_testkit::sim::mesh::faults::{EVERY, MeshFault, MeshFaultPlan};
 use everloop_testkit::sim::mesh::planted::TABLE;
-use everloop_testkit::sim::mesh::weather::{EVERY, Fault, Plan};
-use everloop_testkit::sim::mesh::{Ill, Report, Setup, Sum, days, one_is_ill, random, run, run_with, small, violent};
+use everloop_testkit::sim::mesh::{
+    Ill, MeshReport, Setup, Sum, days, one_is_ill, random, run, run_with, small, violent,
+};
 
 use super::{in_parallel, note};
 
@@ -23,7 +25,7 @@ const SIZES: [u64; 6] = [5, 3, 8, 5, 20, 50];
 const PAIRS: u64 = 97;
 
 #[track_caller]
-fn must_be_clean(what: &str, report: &Report) {
+fn must_be_clean(what: &str, report: &MeshReport) {
     if let Some(violation) = &report.violation {
         panic!("{what}: {}: {}\n{}", violation.invariant, violation.text, report.tail.join("\n"));
     }
@@ -92,7 +94,7 @@ fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
 #[test]
 fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_comes() {
     let ill = |seed: u64| run(&one_is_ill(seed), seed);
-    let reports: Vec<Report> = (0..5).map(ill).collect();
+    let reports: Vec<MeshReport> = (0..5).map(ill).collect();
     for (seed, report) in reports.iter().enumerate() {
         must_be_clean(&format!("seed {seed}"), report);
     }
@@ -118,7 +120,7 @@ fn long_a_fault_at_every_place_of_a_small_mesh_breaks_nothing() {
     let places: Vec<u64> = (1..=places()).collect();
     let tried = Budget::new(LEAST_PLACES).items(&places, |place| {
         for fault in EVERY {
-            let report = run_with(&small(), 0, Plan::At(vec![(*place, fault)]));
+            let report = run_with(&small(), 0, MeshFaultPlan::At(vec![(*place, fault)]));
             must_be_clean(&format!("{fault:?} at {place}"), &report);
         }
     });
@@ -128,14 +130,14 @@ fn long_a_fault_at_every_place_of_a_small_mesh_breaks_nothing() {
 #[test]
 fn long_two_faults_at_any_two_places_of_a_small_mesh_break_nothing() {
     let places = places();
-    let firsts: Vec<(u64, Fault)> =
-        (1..=places).flat_map(|p| [(p, Fault::KillAfter), (p, Fault::LoseAnswer)]).collect();
+    let firsts: Vec<(u64, MeshFault)> =
+        (1..=places).flat_map(|p| [(p, MeshFault::KillAfter), (p, MeshFault::LoseAnswer)]).collect();
     let tried = Budget::new(LEAST_PLACES).items(&firsts, |first| {
         // Each first one meets every other place with one of its neighbours.
         for second in (first.0 + 1 + first.0 % PAIRS..=places).step_by(PAIRS as usize) {
-            for fault in [Fault::KillAfter, Fault::LoseAnswer, Fault::Stop(100_000)] {
+            for fault in [MeshFault::KillAfter, MeshFault::LoseAnswer, MeshFault::Stop(100_000)] {
                 let plan = vec![*first, (second, fault)];
-                let report = run_with(&small(), 0, Plan::At(plan.clone()));
+                let report = run_with(&small(), 0, MeshFaultPlan::At(plan.clone()));
                 must_be_clean(&format!("{plan:?}"), &report);
             }
         }

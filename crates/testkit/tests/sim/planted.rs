@@ -1,7 +1,7 @@
 //! Planted bugs: each is caught by the invariant that is named here, else the tests are wrong.
 
 use everloop_core::planted::{self, ALL, Bug};
-use everloop_testkit::sim::fault::{EVERY, Plan};
+use everloop_testkit::sim::fault::{EVERY, FaultPlan};
 use everloop_testkit::sim::run::run;
 use everloop_testkit::sim::scenario::{Scenario, bad_account, known, storm};
 
@@ -91,13 +91,13 @@ fn scenario(name: &str) -> Scenario {
 /// The invariants that do not hold, as they are found.
 fn violations(scenario: &Scenario, shows: Shows) -> Box<dyn Iterator<Item = &'static str> + '_> {
     let invariant = |plan| run(scenario, plan, 0).violation.map(|v| v.invariant);
-    let calm = std::iter::once_with(move || invariant(Plan::Calm)).flatten();
+    let calm = std::iter::once_with(move || invariant(FaultPlan::Calm)).flatten();
     if shows == InCalm {
         return Box::new(calm);
     }
-    let steps = 1..=run(scenario, Plan::Calm, 0).steps;
+    let steps = 1..=run(scenario, FaultPlan::Calm, 0).steps;
     let points = steps.flat_map(|step| EVERY.into_iter().map(move |fault| (step, fault)));
-    Box::new(points.filter_map(move |point| invariant(Plan::At(vec![point]))))
+    Box::new(points.filter_map(move |point| invariant(FaultPlan::At(vec![point]))))
 }
 
 #[test]
@@ -117,6 +117,6 @@ fn the_table_is_complete_and_without_a_mistake_all_is_clean() {
         assert!(TABLE.iter().any(|row| row.0 == *bug), "{bug:?} is in no row");
     }
     for scenario in known().iter().chain([&storm(), &bad_account()]) {
-        must_be_clean(&scenario.name, &run(scenario, Plan::Calm, 0));
+        must_be_clean(&scenario.name, &run(scenario, FaultPlan::Calm, 0));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use everloop_testkit::budget::Budget;
 use everloop_testkit::sim::check::MARKS;
-use everloop_testkit::sim::fault::Plan;
-use everloop_testkit::sim::run::{Report, run};
+use everloop_testkit::sim::fault::FaultPlan;
+use everloop_testkit::sim::run::{RunReport, run};
 use everloop_testkit::sim::scenario::random;
 
 use super::{must_be_clean, note};
@@ -15,8 +15,8 @@ use super::{must_be_clean, note};
 const LEAST: u64 = 500;
 
 /// As `everloop-sim --seeds` runs it.
-fn run_seed(seed: u64) -> Report {
-    run(&random(seed), Plan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
+fn run_seed(seed: u64) -> RunReport {
+    run(&random(seed), FaultPlan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use everloop_testkit::sim::fault::Plan;
+use everloop_testkit::sim::fault::FaultPlan;
 use everloop_testkit::sim::run::run;
 use everloop_testkit::sim::scenario::{Happening, known, storm};
 
@@ -12,7 +12,7 @@ use super::must_be_clean;
 #[test]
 fn a_day_of_dying_young_is_few_starts_one_ticket_and_works_after_release() {
     for seed in 0..20 {
-        let report = run(&storm(), Plan::Calm, seed);
+        let report = run(&storm(), FaultPlan::Calm, seed);
         must_be_clean("storm", &report);
         // The healthy turns after the release are in this number, too.
         assert!(report.starts <= 120, "{} starts", report.starts);
@@ -26,7 +26,7 @@ fn while_it_storms_one_ticket_per_cause_is_open() {
     let mut storm = storm();
     storm.happenings.retain(|(_, h)| !matches!(h, Happening::Heals(_) | Happening::Release(_)));
     storm.limit_ms = 24 * 3_600_000;
-    let report = run(&storm, Plan::Calm, 1);
+    let report = run(&storm, FaultPlan::Calm, 1);
     let violation = report.violation.expect("a storm does not end by itself");
     assert_eq!(violation.invariant, "I5", "{}", violation.text);
     let mut causes = report.tickets.clone();
@@ -40,7 +40,7 @@ fn a_change_that_helps_needs_no_person_and_one_that_does_not_calls_one() {
     let report_of = |name: &str| {
         let all = known();
         let scenario = all.iter().find(|s| s.name == name).expect("it is among the known ones");
-        let report = run(scenario, Plan::Calm, 1);
+        let report = run(scenario, FaultPlan::Calm, 1);
         must_be_clean(name, &report);
         report
     };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::eligibility::AttemptEnd;
 use super::{Claim, Hint, LocalLoop, LocalPhase, MeshAction, MeshNode, NodeEffects, NodeEvent};
-use crate::mesh::work::{self, Held, Local, Stage, Standing, Step, View};
-use crate::mesh::{MeshLoop, Report, fit};
+use crate::mesh::work::{self, ClaimState, Held, Local, Stage, View, WorkStep};
+use crate::mesh::{MeshLoop, TaskReport, eligibility};
 use crate::op::{Op, Refusal, TaskEnd, TaskRow};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -34,18 +34,18 @@ impl MeshNode {
         let elsewhere = last && self.failed_elsewhere(fx, claim);
         let view = View { node: &self.settings.node, failures, elsewhere, again_at };
         match work::next(claim, standing, &local, &view) {
-            Step::Wait => {}
-            Step::Begin => self.begin(fx, claim, row),
-            Step::Stop => {
+            WorkStep::Wait => {}
+            WorkStep::Begin => self.begin(fx, claim, row),
+            WorkStep::Stop => {
                 fx.observe(&NodeEvent::Lost { key: &claim.key });
                 self.renewed.insert(claim.key.clone(), fx.now());
                 fx.stop_local(claim);
             }
-            Step::GiveBack(reason) => self.give_back(fx, claim, &reason),
-            Step::Push { reached } => self.push(fx, claim, reached),
-            Step::Claim => self.claim(fx, claim),
-            Step::Adopt => self.adopt(fx, claim),
-            Step::Tell(ops) => {
+            WorkStep::GiveBack(reason) => self.give_back(fx, claim, &reason),
+            WorkStep::Push { reached } => self.push(fx, claim, reached),
+            WorkStep::Claim => self.claim(fx, claim),
+            WorkStep::Adopt => self.adopt(fx, claim),
+            WorkStep::Tell(ops) => {
                 let local = fx.local_loop(claim);
                 if self.report(fx, claim, &ops)
                     && let Some(LocalLoop { tried: Some(tried), spec, .. }) = local
@@ -54,7 +54,7 @@ impl MeshNode {
                     self.note(fx, claim, &AttemptEnd { kind, spec: Some(spec), tried });
                 }
             }
-            Step::Forget => self.forget(fx, claim),
+            WorkStep::Forget => self.forget(fx, claim),
         }
     }
 
@@ -68,7 +68,7 @@ impl MeshNode {
 
     /// When a task that came to nothing may be tried again, by the hub's clock.
     fn again_at(&self, fx: &impl NodeEffects) -> Time {
-        self.hub_now(fx) + self.real(work::AGAIN)
+        self.hub_now(fx) + self.real(work::RETRY_DELAY)
     }
 
     fn local_of(&self, fx: &mut impl NodeEffects, claim: &Claim) -> Local {
@@ -77,40 +77,40 @@ impl MeshNode {
             LocalPhase::Running => Local::Running,
             LocalPhase::Over { reached } => Local::Over { reached },
             LocalPhase::Waiting { phase, untouched } => {
-                let stuck = fit::stuck(&phase, fx.now(), |period| period);
+                let stuck = eligibility::stuck(&phase, fx.now(), |period| period);
                 stuck.map_or(Local::Running, |reason| Local::Stuck { reason: reason.clone(), untouched })
             }
         }
     }
 
     /// Looks a task up at the hub, where its answer matters now; holds on to it where it is time to.
-    fn stand(&mut self, fx: &mut impl NodeEffects, claim: &Claim, local: &Local) -> (Standing, Option<TaskRow>) {
+    fn stand(&mut self, fx: &mut impl NodeEffects, claim: &Claim, local: &Local) -> (ClaimState, Option<TaskRow>) {
         let now = fx.now();
         let due = self.renewed.get(&claim.key).is_none_or(|at| now.since(*at) >= work::RENEW);
         if claim.stage == Stage::Working && *local != Local::Missing {
             if !due {
-                return (Standing::Unknown, None);
+                return (ClaimState::Unknown, None);
             }
             if !claim.alone {
                 return (self.renew(fx, claim), None);
             }
         }
         let Some(row) = self.at_hub(fx, "look at a task", |fx| fx.task(&claim.task)) else {
-            return (Standing::Unknown, None);
+            return (ClaimState::Unknown, None);
         };
         let standing = work::standing(claim, row.as_ref(), &self.settings.node);
         match standing {
             // It waits for something before it can begin.
-            Standing::Mine if due && !claim.alone => drop(self.renew(fx, claim)),
+            ClaimState::Mine if due && !claim.alone => drop(self.renew(fx, claim)),
             _ if claim.alone => drop(self.renewed.insert(claim.key.clone(), now)),
             _ => {}
         }
         (standing, row)
     }
 
-    fn renew(&mut self, fx: &mut impl NodeEffects, claim: &Claim) -> Standing {
+    fn renew(&mut self, fx: &mut impl NodeEffects, claim: &Claim) -> ClaimState {
         if planted::is(Bug::NeverRenews) {
-            return Standing::Unknown;
+            return ClaimState::Unknown;
         }
         // From before it is sent: the hub's time for it begins later.
         let now = fx.now();
@@ -118,10 +118,10 @@ impl MeshNode {
         match self.at_hub(fx, "hold on to a task", |fx| fx.transact(None, &op)) {
             Some(Ok(_)) => {
                 self.renewed.insert(claim.key.clone(), now);
-                Standing::Mine
+                ClaimState::Mine
             }
-            Some(Err(Refusal::Fenced { .. } | Refusal::Gone { .. })) => Standing::Lost,
-            Some(Err(_)) | None => Standing::Unknown,
+            Some(Err(Refusal::Fenced { .. } | Refusal::Gone { .. })) => ClaimState::Lost,
+            Some(Err(_)) | None => ClaimState::Unknown,
         }
     }
 
@@ -187,7 +187,7 @@ impl MeshNode {
     }
 
     fn end_unwanted(&mut self, fx: &mut impl NodeEffects, claim: &Claim, why: &str) {
-        let nothing = Report::nothing(&self.settings.node, claim.fence, why);
+        let nothing = TaskReport::nothing(&self.settings.node, claim.fence, why);
         self.report(fx, claim, &[claim.finish(TaskEnd::Dead, &nothing)]);
     }
 
@@ -229,13 +229,13 @@ impl MeshNode {
             Ok(commit) => commit,
             Err(error) => {
                 fx.observe(&NodeEvent::PushFailed { key, error: &error });
-                self.push_at.insert(key.to_owned(), fx.now() + work::AGAIN);
+                self.push_at.insert(key.to_owned(), fx.now() + work::RETRY_DELAY);
                 return;
             }
         };
         let Some(claim) = self.claims.get(key).cloned() else { return };
         let Some(local) = fx.local_loop(&claim) else { return };
-        let report = Report {
+        let report = TaskReport {
             reached: reached && commit.is_some(),
             reference: commit.is_some().then_some(reference),
             commit,

@@ -12,11 +12,11 @@ use crate::event::{Event, LoopEnd};
 use crate::guard::{Guards, Scope, Spend};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::immune::Immune;
-use crate::mesh::alone::Replica;
-use crate::mesh::fit::Tried;
+use crate::mesh::eligibility::Tried;
+use crate::mesh::offline::Replica;
 use crate::mesh::reconcile::Sign;
 use crate::mesh::work::Held;
-use crate::mesh::{MeshLoop, OpenTask, Report};
+use crate::mesh::{MeshLoop, OpenTask, TaskReport};
 use crate::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
 use crate::reason::Reason;
 use crate::scoreboard::Scoreboard;
@@ -212,10 +212,10 @@ impl LocalLoop {
     }
 
     /// The report about an attempt, without work.
-    pub fn report(&self, node: &NodeId, fence: Fence, why: &str) -> Report {
+    pub fn report(&self, node: &NodeId, fence: Fence, why: &str) -> TaskReport {
         let turns = u32::try_from(self.spent.calls).unwrap_or(u32::MAX);
         let (microusd, tokens) = (self.spent.microusd, self.spent.tokens);
-        Report { turns, microusd, tokens, ..Report::nothing(node, fence, why) }
+        TaskReport { turns, microusd, tokens, ..TaskReport::nothing(node, fence, why) }
     }
 }
 
@@ -260,7 +260,7 @@ pub struct MergeRequest {
     /// Under which fence it was done.
     pub fence: Fence,
     /// Where the work is.
-    pub report: Report,
+    pub report: TaskReport,
     /// The check that the task is for.
     pub check: String,
 }

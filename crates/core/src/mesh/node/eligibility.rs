@@ -11,7 +11,7 @@ use crate::guard::{AccountHold as Hold, Guards, Scope};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::immune::choice::Admission;
 use crate::immune::{Immune, ImmuneStep};
-use crate::mesh::fit::{self, ACCOUNT, Attempt, Limited, Tried};
+use crate::mesh::eligibility::{self, ACCOUNT, Attempt, Limited, Tried};
 use crate::mesh::work::{self, Held, RENEW, Stage};
 use crate::op::{Op, Refusal, TaskRow};
 use crate::planted::{self, Bug};
@@ -69,8 +69,8 @@ impl MeshNode {
         }
         fx.observe(&NodeEvent::GivenBack { key: &claim.key, why: &why });
         self.decline(&claim.task);
-        self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), fit::NOBODY_ELSE));
-        let accounts = fit::shared(&spec);
+        self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), eligibility::NOBODY_ELSE));
+        let accounts = eligibility::shared(&spec);
         if let Some(tried) = Tried::stuck(reason) {
             let reset_at = tried.reset_at.map(|at| Time(fx.wall_at(at).0 + self.ahead));
             self.note(fx, claim, &AttemptEnd { kind: None, spec, tried: Tried { reset_at, ..tried } });
@@ -83,7 +83,7 @@ impl MeshNode {
     /// A task could not even be begun here.
     pub(super) fn could_not_begin(&mut self, fx: &mut impl NodeEffects, claim: &Claim) {
         // The reason may be over soon: a remote that is away for all nodes must not keep the last one waiting.
-        self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), fit::OTHERS_FIRST));
+        self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), eligibility::OTHERS_FIRST));
         self.note(fx, claim, &AttemptEnd { kind: None, spec: None, tried: Tried::not_begun() });
     }
 
@@ -117,7 +117,7 @@ impl MeshNode {
             if steps.is_empty() {
                 return;
             }
-            let alerts = fit::alerts(&steps);
+            let alerts = eligibility::alerts(&steps);
             let mut next = Immune::clone(&immune);
             let ops: Vec<Op> = next.save(version, steps, now).into_iter().chain(alerts).collect();
             match self.at_hub(fx, "write the record", |fx| fx.transact(None, &ops)) {
@@ -142,24 +142,24 @@ impl MeshNode {
 
     fn offer(&mut self, fx: &mut impl NodeEffects, mut rows: Vec<TaskRow>, most: usize) -> Option<Offer> {
         let now = self.hub_now(fx);
-        self.compare_accounts(fx, &fit::shared(self.replica.loops.iter().map(|state| &state.spec.wanted)));
+        self.compare_accounts(fx, &eligibility::shared(self.replica.loops.iter().map(|state| &state.spec.wanted)));
         let (guards, replica) = (self.guards(fx), self.replica.clone());
-        rows.retain(|row| !self.is_shut(fx, &guards, replica.loop_of(row).map(|state| &state.spec.wanted)));
+        rows.retain(|row| !self.is_held_for_long(fx, &guards, replica.loop_of(row).map(|state| &state.spec.wanted)));
         if rows.is_empty() {
             return None;
         }
         let immune = self.fleet(fx, &rows)?;
         let holds = self.claims.values().filter(|claim| claim.stage == Stage::Working).count();
-        let uses = fit::standing(&immune, &replica, &self.settings.node, &rows, now);
+        let uses = eligibility::standing(&immune, &replica, &self.settings.node, &rows, now);
         let here = fx.now();
-        self.eligibility.gave_back.retain(|_, (at, _)| here.since(*at) < fit::LONG);
+        self.eligibility.gave_back.retain(|_, (at, _)| here.since(*at) < eligibility::LONG);
         let others = |row: &TaskRow| {
             let gave_back = self.eligibility.gave_back.get(&row.task.id);
             gave_back.map_or(Duration::ZERO, |(_, others)| *others)
         };
         let may = |(row, how): &(TaskRow, Admission)| {
             let waited = self.own(now.since(replica.free_since(row)));
-            waited >= others(row) && fit::may_take(how, waited, holds)
+            waited >= others(row) && eligibility::may_take(how, waited, holds)
         };
         let oldest = rows.iter().map(|row| replica.free_since(row) + others(row)).min().unwrap_or(now);
         let (rows, uses): (Vec<TaskRow>, Vec<Admission>) = rows.into_iter().zip(uses).filter(may).unzip();
@@ -167,10 +167,11 @@ impl MeshNode {
             fx.observe(&NodeEvent::LeftToOthers { holds, oldest });
             return Some(Offer::default());
         }
-        let since = |(row, how): (&TaskRow, &Admission)| replica.free_since(row) + fit::patience(how).max(others(row));
+        let since =
+            |(row, how): (&TaskRow, &Admission)| replica.free_since(row) + eligibility::patience(how).max(others(row));
         let since = rows.iter().zip(&uses).map(since).min().unwrap_or(now);
         fx.observe(&NodeEvent::Offered { rows: rows.len(), since });
-        let most = if uses.iter().any(fit::is_single) { 1 } else { most };
+        let most = if uses.iter().any(eligibility::is_single) { 1 } else { most };
         Some(Offer { rows, most, trial: uses.iter().any(|how| matches!(how, Admission::Trial(_))) })
     }
 
@@ -184,15 +185,15 @@ impl MeshNode {
         }
         let all = rows.iter().flat_map(|row| {
             let spec = self.replica.loop_of(row).map(|state| &state.spec.wanted);
-            fit::subjects(&self.settings.node, Some(&row.task.kind), spec)
+            eligibility::subjects(&self.settings.node, Some(&row.task.kind), spec)
         });
-        let mut turns: Vec<TurnId> = fit::on_trial(&immune, &all.collect::<Vec<_>>());
+        let mut turns: Vec<TurnId> = eligibility::on_trial(&immune, &all.collect::<Vec<_>>());
         turns.dedup();
         for turn in turns {
-            let Some((task, _)) = fit::attempt_of(&turn) else { continue };
+            let Some((task, _)) = eligibility::attempt_of(&turn) else { continue };
             let Some(row) = self.at_hub(fx, "look at a trial", |fx| fx.task(&task)) else { continue };
-            if !fit::given_up(&immune, &turn, row.as_ref()).is_empty() {
-                self.record(fx, |immune, _| fit::given_up(immune, &turn, row.as_ref()));
+            if !eligibility::given_up(&immune, &turn, row.as_ref()).is_empty() {
+                self.record(fx, |immune, _| eligibility::given_up(immune, &turn, row.as_ref()));
             }
         }
         Some(immune)
@@ -246,19 +247,19 @@ impl MeshNode {
         if fx.now().since(self.eligibility.compared_at) >= RENEW {
             let claims = self.claims.values();
             let specs: Vec<LoopSpec> = claims.filter_map(|claim| Some(fx.local_loop(claim)?.spec)).collect();
-            self.compare_accounts(fx, &fit::shared(&specs));
+            self.compare_accounts(fx, &eligibility::shared(&specs));
         }
     }
 
     /// Whether a task of this loop could not be begun here for a long time.
-    pub(super) fn is_shut(&self, fx: &impl NodeEffects, guards: &Guards, spec: Option<&LoopSpec>) -> bool {
-        fit::is_shut(guards, spec, fx.now(), fit::LONG) && !planted::is(Bug::TakesWhileHeld)
+    pub(super) fn is_held_for_long(&self, fx: &impl NodeEffects, guards: &Guards, spec: Option<&LoopSpec>) -> bool {
+        eligibility::is_held_for_long(guards, spec, fx.now(), eligibility::LONG) && !planted::is(Bug::TakesWhileHeld)
     }
 
     /// What the guard of this machine has about the loops that are known.
     pub(super) fn guards(&self, fx: &mut impl NodeEffects) -> Guards {
         let specs = self.replica.loops.iter().map(|state| &state.spec.wanted);
-        fx.guards(&fit::scopes(&self.settings.here, specs))
+        fx.guards(&eligibility::scopes(&self.settings.here, specs))
     }
 }
 

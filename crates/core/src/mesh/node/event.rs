@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ids::{LoopId, NodeId, TaskId};
-use crate::mesh::reconcile::Plan;
+use crate::mesh::reconcile::ReconcilePlan;
 use crate::time::Time;
 
 /// How much an event matters.
@@ -32,7 +32,7 @@ pub enum NodeEvent<'a> {
     ActionFailed { id: &'a LoopId, doing: &'static str, error: &'a str },
     BranchMoved { task: &'a TaskId },
     Reclaimed { task: &'a TaskId },
-    Reconciled { plan: &'a Plan },
+    Reconciled { plan: &'a ReconcilePlan },
     NotReconciled { error: &'a str },
     Taken { key: &'a str },
     Trial { key: &'a str },

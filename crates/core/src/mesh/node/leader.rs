@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::{Hint, LandRequest, LoopDoc, MergeRequest, Merged, MeshAction, MeshNode, NEVER, NodeEffects, NodeEvent};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
-use crate::mesh::lead::{self, Office, Step};
-use crate::mesh::reconcile::{Book, Known};
-use crate::mesh::{Landed, MeshLoop, Report, Said, accept};
+use crate::mesh::leader::{self, LeaderStep, LeaderTerm};
+use crate::mesh::reconcile::{Known, ReconcileNotes};
+use crate::mesh::{Landed, MeshLoop, Said, TaskReport, accept};
 use crate::op::{Op, Refusal, TaskRow};
 use crate::planted::{self, Bug};
 use crate::scoreboard::Scoreboard;
@@ -23,7 +23,7 @@ const ACTION_AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct LoopCache {
     pub term: u64,
     pub loops: BTreeMap<LoopId, Known>,
-    pub book: Option<(u64, Book)>,
+    pub book: Option<(u64, ReconcileNotes)>,
     pub reconcile_at: Time,
     /// What the hub had when the cache was last compared with it.
     compared: Option<Arc<[(LoopId, u64)]>>,
@@ -142,10 +142,10 @@ impl MeshNode {
         };
         self.reclaim(fx, &rows, term);
         let busy = self.judging.contains(id) || self.retry_at.get(id).is_some_and(|at| fx.now() < *at);
-        let plan = lead::plan(&mut state, &rows, &late, busy, self.hub_now(fx));
+        let plan = leader::plan(&mut state, &rows, &late, busy, self.hub_now(fx));
         match plan.action_run {
-            Some(Step::Judge) => self.judge(fx, &state),
-            Some(Step::Integrate { task, fence, report }) => self.integrate(fx, &state, (task, fence), report),
+            Some(LeaderStep::Judge) => self.judge(fx, &state),
+            Some(LeaderStep::Integrate { task, fence, report }) => self.integrate(fx, &state, (task, fence), report),
             _ => {}
         }
         self.cache.rows.insert(id.clone(), rows);
@@ -168,11 +168,11 @@ impl MeshNode {
             let mut late = Vec::new();
             for (task, fence) in state.unsettled() {
                 // While it is held under that fence, there is no report yet.
-                if rows.iter().any(|row| row.task.id == task && lead::is_awaited(row, fence)) {
+                if rows.iter().any(|row| row.task.id == task && leader::is_awaited(row, fence)) {
                     continue;
                 }
                 let found = fx.late_results(&task)?;
-                let reports = found.iter().filter_map(|late| Report::read(&late.result));
+                let reports = found.iter().filter_map(|late| TaskReport::read(&late.result));
                 late.extend(reports.map(|report| (task.clone(), report)));
             }
             Ok(late)
@@ -188,7 +188,7 @@ impl MeshNode {
         change: LoopChange,
     ) {
         let id = state.id.clone();
-        let batch = self.office(term).batch(change.ops.into_iter().chain(state.save(version, &change.notes)));
+        let batch = self.term_held(term).batch(change.ops.into_iter().chain(state.save(version, &change.notes)));
         self.cache.forget(&id);
         match self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch)) {
             Some(Ok(_)) => {
@@ -217,7 +217,7 @@ impl MeshNode {
         let id = [state.id.clone()];
         let docs = self.at_hub(fx, "read a loop", |fx| fx.loops(&id)).unwrap_or_default();
         if let Some(doc) = docs.first() {
-            let batch = self.office(term).batch(state.save(doc.version, &[]));
+            let batch = self.term_held(term).batch(state.save(doc.version, &[]));
             self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch));
         }
     }
@@ -228,16 +228,16 @@ impl MeshNode {
             return;
         }
         let now = if planted::is(Bug::ReclaimsByItsOwnClock) { fx.wall() } else { self.hub_now(fx) };
-        for (task, fence) in lead::overdue(rows, now) {
-            let batch = self.office(term).take_back(&task, fence);
+        for (task, fence) in leader::overdue(rows, now) {
+            let batch = self.term_held(term).take_back(&task, fence);
             if let Some(Ok(_)) = self.at_hub(fx, "free a task", |fx| fx.transact(Some(term), &batch)) {
                 fx.observe(&NodeEvent::Reclaimed { task: &task });
             }
         }
     }
 
-    pub(super) fn office(&self, term: u64) -> Office {
-        Office { node: self.settings.node.clone(), term: term }
+    pub(super) fn term_held(&self, term: u64) -> LeaderTerm {
+        LeaderTerm { node: self.settings.node.clone(), term: term }
     }
 
     fn judge(&mut self, fx: &mut impl NodeEffects, state: &MeshLoop) {
@@ -250,7 +250,7 @@ impl MeshNode {
         fx: &mut impl NodeEffects,
         state: &MeshLoop,
         (task, fence): (TaskId, Fence),
-        report: Report,
+        report: TaskReport,
     ) {
         if state.judged.is_none() {
             return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{BEAT, BeatReply, Hint, MeshNode, NodeEffects, NodeEvent, NodeStatus, Wish};
 use crate::jitter;
-use crate::mesh::seat::Seat;
+use crate::mesh::leader_lease::LeaderLease;
 use crate::op::{Op, Reply};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -47,15 +47,15 @@ impl MeshNode {
         self.mirror.known = Some(reply.seq);
         if self.lease.granted().is_none() {
             let left = reply.led_until.map_or(Duration::ZERO, |until| until.since(reply.at));
-            self.ask_at = Seat::ask_after(now, self.own(left), fx.seed());
+            self.ask_at = LeaderLease::ask_after(now, self.own(left), fx.seed());
         }
     }
 
     /// Requests the leader lease, or its renewal.
     pub(super) fn ask(&mut self, fx: &mut impl NodeEffects) {
         let asked = fx.now();
-        self.ask_at = Seat::ask_next(asked, fx.seed());
-        if self.draining || self.lease.is_shy(asked) {
+        self.ask_at = LeaderLease::ask_next(asked, fx.seed());
+        if self.draining || self.lease.is_backing_off(asked) {
             return;
         }
         let elect = self.elect.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{BEAT, Claim, MeshNode, NodeEffects, NodeEvent};
 use crate::ids::{LoopId, NodeId, TaskId};
 use crate::mesh::MeshLoop;
-use crate::mesh::alone::{self, DOWN, Replica, Seen};
+use crate::mesh::offline::{self, DOWN, Replica, Seen};
 use crate::mesh::reconcile::Sign;
 use crate::mesh::work::{self, Held};
 use crate::op::TaskRow;
@@ -64,7 +64,7 @@ impl MeshNode {
     pub(super) fn members_of(&self, nodes: &[Sign]) -> Vec<NodeId> {
         let seen = |sign: &Sign| Seen { node: sign.node.clone(), at: sign.seen_at, drains: sign.drains };
         let seen: Vec<Seen> = nodes.iter().map(seen).collect();
-        alone::members(&self.settings.node, &seen, self.real(DOWN))
+        offline::members(&self.settings.node, &seen, self.real(DOWN))
     }
 
     /// Begins free tasks of this node's own share.
@@ -80,7 +80,7 @@ impl MeshNode {
         let guards = self.guards(fx);
         for held in own {
             let known = self.replica.loops.iter().find(|state| state.id == held.owner);
-            if self.is_shut(fx, &guards, known.map(|state| &state.spec.wanted)) {
+            if self.is_held_for_long(fx, &guards, known.map(|state| &state.spec.wanted)) {
                 continue;
             }
             fx.observe(&NodeEvent::BegunOffline { key: &held.key() });

@@ -4,8 +4,8 @@
 use super::leader::LoopChange;
 use super::{LoopDoc, MeshNode, NodeEffects, NodeEvent, Wish};
 use crate::ids::{LoopId, NodeId};
-use crate::mesh::lead::Office;
-use crate::mesh::reconcile::{self, Book, EVERY, KEY, Known, Look, Patience, Plan, Sign};
+use crate::mesh::leader::LeaderTerm;
+use crate::mesh::reconcile::{self, EVERY, KEY, Known, Patience, ReconcileNotes, ReconcilePlan, ReconcileView, Sign};
 use crate::op::{Refusal, TaskRow};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -26,22 +26,28 @@ impl MeshNode {
         self.settle(fx, term);
         let Some((version, book)) = self.book(fx) else { return };
         let Some((rows, nodes)) = self.resting(fx) else { return };
-        let office = self.office(term);
+        let term_held = self.term_held(term);
         let patience = Patience::new(|period| self.real(period));
         let (loops, hub_now) = (&self.cache.loops, self.hub_now(fx));
-        let look = Look { office: &office, loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
+        let look = ReconcileView { term_held: &term_held, loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
         let mut plan = reconcile::plan(&book, &look);
         for _ in 0..MAX_PLAN_RETRIES {
-            if plan.is_empty() || self.set_right(fx, &mut plan, &office, version) {
+            if plan.is_empty() || self.set_right(fx, &mut plan, &term_held, version) {
                 return;
             }
         }
     }
 
     /// Writes what is to be done; whether that is the end of it.
-    fn set_right(&mut self, fx: &mut impl NodeEffects, plan: &mut Plan, office: &Office, version: u64) -> bool {
-        let batch = plan.batch(office, version);
-        match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(office.term), &batch)) {
+    fn set_right(
+        &mut self,
+        fx: &mut impl NodeEffects,
+        plan: &mut ReconcilePlan,
+        term_held: &LeaderTerm,
+        version: u64,
+    ) -> bool {
+        let batch = plan.batch(term_held, version);
+        match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(term_held.term), &batch)) {
             Some(Ok(_)) => {
                 fx.observe(&NodeEvent::Reconciled { plan });
                 self.cache.book = Some((version + 1, plan.book.clone()));
@@ -66,13 +72,14 @@ impl MeshNode {
     }
 
     /// What was noted already.
-    fn book(&mut self, fx: &mut impl NodeEffects) -> Option<(u64, Book)> {
+    fn book(&mut self, fx: &mut impl NodeEffects) -> Option<(u64, ReconcileNotes)> {
         if let Some(known) = &self.cache.book {
             return Some(known.clone());
         }
         let doc = self.at_hub(fx, "read what was reconciled", |fx| fx.doc(reconcile::KIND, KEY))?;
-        let read =
-            doc.map_or(Ok((0, Book::default())), |(version, body)| Book::read(&body).map(|book| (version, book)));
+        let read = doc.map_or(Ok((0, ReconcileNotes::default())), |(version, body)| {
+            ReconcileNotes::read(&body).map(|book| (version, book))
+        });
         self.cache.book = read.inspect_err(|error| fx.observe(&NodeEvent::NotReconciled { error })).ok();
         self.cache.book.clone()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::Fence;
-use crate::mesh::purse::SILENT;
+use crate::mesh::budget::SILENT;
 use crate::mesh::tests::{board, perform, state};
 use crate::mesh::{End, OpenTask};
 use crate::op::{NewTask, Trust};
@@ -35,17 +35,17 @@ impl Hub {
         Self { loops, rows: Vec::new(), nodes, now: NOW }
     }
 
-    fn plan(&self, book: &Book) -> Plan {
-        let office = Office { node: NodeId::new("n1"), term: 7 };
+    fn plan(&self, book: &ReconcileNotes) -> ReconcilePlan {
+        let term_held = LeaderTerm { node: NodeId::new("n1"), term: 7 };
         let patience = Patience::new(|real| real);
         let (loops, rows, nodes) = (&self.loops, &self.rows[..], &self.nodes[..]);
-        plan(book, &Look { office: &office, loops, rows, nodes, patience, now: self.now })
+        plan(book, &ReconcileView { term_held: &term_held, loops, rows, nodes, patience, now: self.now })
     }
 
     /// What is done about these tasks alone.
     fn remedies(mut self, rows: Vec<TaskRow>) -> Vec<(String, Remedy)> {
         self.rows = rows;
-        let repairs = self.plan(&Book::default()).repairs;
+        let repairs = self.plan(&ReconcileNotes::default()).repairs;
         repairs.into_iter().map(|repair| (repair.task.to_string(), repair.remedy)).collect()
     }
 }
@@ -125,22 +125,22 @@ fn a_run_is_one_batch_under_the_epoch_with_one_sentence_and_fences() {
         row("silent", None, held("n9", DAY), DAY),
     ];
     hub.rows[0].task.deps = vec![TaskId::new("other")];
-    let mut plan = hub.plan(&Book::default());
+    let mut plan = hub.plan(&ReconcileNotes::default());
     plan.leave_out(&TaskId::new("silent"));
     let said = "reconciled: 1 claims without a holder given back, 2 tasks ended that no loop wants";
     assert_eq!(plan.said(), [said]);
-    let office = Office { node: NodeId::new("n1"), term: 7 };
-    let batch = plan.batch(&office, 4);
+    let term_held = LeaderTerm { node: NodeId::new("n1"), term: 7 };
+    let batch = plan.batch(&term_held, 4);
     assert!(matches!(&batch[0], Op::Lead { term: 7, .. }), "{batch:?}");
     assert!(matches!(&batch[1], Op::Amend { change: Amendment::Cancel, .. }), "it waits for another: {batch:?}");
     let Op::Take { fence, .. } = &batch[2] else { panic!("{batch:?}") };
     let Op::Finish { fence: same, state: TaskEnd::Dead, result, .. } = &batch[3] else { panic!("{batch:?}") };
     assert_eq!((*fence, *same), (Fence(4), Fence(4)));
-    assert_eq!(Report::read(result).expect("it can be read").why, "its loop is over");
+    assert_eq!(TaskReport::read(result).expect("it can be read").why, "its loop is over");
     assert!(matches!(&batch[4..6], [Op::Take { .. }, Op::Release { failed: false, .. }]), "{batch:?}");
     let [Op::SaveDoc { version: 4, .. }, Op::Append { events, .. }] = &batch[6..] else { panic!("{batch:?}") };
     assert_eq!(events, &[Event::Note { text: said.to_owned() }]);
-    assert!(Hub::new().plan(&Book::default()).is_empty(), "a run with nothing to do writes nothing");
+    assert!(Hub::new().plan(&ReconcileNotes::default()).is_empty(), "a run with nothing to do writes nothing");
 }
 
 #[test]
@@ -149,12 +149,12 @@ fn a_person_is_asked_once_about_work_that_nobody_takes_for_a_day() {
     hub.nodes[1].drains = true;
     hub.nodes[0].holds = 2;
     hub.rows = vec![row("k3f9-1", Some("k3f9"), TaskState::Queued, 1439 * MINUTE)];
-    assert!(hub.plan(&Book::default()).is_empty(), "not yet");
+    assert!(hub.plan(&ReconcileNotes::default()).is_empty(), "not yet");
     hub.rows[0].updated_at = NOW - DAY;
     hub.rows[0].task.ready_at = NOW - MINUTE;
-    assert!(hub.plan(&Book::default()).is_empty(), "it was not to be taken before");
+    assert!(hub.plan(&ReconcileNotes::default()).is_empty(), "it was not to be taken before");
     hub.rows[0].task.ready_at = Time(0);
-    let asked = hub.plan(&Book::default());
+    let asked = hub.plan(&ReconcileNotes::default());
     let [Op::OpenTicket { key, text, owner: Some(owner) }] = &asked.tickets[..] else { panic!("{asked:?}") };
     assert_eq!((key.as_str(), owner.as_str()), ("stalled:k3f9", "k3f9"));
     assert_eq!(crate::notify::severity(key), crate::notify::Severity::Critical);
@@ -170,21 +170,21 @@ fn a_person_is_asked_once_about_work_that_nobody_takes_for_a_day() {
     let mut nobody = Hub::new();
     nobody.rows = vec![row("k3f9-1", Some("k3f9"), TaskState::Queued, DAY)];
     nobody.nodes.iter_mut().for_each(|sign| *sign = Sign { next: None, seen_at: Time(0), ..sign.clone() });
-    assert!(nobody.plan(&Book::default()).is_empty(), "nobody was there who could");
+    assert!(nobody.plan(&ReconcileNotes::default()).is_empty(), "nobody was there who could");
 }
 
 #[test]
 fn a_silence_and_its_end_are_said_once_whoever_supervises() {
     let mut hub = Hub::new();
     hub.now = NOW + 50 * SECOND;
-    assert!(hub.plan(&Book::default()).is_empty(), "45 s after the promise it may still come");
+    assert!(hub.plan(&ReconcileNotes::default()).is_empty(), "45 s after the promise it may still come");
     hub.now = NOW + 51 * SECOND;
     hub.nodes[0].seen_at = hub.now;
     hub.nodes[0].next = Some(hub.now + 5 * SECOND);
-    let missed = hub.plan(&Book::default());
+    let missed = hub.plan(&ReconcileNotes::default());
     assert_eq!(missed.said(), ["node n2 is silent for 51s; it said it would be heard 46s ago"]);
     let body = serde_json::to_string(&missed.book).expect("it is plain data");
-    let book = Book::read(&body).expect("the next supervisor reads it");
+    let book = ReconcileNotes::read(&body).expect("the next supervisor reads it");
     hub.now = NOW + DAY;
     hub.nodes[0] = sign("n1", hub.now);
     assert!(hub.plan(&book).is_empty());
@@ -213,8 +213,8 @@ fn what_a_node_says_of_itself_is_read_also_from_an_older_one() {
     let wrong = Sign { next: Some(Time(0)), ..sign("n1", NOW) };
     assert_eq!(wrong.missed(DOWN, NOW + DOWN), None, "its clock was wrong, and it was just heard");
     assert_eq!(read("").missed(Duration::ZERO, NOW + DAY), None, "it promised nothing");
-    assert!(Book::read(r#"{"version":1}"#).is_ok_and(|book| book.silent.is_empty()));
-    assert!(Book::read(r#"{"version":2}"#).is_err_and(|error| error.contains("newer")));
+    assert!(ReconcileNotes::read(r#"{"version":1}"#).is_ok_and(|book| book.silent.is_empty()));
+    assert!(ReconcileNotes::read(r#"{"version":2}"#).is_err_and(|error| error.contains("newer")));
 }
 
 #[test]
@@ -229,8 +229,12 @@ fn what_a_loop_that_is_over_had_set_aside_is_settled_after_a_day() {
     state.open.push(OpenTask { task: TaskId::new("k3f9-1"), check: "a".to_owned() });
     state.ended = Some(End::Stopped);
     assert_eq!(Known::of(state.clone()), Known::Over(Some(NOW + MINUTE + SILENT)));
-    let lost = state.loans[0].most.calls.expect("calls are limited");
-    let report = Report { turns: 1, ..Report::nothing(&NodeId::new("n2"), Fence(2), "") };
+    let lost = state.reservations[0].most.calls.expect("calls are limited");
+    let report = TaskReport { turns: 1, ..TaskReport::nothing(&NodeId::new("n2"), Fence(2), "") };
     state.settle(&[], &[(TaskId::new("k3f9-1"), report)], NOW + DAY + MINUTE);
-    assert_eq!((state.spent.calls, state.loans.len()), (lost + 1, 0), "one said what it used, the other used all");
+    assert_eq!(
+        (state.spent.calls, state.reservations.len()),
+        (lost + 1, 0),
+        "one said what it used, the other used all"
+    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Look, Plan};
+use super::{ReconcilePlan, ReconcileView};
 use crate::ids::NodeId;
 use crate::time::{Time, human};
 
@@ -57,7 +57,7 @@ pub struct Silence {
 }
 
 /// Says who is silent and who is heard again. The last sign of life tells one silence from the next, whatever clocks do.
-pub(super) fn listen(look: &Look<'_>, plan: &mut Plan) {
+pub(super) fn listen(look: &ReconcileView<'_>, plan: &mut ReconcilePlan) {
     let known = std::mem::take(&mut plan.book.silent);
     for sign in look.nodes {
         let (node, since) = (&sign.node, sign.seen_at);

@@ -8,10 +8,10 @@ use everloop_agents::job::ShimProgram;
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::{Guards, Scope};
-use everloop_core::mesh::alone::Replica;
 use everloop_core::mesh::node::{
     Claim, LocalLoop, LocalPhase, MeshAction, MeshOutcome, NodeEffects, NodeEvent, NodeInput, Weight,
 };
+use everloop_core::mesh::offline::Replica;
 use everloop_core::op::{Op, Ticket};
 use everloop_core::reason::Reason;
 use everloop_core::state::LoopState;
@@ -22,7 +22,7 @@ use everloop_store::{Ledger, OpenMode, Postgres, Sqlite, Tickets};
 use tokio::runtime::Handle;
 
 use super::claims::ClaimStore;
-use super::pace::Pace;
+use super::node_clock::NodeClock;
 use super::status::MeshStatus;
 use super::thread::News;
 use super::{attempt, merge, replica};
@@ -41,7 +41,7 @@ pub(super) struct Host {
     pub home: StateFolder,
     pub shim: ShimProgram,
     pub membership: Membership,
-    pub pace: Pace,
+    pub pace: NodeClock,
     /// The ledger of this machine, in which the loops for its tasks live.
     pub local: Sqlite,
     pub claims: ClaimStore,
@@ -68,7 +68,7 @@ impl Host {
             home: home.clone(),
             shim: shim.clone(),
             membership: membership.clone(),
-            pace: Pace::new(),
+            pace: NodeClock::new(),
             hub: None,
             mirror: None,
             status: MeshStatus::default(),

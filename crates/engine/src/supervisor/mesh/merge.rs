@@ -12,7 +12,7 @@ use everloop_core::state::LoopState;
 use tokio::sync::watch;
 
 use super::host::Host;
-use super::pace::Pace;
+use super::node_clock::NodeClock;
 use crate::state_folder::StateFolder;
 use crate::supervisor::action_run::{ActionRun, full_text};
 
@@ -22,7 +22,7 @@ pub(super) struct Checkout {
     shim: ShimProgram,
     dir: PathBuf,
     state: MeshLoop,
-    pace: Pace,
+    pace: NodeClock,
 }
 
 /// Runs the checks on the branch as it is.

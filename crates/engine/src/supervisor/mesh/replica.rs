@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use everloop_core::mesh::alone::Replica;
+use everloop_core::mesh::offline::Replica;
 
 use crate::state_folder::{StateFolder, write_whole};
 

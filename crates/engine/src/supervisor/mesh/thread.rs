@@ -36,7 +36,7 @@ pub(super) fn run(mut host: Host, news: &mpsc::Receiver<News>) {
         node: host.membership.node.clone(),
         here: node_id(),
         slots: host.membership.max_parallel_turns,
-        haste: host.pace.scale(),
+        time_scale: host.pace.scale(),
     };
     let mut node = MeshNode::new(settings, host.claims.all(), replica::read(&host.home));
     let mut input = NodeInput::Timer;

@@ -11,7 +11,7 @@ use everloop_core::time::Time;
 use nix::sys::statvfs::statvfs;
 
 use super::{Chart, Finding};
-use crate::cli::{Invocation, up};
+use crate::cli::{VerbSession, up};
 use everloop_engine::error::Failure;
 use everloop_engine::state_folder::StateFolder;
 
@@ -26,7 +26,7 @@ const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
 /// A trial job that takes longer means that the machine is stuck.
 const TRIAL: Duration = Duration::from_secs(20);
 
-pub async fn look(home: &StateFolder, session: &Invocation) -> Result<Vec<Finding>, Failure> {
+pub async fn look(home: &StateFolder, session: &VerbSession) -> Result<Vec<Finding>, Failure> {
     let mut chart = Chart::new("machine");
     git(&mut chart, home.root()).await;
     containment(&mut chart, home).await?;

@@ -7,7 +7,7 @@ use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::quantities::here;
 use crate::ui::text::count;
 use everloop_engine::record::read_state;
@@ -21,7 +21,7 @@ pub fn look(
     home: &StateFolder,
     supervisor: Option<&LockOwner>,
     remedy: &Remedy,
-    session: &Invocation,
+    session: &VerbSession,
 ) -> (Vec<Finding>, Option<Sqlite>) {
     let mut chart = Chart::new("state");
     folder(&mut chart, home);

@@ -19,7 +19,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::cli::agents::look_at;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
@@ -34,7 +34,7 @@ pub async fn look(
     home: &StateFolder,
     ledger: Option<&Sqlite>,
     remedy: &Remedy,
-    session: &Invocation,
+    session: &VerbSession,
 ) -> Result<Vec<Finding>, Failure> {
     let mut chart = Chart::new("work");
     processes(&mut chart, home, remedy);

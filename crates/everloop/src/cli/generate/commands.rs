@@ -4,14 +4,14 @@
 use clap::{Arg, Command};
 use serde_json::json;
 
-use crate::cli::{Invocation, help};
+use crate::cli::{VerbSession, help};
 use everloop_engine::error::{Code, Failure};
 
 /// Prints the reference of all commands.
 #[derive(Debug, clap::Args)]
 pub struct CommandsArgs {}
 
-pub fn commands(_: &CommandsArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn commands(_: &CommandsArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let text = reference();
     session.ui.answer(&[text.trim_end().to_owned()], &json!({ "reference": text }))?;
     Ok(Code::Ok)

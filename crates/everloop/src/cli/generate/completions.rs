@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::cli::{Cli, Invocation};
+use crate::cli::{Cli, VerbSession};
 use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -20,7 +20,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn completions(args: &CompletionsArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn completions(args: &CompletionsArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "everloop", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::cli::{Cli, Invocation};
+use crate::cli::{Cli, VerbSession};
 use crate::ui::text::count;
 use everloop_engine::error::{Code, Failure};
 
@@ -23,7 +23,7 @@ pub struct ManArgs {
     to: Option<PathBuf>,
 }
 
-pub fn man(args: &ManArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn man(args: &ManArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let Some(dir) = &args.to else {
         let page = page(Cli::command())?;
         session.ui.answer(&[page.trim_end().to_owned()], &json!({ "page": page }))?;

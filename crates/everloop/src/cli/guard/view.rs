@@ -8,7 +8,7 @@ use everloop_core::state::LoopState;
 use everloop_store::Ledger;
 use serde_json::{Value, json};
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::quantities::{moment, money, relative, tokens};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
@@ -19,7 +19,7 @@ use everloop_engine::error::{Code, Failure};
 /// The windows of the caps, in seconds.
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];
 
-pub fn status(session: &Invocation) -> Result<Code, Failure> {
+pub fn status(session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["nothing has started yet".to_owned()], &json!({ "scopes": [], "frozen": false }))?;

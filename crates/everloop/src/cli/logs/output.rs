@@ -9,7 +9,7 @@ use everloop_store::Sqlite;
 use serde_json::json;
 
 use super::{LogsArgs, POLL_INTERVAL};
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::Format;
 use everloop_engine::error::{Code, Failure};
 
@@ -19,7 +19,7 @@ const SHOWN_BYTES: u64 = 1 << 20;
 /// gaps.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-pub fn show(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<Code, Failure> {
+pub fn show(word: &str, args: &LogsArgs, session: &VerbSession, ledger: &Sqlite) -> Result<Code, Failure> {
     let (turn, dir) = find(word, args, session, ledger)?;
     if args.follow && session.ui.format() == Format::Text {
         follow(&dir, session)?;
@@ -42,7 +42,7 @@ fn unreadable(turn: &TurnId, error: &job::JobError) -> Failure {
 }
 
 /// Finds the turn and its folder.
-fn find(word: &str, args: &LogsArgs, session: &Invocation, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
+fn find(word: &str, args: &LogsArgs, session: &VerbSession, ledger: &Sqlite) -> Result<(TurnId, PathBuf), Failure> {
     let no_output = || {
         Failure::usage(format!("there is no output of turn `{word}`"))
             .hint("`everloop show ID` lists the turns of a loop; the output of old ones is removed")
@@ -73,7 +73,7 @@ fn by_number(state: &LoopState, number: u32) -> Option<TurnId> {
     running.or_else(|| state.tries.iter().find(|t| t.number == number).map(|t| t.turn.clone()))
 }
 
-fn follow(dir: &std::path::Path, session: &Invocation) -> Result<(), Failure> {
+fn follow(dir: &std::path::Path, session: &VerbSession) -> Result<(), Failure> {
     let failed = |e: job::JobError| Failure::failed(format!("cannot read `{}`", dir.display())).because(&e);
     let mut seen = [String::new(), String::new()];
     loop {

@@ -4,7 +4,7 @@ use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
 use serde_json::json;
 
-use crate::cli::{Invocation, config as config_verb};
+use crate::cli::{VerbSession, config as config_verb};
 use crate::config::{ConfigError, HubSource};
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
@@ -56,7 +56,7 @@ enum What {
     Migrate,
 }
 
-pub fn hub(args: &HubArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn hub(args: &HubArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::Init { print_sql: true, role } => {
             let sql = role_sql(role);
@@ -70,13 +70,13 @@ pub fn hub(args: &HubArgs, session: &mut Invocation) -> Result<Code, Failure> {
 }
 
 /// The address, from the flag, the environment or the configuration.
-fn address(args: &HubArgs, session: &Invocation) -> Result<Url, Failure> {
+fn address(args: &HubArgs, session: &VerbSession) -> Result<Url, Failure> {
     Ok(Url::parse(&address_text(args.url.as_deref(), session)?)?)
 }
 
 /// The same as it was written. It may hold a password: it goes nowhere but into the connection and
 /// a private file.
-pub(super) fn address_text(url: Option<&str>, session: &Invocation) -> Result<String, Failure> {
+pub(super) fn address_text(url: Option<&str>, session: &VerbSession) -> Result<String, Failure> {
     if let Some(url) = url {
         return Ok(url.trim().to_owned());
     }
@@ -99,7 +99,7 @@ pub(super) fn address_text(url: Option<&str>, session: &Invocation) -> Result<St
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn init(url: &Url, session: &Invocation) -> Result<Code, Failure> {
+fn init(url: &Url, session: &VerbSession) -> Result<Code, Failure> {
     let hub = Postgres::init(url)?;
     let lines = [
         format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
@@ -109,7 +109,7 @@ fn init(url: &Url, session: &Invocation) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn migrate(url: &Url, session: &Invocation) -> Result<Code, Failure> {
+fn migrate(url: &Url, session: &VerbSession) -> Result<Code, Failure> {
     let found = Postgres::migrate(url)?;
     let said = if found == FORMAT {
         format!("the hub at {url} is up to date (format {FORMAT})")
@@ -135,7 +135,7 @@ enum Bad {
     Failure(String),
 }
 
-fn check(url: &Url, session: &Invocation) -> Result<Code, Failure> {
+fn check(url: &Url, session: &VerbSession) -> Result<Code, Failure> {
     let found = Postgres::probe(url)?;
     let findings = judge(url, &found);
     let failed = findings.iter().any(|f| matches!(f.bad, Some(Bad::Failure(_))));

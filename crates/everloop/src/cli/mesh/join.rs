@@ -6,7 +6,7 @@ use everloop_core::ids::NodeId;
 use serde_json::json;
 
 use super::hub;
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
 use everloop_engine::state_folder::node_id;
@@ -34,7 +34,7 @@ pub struct JoinArgs {
     max_parallel_turns: u32,
 }
 
-pub fn join(args: &JoinArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn join(args: &JoinArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let before = Membership::read(&home)?;
     let text = hub::address_text(args.url.as_deref(), session)?;

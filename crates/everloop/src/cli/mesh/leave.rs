@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
 
@@ -10,7 +10,7 @@ use everloop_engine::membership::Membership;
 #[derive(Debug, clap::Args)]
 pub struct LeaveArgs {}
 
-pub fn leave(_: &LeaveArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn leave(_: &LeaveArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(membership) = Membership::read(&home)? else {
         return Err(

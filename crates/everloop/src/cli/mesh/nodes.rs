@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use everloop_core::mesh::alone::DOWN;
+use everloop_core::mesh::offline::DOWN;
 use everloop_core::mesh::reconcile::Sign;
 use everloop_core::op::Op;
 use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
@@ -37,22 +37,22 @@ pub struct DrainArgs {
     undo: bool,
 }
 
-pub fn drain(args: &DrainArgs, session: &Invocation) -> Result<Code, Failure> {
+pub fn drain(args: &DrainArgs, session: &VerbSession) -> Result<Code, Failure> {
     let (wanted, said) =
         if args.undo { (Wish::Work, "takes tasks again") } else { (Wish::Drain, "takes no more tasks") };
     wish(&mut session.hub()?.1, &args.node, wanted, said, session)
 }
 
-pub fn remove(args: &RemoveArgs, session: &Invocation) -> Result<Code, Failure> {
+pub fn remove(args: &RemoveArgs, session: &VerbSession) -> Result<Code, Failure> {
     wish(&mut session.hub()?.1, &args.node, Wish::Remove, "is removed", session)
 }
 
-pub fn nodes(session: &Invocation) -> Result<Code, Failure> {
+pub fn nodes(session: &VerbSession) -> Result<Code, Failure> {
     let (membership, hub) = session.hub()?;
     list(&membership, &hub, session)
 }
 
-fn list(membership: &Membership, hub: &Postgres, session: &Invocation) -> Result<Code, Failure> {
+fn list(membership: &Membership, hub: &Postgres, session: &VerbSession) -> Result<Code, Failure> {
     let now = membership.hub_now()?;
     let leader = hub.leader()?.filter(|leader| leader.until > now);
     let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "LAST SEEN", "VERSION"]);
@@ -113,7 +113,7 @@ fn state(sign: &Sign, wish: Option<Wish>, now: Time) -> &'static str {
     }
 }
 
-fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &Invocation) -> Result<Code, Failure> {
+fn wish(hub: &mut Postgres, node: &str, wish: Wish, said: &str, session: &VerbSession) -> Result<Code, Failure> {
     if !hub.nodes()?.iter().any(|row| row.node.as_str() == node) {
         return Err(Failure::usage(format!("there is no node `{node}`")).hint("`everloop mesh nodes` shows them"));
     }

@@ -3,7 +3,7 @@
 
 use everloop_core::ids::TaskId;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::messages;
 
@@ -17,7 +17,7 @@ pub struct CommentArgs {
     text: String,
 }
 
-pub fn comment(args: &CommentArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn comment(args: &CommentArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let written = messages::comment(session, &TaskId::new(&args.task), &args.text)?;
     session.ui.said(&format!("commented on task {}", written.to), &written)?;
     Ok(Code::Ok)

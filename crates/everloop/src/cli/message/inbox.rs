@@ -5,7 +5,7 @@ use everloop_core::op::{Message, Op};
 use everloop_store::{Error, Ledger, Recipients, Sqlite};
 use serde_json::{Value, json};
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::quantities::relative;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
@@ -31,7 +31,7 @@ pub struct InboxArgs {
     limit: usize,
 }
 
-pub fn inbox(args: &InboxArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn inbox(args: &InboxArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["no messages".to_owned()], &json!({ "messages": [] }))?;
@@ -61,7 +61,7 @@ pub fn inbox(args: &InboxArgs, session: &mut Invocation) -> Result<Code, Failure
     Ok(Code::Ok)
 }
 
-fn recipient(who: &str, ledger: &Sqlite, args: &InboxArgs, session: &Invocation) -> Result<String, Failure> {
+fn recipient(who: &str, ledger: &Sqlite, args: &InboxArgs, session: &VerbSession) -> Result<String, Failure> {
     if who.starts_with('@') || who.starts_with("task:") {
         return Ok(who.to_owned());
     }

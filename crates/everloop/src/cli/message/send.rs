@@ -4,7 +4,7 @@
 
 use everloop_core::ids::LoopId;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::cli::ticket::show_answer;
 pub use everloop_engine::caller::person;
 use everloop_engine::error::{Code, Failure};
@@ -31,7 +31,7 @@ pub struct SendArgs {
     about: Option<String>,
 }
 
-pub fn verb(args: SendArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn verb(args: SendArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let request = SendRequest { to: args.to, text: args.text, about: args.about };
     let sent = messages::send(session, &request)?;
     match &sent {
@@ -45,7 +45,7 @@ pub fn verb(args: SendArgs, session: &mut Invocation) -> Result<Code, Failure> {
 }
 
 /// Prints what became of a command.
-pub fn show(session: &Invocation, answer: &CommandAnswer) -> Result<(), Failure> {
+pub fn show(session: &VerbSession, answer: &CommandAnswer) -> Result<(), Failure> {
     let text = format!("loop {}: {}{}", answer.id, answer.done, away(answer.supervisor));
     session.ui.said(&text, answer)
 }
@@ -56,6 +56,6 @@ pub fn away(supervisor: bool) -> &'static str {
 }
 
 /// As [`show`], for a command that was just sent.
-pub fn tell(session: &Invocation, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
+pub fn tell(session: &VerbSession, id: &LoopId, what: &str, taker: Taker) -> Result<(), Failure> {
     show(session, &CommandAnswer::new(id, what, taker))
 }

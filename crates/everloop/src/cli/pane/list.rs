@@ -3,13 +3,13 @@
 use everloop_agents::tmux::{Pane, PaneOrigin, State, TmuxServer};
 use serde_json::json;
 
-use super::{Invocation, failure, view};
+use super::{VerbSession, failure, view};
 use crate::ui::Paint;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
 
-pub fn list(server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+pub fn list(server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let mut table = Table::new(&["NAME", "KIND", "STATE", "PID", "COMMAND"]);
     let mut all = Vec::new();
     for pane in server.panes().map_err(failure)? {

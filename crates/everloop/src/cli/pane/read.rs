@@ -3,7 +3,7 @@
 use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
 use serde_json::json;
 
-use super::{Invocation, failure};
+use super::{VerbSession, failure};
 use crate::ui::text::clean_lines;
 use everloop_engine::error::{Code, Failure};
 
@@ -21,7 +21,7 @@ pub struct PaneReadArgs {
     colours: bool,
 }
 
-pub fn read(args: &PaneReadArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+pub fn read(args: &PaneReadArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let pane = server.pane(&args.name).map_err(failure)?;
     let (sight, state) = server.see(&pane).map_err(failure)?;
     let colours = if args.colours { Colours::Escaped } else { Colours::Plain };

@@ -2,7 +2,7 @@
 
 use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
 
-use super::{Invocation, KindName, failure, view};
+use super::{KindName, VerbSession, failure, view};
 use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
@@ -30,7 +30,7 @@ pub struct PaneStartArgs {
     argv: Vec<String>,
 }
 
-pub fn start(args: PaneStartArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+pub fn start(args: PaneStartArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let name = args.name.parse().map_err(failure)?;
     let kind =
         args.kind.map_or_else(|| PaneProgram::of(args.argv.first().map_or("", String::as_str)), PaneProgram::from);

@@ -12,7 +12,7 @@ use everloop_core::time::parse_duration;
 use serde_json::json;
 
 use super::list::describe;
-use super::{Invocation, failure, typing};
+use super::{VerbSession, failure, typing};
 use crate::ui::text::clean_lines;
 use crate::ui::{Format, Paint};
 use everloop_engine::error::{Code, Failure};
@@ -40,7 +40,7 @@ pub struct PaneTurnArgs {
     stop_file: Option<PathBuf>,
 }
 
-pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     if let Some(note) = &args.note {
         session.ui.warn(note);
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use everloop_agents::tmux::{Finish, SafeText, TmuxServer};
 use serde_json::json;
 
-use super::{Invocation, failure};
+use super::{VerbSession, failure};
 use everloop_engine::error::{Code, Failure};
 
 /// A prompt of more than this is a mistake; agents take a few hundred thousand characters.
@@ -40,7 +40,7 @@ pub struct PaneTypingArgs {
     no_enter: bool,
 }
 
-pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &Invocation) -> Result<Code, Failure> {
+pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let pane = server.pane(&args.name).map_err(failure)?;
     let text = match (&args.text, &args.file) {
         (Some(text), _) => SafeText::clean(text.as_bytes()),

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::{Invocation, logs};
+use crate::cli::{VerbSession, logs};
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, fit};
 use everloop_engine::error::{Code, Failure};
@@ -54,7 +54,7 @@ struct Prompt {
 }
 
 /// Prints the newest prompts that have all of these words in them, whatever their case.
-pub fn search(words: &[String], filter: &PromptFilter, session: &Invocation) -> Result<Code, Failure> {
+pub fn search(words: &[String], filter: &PromptFilter, session: &VerbSession) -> Result<Code, Failure> {
     let PromptFilter { owner, since, lines } = filter;
     let home = session.home()?;
     let since = since.as_deref().map(|text| logs::past(text, session)).transpose()?;

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::create::{complete, create};
 use crate::cli::message::send;
-use crate::cli::{Invocation, config as verb, up};
+use crate::cli::{VerbSession, config as verb, up};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::record::read_state;
 
 /// Sends every loop of the file its new settings; creates those that are new.
-pub fn apply(session: &Invocation) -> Result<Code, Failure> {
+pub fn apply(session: &VerbSession) -> Result<Code, Failure> {
     let wanted = verb::load(session)?.check(&verb::this_moment(session))?;
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;

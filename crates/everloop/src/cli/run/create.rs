@@ -11,7 +11,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
 
 use super::RunArgs;
-use crate::cli::{Invocation, up};
+use crate::cli::{VerbSession, up};
 use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::ui::Ui;
 use everloop_engine::error::{Code, Failure};
@@ -27,13 +27,13 @@ pub enum LoopOrigin {
 }
 
 /// Resolves flags, environment and files.
-pub fn resolve(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
+pub fn resolve(args: &RunArgs, session: &VerbSession) -> Result<ResolvedLoop, Failure> {
     let mut wanted = chosen(args, session)?;
     wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
     Ok(wanted)
 }
 
-fn chosen(args: &RunArgs, session: &Invocation) -> Result<ResolvedLoop, Failure> {
+fn chosen(args: &RunArgs, session: &VerbSession) -> Result<ResolvedLoop, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags.clone())).map_err(usage)?;
@@ -67,7 +67,7 @@ fn usage(error: ConfigError) -> Failure {
     failure
 }
 
-pub fn moment(session: &Invocation) -> ResolveContext {
+pub fn moment(session: &VerbSession) -> ResolveContext {
     ResolveContext::at(session.now())
 }
 
@@ -75,7 +75,7 @@ pub fn moment(session: &Invocation) -> ResolveContext {
 pub fn find_or_create(
     wanted: &ResolvedLoop,
     args: &RunArgs,
-    session: &Invocation,
+    session: &VerbSession,
     home: &StateFolder,
     ledger: &mut Sqlite,
 ) -> Result<(LoopState, LoopOrigin), Failure> {
@@ -109,7 +109,7 @@ fn who(agent: &AgentSpec) -> impl PartialEq {
 }
 
 /// Adds the loops of an everloop.toml in this folder that are not known yet.
-pub fn add_configured(session: &Invocation, ledger: &mut Sqlite) -> Result<(), Failure> {
+pub fn add_configured(session: &VerbSession, ledger: &mut Sqlite) -> Result<(), Failure> {
     let Some(dir) = config::find(&session.dir) else { return Ok(()) };
     let user = config::user_dir(|name| std::env::var(name).ok());
     let config = config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?;
@@ -128,7 +128,7 @@ pub fn add_configured(session: &Invocation, ledger: &mut Sqlite) -> Result<(), F
 
 pub(super) fn create(
     wanted: &ResolvedLoop,
-    session: &Invocation,
+    session: &VerbSession,
     home: &StateFolder,
     ledger: &mut Sqlite,
 ) -> Result<LoopState, Failure> {

@@ -8,7 +8,7 @@ use everloop_core::state::Phase;
 use everloop_store::Ledger;
 
 use super::watch::Foreground;
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use everloop_engine::error::Failure;
 use everloop_engine::record::read_state;
 use everloop_engine::state_folder::StateFolder;
@@ -21,7 +21,7 @@ const ROUND: usize = 200;
 
 /// Prints events of the loop until it is over or its supervisor is gone.
 pub fn follow(
-    session: &Invocation,
+    session: &VerbSession,
     home: &StateFolder,
     watcher: &mut Foreground<'_>,
     id: &LoopId,

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::{RunArgs, create};
-use crate::cli::{Invocation, up};
+use crate::cli::{VerbSession, up};
 use crate::config::ResolvedLoop;
 use crate::ui;
 use everloop_engine::error::{Code, Failure};
@@ -26,7 +26,7 @@ const MAX_TASK_ATTEMPTS: u32 = 5;
 /// Turns that a node takes for one task, without `--max-turns`.
 const TASK_TURNS: u32 = 5;
 
-pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Result<Code, Failure> {
+pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Result<Code, Failure> {
     let (membership, mut hub) = session.hub()?;
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
@@ -54,7 +54,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &Invocation) -> Resul
 }
 
 /// Collects what nodes need from the folder and the remote.
-async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Result<MeshSpec, Failure> {
+async fn plan(args: &RunArgs, wanted: &ResolvedLoop, id: &LoopId, session: &VerbSession) -> Result<MeshSpec, Failure> {
     let dir = &wanted.workspace.dir;
     let cannot =
         |e: workspace::WorkspaceError| Failure::failed(format!("cannot share `{}`", dir.display())).because(&e);
@@ -108,7 +108,7 @@ fn with_caps(mut spec: LoopSpec, width: u32) -> LoopSpec {
 }
 
 /// The loop as it would be here; what was needed to find out is removed.
-async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &Invocation) -> Result<LoopSpec, Failure> {
+async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &VerbSession) -> Result<LoopSpec, Failure> {
     let home = session.home()?;
     let plan = LoopId::new(format!("{id}-plan"));
     let spec = create::complete(wanted, &plan, &home, &session.ui).await?;
@@ -134,7 +134,7 @@ fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
 }
 
 /// Prints the loop's events until it is over. The end of the watch does not stop the loop.
-fn watch(hub: &Postgres, id: &LoopId, session: &Invocation) -> Result<Code, Failure> {
+fn watch(hub: &Postgres, id: &LoopId, session: &VerbSession) -> Result<Code, Failure> {
     let zone = TimeZone::system();
     let mut seen = 0;
     loop {

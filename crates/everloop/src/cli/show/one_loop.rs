@@ -8,7 +8,7 @@ use everloop_core::why::why;
 use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::cli::why::sign_line;
 use crate::ui::quantities::{ceiling, moment};
 use crate::ui::status::StatusStyle;
@@ -23,7 +23,7 @@ const OUTPUT_LINES: usize = 20;
 /// Waiting tasks that are listed; `everloop task list` has all.
 const TASKS_SHOWN: usize = 20;
 
-pub fn show(state: &LoopState, ledger: &Sqlite, session: &Invocation) -> Result<Code, Failure> {
+pub fn show(state: &LoopState, ledger: &Sqlite, session: &VerbSession) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
     let mut tasks =

@@ -6,7 +6,7 @@ use everloop_core::op::{TaskRow, Trust};
 use everloop_store::Ledger;
 use serde_json::json;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::cli::task;
 use crate::ui::events::amounts_to;
 use crate::ui::quantities::moment;
@@ -16,7 +16,7 @@ use everloop_engine::error::{Code, Failure};
 /// Lines shown of a prompt or a result; `--json` has all.
 const TEXT_LINES: usize = 40;
 
-pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &Invocation) -> Result<Code, Failure> {
+pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &VerbSession) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let late_results = ledger.late_results(&row.task.id)?;
     let at = |time| moment(time, look.now, &look.zone);

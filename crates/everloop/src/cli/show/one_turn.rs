@@ -10,7 +10,7 @@ use everloop_core::why::choice;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
-use crate::cli::Invocation;
+use crate::cli::VerbSession;
 use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
@@ -21,7 +21,7 @@ use everloop_engine::record::read_state;
 const TAIL_BYTES: u64 = 4096;
 const TAIL_LINES: usize = 40;
 
-pub fn show(turn: &TurnId, ledger: &Sqlite, session: &Invocation) -> Result<Code, Failure> {
+pub fn show(turn: &TurnId, ledger: &Sqlite, session: &VerbSession) -> Result<Code, Failure> {
     let look = session.ui.look(session.now());
     let dir = session.home()?.turn(turn);
     let state = owner(turn, ledger)?;

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use everloop_core::time::parse_duration;
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, AddTask, MAX_PROMPT_BYTES};
 
@@ -42,7 +42,7 @@ pub struct TaskAddArgs {
     author: Option<String>,
 }
 
-pub fn add(args: TaskAddArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn add(args: TaskAddArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let prompt = if args.prompt == "-" { read_prompt()? } else { args.prompt };
     let request = AddTask {
         title: args.title,

@@ -3,7 +3,7 @@
 
 use everloop_core::ids::{Fence, TaskId};
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, AmendTask, TaskChange};
 
@@ -31,20 +31,20 @@ pub struct BlockArgs {
     fence: Option<u64>,
 }
 
-pub fn block(args: BlockArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn block(args: BlockArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let held = args.fence.map(Fence);
     amend(args.which, TaskChange::Block { held }, "waits for `everloop task retry`", session)
 }
 
-pub fn retry(args: TaskAmendArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn retry(args: TaskAmendArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     amend(args, TaskChange::Retry, "is back in the queue", session)
 }
 
-pub fn cancel(args: TaskAmendArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn cancel(args: TaskAmendArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     amend(args, TaskChange::Cancel, "is given up", session)
 }
 
-fn amend(args: TaskAmendArgs, change: TaskChange, now: &str, session: &Invocation) -> Result<Code, Failure> {
+fn amend(args: TaskAmendArgs, change: TaskChange, now: &str, session: &VerbSession) -> Result<Code, Failure> {
     let request = AmendTask { task: TaskId::new(args.task), change, reason: args.reason };
     let amended = tasks::amend(session, &request)?;
     session.ui.answer(&[format!("task {} {now}", amended.task)], &amended)?;

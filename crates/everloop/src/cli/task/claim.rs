@@ -7,7 +7,7 @@ use everloop_core::op::TaskRow;
 use everloop_core::time::{human, parse_duration};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::text::clean;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, ClaimTask, NextTask, TaskHold};
@@ -50,7 +50,7 @@ pub struct ClaimArgs {
     hold: HoldArgs,
 }
 
-pub fn next(args: NextArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn next(args: NextArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let lease = args.hold.lease;
     let request = NextTask { owner: args.owner, hold: args.hold.into() };
     let Some(row) = tasks::next(session, &request)? else {
@@ -60,13 +60,13 @@ pub fn next(args: NextArgs, session: &mut Invocation) -> Result<Code, Failure> {
     show(&row, lease, session)
 }
 
-pub fn claim(args: ClaimArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn claim(args: ClaimArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let lease = args.hold.lease;
     let request = ClaimTask { task: TaskId::new(args.task), hold: args.hold.into() };
     show(&tasks::claim(session, &request)?, lease, session)
 }
 
-fn show(row: &TaskRow, lease: Duration, session: &Invocation) -> Result<Code, Failure> {
+fn show(row: &TaskRow, lease: Duration, session: &VerbSession) -> Result<Code, Failure> {
     let (id, fence) = (&row.task.id, row.fence);
     let mut lines = vec![format!("{id} --fence {fence}"), clean(&row.task.title)];
     lines.extend(row.task.prompt.lines().map(clean));

@@ -6,7 +6,7 @@ use everloop_core::ids::{Fence, TaskId};
 use everloop_core::state::POISON;
 use everloop_core::time::parse_duration;
 
-use super::Invocation;
+use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, FailTask, FinishTask};
 
@@ -41,14 +41,14 @@ pub struct FailArgs {
     retry_in: Duration,
 }
 
-pub fn done(args: DoneArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn done(args: DoneArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let request = FinishTask { task: TaskId::new(args.task), fence: Fence(args.fence), result: args.result };
     let done = tasks::done(session, &request)?;
     session.ui.answer(&[format!("task {} is done", done.task)], &done)?;
     Ok(Code::Ok)
 }
 
-pub fn fail(args: FailArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn fail(args: FailArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let FailArgs { task, fence, reason, retry_in } = args;
     let request = FailTask { task: TaskId::new(task), fence: Fence(fence), reason, retry_in };
     let failed = tasks::fail(session, &request)?;

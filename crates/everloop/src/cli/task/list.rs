@@ -6,7 +6,7 @@ use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
-use super::Invocation;
+use super::VerbSession;
 use crate::ui::quantities::{coarse, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-pub fn list(args: &TaskListArgs, session: &mut Invocation) -> Result<Code, Failure> {
+pub fn list(args: &TaskListArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let Some(ledger) = session.reader(&home)? else {
         session.ui.answer(&["no tasks".to_owned()], &json!({ "tasks": [] }))?;

@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn make(options: &Options, dir: &Path) -> Make {
-    Make { everloop: options.everloop.clone(), dir: dir.to_owned(), haste: 1 }
+    Make { everloop: options.everloop.clone(), dir: dir.to_owned(), time_scale: 1 }
 }
 
 fn open(url: &str) -> Result<Postgres> {

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everloop_core::planted::{self, Bug};
-use everloop_testkit::sim::fault::{Fault, Plan};
-use everloop_testkit::sim::run::{Report, run};
+use everloop_testkit::sim::fault::{Fault, FaultPlan};
+use everloop_testkit::sim::run::{RunReport, run};
 use everloop_testkit::sim::scenario::{Scenario, bad_account, known, random, storm};
 
 const USAGE: &str = "\
@@ -79,25 +79,25 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(sum.violations > 0))
 }
 
-fn reports(options: &Options) -> Box<dyn Iterator<Item = (String, Report)> + '_> {
+fn reports(options: &Options) -> Box<dyn Iterator<Item = (String, RunReport)> + '_> {
     match &options.scenario {
         None => Box::new(options.seeds.clone().map(|seed| (format!("seed {seed}"), run_seed(seed)))),
         Some(scenario) if options.every_step => {
-            let steps = run(scenario, Plan::Calm, options.seeds.start).steps;
+            let steps = run(scenario, FaultPlan::Calm, options.seeds.start).steps;
             let points = (1..=steps).flat_map(|s| everloop_testkit::sim::fault::EVERY.into_iter().map(move |f| (s, f)));
             Box::new(points.map(|(step, fault): (u64, Fault)| {
-                let plan = Plan::At(vec![(step, fault)]);
+                let plan = FaultPlan::At(vec![(step, fault)]);
                 (format!("{}, {fault:?} at step {step}", scenario.name), run(scenario, plan, options.seeds.start))
             }))
         }
         Some(scenario) => Box::new(
-            options.seeds.clone().map(|s| (format!("{}, seed {s}", scenario.name), run(scenario, Plan::Calm, s))),
+            options.seeds.clone().map(|s| (format!("{}, seed {s}", scenario.name), run(scenario, FaultPlan::Calm, s))),
         ),
     }
 }
 
-fn run_seed(seed: u64) -> Report {
-    run(&random(seed), Plan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
+fn run_seed(seed: u64) -> RunReport {
+    run(&random(seed), FaultPlan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -154,7 +154,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 impl Sum {
-    fn add(&mut self, report: &Report) {
+    fn add(&mut self, report: &RunReport) {
         self.runs += 1;
         self.steps += report.steps;
         self.faults += u64::from(report.faults);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use everloop_testkit::sim::mesh::weather::{EVERY, Plan};
+use everloop_testkit::sim::mesh::faults::{EVERY, MeshFaultPlan};
 use everloop_testkit::sim::mesh::{Setup, Sum, days, planted as bugs, random, run as simulate, run_with, small};
 use nix::time::{ClockId, clock_gettime};
 
@@ -33,10 +33,10 @@ fn cpu() -> Duration {
 #[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
 pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     let mut sum = Sum::default();
-    let runs: Box<dyn Iterator<Item = (Setup, u64, Plan)>> =
+    let runs: Box<dyn Iterator<Item = (Setup, u64, MeshFaultPlan)>> =
         if wanted.pairs { Box::new(pairs()) } else { Box::new(seeds.map(|seed| weather(seed, wanted.nodes))) };
     for (setup, seed, plan) in runs {
-        let what = if plan == Plan::Weather { String::new() } else { format!(", {plan:?}") };
+        let what = if plan == MeshFaultPlan::Weather { String::new() } else { format!(", {plan:?}") };
         let report = run_with(&setup, seed, plan);
         sum.add(&setup, &report);
         if let Some(violation) = &report.violation {
@@ -59,14 +59,14 @@ pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     ExitCode::from(u8::from(sum.violations > 0))
 }
 
-fn weather(seed: u64, nodes: Option<u64>) -> (Setup, u64, Plan) {
+fn weather(seed: u64, nodes: Option<u64>) -> (Setup, u64, MeshFaultPlan) {
     let storm = seed.is_multiple_of(STORM_ONE_IN);
     let size = nodes.unwrap_or(SIZES[(seed % 6) as usize]);
     let setup = if storm { random(seed) } else { days(seed, size) };
-    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, Plan::Weather)
+    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, MeshFaultPlan::Weather)
 }
 
-fn pairs() -> impl Iterator<Item = (Setup, u64, Plan)> {
+fn pairs() -> impl Iterator<Item = (Setup, u64, MeshFaultPlan)> {
     let places = simulate(&small(), 0).points;
     let faults = || EVERY.into_iter();
     let first = (1..=places).flat_map(move |place| faults().map(move |fault| (place, fault)));
@@ -74,7 +74,7 @@ fn pairs() -> impl Iterator<Item = (Setup, u64, Plan)> {
         let second = (one.0 + 1..=places).flat_map(move |place| faults().map(move |fault| (place, fault)));
         second.map(move |two| vec![one, two])
     });
-    both.map(|faults| (small(), 0, Plan::At(faults)))
+    both.map(|faults| (small(), 0, MeshFaultPlan::At(faults)))
 }
 
 /// Plants each bug of the mesh and prints how it was found.

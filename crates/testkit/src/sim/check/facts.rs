@@ -10,7 +10,7 @@ use everloop_core::state::{Phase, TurnStage};
 use everloop_core::watch::{PARKED, WATCHING};
 use everloop_store::{Ledger as _, TaskFilter, TaskOwner, Tickets};
 
-use super::{Ward, broken};
+use super::{Invariants, broken};
 use crate::sim::shell::Held;
 use crate::sim::world::{Violation, World};
 
@@ -29,11 +29,11 @@ impl World {
             if !busy.insert(shim.owner.clone()) {
                 return broken("one agent", format!("two agents work for loop {} (turn {turn})", shim.owner));
             }
-            let Some(ward) = self.watch.wards.get(&shim.owner) else { continue };
-            if ward.current.as_ref().is_some_and(|c| c.turn == *turn) {
+            let Some(invariants) = self.watch.all_invariants.get(&shim.owner) else { continue };
+            if invariants.current.as_ref().is_some_and(|c| c.turn == *turn) {
                 continue;
             }
-            match ward.over.get(turn) {
+            match invariants.over.get(turn) {
                 Some(at_ms) if self.now_ms - at_ms <= GONE_MS => {}
                 Some(_) => return broken("I7", format!("the agent of turn {turn} lives on after its end")),
                 None if !self.ledger.is_settled() || self.doubt => {}
@@ -56,8 +56,8 @@ impl World {
     }
 
     fn check_timer(&self, id: &LoopId, held: &Held) -> Result<(), Violation> {
-        let since = |ward: Option<&Ward>| self.now_ms - ward.map_or(self.now_ms, |w| w.moved_ms);
-        let idle_ms = since(self.watch.wards.get(id));
+        let since = |invariants: Option<&Invariants>| self.now_ms - invariants.map_or(self.now_ms, |w| w.moved_ms);
+        let idle_ms = since(self.watch.all_invariants.get(id));
         let wall_ms = held.state.spec.guard.turn_timeout.as_millis() as u64;
         match &held.state.phase {
             Phase::Ended { .. } => Ok(()),
@@ -87,7 +87,7 @@ impl World {
     pub(super) fn check_tasks(&self) -> Result<(), Violation> {
         for row in self.all_tasks() {
             let task = &row.task.id;
-            let held = self.watch.wards.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
+            let held = self.watch.all_invariants.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
             let amended = self.watch.amended.contains(task);
             match (&row.state, held) {
                 (TaskState::Leased { .. }, None) => {
@@ -137,7 +137,7 @@ impl World {
 
     /// I2, and nothing that was kept is lost.
     fn check_repository(&self, id: &LoopId) -> Result<(), Violation> {
-        let (site, ward) = (&self.sites[id], &self.watch.wards[id]);
+        let (site, invariants) = (&self.sites[id], &self.watch.all_invariants[id]);
         let mut seen = BTreeSet::new();
         for task in site.git.history(&site.git.target).filter_map(|(_, c)| c.task.as_ref()) {
             if !seen.insert(task) {
@@ -148,10 +148,10 @@ impl World {
         if !site.setup.in_place() && log.iter().collect::<BTreeSet<_>>().len() != log.len() {
             return broken("I2", format!("a task's work is on the target twice: {log:?}"));
         }
-        if let Some((pin, _)) = ward.pins.iter().find(|(pin, commit)| site.git.pins.get(pin) != Some(commit)) {
+        if let Some((pin, _)) = invariants.pins.iter().find(|(pin, commit)| site.git.pins.get(pin) != Some(commit)) {
             return broken("work", format!("the pin {pin} is gone"));
         }
-        if ward.fold.work.as_ref().is_some_and(|work| !site.git.is_held(work)) {
+        if invariants.fold.work.as_ref().is_some_and(|work| !site.git.is_held(work)) {
             return broken("work", format!("the work of loop {id} stands under no name"));
         }
         Ok(())
@@ -161,15 +161,15 @@ impl World {
     fn check_tasks_at_end(&self) -> Result<(), Violation> {
         for row in self.all_tasks() {
             let task = &row.task.id;
-            let owner = row.task.owner.as_ref().and_then(|id| self.watch.wards.get(id));
-            let Some(ward) = owner else { continue };
-            let goes_on = ward.fold.retry && ward.fold.task.as_ref() == Some(task);
+            let owner = row.task.owner.as_ref().and_then(|id| self.watch.all_invariants.get(id));
+            let Some(invariants) = owner else { continue };
+            let goes_on = invariants.fold.retry && invariants.fold.task.as_ref() == Some(task);
             let own = row.task.kind == "batch" && !self.watch.amended.contains(task);
             if row.state == TaskState::Queued && own && !goes_on {
                 return broken("I1", format!("task {task} is queued and nobody will take it"));
             }
             let late_result = self.ledger.model().late_results(task).expect("the model always answers");
-            if ward.done.contains(task) && row.result.is_none() && late_result.is_empty() {
+            if invariants.done.contains(task) && row.result.is_none() && late_result.is_empty() {
                 return broken("I1", format!("the result of task {task} is neither in the ledger nor on the shelf"));
             }
         }
@@ -184,10 +184,12 @@ impl World {
             let healthy = match ticket.key.split_once(':') {
                 Some(("guard.freeze", scope)) => !frozen(scope),
                 Some(("stagnation", id)) => {
-                    let ward = self.watch.wards.get(&LoopId::new(id));
-                    ward.is_some_and(|w| w.ended == Some(LoopEnd::Reached))
+                    let invariants = self.watch.all_invariants.get(&LoopId::new(id));
+                    invariants.is_some_and(|w| w.ended == Some(LoopEnd::Reached))
                 }
-                Some(("stalled", id)) => self.watch.wards.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
+                Some(("stalled", id)) => {
+                    self.watch.all_invariants.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some())
+                }
                 None if ticket.key == "immune.observer" => !self.watch.is_suspicious(),
                 _ => false,
             };

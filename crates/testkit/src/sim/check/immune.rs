@@ -47,7 +47,7 @@ impl World {
     fn check_ways(&self) -> Result<(), Violation> {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
-            let mut all = self.watch.wards.values().flat_map(|w| candidates(&w.fold, &self.node)).flatten();
+            let mut all = self.watch.all_invariants.values().flat_map(|w| candidates(&w.fold, &self.node)).flatten();
             let all_out = |s: Subject| s.dimension != dimension || out(&s);
             if all.all(all_out) {
                 return broken("I8", format!("every {} is quarantined", dimension.label()));
@@ -63,10 +63,10 @@ impl World {
             Some(Tier::Out { until, trial }) => trial.as_ref() != Some(turn) || *until > at,
             _ => false,
         };
-        let ward = &self.watch.wards[id];
+        let invariants = &self.watch.all_invariants[id];
         let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
-        if candidates(&ward.fold, &self.node).any(|who| !who.iter().any(out)) {
+        if candidates(&invariants.fold, &self.node).any(|who| !who.iter().any(out)) {
             return broken("I8", format!("turn {turn} was given to {bad}, who is quarantined, and others are there"));
         }
         Ok(())

@@ -8,10 +8,10 @@ use everloop_core::state::{LoopState, NOTES_KEPT};
 use everloop_core::time::Time;
 
 use super::streak::Streak;
-use super::{Current, Ward, broken};
+use super::{Current, Invariants, broken};
 use crate::sim::world::{Violation, World};
 
-impl Ward {
+impl Invariants {
     fn new(fold: LoopState, now_ms: u64) -> Self {
         Self {
             fold,
@@ -51,7 +51,7 @@ impl World {
         let now_ms = self.now_ms;
         if let Event::LoopCreated { name, spec } = event {
             let fold = LoopState::new(id.clone(), name.clone(), (**spec).clone(), at);
-            self.watch.wards.insert(id.clone(), Ward::new(fold, now_ms));
+            self.watch.all_invariants.insert(id.clone(), Invariants::new(fold, now_ms));
             return Ok(());
         }
         if let Event::TurnStarted { .. } = event {
@@ -70,17 +70,20 @@ impl World {
             self.check_reached(id)?;
         }
         self.follow_reflexes(id, event, at);
-        let Some(ward) = self.watch.wards.get_mut(id) else {
+        let Some(invariants) = self.watch.all_invariants.get_mut(id) else {
             return broken("journal", format!("loop {id} has events before it was made"));
         };
         // Who watches is free to write nothing.
-        if ward.ended.is_none() && !ward.paused && !["watching", "parked"].contains(&ward.fold.phase.label()) {
-            self.watch.longest_stall_ms = self.watch.longest_stall_ms.max(now_ms - ward.moved_ms);
+        if invariants.ended.is_none()
+            && !invariants.paused
+            && !["watching", "parked"].contains(&invariants.fold.phase.label())
+        {
+            self.watch.longest_stall_ms = self.watch.longest_stall_ms.max(now_ms - invariants.moved_ms);
         }
-        ward.moved_ms = now_ms;
-        ward.fold.apply(event, at);
-        ward.follow(event, now_ms, &self.watch.amended)?;
-        ward.follow_streak(event)?;
+        invariants.moved_ms = now_ms;
+        invariants.fold.apply(event, at);
+        invariants.follow(event, now_ms, &self.watch.amended)?;
+        invariants.follow_streak(event)?;
         self.follow_tickets(id, event)?;
         self.check_notes(id)
     }
@@ -97,7 +100,7 @@ impl World {
             return broken("I1", format!("turn {turn} left a record of its end and was declared lost"));
         }
         let site = &self.sites[id];
-        if let (Some(new), Some(old)) = (work, self.watch.wards[id].fold.work.as_deref()) {
+        if let (Some(new), Some(old)) = (work, self.watch.all_invariants[id].fold.work.as_deref()) {
             let (now, before) = (site.git.tree(new), site.git.tree(old));
             // A flaky check can hide that something passed, so that its loss is not seen either.
             let worse = now.fixed.count_ones() < before.fixed.count_ones() && !site.was_flaky;
@@ -113,8 +116,8 @@ impl World {
         }
         if outcome.counts() {
             let read = self.watch.read.get(turn).cloned().unwrap_or_default();
-            if let Some(ward) = self.watch.wards.get_mut(id) {
-                ward.notes.retain(|note| !read.contains(note));
+            if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+                invariants.notes.retain(|note| !read.contains(note));
             }
         }
         Ok(())
@@ -124,7 +127,7 @@ impl World {
     fn check_reached(&self, id: &LoopId) -> Result<(), Violation> {
         let site = &self.sites[id];
         let checks = site.setup.checks();
-        let aside = self.watch.wards[id].fold.kept.last().and_then(|k| k.integrated.clone());
+        let aside = self.watch.all_invariants[id].fold.kept.last().and_then(|k| k.integrated.clone());
         let right = match aside {
             Some(Integrated::Aside { commit, .. }) => site.git.tree(&commit).is_right(checks),
             _ => site.result().is_right(checks),
@@ -137,16 +140,16 @@ impl World {
 
     /// One ticket per cause: opened once, told once.
     fn follow_tickets(&mut self, id: &LoopId, event: &Event) -> Result<(), Violation> {
-        let Some(ward) = self.watch.wards.get_mut(id) else { return Ok(()) };
+        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
         match event {
             Event::TicketOpened { key, .. } => {
-                if !ward.tickets.insert(key.clone()) {
+                if !invariants.tickets.insert(key.clone()) {
                     return broken("I11", format!("ticket {key} was opened twice"));
                 }
                 *self.watch.opened.entry(key.clone()).or_default() += 1;
             }
             Event::TicketClosed { key } => {
-                ward.tickets.remove(key);
+                invariants.tickets.remove(key);
             }
             _ => {}
         }
@@ -155,16 +158,19 @@ impl World {
 
     /// A message stays until an agent has read it.
     fn check_notes(&self, id: &LoopId) -> Result<(), Violation> {
-        let ward = &self.watch.wards[id];
-        let newest = ward.notes.len().saturating_sub(NOTES_KEPT);
-        match ward.notes[newest..].iter().find(|note| !ward.fold.notes.iter().any(|kept| kept.text() == *note)) {
+        let invariants = &self.watch.all_invariants[id];
+        let newest = invariants.notes.len().saturating_sub(NOTES_KEPT);
+        match invariants.notes[newest..]
+            .iter()
+            .find(|note| !invariants.fold.notes.iter().any(|kept| kept.text() == *note))
+        {
             Some(lost) => broken("messages", format!("loop {id} lost the message `{lost}`; no agent has read it")),
             None => Ok(()),
         }
     }
 }
 
-impl Ward {
+impl Invariants {
     fn follow(&mut self, event: &Event, now_ms: u64, amended: &BTreeSet<TaskId>) -> Result<(), Violation> {
         match event {
             Event::TurnStarted { turn, task, fence, .. } => {

@@ -11,7 +11,7 @@ use everloop_core::state::Phase;
 use everloop_core::time::Time;
 use everloop_store::Ledger as _;
 
-use super::{Ward, broken};
+use super::{Invariants, broken};
 use crate::sim::agent::METERED;
 use crate::sim::world::{Violation, World};
 
@@ -27,12 +27,12 @@ impl World {
     /// A start, before it is applied.
     pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { turn, permit, account, .. } = event else { return Ok(()) };
-        let ward = &self.watch.wards[id];
+        let invariants = &self.watch.all_invariants[id];
         let name = |what: &str| format!("turn {turn} started {what}");
-        if ward.paused || ward.stop || ward.ended.is_some() {
+        if invariants.paused || invariants.stop || invariants.ended.is_some() {
             return broken("I6", name("although the loop is paused, stopped or over"));
         }
-        if let Some(current) = &ward.current {
+        if let Some(current) = &invariants.current {
             return broken("I6", name(&format!("beside turn {}", current.turn)));
         }
         for scope in self.scopes(id, account) {
@@ -50,40 +50,41 @@ impl World {
             }
         }
         let trial = permit.canary == Some(Scope::Loop(id.clone()));
-        if ward.backoff.is_some_and(|until| until > at) && !trial {
+        if invariants.backoff.is_some_and(|until| until > at) && !trial {
             return broken("I6", name("before its backoff is over"));
         }
-        if let Some((_, why)) = ward.not_before.filter(|(until, _)| *until > at && !trial) {
+        if let Some((_, why)) = invariants.not_before.filter(|(until, _)| *until > at && !trial) {
             return broken("I6", name(&format!("too early: {why}")));
         }
-        let spec = ward.fold.spec.guard.clone();
-        if let Some(text) = crowded(ward, &spec, at) {
+        let spec = invariants.fold.spec.guard.clone();
+        if let Some(text) = crowded(invariants, &spec, at) {
             return broken("I6", name(&text));
         }
-        let running = self.watch.wards.values().filter(|w| w.current.is_some()).count();
+        let running = self.watch.all_invariants.values().filter(|w| w.current.is_some()).count();
         if running >= spec.max_parallel_turns as usize {
             return broken("I6", name(&format!("with {running} of {} slots taken", spec.max_parallel_turns)));
         }
         self.check_quarantine(id, event, at)?;
         self.check_bucket(id, at)?;
         self.check_pace(id, event, at)?;
-        if let Some(ward) = self.watch.wards.get_mut(id) {
-            ward.starts.push(at);
+        if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+            invariants.starts.push(at);
         }
         Ok(())
     }
 
     /// Starts of an account in any window: burst + rate × window.
     fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
-        let Some(bucket) = self.watch.wards[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
+        let Some(bucket) = self.watch.all_invariants[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
         // Starts are not told apart by account here.
-        let other = |w: &Ward| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
-        if self.watch.wards.values().any(other) {
+        let other =
+            |w: &Invariants| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
+        if self.watch.all_invariants.values().any(other) {
             return Ok(());
         }
         for n in 1..=4u32 {
             let from = at - bucket.every * n;
-            let starts = self.watch.wards.values().flat_map(|w| &w.starts);
+            let starts = self.watch.all_invariants.values().flat_map(|w| &w.starts);
             let seen = starts.filter(|t| **t > from && **t <= at).count() as u32 + 1;
             if seen > bucket.burst + n {
                 return broken("I6", format!("{seen} starts of one account within {n} refills of its bucket"));
@@ -95,7 +96,7 @@ impl World {
     /// Who is paced uses at most what of its account's window is over, and a twentieth more; who is urgent, a fifth.
     fn check_pace(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { account, task, .. } = event else { return Ok(()) };
-        let quota = self.watch.windows.get(account).filter(|_| self.watch.wards[id].fold.spec.guard.pace);
+        let quota = self.watch.windows.get(account).filter(|_| self.watch.all_invariants[id].fold.spec.guard.pace);
         let Some((quota, reset)) = quota.and_then(|q| Some((q, q.reset_at?))) else { return Ok(()) };
         let left = reset.0 - at.0;
         let length = METERED.as_millis() as i64;
@@ -125,8 +126,8 @@ impl World {
 
     /// What a turn said of its account's window; use within one window only grows.
     fn follow_window(&mut self, id: &LoopId, exit: &Exit) {
-        let ward = &self.watch.wards[id];
-        let (Phase::Turn(turn), Some(report)) = (&ward.fold.phase, &exit.report) else { return };
+        let invariants = &self.watch.all_invariants[id];
+        let (Phase::Turn(turn), Some(report)) = (&invariants.fold.phase, &exit.report) else { return };
         for quota in &report.quotas {
             let known = self.watch.windows.entry(turn.account.clone()).or_insert_with(|| quota.clone());
             if known.reset_at != quota.reset_at || known.used_permille < quota.used_permille {
@@ -137,10 +138,10 @@ impl World {
 
     /// A vendor said until when it does not serve an account.
     fn follow_limit(&mut self, id: &LoopId) {
-        let ward = &self.watch.wards[id];
-        let Phase::Turn(turn) = &ward.fold.phase else { return };
+        let invariants = &self.watch.all_invariants[id];
+        let Phase::Turn(turn) = &invariants.fold.phase else { return };
         let account = Scope::Account(turn.account.clone());
-        let exit = ward.current.as_ref().and_then(|c| c.exit.as_ref());
+        let exit = invariants.current.as_ref().and_then(|c| c.exit.as_ref());
         let until = exit.and_then(|e| e.limit()).and_then(|l| l.reset_at);
         if let (Some(until), false) = (until, self.watch.frozen.contains_key(&account)) {
             let known = self.watch.unserved.entry(account).or_insert(until);
@@ -158,28 +159,28 @@ impl World {
         if let Event::TurnExited { exit, .. } = event {
             self.follow_window(id, exit);
         }
-        let Some(ward) = self.watch.wards.get_mut(id) else { return };
-        let spec = ward.fold.spec.guard.clone();
+        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return };
+        let spec = invariants.fold.spec.guard.clone();
         match event {
-            Event::TurnEnded { outcome, .. } => ward.turn_ended(outcome, frozen, &spec, at),
+            Event::TurnEnded { outcome, .. } => invariants.turn_ended(outcome, frozen, &spec, at),
             Event::Cooldown { scope, .. } if *scope == own => {
-                ward.deaths = 0;
-                ward.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
-                ward.cooldowns.push(at);
-                if ward.cooldowns.len() >= spec.freeze.cooldowns as usize {
-                    ward.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
+                invariants.deaths = 0;
+                invariants.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
+                invariants.cooldowns.push(at);
+                if invariants.cooldowns.len() >= spec.freeze.cooldowns as usize {
+                    invariants.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
                 }
             }
-            Event::Frozen { scope, .. } if *scope == own => ward.deaths = 0,
+            Event::Frozen { scope, .. } if *scope == own => invariants.deaths = 0,
             Event::Backoff { scope, until, .. } if *scope == own => {
-                ward.backoff = ward.backoff.max(Some(*until));
+                invariants.backoff = invariants.backoff.max(Some(*until));
             }
             _ => {}
         }
     }
 }
 
-impl Ward {
+impl Invariants {
     fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, spec: &GuardSpec, at: Time) {
         let exit = self.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
         match outcome {
@@ -205,8 +206,8 @@ impl Ward {
 }
 
 /// Gap and caps over all windows that end now.
-fn crowded(ward: &Ward, spec: &GuardSpec, at: Time) -> Option<String> {
-    let before = || ward.starts.iter().rev().filter(|t| **t <= at);
+fn crowded(invariants: &Invariants, spec: &GuardSpec, at: Time) -> Option<String> {
+    let before = || invariants.starts.iter().rev().filter(|t| **t <= at);
     if let Some(last) = before().next()
         && at.since(*last) < spec.min_gap
     {

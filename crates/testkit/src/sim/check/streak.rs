@@ -3,7 +3,7 @@
 
 use everloop_core::event::{Event, Outcome};
 
-use super::{Ward, broken};
+use super::{Invariants, broken};
 use crate::sim::world::Violation;
 
 /// Turns without progress.
@@ -17,7 +17,7 @@ pub(super) struct Streak {
     fresh: bool,
 }
 
-impl Ward {
+impl Invariants {
     /// What an event means for the streak, after it was applied.
     pub(super) fn follow_streak(&mut self, event: &Event) -> Result<(), Violation> {
         let (id, most) = (&self.fold.id, self.fold.spec.guard.stagnation_turns);

@@ -55,25 +55,25 @@ impl World {
     pub(super) fn check_signal(&mut self, id: &LoopId, cursor: &str, task: Option<&TaskId>) -> Result<(), Violation> {
         let news = cursor.parse::<u64>().ok();
         let there = task.is_none_or(|t| self.ledger.model().task(t).is_ok_and(|row| row.is_some()));
-        let Some(ward) = self.watch.wards.get_mut(id) else { return Ok(()) };
-        if ward.heard.is_some() != task.is_some() || news <= ward.heard {
+        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
+        if invariants.heard.is_some() != task.is_some() || news <= invariants.heard {
             return broken(
                 "signal",
-                format!("loop {id} had heard {:?} and is told {cursor} with {task:?}", ward.heard),
+                format!("loop {id} had heard {:?} and is told {cursor} with {task:?}", invariants.heard),
             );
         }
-        ward.heard = news;
+        invariants.heard = news;
         if there { Ok(()) } else { broken("signal", format!("loop {id}: the task {task:?} is lost")) }
     }
 
     /// What there was to see was seen by a loop that had the time for it.
     pub(super) fn check_heard(&self) -> Result<(), Violation> {
-        for (id, ward) in &self.watch.wards {
-            let watches = !ward.fold.spec.watch.is_empty();
-            let had_time = matches!(ward.ended, Some(LoopEnd::Reached | LoopEnd::Stopped { .. }));
+        for (id, invariants) in &self.watch.all_invariants {
+            let watches = !invariants.fold.spec.watch.is_empty();
+            let had_time = matches!(invariants.ended, Some(LoopEnd::Reached | LoopEnd::Stopped { .. }));
             let news = self.sites[id].news;
-            if watches && had_time && ward.heard != Some(news) {
-                return broken("signal", format!("loop {id} has heard {:?} of {news}", ward.heard));
+            if watches && had_time && invariants.heard != Some(news) {
+                return broken("signal", format!("loop {id} has heard {:?} of {news}", invariants.heard));
             }
         }
         Ok(())

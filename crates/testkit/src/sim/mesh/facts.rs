@@ -6,7 +6,7 @@
 //!   rest is `forgiven`. Even so nothing stands on the branch twice, because the branch itself is asked.
 //! - A file that a disk lost or set back takes with it what the hub was not told yet. The task itself is not lost.
 //! - When the hub's clock is set, nobody can say how long a lease was; and whoever lost his office by force finds that out
-//!   within [`seat::ACT`]. Until then he may still move the branch, once for each task, and write nothing.
+//!   within [`leader_lease::ACT`]. Until then he may still move the branch, once for each task, and write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use everloop_core::ids::{Fence, NodeId, TaskId};
 use everloop_core::immune::DOC;
 use everloop_core::mesh::work::Stage;
-use everloop_core::mesh::{End, KIND, MeshLoop, seat, work};
+use everloop_core::mesh::{End, KIND, MeshLoop, leader_lease, work};
 use everloop_core::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, TaskFilter, TaskOwner, Tickets};
@@ -185,7 +185,7 @@ impl World {
         if let Some((_, _, until)) = &mut self.facts.lease {
             *until = now.min(*until);
         }
-        self.facts.odd_lease_until = self.now + ms(seat::LEASE);
+        self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
     }
 
     /// A node took a task.
@@ -195,7 +195,7 @@ impl World {
         let is_it = |held: &work::Held| held.task == *task && (held.fence == fence || held.alone);
         let written = node.disk.held.values().any(|claim| is_it(&claim.held));
         // A request that was late finds a node that has given up on it.
-        if !written && !self.weather.late {
+        if !written && !self.faults.late {
             self.violated("written first", format!("{} took {task} and has not written that down", node.id));
             return;
         }
@@ -208,10 +208,10 @@ impl World {
         if early > ROUGHLY && !self.setup.drift && self.now > self.hub.odd_until {
             self.violated("I6", format!("{task} was taken {} s before it is to be tried again", early.as_secs()));
         }
-        if self.nodes[n].draining && !self.weather.late {
+        if self.nodes[n].draining && !self.faults.late {
             self.violated("drained", format!("{} took {task}, and is to take nothing", self.nodes[n].id));
         }
-        if self.nodes[n].frozen.is_some() && !self.weather.late {
+        if self.nodes[n].frozen.is_some() && !self.faults.late {
             self.violated("shut", format!("{} took {task}, and is held", self.nodes[n].id));
         }
     }
@@ -367,7 +367,7 @@ impl World {
         };
         self.facts.known = rows.into_iter().map(known).collect();
         self.facts.lease = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
-        self.facts.odd_lease_until = self.now + ms(seat::LEASE);
+        self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
         self.facts.stop = None;
         self.docs.clear();
         self.versions = None;

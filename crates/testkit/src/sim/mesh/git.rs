@@ -9,7 +9,7 @@ pub(super) type Commit = usize;
 
 /// The repository.
 #[derive(Debug)]
-pub(super) struct Git {
+pub(super) struct MeshRepository {
     commits: Vec<BTreeSet<String>>,
     /// Where the branch is.
     pub target: Commit,
@@ -17,7 +17,7 @@ pub(super) struct Git {
     landed: BTreeMap<TaskId, u64>,
 }
 
-impl Git {
+impl MeshRepository {
     pub fn new() -> Self {
         Self { commits: vec![BTreeSet::new()], target: 0, landed: BTreeMap::new() }
     }

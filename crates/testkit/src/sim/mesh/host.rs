@@ -9,12 +9,12 @@ use everloop_core::guard::{Freeze, GuardState, Guards, Scope, Spend, Versioned};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::immune::{Class, Immune};
 use everloop_core::mesh::OpenTask;
-use everloop_core::mesh::alone::Replica;
-use everloop_core::mesh::fit::Tried;
+use everloop_core::mesh::eligibility::Tried;
 use everloop_core::mesh::node::{
     BeatReply, Claim, Hint, HubCalls, HubResult, LandRequest, Listed, LocalLoop, LocalPhase, LoopDoc, MergeRequest,
     Merged, MeshAction, MeshOutcome, NodeEffects, NodeEvent, NodeInput, NodeStatus, Wish,
 };
+use everloop_core::mesh::offline::Replica;
 use everloop_core::mesh::reconcile::Sign;
 use everloop_core::mesh::work::Stage;
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, TaskState, Ticket};
@@ -24,9 +24,9 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner, Tickets};
 
 use super::Ill;
+use super::faults::MeshFault;
 use super::git::Commit;
 use super::node::{LastBeat, LocalWork};
-use super::weather::Fault;
 use super::world::{Event, World};
 use crate::sim::random::of_text;
 
@@ -204,10 +204,10 @@ impl NodeEffects for Host<'_> {
         let (now, node) = (self.world.now, &mut self.world.nodes[self.n]);
         match fault {
             _ if node.dying || node.full => node.idle_since = now,
-            Some(Fault::KillBefore) => node.dying = true,
-            Some(Fault::DiskFull) => node.idle_since = now,
+            Some(MeshFault::KillBefore) => node.dying = true,
+            Some(MeshFault::DiskFull) => node.idle_since = now,
             other => {
-                node.dying = other == Some(Fault::KillAfter);
+                node.dying = other == Some(MeshFault::KillAfter);
                 if claim.alone && claim.stage == Stage::Working {
                     self.world.begun_offline(self.n, claim);
                 }
@@ -222,7 +222,7 @@ impl NodeEffects for Host<'_> {
         if self.world.nodes[self.n].dying {
             return;
         }
-        if self.world.meet() == Some(Fault::KillBefore) {
+        if self.world.meet() == Some(MeshFault::KillBefore) {
             self.world.nodes[self.n].dying = true;
             return;
         }
@@ -415,7 +415,7 @@ impl World {
         let commit = |text: &str| text.parse::<Commit>().map_err(|e| e.to_string());
         let (old, new) = (commit(&request.target)?, commit(&request.commit)?);
         let fault = self.meet();
-        if fault == Some(Fault::KillBefore) {
+        if fault == Some(MeshFault::KillBefore) {
             self.nodes[n].dying = true;
             return Err(String::new());
         }
@@ -423,7 +423,7 @@ impl World {
         if !self.git.land(old, new, &request.task) {
             return Ok(false);
         }
-        self.nodes[n].dying = fault == Some(Fault::KillAfter);
+        self.nodes[n].dying = fault == Some(MeshFault::KillAfter);
         self.trace.say(self.now, "lands", request.task.as_str());
         self.landed(n, &request.task, before);
         Ok(true)

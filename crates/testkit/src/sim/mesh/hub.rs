@@ -4,7 +4,7 @@ use everloop_core::mesh::node::{Hint, HubAway, HubResult};
 use everloop_core::op::{Op, Refusal, Reply};
 use everloop_store::{Error, Ledger, Model};
 
-use super::weather::Fault;
+use super::faults::MeshFault;
 use super::world::{Event, World};
 
 /// Hints are counted as part of a herd for so long after the hub came back.
@@ -168,7 +168,7 @@ impl World {
         let wrong = ops.iter().find_map(|op| self.takes_away(op));
         match self.hub.model.transact(self.time(), ops) {
             Ok(replies) => {
-                if let Some(wrong) = wrong.filter(|_| !self.weather.late) {
+                if let Some(wrong) = wrong.filter(|_| !self.faults.late) {
                     self.violated(wrong.invariant, wrong.text);
                 }
                 self.after(Some((n, term)), ops);
@@ -183,9 +183,9 @@ impl World {
         if self.hub.mood != Mood::Away && self.hub.mood != Mood::ReadOnly {
             self.trace.say(self.now, "late", self.nodes[n].id.as_str());
             // Refused or not, nobody hears of it.
-            self.weather.late = true;
+            self.faults.late = true;
             drop(self.write_at_hub(n, term, ops));
-            self.weather.late = false;
+            self.faults.late = false;
         }
     }
 
@@ -196,26 +196,26 @@ impl World {
         let fault = self.meet();
         let line = self.line(n, call);
         match fault {
-            Some(Fault::KillBefore) => {
+            Some(MeshFault::KillBefore) => {
                 self.nodes[n].dying = true;
                 Fate::Lost
             }
-            Some(Fault::KillAfter) => {
+            Some(MeshFault::KillAfter) => {
                 self.nodes[n].dying = true;
                 if line == Fate::Lost { Fate::Lost } else { Fate::Unheard }
             }
-            Some(Fault::LoseRequest | Fault::HubError(_)) => Fate::Lost,
-            Some(Fault::LoseAnswer) if line != Fate::Lost => Fate::Unheard,
-            Some(Fault::Late(wait)) if line != Fate::Lost => Fate::Late(wait),
-            Some(Fault::Stop(wait)) => {
+            Some(MeshFault::LoseRequest | MeshFault::HubError(_)) => Fate::Lost,
+            Some(MeshFault::LoseAnswer) if line != Fate::Lost => Fate::Unheard,
+            Some(MeshFault::Late(wait)) if line != Fate::Lost => Fate::Late(wait),
+            Some(MeshFault::Stop(wait)) => {
                 self.stop_thread(n, wait);
                 if line == Fate::Lost { Fate::Lost } else { Fate::Late(wait) }
             }
-            Some(Fault::HubAway(wait)) => {
+            Some(MeshFault::HubAway(wait)) => {
                 self.hub_goes(wait);
                 Fate::Lost
             }
-            Some(Fault::LoseAnswer | Fault::Late(_) | Fault::DiskFull) | None => line,
+            Some(MeshFault::LoseAnswer | MeshFault::Late(_) | MeshFault::DiskFull) | None => line,
         }
     }
 
@@ -255,7 +255,7 @@ impl World {
                 continue;
             }
             let wait = self.dice.between(1, 40);
-            match if self.weather.is_bad() { self.dice.below(20) } else { 9 } {
+            match if self.faults.is_bad() { self.dice.below(20) } else { 9 } {
                 0 => self.count("hint lost"),
                 1 => {
                     self.count("hint late");

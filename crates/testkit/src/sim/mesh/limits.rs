@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::immune::{BEAT, DOC, Dimension, FLEET, Immune, Subject, caps};
-use everloop_core::mesh::fit;
+use everloop_core::mesh::eligibility;
 use everloop_core::mesh::node::{Claim, NodeEvent};
-use everloop_core::mesh::reconcile::Plan;
+use everloop_core::mesh::reconcile::ReconcilePlan;
 use everloop_core::mesh::work::Held;
 use everloop_core::op::TaskState;
 use everloop_core::time::Time;
@@ -65,13 +65,13 @@ impl World {
         self.trace.say(self.now, self.nodes[n].id.as_str(), &event.to_string());
     }
 
-    fn reconciled(&mut self, plan: &Plan) {
+    fn reconciled(&mut self, plan: &ReconcilePlan) {
         self.facts.reconciled += plan.repairs.len() as u64;
         self.facts.missed += plan.missed.len() as u64;
         let fair = self.hub.mood == Mood::Well && self.now > self.hub.odd_until;
         let Some(node) = plan.missed.iter().find_map(|id| self.named(id)).map(|n| &self.nodes[n]) else { return };
         let long = self.since(node.healthy_since).min(self.since(self.hub.since));
-        if fair && node.is_well(self.hub.copies) && long > 2 * everloop_core::mesh::alone::DOWN && node.rate == 1000 {
+        if fair && node.is_well(self.hub.copies) && long > 2 * everloop_core::mesh::offline::DOWN && node.rate == 1000 {
             let text = format!("{} is called silent, and sends a heartbeat every five seconds", node.id);
             self.violated("wake", text);
         }
@@ -200,7 +200,7 @@ impl World {
         let since = since.max(node.healthy_since);
         let fair = !self.setup.drift && now > self.hub.odd_until && self.hub.mood == Mood::Well;
         let waits = self.since(since.max(self.hub.since).max(self.moment(oldest)));
-        if fair && waits > fit::NOBODY_ELSE + STALL {
+        if fair && waits > eligibility::NOBODY_ELSE + STALL {
             let text = format!("{} leaves what is free to others for {} s", self.nodes[n].id, waits.as_secs());
             self.violated("I5", text);
         }
@@ -212,10 +212,11 @@ impl World {
             return;
         }
         let own = [Subject::new(Dimension::Node, self.nodes[n].id.as_str())];
-        let over = fit::on_trial(immune, &own).iter().filter_map(fit::attempt_of).any(|(task, fence)| {
-            let row = self.hub.model.peek_task(&task);
-            row.is_none_or(|row| row.fence != fence || row.state.label() != "leased")
-        });
+        let over =
+            eligibility::on_trial(immune, &own).iter().filter_map(eligibility::attempt_of).any(|(task, fence)| {
+                let row = self.hub.model.peek_task(&task);
+                row.is_none_or(|row| row.fence != fence || row.state.label() != "leased")
+            });
         let node = &mut self.nodes[n];
         node.odd_trial = if over && self.hub.mood == Mood::Well { node.odd_trial + 1 } else { 0 };
         if node.odd_trial > LOOKS {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use everloop_core::ids::{LoopId, NodeId, TaskId};
-use everloop_core::mesh::alone::Replica;
 use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
+use everloop_core::mesh::offline::Replica;
 use everloop_core::op::{Op, Ticket};
 use everloop_core::time::Time;
 
@@ -173,7 +173,7 @@ impl Node {
     /// The node as its disk makes it.
     fn boot(&self) -> MeshNode {
         let (node, here, slots) = (self.id.clone(), self.id.clone(), u32::try_from(self.slots).unwrap_or(u32::MAX));
-        let settings = NodeSettings { node, here, slots, haste: 1 };
+        let settings = NodeSettings { node, here, slots, time_scale: 1 };
         MeshNode::with(settings, self.disk.held.clone(), self.disk.replica.clone())
     }
 

@@ -70,7 +70,7 @@ impl World {
 
     /// Somebody stops the loop after the supervisor read it and before it writes.
     pub(super) fn worst_moment(&mut self) {
-        if self.weather.is_bad() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
+        if self.faults.is_bad() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
             self.stop();
         }
     }

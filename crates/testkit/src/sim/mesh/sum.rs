@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::{Report, Setup};
+use super::{MeshReport, Setup};
 
 const YEAR_SECS: f64 = 365.25 * 86_400.0;
 
@@ -39,7 +39,7 @@ pub struct Sum {
 
 impl Sum {
     /// Adds a run.
-    pub fn add(&mut self, setup: &Setup, report: &Report) {
+    pub fn add(&mut self, setup: &Setup, report: &MeshReport) {
         self.runs += 1;
         self.violations += u64::from(report.violation.is_some());
         self.secs += report.time.as_secs_f64();

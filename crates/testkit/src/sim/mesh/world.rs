@@ -8,7 +8,7 @@ use std::time::Duration;
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
-use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, purse, work};
+use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::op::Op;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
@@ -17,12 +17,12 @@ use everloop_core::watch::WatchSpec;
 use everloop_store::{Ledger, Tickets};
 
 use super::facts::Facts;
-use super::git::{Commit, Git};
+use super::faults::{MeshFaultPlan, MeshFaults};
+use super::git::{Commit, MeshRepository};
 use super::hub::{Hub, Mood};
 use super::limits::{Limits, fleet_name};
 use super::node::{Disk, Node};
-use super::weather::{Plan, Weather};
-use super::{Report, Setup};
+use super::{MeshReport, Setup};
 use crate::sim::random::Random;
 use crate::sim::trace::Trace;
 
@@ -119,7 +119,7 @@ pub(super) struct World {
     pub limits: Limits,
     pub now: u64,
     pub hub: Hub,
-    pub git: Git,
+    pub git: MeshRepository,
     pub nodes: Vec<Node>,
     pub current: Current,
     pub facts: Facts,
@@ -132,7 +132,7 @@ pub(super) struct World {
     pub versions: Option<Arc<[(LoopId, u64)]>>,
     pub trace: Trace,
     pub dice: Random,
-    pub weather: Weather,
+    pub faults: MeshFaults,
     pub seed: u64,
     pub steps: u64,
     pub begun: u64,
@@ -144,7 +144,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub fn new(setup: &Setup, seed: u64, plan: Plan) -> Self {
+    pub fn new(setup: &Setup, seed: u64, plan: MeshFaultPlan) -> Self {
         let mut dice = Random::new(seed);
         let width = dice.between(1, 8) as u32;
         let limits = Limits {
@@ -158,7 +158,7 @@ impl World {
             limits,
             now: 0,
             hub: Hub::new(),
-            git: Git::new(),
+            git: MeshRepository::new(),
             nodes,
             current: Current { id: LoopId::new(""), since: 0, number: 0 },
             facts: Facts::default(),
@@ -167,7 +167,7 @@ impl World {
             docs: BTreeMap::new(),
             versions: None,
             trace: Trace::default(),
-            weather: Weather::new(plan, setup, seed),
+            faults: MeshFaults::new(plan, setup, seed),
             dice,
             seed,
             steps: 0,
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// Runs to the end.
-    pub fn run(mut self) -> Report {
+    pub fn run(mut self) -> MeshReport {
         while let Some(Due { at, event, .. }) = self.heap.pop() {
             self.now = at;
             self.happen(event);
@@ -196,10 +196,10 @@ impl World {
                 break;
             }
         }
-        Report {
+        MeshReport {
             time: Duration::from_millis(self.now),
             steps: self.steps,
-            points: self.weather.points,
+            points: self.faults.points,
             landed: self.git.landed(),
             begun: self.begun,
             late_result: self.facts.late_result.len() as u64,
@@ -210,7 +210,7 @@ impl World {
             herd: self.hub.herd as f64 / self.nodes.len() as f64,
             trace_hash: self.trace.hash(),
             tail: self.trace.tail(),
-            faults: self.weather.met,
+            faults: self.faults.met,
             violation: self.facts.violation,
         }
     }
@@ -221,7 +221,7 @@ impl World {
         let said =
             || self.nodes.iter().all(Node::is_quiet) && self.hub.model.peek_waiting().next().is_none() && answered();
         let silent = |at: u64| self.since(at) > SILENCE && said();
-        let over = self.over.filter(|_| self.weather.healed).map(|at| at.max(self.weather.healed_at));
+        let over = self.over.filter(|_| self.faults.healed).map(|at| at.max(self.faults.healed_at));
         if over.is_some_and(|at| self.since(at) > LAST_WORDS || silent(at)) {
             self.at_the_end();
             return true;
@@ -229,10 +229,10 @@ impl World {
         let all = self.setup.checks as u32 * MAX_CONFLICT_RETRIES * (self.setup.work + Duration::from_secs(60));
         let turns =
             self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(MAX_CONFLICT_RETRIES * TURNS) / most);
-        let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { purse::SILENT } else { Duration::ZERO };
+        let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { budget::SILENT } else { Duration::ZERO };
         let all = all + silent + Duration::from_secs(turns * 3600);
-        let since = self.weather.healed_at.max(self.current.since).max(self.hub.since);
-        if self.weather.healed
+        let since = self.faults.healed_at.max(self.current.since).max(self.hub.since);
+        if self.faults.healed
             && self.over.is_none()
             && !self.facts.ended
             && self.since(since) > LIVENESS + all

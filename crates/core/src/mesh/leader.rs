@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{End, MeshLoop, Report, Said};
+use super::{End, MeshLoop, Said, TaskReport};
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::op::{Amendment, NewTask, Op, TaskRow, TaskState, Trust};
 use crate::planted::{self, Bug};
@@ -21,7 +21,7 @@ pub(super) const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum LeaderStep {
     /// Ask the checks about the branch.
     Judge,
     /// Queue a task for a check.
@@ -38,7 +38,7 @@ pub enum Step {
         /// Under which fence it was done.
         fence: Fence,
         /// By whom, and where it is.
-        report: Report,
+        report: TaskReport,
     },
     /// A task came to nothing.
     Refuse {
@@ -53,28 +53,28 @@ pub enum Step {
 
 /// What a supervisor writes and sends out for a loop.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct LeaderPlan {
     /// What changes besides the loop itself.
     pub ops: Vec<Op>,
     /// Why, for the journal.
     pub notes: Vec<String>,
     /// Whether the loop is not as it was.
     pub changed: bool,
-    /// What takes time: [`Step::Judge`] or [`Step::Integrate`].
-    pub action_run: Option<Step>,
+    /// What takes time: [`LeaderStep::Judge`] or [`LeaderStep::Integrate`].
+    pub action_run: Option<LeaderStep>,
 }
 
 /// Takes the next steps for a loop. `late`: what the shelf says about tasks for which something is set aside.
-pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, now: Time) -> Plan {
+pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, now: Time) -> LeaderPlan {
     let known = rows.iter().filter_map(|row| Some((row.task.id.clone(), report(row)?)));
     let known: Vec<Said> = known.chain(late.iter().cloned()).collect();
-    let mut plan = Plan { changed: state.collect(rows, &known, now), ..Plan::default() };
-    let (loans, waits) = (state.loans.len(), state.waits.take());
+    let mut plan = LeaderPlan { changed: state.collect(rows, &known, now), ..LeaderPlan::default() };
+    let (reservations, waits) = (state.reservations.len(), state.waits.take());
     let mut short = lend(state, rows, now);
     for step in next(state, rows, busy, now) {
         match step {
-            Step::Judge | Step::Integrate { .. } => plan.action_run = Some(step),
-            Step::Open { task, check } => {
+            LeaderStep::Judge | LeaderStep::Integrate { .. } => plan.action_run = Some(step),
+            LeaderStep::Open { task, check } => {
                 if let Err(reason) = state.lend(&task.id, FIRST, now) {
                     short.get_or_insert(reason);
                     continue;
@@ -83,7 +83,7 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
                 plan.notes.push(format!("task {} is to make `{check}` pass", task.id));
                 plan.ops.push(Op::Enqueue(*task));
             }
-            Step::Refuse { task, why } => {
+            LeaderStep::Refuse { task, why } => {
                 plan.notes.push(format!("task {task} came to nothing: {why}"));
                 if let Some(row) = rows.iter().find(|row| row.task.id == task && row.result.is_none()) {
                     // Cancelled before anybody took it: then its fence is the one that was never given out.
@@ -91,7 +91,7 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
                 }
                 state.refuse(&task, &why);
             }
-            Step::End(end) => plan.end(state, rows, end),
+            LeaderStep::End(end) => plan.end(state, rows, end),
         }
     }
     if state.ended.is_none() {
@@ -101,11 +101,11 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
         }
         state.waits = short;
     }
-    plan.changed |= !plan.notes.is_empty() || loans != state.loans.len() || waits != state.waits;
+    plan.changed |= !plan.notes.is_empty() || reservations != state.reservations.len() || waits != state.waits;
     plan
 }
 
-impl Plan {
+impl LeaderPlan {
     fn end(&mut self, state: &mut MeshLoop, rows: &[TaskRow], end: End) {
         self.notes.push(format!("ended: {end}"));
         self.ops.extend(rows.iter().filter_map(cancel));
@@ -143,14 +143,14 @@ fn cancel(row: &TaskRow) -> Option<Op> {
 
 /// Who supervises, and under which epoch: nothing is written for a loop without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Office {
+pub struct LeaderTerm {
     /// Who.
     pub node: NodeId,
     /// Under which epoch.
     pub term: u64,
 }
 
-impl Office {
+impl LeaderTerm {
     /// A batch that counts only while the office lasts.
     pub fn batch(&self, ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
         let lead = Op::Lead { node: self.node.clone(), term: self.term };
@@ -167,21 +167,21 @@ impl Office {
 }
 
 /// What to do next, in order. `busy`: the checks are being asked already.
-pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<Step> {
+pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<LeaderStep> {
     if state.ended.is_some() {
         return Vec::new();
     }
     if state.stop {
-        return vec![Step::End(End::Stopped)];
+        return vec![LeaderStep::End(End::Stopped)];
     }
     if let Some((_, bound)) = state.spec.wanted.bounds.end(state.created_at).filter(|(at, _)| *at <= now) {
-        return vec![Step::End(End::Exhausted { bound: bound.to_owned() })];
+        return vec![LeaderStep::End(End::Exhausted { bound: bound.to_owned() })];
     }
     let Some(judged) = &state.judged else {
-        return if busy { Vec::new() } else { vec![Step::Judge] };
+        return if busy { Vec::new() } else { vec![LeaderStep::Judge] };
     };
     if judged.board.all_pass() {
-        return vec![Step::End(End::Reached)];
+        return vec![LeaderStep::End(End::Reached)];
     }
     let mut steps = came_back(state, rows, busy);
     // What came to nothing makes room when it is written down.
@@ -200,26 +200,26 @@ pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<St
             room -= 1;
             made += 1;
             let task = Box::new(task(state, check, &failing.output, made, now));
-            steps.push(Step::Open { task, check: check.clone() });
+            steps.push(LeaderStep::Open { task, check: check.clone() });
         }
     }
     if steps.is_empty() && state.open.is_empty() && !hopeless.is_empty() && !busy {
-        steps.push(Step::End(End::GivenUp { checks: hopeless }));
+        steps.push(LeaderStep::End(End::GivenUp { checks: hopeless }));
     }
     steps
 }
 
 /// Results that are there: the oldest is merged, those that came to nothing are written down.
-fn came_back(state: &MeshLoop, rows: &[TaskRow], busy: bool) -> Vec<Step> {
+fn came_back(state: &MeshLoop, rows: &[TaskRow], busy: bool) -> Vec<LeaderStep> {
     let mut steps = Vec::new();
-    let mut done: Vec<(Time, Step)> = Vec::new();
+    let mut done: Vec<(Time, LeaderStep)> = Vec::new();
     for open in &state.open {
         let Some(row) = rows.iter().find(|row| row.task.id == open.task) else { continue };
-        let refuse = |why: String| Step::Refuse { task: open.task.clone(), why };
+        let refuse = |why: String| LeaderStep::Refuse { task: open.task.clone(), why };
         match &row.state {
             TaskState::Done => match report(row) {
                 Some(report) if report.commit.is_some() => {
-                    let step = Step::Integrate { task: open.task.clone(), fence: row.fence, report };
+                    let step = LeaderStep::Integrate { task: open.task.clone(), fence: row.fence, report };
                     done.push((row.updated_at, step));
                 }
                 Some(report) => steps.push(refuse(report.why)),
@@ -249,8 +249,8 @@ pub fn is_awaited(row: &TaskRow, fence: Fence) -> bool {
 }
 
 /// What whoever finished a task said about it.
-pub fn report(row: &TaskRow) -> Option<Report> {
-    Report::read(row.result.as_deref()?)
+pub fn report(row: &TaskRow) -> Option<TaskReport> {
+    TaskReport::read(row.result.as_deref()?)
 }
 
 /// Tasks whose lease is over, for a supervisor that may take them from their holders. Whether it really is over, the hub's

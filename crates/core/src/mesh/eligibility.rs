@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::MeshLoop;
-use super::alone::Replica;
+use super::offline::Replica;
 use super::work::Held;
 use crate::decide::immune::{alert, all_clear};
 use crate::event::LoopEnd;
@@ -62,7 +62,7 @@ pub fn scopes<'a>(here: &NodeId, loops: impl IntoIterator<Item = &'a LoopSpec>) 
 
 /// Whether a task of this loop could not be begun here for a long time: everything is frozen, or every account that it can
 /// use is held.
-pub fn is_shut(guards: &Guards, spec: Option<&LoopSpec>, now: Time, long: Duration) -> bool {
+pub fn is_held_for_long(guards: &Guards, spec: Option<&LoopSpec>, now: Time, long: Duration) -> bool {
     let holds = |scope: &Scope| guards.get(scope).map_or(Duration::ZERO, |guard| holds_for(&guard.state, now));
     let frozen = |scope: &Scope| {
         let held = holds(scope);
@@ -143,9 +143,9 @@ pub fn is_single(how: &Admission) -> bool {
 impl Replica {
     /// Since when a task could be taken, by the hub's clock.
     pub fn free_since(&self, row: &TaskRow) -> Time {
-        let lent = |state: &MeshLoop| state.lent_at(&row.task.id, row.fence.next());
-        let lent = self.loop_of(row).and_then(lent).unwrap_or_default();
-        row.updated_at.max(row.task.ready_at).max(lent)
+        let reserved = |state: &MeshLoop| state.lent_at(&row.task.id, row.fence.next());
+        let reserved = self.loop_of(row).and_then(reserved).unwrap_or_default();
+        row.updated_at.max(row.task.ready_at).max(reserved)
     }
 }
 

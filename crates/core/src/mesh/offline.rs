@@ -68,11 +68,11 @@ impl Replica {
     /// Whether something is set aside for the next attempt at a task. Also when its loop is not known, or does not want the
     /// task any more: whoever takes it then ends it.
     pub fn is_lent(&self, row: &TaskRow) -> bool {
-        let lent = |state: &MeshLoop| {
+        let reserved = |state: &MeshLoop| {
             let wanted = state.ended.is_none() && state.check_of(&row.task.id).is_some();
-            !wanted || state.loan(&row.task.id, row.fence.next()).is_some()
+            !wanted || state.reservation(&row.task.id, row.fence.next()).is_some()
         };
-        planted::is(Bug::TakesFromTheLiving) || self.loop_of(row).is_none_or(lent)
+        planted::is(Bug::TakesFromTheLiving) || self.loop_of(row).is_none_or(reserved)
     }
 
     /// What `node` begins by itself, up to `room` tasks besides those that it has. `now` is the hub's time.
@@ -86,7 +86,7 @@ impl Replica {
             let (state, fence) = (self.loop_of(row)?, row.fence.next());
             // Without a part of the budget, or when the checks were just being asked, it waits for the hub.
             state.judged.as_ref()?;
-            state.loan(&row.task.id, fence)?;
+            state.reservation(&row.task.id, fence)?;
             let goes_on = state.ended.is_none() && !state.stop;
             let (task, owner) = (row.task.id.clone(), state.id.clone());
             goes_on.then_some(Held { task, fence, owner, stage: Stage::Working, alone: true })

@@ -20,7 +20,7 @@ pub const SILENT: Duration = Duration::from_secs(24 * 3600);
 
 /// A part of the budget, set aside for one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loan {
+pub struct Reservation {
     /// At which task.
     pub task: TaskId,
     /// Under which fence.
@@ -35,7 +35,7 @@ pub struct Loan {
     pub over: Option<(Time, u64)>,
 }
 
-impl Loan {
+impl Reservation {
     fn calls(&self) -> u64 {
         self.over.map_or(self.most.calls.unwrap_or(0), |(_, calls)| calls)
     }
@@ -63,8 +63,8 @@ fn is_untouched(row: &TaskRow, fence: Fence) -> bool {
 
 /// Whether the task was taken from whoever had it under the loan's fence. While it is open it may need the very part that
 /// a machine which never comes back had.
-fn is_past(rows: &[TaskRow], loan: &Loan) -> bool {
-    rows.iter().any(|row| row.task.id == loan.task && row.fence > loan.fence)
+fn is_past(rows: &[TaskRow], reservation: &Reservation) -> bool {
+    rows.iter().any(|row| row.task.id == reservation.task && row.fence > reservation.fence)
 }
 
 /// Who holds a task under a fence.
@@ -86,29 +86,31 @@ pub fn is_limited(spec: &MeshSpec) -> bool {
 
 impl MeshLoop {
     /// What an attempt may use; `None` when it may not begin yet.
-    pub fn loan(&self, task: &TaskId, fence: Fence) -> Option<Budget> {
+    pub fn reservation(&self, task: &TaskId, fence: Fence) -> Option<Budget> {
         if !is_limited(&self.spec) {
             return Some(Budget::default());
         }
-        let of = |loan: &&Loan| loan.task == *task && loan.fence == fence && loan.over.is_none();
-        self.loans.iter().find(of).map(|loan| loan.most.clone())
+        let of = |reservation: &&Reservation| {
+            reservation.task == *task && reservation.fence == fence && reservation.over.is_none()
+        };
+        self.reservations.iter().find(of).map(|reservation| reservation.most.clone())
     }
 
     /// When it was set aside for an attempt.
     pub(super) fn lent_at(&self, task: &TaskId, fence: Fence) -> Option<Time> {
-        let of = |loan: &&Loan| loan.task == *task && loan.fence == fence;
-        self.loans.iter().find(of).map(|loan| loan.at)
+        let of = |reservation: &&Reservation| reservation.task == *task && reservation.fence == fence;
+        self.reservations.iter().find(of).map(|reservation| reservation.at)
     }
 
     /// What was used and what is set aside.
     pub fn used(&self) -> Spend {
-        self.loans.iter().fold(self.spent, |sum, loan| sum.plus(loan.held()))
+        self.reservations.iter().fold(self.spent, |sum, reservation| sum.plus(reservation.held()))
     }
 
     /// Attempts of which nothing was heard yet.
     pub fn unsettled(&self) -> Vec<(TaskId, Fence)> {
-        let open = self.loans.iter().filter(|loan| loan.over.is_none());
-        open.map(|loan| (loan.task.clone(), loan.fence)).collect()
+        let open = self.reservations.iter().filter(|reservation| reservation.over.is_none());
+        open.map(|reservation| (reservation.task.clone(), reservation.fence)).collect()
     }
 
     /// Attempts that may be under way.
@@ -118,11 +120,11 @@ impl MeshLoop {
 
     /// Sets a part aside for an attempt, if there is enough.
     pub(super) fn lend(&mut self, task: &TaskId, fence: Fence, now: Time) -> Result<(), Reason> {
-        if !is_limited(&self.spec) || self.loan(task, fence).is_some() {
+        if !is_limited(&self.spec) || self.reservation(task, fence).is_some() {
             return Ok(());
         }
         let most = self.part(now)?;
-        self.loans.push(Loan { task: task.clone(), fence, most, at: now, to: None, over: None });
+        self.reservations.push(Reservation { task: task.clone(), fence, most, at: now, to: None, over: None });
         Ok(())
     }
 
@@ -164,57 +166,60 @@ impl MeshLoop {
 
     /// Starts that may have been made in a window that ends now: those of attempts under way count as if all were made.
     fn starts_within(&self, window: Duration, now: Time) -> u64 {
-        let counts = |loan: &&Loan| loan.over.is_none_or(|(at, _)| now.since(at) < window);
-        self.loans.iter().filter(counts).map(Loan::calls).sum()
+        let counts = |reservation: &&Reservation| reservation.over.is_none_or(|(at, _)| now.since(at) < window);
+        self.reservations.iter().filter(counts).map(Reservation::calls).sum()
     }
 
     /// When the first of them is out of the window; unknown while all are under way.
     fn room_at(&self, window: Duration) -> Option<Time> {
-        self.loans.iter().filter_map(|loan| loan.over.map(|(at, _)| at + window)).min()
+        self.reservations.iter().filter_map(|reservation| reservation.over.map(|(at, _)| at + window)).min()
     }
 
     /// Takes back what attempts did not use. `reports`: what is known of attempts at tasks for which something is set aside.
     pub(super) fn collect(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) -> bool {
         let longest = self.spec.wanted.guard.caps.windows().map(|(_, window, _)| window).max().unwrap_or_default();
-        let before = self.loans.clone();
+        let before = self.reservations.clone();
         let mut spent = self.spent;
-        for loan in self.loans.iter_mut().filter(|loan| loan.over.is_none()) {
-            if let Some(holder) = rows.iter().find_map(|row| holder(row, &loan.task, loan.fence)) {
-                loan.to = Some(holder.clone());
+        for reservation in self.reservations.iter_mut().filter(|reservation| reservation.over.is_none()) {
+            if let Some(holder) = rows.iter().find_map(|row| holder(row, &reservation.task, reservation.fence)) {
+                reservation.to = Some(holder.clone());
             }
             let said = reports.iter().find(|(task, report)| {
-                *task == loan.task && report.fence == loan.fence && loan.to.as_ref().is_none_or(|to| *to == report.node)
+                *task == reservation.task
+                    && report.fence == reservation.fence
+                    && reservation.to.as_ref().is_none_or(|to| *to == report.node)
             });
-            let is_open = self.open.iter().any(|open| open.task == loan.task);
+            let is_open = self.open.iter().any(|open| open.task == reservation.task);
             if let Some((_, report)) = said {
                 spent = spent.plus(report.spend());
-                loan.over = Some((now, u64::from(report.turns)));
-            } else if rows.iter().any(|row| row.task.id == loan.task && is_untouched(row, loan.fence)) {
-                loan.over = Some((now, 0));
-            } else if (!is_open || is_past(rows, loan)) && now.since(loan.at) >= SILENT {
-                spent = spent.plus(loan.held());
-                loan.over = Some((now, loan.calls()));
+                reservation.over = Some((now, u64::from(report.turns)));
+            } else if rows.iter().any(|row| row.task.id == reservation.task && is_untouched(row, reservation.fence)) {
+                reservation.over = Some((now, 0));
+            } else if (!is_open || is_past(rows, reservation)) && now.since(reservation.at) >= SILENT {
+                spent = spent.plus(reservation.held());
+                reservation.over = Some((now, reservation.calls()));
             }
         }
         self.spent = spent;
-        self.loans.retain(|loan| loan.over.is_none_or(|(at, _)| now.since(at) < longest));
-        self.loans != before
+        self.reservations.retain(|reservation| reservation.over.is_none_or(|(at, _)| now.since(at) < longest));
+        self.reservations != before
     }
 
     /// When nobody can say any more what attempts at a loop that is over used; `None` when nothing is set aside.
     pub(super) fn settles_at(&self) -> Option<Time> {
-        self.loans.iter().map(|loan| loan.at + SILENT).max()
+        self.reservations.iter().map(|reservation| reservation.at + SILENT).max()
     }
 
     /// Settles all of them then: with their reports, or as if all was used.
     pub fn settle(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) {
         self.collect(rows, reports, now);
         self.spent = self.used();
-        self.loans.clear();
+        self.reservations.clear();
     }
 
     /// Gives back what was set aside for an attempt that nobody began and nobody can begin any more: that under `fence`.
     pub(super) fn call_off(&mut self, task: &TaskId, fence: Fence) {
-        self.loans.retain(|loan| loan.task != *task || loan.fence < fence || loan.over.is_some());
+        self.reservations
+            .retain(|reservation| reservation.task != *task || reservation.fence < fence || reservation.over.is_some());
     }
 }

@@ -14,18 +14,18 @@ pub const ACT: Duration = Duration::from_secs(10);
 /// Between two requests.
 pub const RENEW: Duration = Duration::from_secs(5);
 /// When the office is free, nodes ask for it within this time.
-const RUSH: Duration = Duration::from_millis(500);
+const ELECTION_SPREAD: Duration = Duration::from_millis(500);
 /// For how long a new supervisor takes nothing from anybody: whoever lives holds on to his tasks in this time.
 pub const AMNESTY: Duration = super::work::LEASE;
 
 /// Errands of the supervisor that fail in a row, after which another node should try…
 const HOPELESS: u32 = 3;
 /// …and for so long he does not ask himself. When there is nobody else, he tries again then.
-const SHY: Duration = Duration::from_secs(60);
+const BACK_OFF: Duration = Duration::from_secs(60);
 
 /// What a node knows about its own office.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct LeaderLease {
     term: Option<u64>,
     asked: Time,
     since: Time,
@@ -34,7 +34,7 @@ pub struct Seat {
     shy_until: Time,
 }
 
-impl Seat {
+impl LeaderLease {
     /// The hub answered a request that was sent at `asked`.
     pub fn answered(&mut self, asked: Time, term: Option<u64>) {
         if term != self.term {
@@ -70,13 +70,13 @@ impl Seat {
         self.failed = if well { 0 } else { self.failed + 1 };
         let gives_up = self.failed >= HOPELESS && !planted::is(Bug::ClingsToLeadership);
         if gives_up {
-            (self.failed, self.shy_until) = (0, now + SHY);
+            (self.failed, self.shy_until) = (0, now + BACK_OFF);
         }
         gives_up
     }
 
     /// Whether it just gave the office up and leaves it to others.
-    pub fn is_shy(&self, now: Time) -> bool {
+    pub fn is_backing_off(&self, now: Time) -> bool {
         now < self.shy_until
     }
 
@@ -87,7 +87,7 @@ impl Seat {
 
     /// When a node asks that just heard for how long somebody else is the supervisor: when that is over, and not all at once.
     pub fn ask_after(heard: Time, left: Duration, seed: u64) -> Time {
-        heard + left + jitter::between(Duration::ZERO, RUSH, seed)
+        heard + left + jitter::between(Duration::ZERO, ELECTION_SPREAD, seed)
     }
 }
 
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn whoever_fails_three_times_in_a_row_leaves_the_office_to_others_for_a_minute() {
-        let (mut seat, now) = (Seat::default(), Time(1_000_000));
-        assert_eq!([false, false, true, false, false].map(|well| seat.tried(well, now)), [false; 5]);
-        assert!(!seat.is_shy(now));
-        assert!(seat.tried(false, now));
-        assert!(seat.is_shy(now + SHY / 2));
-        assert!(!seat.is_shy(now + SHY));
-        assert!(!seat.tried(false, now + SHY), "it counts anew");
+        let (mut leader_lease, now) = (LeaderLease::default(), Time(1_000_000));
+        assert_eq!([false, false, true, false, false].map(|well| leader_lease.tried(well, now)), [false; 5]);
+        assert!(!leader_lease.is_backing_off(now));
+        assert!(leader_lease.tried(false, now));
+        assert!(leader_lease.is_backing_off(now + BACK_OFF / 2));
+        assert!(!leader_lease.is_backing_off(now + BACK_OFF));
+        assert!(!leader_lease.tried(false, now + BACK_OFF), "it counts anew");
     }
 }

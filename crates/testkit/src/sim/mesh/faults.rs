@@ -15,7 +15,7 @@ use crate::sim::random::Random;
 
 /// Something that goes wrong at a place: a call to the hub, a write to a disk, a move of the branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MeshFault {
     /// The node is killed before it (1, 2).
     KillBefore,
     /// The node is killed when it is done, and hears of nothing (1, 2, 11).
@@ -37,50 +37,50 @@ pub enum Fault {
 }
 
 /// The kinds that the exhaustive tests try at every place.
-pub const EVERY: [Fault; 8] = [
-    Fault::KillBefore,
-    Fault::KillAfter,
-    Fault::LoseRequest,
-    Fault::LoseAnswer,
-    Fault::Late(20_000),
-    Fault::Stop(200_000),
-    Fault::HubAway(100_000),
-    Fault::DiskFull,
+pub const EVERY: [MeshFault; 8] = [
+    MeshFault::KillBefore,
+    MeshFault::KillAfter,
+    MeshFault::LoseRequest,
+    MeshFault::LoseAnswer,
+    MeshFault::Late(20_000),
+    MeshFault::Stop(200_000),
+    MeshFault::HubAway(100_000),
+    MeshFault::DiskFull,
 ];
 
 /// The hub's own errors, after each of which nothing happened.
 const HUB_ERRORS: [&str; 4] =
     ["hub: serialization", "hub: deadlock", "hub: too many connections", "hub: admin shutdown"];
 
-impl Fault {
+impl MeshFault {
     fn name(self) -> &'static str {
         match self {
-            Fault::KillBefore => "killed before a call",
-            Fault::KillAfter => "killed after a call",
-            Fault::LoseRequest => "request lost",
-            Fault::LoseAnswer => "answer lost",
-            Fault::HubError(kind) => kind,
-            Fault::Late(_) => "request late",
-            Fault::Stop(_) => "stopped before a call",
-            Fault::HubAway(_) => "hub away at a call",
-            Fault::DiskFull => "write failed",
+            MeshFault::KillBefore => "killed before a call",
+            MeshFault::KillAfter => "killed after a call",
+            MeshFault::LoseRequest => "request lost",
+            MeshFault::LoseAnswer => "answer lost",
+            MeshFault::HubError(kind) => kind,
+            MeshFault::Late(_) => "request late",
+            MeshFault::Stop(_) => "stopped before a call",
+            MeshFault::HubAway(_) => "hub away at a call",
+            MeshFault::DiskFull => "write failed",
         }
     }
 }
 
 /// Which faults a run meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum MeshFaultPlan {
     /// Those of its setup, by chance, until all is mended.
     Weather,
     /// These, at these places.
-    At(Vec<(u64, Fault)>),
+    At(Vec<(u64, MeshFault)>),
 }
 
 /// A plan under way.
 #[derive(Debug)]
-pub(super) struct Weather {
-    plan: Plan,
+pub(super) struct MeshFaults {
+    plan: MeshFaultPlan,
     dice: Random,
     one_in: u64,
     pub points: u64,
@@ -91,8 +91,8 @@ pub(super) struct Weather {
     pub late: bool,
 }
 
-impl Weather {
-    pub fn new(plan: Plan, setup: &Setup, seed: u64) -> Self {
+impl MeshFaults {
+    pub fn new(plan: MeshFaultPlan, setup: &Setup, seed: u64) -> Self {
         let one_in = if setup.fault_every.is_some() { setup.one_in } else { 0 };
         let dice = Random::new(seed ^ 0xfa17);
         Self { plan, dice, one_in, points: 0, met: BTreeMap::new(), healed: false, healed_at: 0, late: false }
@@ -103,17 +103,17 @@ impl Weather {
         self.one_in > 0 && !self.healed
     }
 
-    fn draw(&mut self) -> Fault {
+    fn draw(&mut self) -> MeshFault {
         let wait = self.dice.pick(&[500, 3_000, 7_000, 12_000, 20_000, 100_000, 300_000]);
         match self.dice.below(16) {
-            0 | 1 => Fault::KillBefore,
-            2 | 3 => Fault::KillAfter,
-            4..=6 => Fault::LoseRequest,
-            7..=9 => Fault::LoseAnswer,
-            10 => Fault::Late(wait),
-            11 => Fault::Stop(wait),
-            12 => Fault::DiskFull,
-            _ => Fault::HubError(self.dice.pick(&HUB_ERRORS)),
+            0 | 1 => MeshFault::KillBefore,
+            2 | 3 => MeshFault::KillAfter,
+            4..=6 => MeshFault::LoseRequest,
+            7..=9 => MeshFault::LoseAnswer,
+            10 => MeshFault::Late(wait),
+            11 => MeshFault::Stop(wait),
+            12 => MeshFault::DiskFull,
+            _ => MeshFault::HubError(self.dice.pick(&HUB_ERRORS)),
         }
     }
 }
@@ -124,13 +124,13 @@ const HOUR_MS: u64 = 3_600_000;
 
 impl World {
     /// Comes to the next place at which something can go wrong.
-    pub(super) fn meet(&mut self) -> Option<Fault> {
-        let weather = &mut self.weather;
-        weather.points += 1;
-        let fault = match &weather.plan {
-            Plan::At(list) => list.iter().find(|(point, _)| *point == weather.points).map(|(_, fault)| *fault),
-            Plan::Weather if weather.is_bad() && weather.dice.one_in(weather.one_in) => Some(weather.draw()),
-            Plan::Weather => None,
+    pub(super) fn meet(&mut self) -> Option<MeshFault> {
+        let faults = &mut self.faults;
+        faults.points += 1;
+        let fault = match &faults.plan {
+            MeshFaultPlan::At(list) => list.iter().find(|(point, _)| *point == faults.points).map(|(_, fault)| *fault),
+            MeshFaultPlan::Weather if faults.is_bad() && faults.dice.one_in(faults.one_in) => Some(faults.draw()),
+            MeshFaultPlan::Weather => None,
         };
         if let Some(fault) = fault {
             self.count(fault.name());
@@ -139,7 +139,7 @@ impl World {
     }
 
     pub(super) fn count(&mut self, what: &'static str) {
-        *self.weather.met.entry(what).or_default() += 1;
+        *self.faults.met.entry(what).or_default() += 1;
         self.trace.say(self.now, "fault", what);
     }
 
@@ -151,7 +151,7 @@ impl World {
     }
 
     pub(super) fn go_wrong(&mut self) {
-        if self.weather.healed {
+        if self.faults.healed {
             return;
         }
         let node = self.dice.below(self.nodes.len() as u64) as usize;
@@ -417,8 +417,8 @@ impl World {
     }
 
     pub(super) fn heal(&mut self) {
-        self.weather.healed = true;
-        self.weather.healed_at = self.now;
+        self.faults.healed = true;
+        self.faults.healed_at = self.now;
         self.people_go();
     }
 
@@ -427,7 +427,7 @@ impl World {
         if n.alive && !n.stopped() && n.cut.is_none() {
             n.healthy_since = self.now;
             // Somebody who slept is the last thing to be mended.
-            self.weather.healed_at = self.now;
+            self.faults.healed_at = self.now;
         }
     }
 

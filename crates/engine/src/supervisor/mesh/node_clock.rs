@@ -11,12 +11,12 @@ use crate::supervisor::clock::Clock;
 
 /// The clock of a node.
 #[derive(Clone)]
-pub(super) struct Pace {
+pub(super) struct NodeClock {
     clock: Arc<Clock>,
     scaled: ScaledClock,
 }
 
-impl Pace {
+impl NodeClock {
     /// As fast as the program.
     pub fn new() -> Self {
         Self { clock: Arc::new(Clock::new()), scaled: clock::program() }

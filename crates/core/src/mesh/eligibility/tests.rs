@@ -64,8 +64,9 @@ fn guards(rows: &[(Scope, GuardState)]) -> Guards {
 fn a_machine_takes_nothing_that_would_have_to_wait_there() {
     let account = |name: &str| Scope::Account(name.to_owned());
     let cools = |time| GuardState { cooling: Some(Cooling { until: NOW + time, level: 1 }), ..GuardState::default() };
-    let shut =
-        |rows: &[(Scope, GuardState)], accounts: &[&str]| is_shut(&guards(rows), Some(&spec(accounts)), NOW, LONG);
+    let shut = |rows: &[(Scope, GuardState)], accounts: &[&str]| {
+        is_held_for_long(&guards(rows), Some(&spec(accounts)), NOW, LONG)
+    };
     assert!(!shut(&[], &["default"]));
     assert!(shut(&[(account("default"), cools(HOUR))], &["default"]));
     assert!(!shut(&[(account("default"), cools(LONG.saturating_sub(SECOND)))], &["default"]), "that is soon over");
@@ -75,7 +76,7 @@ fn a_machine_takes_nothing_that_would_have_to_wait_there() {
     assert!(shut(&[(Scope::All, frozen(None, None))], &["default"]));
     assert!(shut(&[(Scope::Node(NodeId::new("here")), frozen(Some(NOW + SECOND), None))], &["default"]));
     assert!(
-        is_shut(&guards(&[(Scope::All, frozen(None, None))]), None, NOW, LONG),
+        is_held_for_long(&guards(&[(Scope::All, frozen(None, None))]), None, NOW, LONG),
         "also for loops that are not known"
     );
     assert!(!shut(&[(Scope::All, frozen(Some(NOW), None))], &["default"]), "the booked time is over");
@@ -216,20 +217,20 @@ fn a_rate_is_shared_among_all_machines() {
 
 #[test]
 fn what_is_stuck_is_given_back_unless_it_is_lost_anyway_or_the_hub_has_to_know_what_it_used() {
-    use super::super::work::{Local, Standing, Step, View, next};
+    use super::super::work::{ClaimState, Local, View, WorkStep, next};
     let node = NodeId::new("n1");
     let view = View { node: &node, failures: 0, elsewhere: false, again_at: NOW };
-    let step = |alone: bool, untouched: bool, standing: Standing| {
+    let step = |alone: bool, untouched: bool, standing: ClaimState| {
         let reason = Reason::new(RuleId::GuardLimit);
         next(&Held { alone, ..held("k1-1", 3) }, standing, &Local::Stuck { reason, untouched }, &view)
     };
-    let back = Step::GiveBack(Reason::new(RuleId::GuardLimit));
-    for standing in [Standing::Mine, Standing::Unknown] {
+    let back = WorkStep::GiveBack(Reason::new(RuleId::GuardLimit));
+    for standing in [ClaimState::Mine, ClaimState::Unknown] {
         assert_eq!(step(false, false, standing), back);
     }
-    assert_eq!(step(false, true, Standing::Lost), Step::Stop, "what was made is shelved as usual");
-    assert_eq!(step(true, true, Standing::Unknown), back);
-    assert_eq!(step(true, false, Standing::Unknown), Step::Wait, "what was used is for the hub to know");
-    assert_eq!(step(true, false, Standing::Free(Fence(3))), back, "it is not asked for first");
-    assert_eq!(step(true, false, Standing::Mine), Step::Adopt, "then it is given back like any other");
+    assert_eq!(step(false, true, ClaimState::Lost), WorkStep::Stop, "what was made is shelved as usual");
+    assert_eq!(step(true, true, ClaimState::Unknown), back);
+    assert_eq!(step(true, false, ClaimState::Unknown), WorkStep::Wait, "what was used is for the hub to know");
+    assert_eq!(step(true, false, ClaimState::Free(Fence(3))), back, "it is not asked for first");
+    assert_eq!(step(true, false, ClaimState::Mine), WorkStep::Adopt, "then it is given back like any other");
 }
