@@ -79,7 +79,7 @@ fn coprime_step(len: u64) -> u64 {
     }
     // The golden ratio spreads best.
     let near = (len as f64 * 0.618) as u64;
-    (near.max(1)..).find(|step| gcd(*step, len.max(1)) == 1).unwrap_or(1)
+    (near.max(1)..=len.max(1)).find(|step| gcd(*step, len.max(1)) == 1).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ fn the_checks_of_the_file_run_before_any_loop_is_made() {
     env.write("done", "");
     env.run(&["check", "main"]).ok();
     let unknown = env.run(&["check", "other"]).exits(2);
-    assert!(unknown.stderr.contains("there is no loop `other`"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("no loop `other`"), "{}", unknown.stderr);
 }
 
 #[test]

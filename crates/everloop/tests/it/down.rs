@@ -29,5 +29,5 @@ fn without_a_supervisor_there_is_nothing_to_stop() {
 fn an_agent_may_not_stop_the_supervisor_that_it_works_for() {
     let env = Env::new().var("EVERLOOP_TURN", "k3f9-1.1");
     let refused = env.run(&["down"]).exits(2);
-    assert!(refused.stderr.contains("is for a person"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("only a person may"), "{}", refused.stderr);
 }

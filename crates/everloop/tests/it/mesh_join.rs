@@ -18,7 +18,7 @@ pub fn hub() -> String {
 fn the_address_is_kept_for_the_owner_alone_and_its_password_is_never_shown() {
     let env = Env::new().var("EVERLOOP_HUB_URL", &hub());
     let joined = env.run(&["mesh", "join", "--name", "builder-2", "--max-parallel-turns", "3"]).ok();
-    assert!(joined.stdout.contains("node `builder-2` belongs to the hub"), "{}", joined.stdout);
+    assert!(joined.stdout.contains("node `builder-2` joined the hub"), "{}", joined.stdout);
     assert!(joined.stdout.contains("start it: everloop up"), "{}", joined.stdout);
     assert!(!joined.stdout.contains("s3cret") && !joined.stderr.contains("s3cret"));
     let files = std::fs::read_dir(env.state()).expect("the state folder is there");
@@ -39,9 +39,9 @@ fn a_second_hub_a_bad_name_and_a_bad_address_are_refused() {
     let other = env.run(&["mesh", "join", &hub()]).exits(1);
     assert!(other.stderr.contains("hint: leave it first: everloop mesh leave"), "{}", other.stderr);
     let env = Env::new();
-    assert!(env.run(&["mesh", "join", &url, "--name", "a b"]).exits(2).stderr.contains("is no name for a node"));
+    assert!(env.run(&["mesh", "join", &url, "--name", "a b"]).exits(2).stderr.contains("invalid node name"));
     assert!(env.run(&["mesh", "join", "mysql://h/d"]).exits(7).stderr.contains("hint: write `postgres://"));
     env.run(&["mesh", "join", &url, "--max-parallel-turns", "0"]).exits(2);
     assert_ne!(env.run(&["mesh", "join"]).code, 0, "without an address there is nothing to join");
-    assert!(env.run(&["mesh", "leave"]).exits(2).stderr.contains("belongs to no mesh"), "none of this joined one");
+    assert!(env.run(&["mesh", "leave"]).exits(2).stderr.contains("is not a node of a mesh"), "none of this joined one");
 }

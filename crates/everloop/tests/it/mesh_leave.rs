@@ -18,7 +18,7 @@ fn after_leaving_the_machine_knows_no_hub_and_may_join_another() {
 fn a_machine_without_a_mesh_has_nothing_to_leave() {
     let none = Env::new().run(&["mesh", "leave"]).exits(2);
     assert!(
-        none.stderr.contains("belongs to no mesh") && none.stderr.contains("everloop mesh join"),
+        none.stderr.contains("is not a node of a mesh") && none.stderr.contains("everloop mesh join"),
         "{}",
         none.stderr
     );

@@ -42,5 +42,5 @@ fn an_unknown_node_and_a_machine_without_a_mesh_get_hints() {
     let unknown = joined().run(&["mesh", "drain", "n9"]).exits(2);
     assert!(unknown.stderr.contains("there is no node `n9`"), "{}", unknown.stderr);
     let none = Env::new().run(&["mesh", "nodes"]).exits(7);
-    assert!(none.stderr.contains("belongs to no mesh"), "{}", none.stderr);
+    assert!(none.stderr.contains("is not a node of a mesh"), "{}", none.stderr);
 }

@@ -33,5 +33,5 @@ fn stopping_waits_for_the_end_of_the_turn_whose_work_counts() {
 #[test]
 fn an_agent_may_not_stop_a_loop() {
     let env = Env::new().var("EVERLOOP_TURN", "k3f9-1.1");
-    assert!(env.run(&["stop"]).exits(2).stderr.contains("is for a person"));
+    assert!(env.run(&["stop"]).exits(2).stderr.contains("only a person may"));
 }

@@ -9,32 +9,38 @@ const STORM: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
-    storm(Env::new().git().fast(10));
+    storm(&Env::new().git().fast(10));
 }
 
 #[test]
 fn soak_a_real_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
-    storm(Env::new().git());
+    storm(&Env::new().git());
 }
 
-fn storm(env: Env) {
+fn storm(env: &Env) {
     // The freeze after one cooldown instead of three, so that a minute is enough to see the whole way.
     env.write("everloop.toml", TOML);
     let run = env.spawn(&["run", "--min-gap", "0"]);
     env.wait_for("the loop is frozen", || env.run(&["why"]).stdout.contains("[guard.freeze]"));
     env.let_pass(STORM);
     let state = env.the_loop();
-    let starts = state["started"].as_u64().unwrap();
+    let starts = state["started"].as_u64().expect("a number of starts");
     assert!((3..=6).contains(&starts), "{starts} starts in {STORM:?}");
-    let tickets = env.run(&["status", "--json"]).json()["tickets"].as_array().unwrap().clone();
-    let freezes = tickets.iter().filter(|t| t["key"].as_str().unwrap().starts_with("guard.freeze:loop")).count();
+    let tickets = env.run(&["status", "--json"]).json()["tickets"].as_array().expect("a list of tickets").clone();
+    let freezes = tickets
+        .iter()
+        .filter(|t| t["key"].as_str().expect("a ticket has a key").starts_with("guard.freeze:loop"))
+        .count();
     assert_eq!(freezes, 1, "{tickets:?}");
     env.run(&["guard", "status"]).exits(5);
 
     env.write("healed", "");
     env.run(&["guard", "release", "--reason", "the agent is mended"]).ok();
     run.wait().ok();
-    assert!(env.run(&["status", "--json"]).json()["tickets"].as_array().unwrap().is_empty(), "the ticket is closed");
+    assert!(
+        env.run(&["status", "--json"]).json()["tickets"].as_array().expect("a list of tickets").is_empty(),
+        "the ticket is closed"
+    );
     env.run(&["guard", "status"]).exits(0);
     env.run(&["replay"]).ok();
 }

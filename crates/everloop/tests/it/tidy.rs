@@ -333,8 +333,7 @@ fn wrong_edges(files: &[Source]) -> Vec<String> {
         let (below, above) = match krate {
             "core" => (&[][..], &[][..]),
             // The tests of these two need servers and waits.
-            "store" => (&["everloop-core"][..], &["everloop-testkit"][..]),
-            "agents" => (&["everloop-core"][..], &["everloop-testkit"][..]),
+            "store" | "agents" => (&["everloop-core"][..], &["everloop-testkit"][..]),
             "engine" => (&["everloop-core", "everloop-store", "everloop-agents"][..], &["everloop-testkit"][..]),
             "everloop" => (
                 &["everloop-core", "everloop-store", "everloop-agents", "everloop-engine"][..],

@@ -11,7 +11,7 @@ const LOOP: [&str; 6] =
 fn ten_minutes_between_two_starts_pass_in_seconds_and_the_supervisor_warns() {
     let env = Env::new().fast(100);
     let begun = Instant::now();
-    let out = env.run(&[&LOOP[..], &["--gap", "10m"]].concat()).ok();
+    let out = env.run(&[&LOOP[..], &["--min-gap", "10m"]].concat()).ok();
     assert!(out.stderr.contains("all waits pass 100 times faster; this is for tests only"), "{}", out.stderr);
     let state = env.the_loop();
     assert_eq!(state["started"], 2, "{state}");
@@ -26,7 +26,7 @@ fn a_turn_and_its_agent_count_in_the_same_time() {
     let exe = env!("CARGO_BIN_EXE_everloop");
     let agent = format!("{exe} send @reviewer 'from within' && touch done");
     let env = Env::new().fast(50);
-    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--gap", "0"]).ok();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"]).ok();
     let sent = env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["at"].as_i64();
     let begun = env.the_loop()["created_at"].as_i64();
     assert!(sent >= begun && sent <= Some(env.now().0), "{begun:?} {sent:?} {}", env.now().0);
@@ -44,6 +44,6 @@ fn a_value_that_makes_no_sense_is_refused_by_every_verb_and_disturbs_no_session(
         );
         env.run(&["hook", "Stop"]).ok();
     }
-    let plain = Env::new().run(&[&LOOP[..], &["--gap", "0"]].concat()).ok();
+    let plain = Env::new().run(&[&LOOP[..], &["--min-gap", "0"]].concat()).ok();
     assert!(!plain.stderr.contains("EVERLOOP_TIME_SCALE"), "{}", plain.stderr);
 }
