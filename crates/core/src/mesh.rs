@@ -1,18 +1,20 @@
-//! A loop that many machines work on: what is known about it, and what changes that. Pure; it lives as a document in the hub,
-//! which only the supervisor of the mesh writes.
+//! A loop that many nodes work on: its state and all changes of it. Pure; the state is a document
+//! in the hub that only the leader writes.
 //!
-//! - [`leader`]: what the supervisor does next for such a loop
-//! - [`work`]: what a node does with the tasks that it holds
-//! - [`eligibility`]: whether a machine is fit for a task, or others do better
+//! - [`leader`]: the leader's next steps for such a loop
+//! - [`work`]: a node's steps for the tasks that it holds
+//! - [`eligibility`]: whether a node is eligible for a task, or other nodes do better
 //! - [`node`]: the order of a node's steps, run by the product and by the simulator
-//! - [`budget`]: what a loop may use, over all machines
-//! - [`offline`]: what a node does while the hub is away
-//! - [`leader_lease`]: for how long a node may take itself for the supervisor
-//! - [`reconcile`]: what no loop looks after, and who is silent
+//! - [`budget`]: what a loop may use, over all nodes
+//! - [`offline`]: what a node does while the hub is unreachable
+//! - [`leader_lease`]: for how long a node may regard itself as the leader
+//! - [`reconcile`]: tasks that no loop looks after, and silent nodes
 //!
-//! Each check that fails becomes a task. Whoever takes it works on it as on a loop of his own, pushes what came of it, and
-//! says so. The supervisor merges one result after the other, asks all checks about the merged tree, and only then moves the
-//! branch.
+//! Each check that fails becomes a task. The node that takes it works on it as on a loop of its
+//! own, pushes the result, and reports it. The leader merges one result after the other, runs all
+//! checks on the merged tree, and only then moves the branch.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 pub mod budget;
 pub mod eligibility;
@@ -39,7 +41,8 @@ use crate::time::Time;
 
 /// Kind of the documents in which such loops are kept.
 pub const KIND: &str = "mesh";
-/// Version of the document. A newer one is refused, never guessed at. 2: what was used and what is set aside.
+/// Version of the document. A newer one is refused, never guessed at. Version 2 added usage and
+/// reservations.
 pub const VERSION: u32 = 2;
 /// Landings that are listed; older ones stand on the branch.
 const LANDED_LISTED: usize = 50;
@@ -49,7 +52,8 @@ const NOTE_CHARS: usize = 2_000;
 /// What the operator wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeshSpec {
-    /// Goal, checks, agents and limits. Its folder means nothing elsewhere; nodes put their own in its place.
+    /// Goal, checks, agents and limits. The folder is valid only where the loop was made; each node
+    /// replaces it with its own.
     pub wanted: LoopSpec,
     /// The git remote through which work travels.
     pub remote: String,
@@ -70,7 +74,6 @@ pub struct MeshSpec {
 pub struct MeshLoop {
     /// Format of this document.
     pub version: u32,
-    /// Which loop.
     pub id: LoopId,
     /// What people call it.
     pub name: String,
@@ -78,9 +81,9 @@ pub struct MeshLoop {
     pub spec: MeshSpec,
     /// When it was made.
     pub created_at: Time,
-    /// Somebody wants it to end.
+    /// The end of the loop was requested.
     pub stop: bool,
-    /// What the checks say about the branch, and at which commit they said it.
+    /// The checks' last results for the branch, and the commit that they ran on.
     pub judged: Option<Judged>,
     /// Tasks made so far.
     pub made: u32,
@@ -108,19 +111,16 @@ pub struct MeshLoop {
     pub ended: Option<End>,
 }
 
-/// What the checks say about a commit of the branch.
+/// The results of the checks for a commit of the branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The commit.
     pub commit: String,
-    /// What they say.
     pub board: Scoreboard,
 }
 
 /// A task and the check it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTask {
-    /// The task.
     pub task: TaskId,
     /// The check that it has to make pass.
     pub check: String,
@@ -133,7 +133,7 @@ pub struct Landed {
     pub task: TaskId,
     /// For which check.
     pub check: String,
-    /// Who did it.
+    /// The node that did the work.
     pub node: NodeId,
     /// Under which fence.
     pub fence: Fence,
@@ -147,13 +147,10 @@ pub struct Landed {
 pub enum End {
     /// Every check passes on the branch.
     Reached,
-    /// Somebody stopped it.
+    /// The loop was stopped.
     Stopped,
     /// The tasks of these checks came to nothing too often.
-    GivenUp {
-        /// Which.
-        checks: Vec<String>,
-    },
+    GivenUp { checks: Vec<String> },
     /// A limit was used up.
     Exhausted {
         /// `calls`, `tokens`, `dollars` or `time`.
@@ -161,10 +158,9 @@ pub enum End {
     },
 }
 
-/// What a node says about a task that it finished; stands in the task's result.
+/// A node's report about a task that it finished; stored as the task's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReport {
-    /// Who.
     pub node: NodeId,
     /// Whether the task's check passed there.
     pub reached: bool,
@@ -182,7 +178,7 @@ pub struct TaskReport {
     /// The fence under which it was begun, and for which something was set aside.
     #[serde(default)]
     pub fence: Fence,
-    /// It ended because that was used up: nobody's fault.
+    /// The attempt ended because its reservation was used up, which is no failure.
     #[serde(default)]
     pub short: bool,
     /// In words, when it came to nothing.
@@ -200,7 +196,7 @@ impl TaskReport {
         Self { node, reached: false, commit, reference, turns: 0, microusd: 0, tokens: 0, fence, short: false, why }
     }
 
-    /// As it stands in a task's result or on the shelf; `None` when it is something else.
+    /// Parses a task's result or a late result; `None` when it is something else.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -261,7 +257,8 @@ impl MeshLoop {
         Ok(Self { version: VERSION, ..state })
     }
 
-    /// The operations that keep it, if nobody else wrote since `version`, and say in the journal why it changed.
+    /// The operations that save the document, provided that no other write happened since
+    /// `version`, and that note the reason for the change in the journal.
     pub fn save(&self, version: u64, notes: &[String]) -> Vec<Op> {
         let body = serde_json::to_string(self).expect("a loop is plain data and always has a JSON form");
         let events: Vec<Event> = notes.iter().map(|text| Event::Note { text: text.clone() }).collect();
@@ -275,7 +272,7 @@ impl MeshLoop {
         self.open.iter().find(|open| open.task == *task).map(|open| open.check.as_str())
     }
 
-    /// The checks were asked about the branch.
+    /// Records the checks' results for the branch.
     pub fn judge(&mut self, commit: String, board: Scoreboard) {
         self.judged = Some(Judged { commit, board });
     }
@@ -287,7 +284,8 @@ impl MeshLoop {
         self.open.push(OpenTask { task: task.id.clone(), check: check.to_owned() });
     }
 
-    /// A task's work stands on the branch, about which the checks say `board`; `None` when they have to be asked again.
+    /// Records that a task's work is on the branch. `board`: the checks' results for it; `None`
+    /// when the checks have to run again.
     pub fn land(&mut self, landed: Landed, board: Option<Scoreboard>) {
         self.judged = board.map(|board| Judged { commit: landed.commit.clone(), board });
         self.open.retain(|open| open.task != landed.task);
@@ -298,7 +296,7 @@ impl MeshLoop {
         self.landed.drain(..extra);
     }
 
-    /// A task came to nothing; its check gets another one, which is told why.
+    /// Records that a task failed; its check gets another task, which contains the reason.
     pub fn refuse(&mut self, task: &TaskId, why: &str) {
         if let Some(check) = self.check_of(task).map(str::to_owned) {
             self.notes.insert(check, why.chars().take(NOTE_CHARS).collect());
@@ -307,7 +305,8 @@ impl MeshLoop {
     }
 }
 
-/// Whether merged work may stand on the branch: its own check passes, and nothing that passed before fails.
+/// Whether merged work may go onto the branch: its own check passes, and nothing that passed before
+/// fails.
 pub fn accept(before: &Scoreboard, after: &Scoreboard, check: &str) -> Result<(), String> {
     let lost = after.lost_since(before);
     if !lost.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Without the feature `planted` nothing here does anything: [`is`] is a constant.
 
-/// A mistake that somebody might make. Each is found by a scenario of the simulation.
+/// A plausible programming mistake. Each is found by a scenario of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are the documentation; the table in the testkit explains each")]
 pub enum Bug {

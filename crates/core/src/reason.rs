@@ -23,7 +23,7 @@ macro_rules! rules {
             /// All rules of this version.
             pub const ALL: &'static [RuleId] = &[$(RuleId::$name),+];
 
-            /// Its id.
+            /// The id as a string.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(RuleId::$name => $id,)+
@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for RuleId {
 /// A decision's reason: which rule, on which inputs, until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Which rule.
+    /// The rule that was applied.
     pub rule: RuleId,
     /// What the rule looked at.
     pub inputs: BTreeMap<String, String>,

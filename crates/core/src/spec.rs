@@ -16,7 +16,7 @@ pub use guard::{
     StartCaps, guard_settings,
 };
 
-/// The account that is there without a section: whoever is logged in on the machine.
+/// The account that exists without a section: the one that is logged in on the machine.
 pub const DEFAULT_ACCOUNT: &str = "default";
 
 /// Everything a person configures about a loop.

@@ -1,9 +1,9 @@
-//! One model for the records of every agent CLI. The parsers in `agents` produce it, a [`TurnReport`]
-//! sums it up.
+//! One model for the records of every agent CLI. The parsers in `agents` produce it, a
+//! [`TurnReport`] sums it up.
 //!
-//! A CLI's own records and the agent's text stay separate: [`AgentEvent::Limit`] is made from records
-//! that the vendor's CLI wrote, never from [`AgentEvent::Text`], so an agent that writes about limits
-//! cannot cause one.
+//! A CLI's own records and the agent's text stay separate: [`AgentEvent::Limit`] is made from
+//! records that the vendor's CLI wrote, never from [`AgentEvent::Text`], so an agent that writes
+//! about limits cannot cause one.
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 

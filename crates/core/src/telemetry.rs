@@ -1,5 +1,5 @@
-//! A second source of a turn's usage: the telemetry of its CLI. [`TelemetrySum`] sums up what arrived,
-//! [`settle`] decides what counts.
+//! A second source of a turn's usage: the telemetry of its CLI. [`TelemetrySum`] sums up what
+//! arrived, [`settle`] decides what counts.
 //!
 //! The stream is the first source. It is silent about a turn that was cut off, and it may be wrong;
 //! the charge must never be too small.

@@ -54,8 +54,8 @@ impl PermitRequest<'_> {
     }
 }
 
-/// All guard scopes that a decision about a loop reads: those of all its agents' accounts, and those
-/// of the turn under way.
+/// All guard scopes that a decision about a loop reads: those of all its agents' accounts, and
+/// those of the turn under way.
 pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
     let running = match &state.phase {
         Phase::Turn(turn) => turn.permit.scopes.clone(),

@@ -29,8 +29,8 @@ pub fn out(state: &Immune, now: Time) -> BTreeSet<Subject> {
     held.chain(barred).collect()
 }
 
-/// Whether a subject may be quarantined; otherwise the cap that forbids it. `candidates`: the possible
-/// workers, besides those in the record.
+/// Whether a subject may be quarantined; otherwise the cap that forbids it. `candidates`: the
+/// possible workers, besides those in the record.
 pub fn allows(state: &Immune, subject: &Subject, candidates: &[Vec<Subject>], now: Time) -> Result<(), Reason> {
     let refuse = |rule: RuleId| Err(Reason::new(rule).with("subject", subject));
     let mut out = out(state, now);

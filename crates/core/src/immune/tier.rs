@@ -60,8 +60,8 @@ pub(super) fn soft_for() -> Duration {
     beats(SOFT_BEATS)
 }
 
-/// All steps that follow from the end of a turn, with their reasons. `candidates`: the other possible
-/// workers, also without any outcome.
+/// All steps that follow from the end of a turn, with their reasons. `candidates`: the other
+/// possible workers, also without any outcome.
 pub fn observe(
     state: &Immune,
     turn: &TurnId,

@@ -1,6 +1,7 @@
-//! What a loop of the mesh may use, over all machines. The supervisor alone lends: a part of the budget is set aside for each
-//! attempt at a task before anybody can begin it, and what was not used comes back with the attempt's report. So the sum holds
-//! whatever happens to nodes, and a node without a hub has its share: the parts of the tasks that are its own.
+//! What a loop of the mesh may use, over all nodes. Only the leader makes reservations: a part of
+//! the budget is set aside for each attempt at a task before any node can begin it, and the unused
+//! rest comes back with the attempt's report. So the sum holds whatever happens to nodes, and a
+//! node without a hub has its share: the reservations of its own tasks.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::reason::{Reason, RuleId};
 use crate::spec::Budget;
 use crate::time::Time;
 
-/// An attempt of which nobody heard for so long after its task was over has used all that it had.
+/// An attempt without a report for so long after its reservation, at a task that is over or was
+/// taken away, counts as having used the whole reservation.
 pub const SILENT: Duration = Duration::from_secs(24 * 3600);
 
 /// A part of the budget, set aside for one attempt.
@@ -27,11 +29,12 @@ pub struct Reservation {
     pub fence: Fence,
     /// What it may use.
     pub most: Budget,
-    /// When it was lent.
+    /// When the reservation was made.
     pub at: Time,
-    /// Who was given the task under this fence, once that was seen.
+    /// The node that holds the task under this fence, once that is known.
     pub to: Option<NodeId>,
-    /// When its report came, and how many turns it took; they count until they are out of every window.
+    /// When the attempt's report came, and how many turns it took; they count until they are out of
+    /// every window.
     pub over: Option<(Time, u64)>,
 }
 
@@ -51,8 +54,9 @@ impl Reservation {
     }
 }
 
-/// Whether the attempt under `fence` was given back in good order: then its report is there, or nothing was used. What the
-/// supervisor or a person took away has a fence in between.
+/// Whether the attempt under `fence` was given back in good order: then its report is there, or
+/// nothing was used. If the leader or a person took the task away, there is another fence in
+/// between.
 fn is_untouched(row: &TaskRow, fence: Fence) -> bool {
     match row.state {
         TaskState::Queued => row.fence == fence,
@@ -61,13 +65,13 @@ fn is_untouched(row: &TaskRow, fence: Fence) -> bool {
     }
 }
 
-/// Whether the task was taken from whoever had it under the loan's fence. While it is open it may need the very part that
-/// a machine which never comes back had.
+/// Whether the task was taken from its holder under the reservation's fence. While the task is open
+/// it may need the very part that was reserved for a node which never comes back.
 fn is_past(rows: &[TaskRow], reservation: &Reservation) -> bool {
     rows.iter().any(|row| row.task.id == reservation.task && row.fence > reservation.fence)
 }
 
-/// Who holds a task under a fence.
+/// The node that holds a task under a fence.
 fn holder<'a>(row: &'a TaskRow, task: &TaskId, fence: Fence) -> Option<&'a NodeId> {
     match &row.state {
         TaskState::Leased { node, .. } if row.task.id == *task && row.fence == fence => Some(node),
@@ -75,7 +79,7 @@ fn holder<'a>(row: &'a TaskRow, task: &TaskId, fence: Fence) -> Option<&'a NodeI
     }
 }
 
-/// Whether anything is limited, so that no attempt may begin without a loan.
+/// Whether anything is limited, so that no attempt may begin without a reservation.
 pub fn is_limited(spec: &MeshSpec) -> bool {
     let budget = &spec.wanted.guard.budget;
     budget.calls.is_some()
@@ -107,7 +111,7 @@ impl MeshLoop {
         self.reservations.iter().fold(self.spent, |sum, reservation| sum.plus(reservation.held()))
     }
 
-    /// Attempts of which nothing was heard yet.
+    /// Attempts without a report so far.
     pub fn unsettled(&self) -> Vec<(TaskId, Fence)> {
         let open = self.reservations.iter().filter(|reservation| reservation.over.is_none());
         open.map(|reservation| (reservation.task.clone(), reservation.fence)).collect()
@@ -164,7 +168,8 @@ impl MeshLoop {
         })
     }
 
-    /// Starts that may have been made in a window that ends now: those of attempts under way count as if all were made.
+    /// Starts that may have been made in a window that ends now: those of attempts under way count
+    /// as if all were made.
     fn starts_within(&self, window: Duration, now: Time) -> u64 {
         let counts = |reservation: &&Reservation| reservation.over.is_none_or(|(at, _)| now.since(at) < window);
         self.reservations.iter().filter(counts).map(Reservation::calls).sum()
@@ -175,7 +180,8 @@ impl MeshLoop {
         self.reservations.iter().filter_map(|reservation| reservation.over.map(|(at, _)| at + window)).min()
     }
 
-    /// Takes back what attempts did not use. `reports`: what is known of attempts at tasks for which something is set aside.
+    /// Takes back what attempts did not use. `reports`: the known reports of attempts at tasks with
+    /// a reservation.
     pub(super) fn collect(&mut self, rows: &[TaskRow], reports: &[Said], now: Time) -> bool {
         let longest = self.spec.wanted.guard.caps.windows().map(|(_, window, _)| window).max().unwrap_or_default();
         let before = self.reservations.clone();
@@ -205,7 +211,8 @@ impl MeshLoop {
         self.reservations != before
     }
 
-    /// When nobody can say any more what attempts at a loop that is over used; `None` when nothing is set aside.
+    /// When reports about attempts at a loop that is over are no longer expected; `None` when
+    /// nothing is reserved.
     pub(super) fn settles_at(&self) -> Option<Time> {
         self.reservations.iter().map(|reservation| reservation.at + SILENT).max()
     }
@@ -217,7 +224,8 @@ impl MeshLoop {
         self.reservations.clear();
     }
 
-    /// Gives back what was set aside for an attempt that nobody began and nobody can begin any more: that under `fence`.
+    /// Gives back the reservation of the attempt under `fence`, which was not begun and cannot be
+    /// begun any more.
     pub(super) fn call_off(&mut self, task: &TaskId, fence: Fence) {
         self.reservations
             .retain(|reservation| reservation.task != *task || reservation.fence < fence || reservation.over.is_some());

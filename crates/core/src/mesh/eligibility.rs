@@ -1,6 +1,7 @@
-//! Whether a machine is fit for a task: one that can do nothing with it gives it back, one that would have to wait does not
-//! take it, and one that fails more often than others ([`crate::immune`], one record for the whole mesh) lets them go first.
-//! There is always somebody: who gets no work takes what nobody else wanted.
+//! Whether a node is eligible for a task. A node that cannot work on a task gives it back, a node
+//! on which it would have to wait does not take it, and a node that fails more often than others
+//! ([`crate::immune`], one record for the whole mesh) lets them go first. A task never stays
+//! without a node: one that gets no work takes what no other node took.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,17 +28,19 @@ use crate::time::Time;
 
 /// Kind of the documents about accounts that are not served.
 pub const ACCOUNT: &str = "account";
-/// What lasts so much longer is worth asking another machine.
+/// If a wait is so much longer, another node should try.
 pub const LONG: Duration = Duration::from_secs(600);
 /// What has no end is, after so long: a person may be about to end it.
 pub const ENDLESS: Duration = Duration::from_secs(60);
-/// Who gets less work leaves a task to others for so long.
+/// A node that gets less work leaves a task to others for so long.
 pub const OTHERS_FIRST: Duration = Duration::from_secs(10);
-/// Who gets none takes what was free for so long: then there is nobody else.
+/// A node that gets no work takes a task that was free for so long: then there is no other node for
+/// it.
 pub const NOBODY_ELSE: Duration = Duration::from_secs(60);
 
-/// Why a node's own loop for a task can do nothing here for a long time, when that is no rule of the loop itself: another
-/// machine may do better. `real`: how long a period is by the clock of `now`.
+/// Why a node's own loop for a task cannot go on here for a long time, unless a rule of the loop
+/// itself is the reason: another node may do better. `real`: how long a period is by the clock of
+/// `now`.
 pub fn stuck(phase: &Phase, now: Time, real: impl Fn(Duration) -> Duration) -> Option<&Reason> {
     let Phase::Waiting { reason, since } = phase else { return None };
     let here = match reason.rule.as_str() {
@@ -53,15 +56,16 @@ pub fn stuck(phase: &Phase, now: Time, real: impl Fn(Duration) -> Duration) -> O
     (here && long && !planted::is(Bug::KeepsWhatIsStuck)).then_some(reason)
 }
 
-/// The guards that say whether tasks of these loops could be begun here. `here`: this machine's name in its own ledger.
+/// The guards that decide whether tasks of these loops could be begun here. `here`: this node's
+/// name in its own ledger.
 pub fn scopes<'a>(here: &NodeId, loops: impl IntoIterator<Item = &'a LoopSpec>) -> BTreeSet<Scope> {
     let agents = loops.into_iter().flat_map(LoopSpec::agents);
     let accounts = agents.map(|agent| Scope::Account(agent.account.clone()));
     accounts.chain([Scope::All, Scope::Node(here.clone())]).collect()
 }
 
-/// Whether a task of this loop could not be begun here for a long time: everything is frozen, or every account that it can
-/// use is held.
+/// Whether a task of this loop could not be begun here for a long time: everything is frozen, or
+/// every account that it can use is held.
 pub fn is_held_for_long(guards: &Guards, spec: Option<&LoopSpec>, now: Time, long: Duration) -> bool {
     let holds = |scope: &Scope| guards.get(scope).map_or(Duration::ZERO, |guard| holds_for(&guard.state, now));
     let frozen = |scope: &Scope| {
@@ -85,8 +89,8 @@ fn holds_for(state: &GuardState, now: Time) -> Duration {
     [freeze, limit, cooling].into_iter().flatten().max().unwrap_or_default()
 }
 
-/// Everybody who takes part in an attempt at a task, as far as that is known beforehand. Which of several agents it will be is
-/// not; and the default account is another one on every machine.
+/// All subjects that take part in an attempt at a task, as far as they are known beforehand. Which
+/// of several agents will run is unknown; and the default account is a different one on every node.
 pub fn subjects(node: &NodeId, kind: Option<&str>, spec: Option<&LoopSpec>) -> Vec<Subject> {
     let mut all = vec![Subject::new(Dimension::Node, node.as_str())];
     if let Some(agent) = spec.filter(|spec| spec.others.is_empty()).map(|spec| &spec.agent) {
@@ -152,7 +156,7 @@ impl Replica {
 /// What is known of an attempt that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// What it says about those who took part.
+    /// What the outcome means for the subjects that took part.
     pub class: Class,
     /// When the vendor serves the account again, if that was it.
     pub reset_at: Option<Time>,
@@ -178,7 +182,8 @@ impl Tried {
         }
     }
 
-    /// The node's own loop is over; `None` when that says nothing: it was stopped, or what was set aside for it was used up.
+    /// The outcome of a node's own loop that is over; `None` when it means nothing: the loop was
+    /// stopped, or its reservation was used up.
     pub fn over(state: &LoopState) -> Option<Self> {
         let Phase::Ended { ending, .. } = &state.phase else { return None };
         match ending {
@@ -190,7 +195,7 @@ impl Tried {
     }
 }
 
-/// What turns say that came to nothing: an agent that took none of them to its end failed.
+/// The class of an attempt that failed, by its turns: an agent that completed none of them failed.
 fn turns(tally: &TurnTally) -> Class {
     let taken = tally.progress + tally.not_yet + tally.no_op + tally.refused + tally.regressed;
     match (taken, tally.agent_failed, tally.task_failed) {
@@ -200,12 +205,10 @@ fn turns(tally: &TurnTally) -> Class {
     }
 }
 
-/// An attempt under way or over, and who could have made it.
+/// An attempt under way or over, and the subjects that could have made it.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// Which.
     pub held: &'a Held,
-    /// By whom.
     pub node: &'a NodeId,
     /// The kind of the task, where it is known.
     pub kind: Option<&'a str>,
@@ -229,7 +232,7 @@ impl Attempt<'_> {
         observe(immune, &self.turn(), &seen, &candidates, now)
     }
 
-    /// The trials that it is, if somebody was out.
+    /// The trials that this attempt is, if one of its subjects was quarantined.
     pub fn began(&self, immune: &Immune, now: Time) -> Vec<ImmuneStep> {
         immune.trials(&subjects(self.node, self.kind, self.spec), &self.turn(), now)
     }
@@ -249,8 +252,8 @@ pub fn attempt_of(turn: &TurnId) -> Option<(TaskId, Fence)> {
     Some((turn.task().clone(), turn.fence()))
 }
 
-/// What follows when a trial is found to be over of which nobody told how it ended: its machine died, or lost its disk. Another
-/// one may be made. `row`: the task as the hub has it.
+/// The steps that follow when a trial is over without a report of its outcome: its node died, or
+/// lost its disk. Another trial may be made. `row`: the task as the hub has it.
 pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<ImmuneStep> {
     let goes_on = attempt_of(turn).zip(row).is_some_and(|((task, fence), row)| {
         row.task.id == task && row.fence == fence && matches!(row.state, TaskState::Leased { .. })
@@ -258,7 +261,7 @@ pub fn given_up(immune: &Immune, turn: &TurnId, row: Option<&TaskRow>) -> Vec<Im
     if goes_on || planted::is(Bug::TrialOfTheDeadStays) { Vec::new() } else { untried(immune, turn) }
 }
 
-/// What people are told in the hub about steps of the record.
+/// The operations that open and close tickets of the hub about steps of the record.
 pub fn alerts(steps: &[ImmuneStep]) -> Vec<Op> {
     let open = steps.iter().filter_map(|step| alert(step, "the hub")).map(|(key, text)| {
         let key = key.to_owned();
@@ -274,9 +277,9 @@ pub fn alerts(steps: &[ImmuneStep]) -> Vec<Op> {
 /// An account that its vendor does not serve now; a document of the hub, by the account's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
-    /// What was said, and until when nothing starts, by the hub's clock.
+    /// The limit as the vendor reported it, and until when nothing starts, by the hub's clock.
     pub held: crate::guard::AccountHold,
-    /// Who was told so.
+    /// The node that received the limit.
     pub node: NodeId,
 }
 
@@ -286,7 +289,8 @@ impl Limited {
         serde_json::from_str(body).ok()
     }
 
-    /// The operation that keeps it, if nobody else wrote since `version`.
+    /// The operation that saves the document, provided that no other write happened since
+    /// `version`.
     pub fn save(&self, account: &str, version: u64) -> Op {
         let body = serde_json::to_string(self).expect("it is plain data and always has a JSON form");
         Op::SaveDoc { kind: ACCOUNT.to_owned(), key: account.to_owned(), version, body }
@@ -303,7 +307,7 @@ impl Limited {
     }
 }
 
-/// The accounts of these loops that are the same on every machine: those with a name of their own.
+/// The accounts of these loops that are the same on every node: those with a name of their own.
 pub fn shared<'a>(loops: impl IntoIterator<Item = &'a LoopSpec>) -> BTreeSet<String> {
     let accounts = loops.into_iter().flat_map(LoopSpec::agents).map(|agent| agent.account.clone());
     accounts.filter(|account| account != DEFAULT_ACCOUNT).collect()

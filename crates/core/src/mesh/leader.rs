@@ -1,5 +1,5 @@
-//! What the supervisor of the mesh does next for a loop. Asked again after a crash it says the same, so it needs no memory
-//! besides the document and the tasks.
+//! The leader's next steps for a loop. After a crash the same steps follow again, so the leader
+//! needs no memory besides the document and the tasks.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::time::Time;
 
-/// What a task is told about its check at most.
+/// Characters of its check's output that a task contains at most.
 const OUTPUT_CHARS: usize = 4_000;
 
 /// The fence of a task's first attempt.
@@ -22,36 +22,25 @@ pub(super) const A_MOMENT: Duration = Duration::from_secs(1);
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaderStep {
-    /// Ask the checks about the branch.
+    /// Run the checks on the branch.
     Judge,
     /// Queue a task for a check.
-    Open {
-        /// The task.
-        task: Box<NewTask>,
-        /// The check.
-        check: String,
-    },
+    Open { task: Box<NewTask>, check: String },
     /// Merge the work of a task that is done.
     Integrate {
-        /// Which.
         task: TaskId,
         /// Under which fence it was done.
         fence: Fence,
-        /// By whom, and where it is.
+        /// The node that finished the task, and where its work is.
         report: TaskReport,
     },
     /// A task came to nothing.
-    Refuse {
-        /// Which.
-        task: TaskId,
-        /// Why.
-        why: String,
-    },
+    Refuse { task: TaskId, why: String },
     /// The loop is over.
     End(End),
 }
 
-/// What a supervisor writes and sends out for a loop.
+/// What a leader writes and sends out for a loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaderPlan {
     /// What changes besides the loop itself.
@@ -64,7 +53,7 @@ pub struct LeaderPlan {
     pub action_run: Option<LeaderStep>,
 }
 
-/// Takes the next steps for a loop. `late`: what the shelf says about tasks for which something is set aside.
+/// Takes the next steps for a loop. `late`: the late results of tasks with a reservation.
 pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, now: Time) -> LeaderPlan {
     let known = rows.iter().filter_map(|row| Some((row.task.id.clone(), report(row)?)));
     let known: Vec<Said> = known.chain(late.iter().cloned()).collect();
@@ -86,7 +75,8 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
             LeaderStep::Refuse { task, why } => {
                 plan.notes.push(format!("task {task} came to nothing: {why}"));
                 if let Some(row) = rows.iter().find(|row| row.task.id == task && row.result.is_none()) {
-                    // Cancelled before anybody took it: then its fence is the one that was never given out.
+                    // Cancelled before any node took it: then its fence is the one that was never
+                    // given out.
                     state.call_off(&task, row.fence);
                 }
                 state.refuse(&task, &why);
@@ -134,31 +124,31 @@ fn lend(state: &mut MeshLoop, rows: &[TaskRow], now: Time) -> Option<Reason> {
     short
 }
 
-/// Nobody shall go on with a task of a loop that is over.
+/// Cancels a task of a loop that is over, so that no node goes on with it.
 fn cancel(row: &TaskRow) -> Option<Op> {
     let goes_on = matches!(row.state, TaskState::Queued | TaskState::Leased { .. } | TaskState::Blocked);
     let goes_on = goes_on && !planted::is(Bug::StoppedLoopGoesOn);
     goes_on.then(|| Op::Amend { task: row.task.id.clone(), change: Amendment::Cancel })
 }
 
-/// Who supervises, and under which epoch: nothing is written for a loop without it.
+/// The leader and its epoch: nothing is written for a loop without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderTerm {
-    /// Who.
     pub node: NodeId,
     /// Under which epoch.
     pub term: u64,
 }
 
 impl LeaderTerm {
-    /// A batch that counts only while the office lasts.
+    /// A batch that counts only while the term lasts.
     pub fn batch(&self, ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
         let lead = Op::Lead { node: self.node.clone(), term: self.term };
         let lead = Some(lead).filter(|_| !planted::is(Bug::WritesWithoutEpoch));
         lead.into_iter().chain(ops).collect()
     }
 
-    /// Takes a task from a silent node and gives it to whoever wants it. Refused while its lease, by the hub's clock, is not over.
+    /// Takes a task from a silent node and puts it back into the queue. Refused until its lease is
+    /// over by the hub's clock.
     pub fn take_back(&self, task: &TaskId, fence: Fence) -> Vec<Op> {
         let (task, fence, node) = (task.clone(), fence.next(), self.node.clone());
         let take = Op::Take { task: task.clone(), fence, node, lease: A_MOMENT };
@@ -166,7 +156,7 @@ impl LeaderTerm {
     }
 }
 
-/// What to do next, in order. `busy`: the checks are being asked already.
+/// The next steps, in order. `busy`: the checks are running already.
 pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<LeaderStep> {
     if state.ended.is_some() {
         return Vec::new();
@@ -239,7 +229,8 @@ fn came_back(state: &MeshLoop, rows: &[TaskRow], busy: bool) -> Vec<LeaderStep> 
     steps
 }
 
-/// Whether an attempt under `fence` may still be under way or not even begun: then the shelf has nothing about it.
+/// Whether an attempt under `fence` may still be under way or not even begun: then there is no late
+/// result of it.
 pub fn is_awaited(row: &TaskRow, fence: Fence) -> bool {
     match row.state {
         TaskState::Queued => row.fence < fence,
@@ -248,13 +239,13 @@ pub fn is_awaited(row: &TaskRow, fence: Fence) -> bool {
     }
 }
 
-/// What whoever finished a task said about it.
+/// The report of the node that finished a task.
 pub fn report(row: &TaskRow) -> Option<TaskReport> {
     TaskReport::read(row.result.as_deref()?)
 }
 
-/// Tasks whose lease is over, for a supervisor that may take them from their holders. Whether it really is over, the hub's
-/// clock says when it is tried.
+/// Tasks whose lease is over, for a leader that may take them from their holders. The hub's clock
+/// decides whether a lease really is over when the leader tries to take the task.
 pub fn overdue(rows: &[TaskRow], hub_now: Time) -> Vec<(TaskId, Fence)> {
     let over = |row: &&TaskRow| matches!(&row.state, TaskState::Leased { until, .. } if *until <= hub_now);
     rows.iter().filter(over).map(|row| (row.task.id.clone(), row.fence)).collect()

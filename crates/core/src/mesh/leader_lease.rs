@@ -1,5 +1,5 @@
-//! For how long a node may take itself for the supervisor. Counted on its own clock, from before it asked: the hub granted
-//! the lease later than that, so here it is always over first.
+//! For how long a node may regard itself as the leader. Counted on its own clock, from before it
+//! sent the request: the hub granted the lease later than that, so here it is always over first.
 
 use std::time::Duration;
 
@@ -7,29 +7,31 @@ use crate::jitter;
 use crate::planted::{self, Bug};
 use crate::time::Time;
 
-/// What the hub is asked for.
+/// The length of the lease that a node requests from the hub.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// Acts only so long after it asked: what was begun then ends before the lease does.
+/// The leader acts only so long after its request: what was begun then ends before the lease does.
 pub const ACT: Duration = Duration::from_secs(10);
 /// Between two requests.
 pub const RENEW: Duration = Duration::from_secs(5);
-/// When the office is free, nodes ask for it within this time.
+/// When the lease is free, nodes request it within this time.
 const ELECTION_SPREAD: Duration = Duration::from_millis(500);
-/// For how long a new supervisor takes nothing from anybody: whoever lives holds on to his tasks in this time.
+/// For how long a new leader takes no tasks from nodes: every live node renews its tasks in this
+/// time.
 pub const AMNESTY: Duration = super::work::LEASE;
 
-/// Errands of the supervisor that fail in a row, after which another node should try…
+/// Actions of the leader that fail in a row, after which another node should try…
 const HOPELESS: u32 = 3;
-/// …and for so long he does not ask himself. When there is nobody else, he tries again then.
+/// …and for so long the former leader does not request the lease. If no other node took it, the
+/// former leader tries again then.
 const BACK_OFF: Duration = Duration::from_secs(60);
 
-/// What a node knows about its own office.
+/// What a node knows about its own lease as the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderLease {
     term: Option<u64>,
     asked: Time,
     since: Time,
-    /// Errands that failed, since the last one that did not.
+    /// Actions that failed, since the last one that did not.
     failed: u32,
     shy_until: Time,
 }
@@ -64,8 +66,8 @@ impl LeaderLease {
         self.term(now).is_some() && (planted::is(Bug::NoAmnesty) || now.since(self.since) >= AMNESTY)
     }
 
-    /// An errand of the supervisor came back, well or not. Whether he should let somebody else try: what he needs for it may be
-    /// missing on this machine only.
+    /// An action of the leader ended, well or not. Whether the leader should let another node try:
+    /// what the action needs may be missing on this node only.
     pub fn tried(&mut self, well: bool, now: Time) -> bool {
         self.failed = if well { 0 } else { self.failed + 1 };
         let gives_up = self.failed >= HOPELESS && !planted::is(Bug::ClingsToLeadership);
@@ -75,17 +77,18 @@ impl LeaderLease {
         gives_up
     }
 
-    /// Whether it just gave the office up and leaves it to others.
+    /// Whether the node just gave the lease up and leaves it to others.
     pub fn is_backing_off(&self, now: Time) -> bool {
         now < self.shy_until
     }
 
-    /// When to ask again: each node a little differently.
+    /// When to send the next request: a slightly different time on each node.
     pub fn ask_next(asked: Time, seed: u64) -> Time {
         asked + jitter::between(RENEW.mul_f64(0.8), RENEW.mul_f64(1.2), seed)
     }
 
-    /// When a node asks that just heard for how long somebody else is the supervisor: when that is over, and not all at once.
+    /// When a node requests the lease after it learned for how long another node is the leader:
+    /// when that time is over, and not all nodes at once.
     pub fn ask_after(heard: Time, left: Duration, seed: u64) -> Time {
         heard + left + jitter::between(Duration::ZERO, ELECTION_SPREAD, seed)
     }

@@ -1,14 +1,19 @@
-//! A node of the mesh, without I/O: the order of its steps and all that it decides. Pure; the host carries out
-//! [`NodeEffects`] and hands in [`NodeInput`]s. The product and the simulator run this same node.
+//! A node of the mesh, without I/O: the order of its steps and all that it decides. Pure; the host
+//! carries out [`NodeEffects`] and hands in [`NodeInput`]s. The product and the simulator run this
+//! same node.
 //!
-//! - [`MeshNode::on`]: an input, then one round of steps: heartbeat, leader lease, mirror, claims, leader's work, new claims
-//! - `leadership`: heartbeat, the lease of the leader, leaving; `claims`: tasks that the node holds; `take`: new ones
-//! - `offline`: while the hub is away; `eligibility`: whether the node is fit for tasks, and the record of the fleet
-//! - `leader`: loops, merges; `upkeep`: what no loop looks after; `tickets`: what people have to know
+//! - [`MeshNode::on`]: an input, then one round of steps: heartbeat, leader lease, mirror, claims,
+//!   leader's work, new claims
+//! - `leadership`: heartbeat, the lease of the leader, leaving; `claims`: tasks that the node
+//!   holds; `take`: new ones
+//! - `offline`: while the hub is away; `eligibility`: whether the node is eligible for tasks, and
+//!   the record of the fleet
+//! - `leader`: loops, merges; `upkeep`: what no loop looks after; `tickets`: what people have to
+//!   know
 //! - [`effects`]: what a node can make happen; [`event`]: what it reports
 //!
-//! Every effect is a place at which a machine may die. What a node has in memory is lost then; claims and the replica are
-//! read again, and everything else is found out at the hub.
+//! Every effect is a place at which a node may die. What a node has in memory is lost then; claims
+//! and the replica are read again, and everything else is found out at the hub.
 
 mod claims;
 pub mod effects;
@@ -55,15 +60,15 @@ const TOO_LONG: Duration = Duration::from_secs(600);
 const MIRROR: Duration = Duration::from_secs(20);
 /// Between two passes of the mirror when it seems that nothing happened.
 const MIRROR_ANYHOW: Duration = Duration::from_secs(300);
-/// Before everything.
+/// A time before all others.
 const NEVER: Time = Time(i64::MIN);
 
-/// What a node is told when it is made.
+/// The settings of a new node.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Its name in the mesh.
     pub node: NodeId,
-    /// This machine's name in its own ledger.
+    /// This node's name in its own ledger.
     pub here: NodeId,
     /// Tasks that it works on at once.
     pub slots: u32,
@@ -74,9 +79,8 @@ pub struct NodeSettings {
 /// What makes a node act.
 #[derive(Clone, Debug)]
 pub enum NodeInput {
-    /// Time passed.
     Timer,
-    /// Something changed on this machine or at the hub.
+    /// Something changed on this node or at the hub.
     Look,
     /// Another node sent a hint.
     Hint(Hint),
@@ -101,7 +105,7 @@ pub struct MeshNode {
     mirror: MirrorTimes,
     /// Claims about which an action is under way.
     under_way: BTreeSet<String>,
-    /// Claims whose work could not be pushed, and when that is tried again.
+    /// Claims with work that could not be pushed, and when that is tried again.
     push_at: BTreeMap<String, Time>,
     /// When the hub last confirmed that a task is still held.
     renewed: BTreeMap<String, Time>,
@@ -116,7 +120,7 @@ pub struct MeshNode {
     cache: LoopCache,
     /// Loops for which an action is under way.
     judging: BTreeSet<LoopId>,
-    /// Loops whose last action failed, and when the next one may be started.
+    /// Loops with a failed last action, and when the next one may be started.
     retry_at: BTreeMap<LoopId, Time>,
     /// Loops for which the last action went well.
     served: BTreeSet<LoopId>,
@@ -138,7 +142,7 @@ struct MirrorTimes {
 }
 
 impl MeshNode {
-    /// A node with what its files say.
+    /// A node with the contents of its files.
     pub fn new(settings: NodeSettings, held: impl IntoIterator<Item = Held>, replica: Replica) -> Self {
         let claims = held.into_iter().map(|held| (held.key(), Claim::new(held))).collect();
         Self::with(settings, claims, Arc::new(replica))
@@ -177,7 +181,8 @@ impl MeshNode {
         }
     }
 
-    /// Takes an input in and does one round; for how long there is nothing to do then, by the node's time.
+    /// Takes an input in and does one round; for how long there is nothing to do then, by the
+    /// node's time.
     pub fn on(&mut self, input: NodeInput, fx: &mut impl NodeEffects) -> Duration {
         match input {
             NodeInput::Timer => {}
@@ -201,7 +206,7 @@ impl MeshNode {
 
     fn round(&mut self, fx: &mut impl NodeEffects) {
         let now = fx.now();
-        // The first call to a hub that was away is a heartbeat, whose answer carries the hub's time.
+        // The first call to a hub that was away is a heartbeat; its answer carries the hub's time.
         let calls_again = self.connection.is_broken() && fx.wall() >= self.call_at;
         if calls_again || now >= self.beat_at {
             self.beat(fx);

@@ -1,6 +1,7 @@
-//! What a node does while the hub is away: it goes on with what it holds, and begins free tasks that are its own by rendezvous
-//! hashing over the members that were there last. Members that know the same begin different tasks. When the hub is back it
-//! is asked for them, and says whether they count.
+//! What a node does while the hub is away: it goes on with what it holds, and begins free tasks
+//! that are its own by rendezvous hashing over the last known members. Members with the same
+//! knowledge begin different tasks. When the hub is back, the node claims them there, and the hub
+//! decides whether they count.
 
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use crate::time::Time;
 
 /// A hub that does not answer for so long…
 pub const AWAY: Duration = Duration::from_secs(15);
-/// …and so many calls is away: a restart is not worth it, because somebody else may still reach it.
+/// …and so many calls is away: a restart is not worth it, because another node may still reach
+/// it.
 pub const AWAY_CALLS: u32 = 3;
-/// A node that was not heard of for so long is no member.
+/// A node without a sign of life for so long is no member.
 pub const DOWN: Duration = Duration::from_secs(45);
 /// After the hub was away, nodes take tasks again one after the other within this time.
 pub const SPREAD: Duration = Duration::from_secs(25);
@@ -25,18 +27,16 @@ pub const SPREAD: Duration = Duration::from_secs(25);
 /// What a node remembers of the hub.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
-    /// Who was there and took tasks, itself included.
+    /// Live nodes that took tasks, including the node itself.
     pub members: Vec<NodeId>,
     /// Tasks that were free.
     pub free: Vec<TaskRow>,
-    /// Their loops.
     pub loops: Vec<MeshLoop>,
 }
 
 /// A node as the hub shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Who.
     pub node: NodeId,
     /// When it last gave a sign of life.
     pub at: Time,
@@ -44,7 +44,8 @@ pub struct Seen {
     pub drains: bool,
 }
 
-/// Nodes that were heard of lately and take tasks. `own` was heard of just now; that tells what the hub's clock says.
+/// Nodes with a recent sign of life that take tasks. `own` gave its sign of life just now, which
+/// yields the hub's current time.
 pub fn members(own: &NodeId, seen: &[Seen], down: Duration) -> Vec<NodeId> {
     let now = seen.iter().find(|row| row.node == *own).map_or(Time::default(), |row| row.at);
     let there = seen.iter().filter(|row| now.since(row.at) < down && !row.drains);
@@ -65,8 +66,8 @@ impl Replica {
         self.loops.iter().find(|state| Some(&state.id) == row.task.owner.as_ref())
     }
 
-    /// Whether something is set aside for the next attempt at a task. Also when its loop is not known, or does not want the
-    /// task any more: whoever takes it then ends it.
+    /// Whether there is a reservation for the next attempt at a task. Also true when its loop is
+    /// not known, or does not want the task any more: the node that takes it then ends it.
     pub fn is_lent(&self, row: &TaskRow) -> bool {
         let reserved = |state: &MeshLoop| {
             let wanted = state.ended.is_none() && state.check_of(&row.task.id).is_some();
@@ -75,7 +76,8 @@ impl Replica {
         planted::is(Bug::TakesFromTheLiving) || self.loop_of(row).is_none_or(reserved)
     }
 
-    /// What `node` begins by itself, up to `room` tasks besides those that it has. `now` is the hub's time.
+    /// What `node` begins by itself, up to `room` tasks besides those that it has. `now` is the
+    /// hub's time.
     pub fn pick(&self, node: &NodeId, has: &[Held], room: usize, now: Time) -> Vec<Held> {
         let own = |row: &&TaskRow| {
             is_free(row, now)
@@ -84,7 +86,7 @@ impl Replica {
         };
         let begin = |row: &TaskRow| {
             let (state, fence) = (self.loop_of(row)?, row.fence.next());
-            // Without a part of the budget, or when the checks were just being asked, it waits for the hub.
+            // Without a reservation, or while the checks were running, it waits for the hub.
             state.judged.as_ref()?;
             state.reservation(&row.task.id, fence)?;
             let goes_on = state.ended.is_none() && !state.stop;

@@ -1,9 +1,11 @@
-//! What the supervisor of the mesh sets right every minute: tasks that no open loop looks after, work that nobody takes, and
-//! nodes that were not heard of when they said they would be. What a loop looks after itself ([`super::leader`]) is left alone.
+//! What the leader sets right every minute: tasks that no open loop looks after, work that no node
+//! takes, and nodes that missed their announced sign of life. What a loop looks after itself
+//! ([`super::leader`]) stays untouched.
 //!
 //! - [`plan`]: what is to be done, from tasks that rest for long, the loops and the nodes
-//! - [`ReconcileNotes`]: what was said already, a document of the hub, so that the next supervisor does not say it again
-//! - `wakes`: who is silent and who is heard again
+//! - [`ReconcileNotes`]: what was reported already, a document of the hub, so that the next leader
+//!   does not report it again
+//! - `wakes`: nodes that fell silent, and nodes that are back
 
 mod wakes;
 
@@ -27,11 +29,12 @@ use crate::time::{Time, human};
 pub const EVERY: Duration = Duration::from_secs(60);
 /// Kind and key of the book.
 pub const KIND: &str = "reconcile";
-/// See [`KIND`].
+/// Key of the document; for its kind see [`KIND`].
 pub const KEY: &str = "book";
 /// Version of the book. A newer one is refused, never guessed at.
 const VERSION: u32 = 1;
-/// Tasks that are set right in one run: a batch has to be done within seconds, and the next run is a minute away.
+/// Tasks that are set right in one run: a batch has to be done within seconds, and the next run is
+/// a minute away.
 const AT_ONCE: usize = 100;
 /// Nodes that a ticket names.
 const NAMED: usize = 8;
@@ -39,13 +42,13 @@ const NAMED: usize = 8;
 /// How long things are left as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// A claim whose lease is over, and that no open loop looks after.
+    /// A claim with an expired lease that no open loop looks after.
     pub orphan: Duration,
     /// A task in the queue that no open loop wants.
     pub stray: Duration,
-    /// A task in the queue that its loop wants and nobody takes.
+    /// A task in the queue that its loop wants and no node takes.
     pub stalled: Duration,
-    /// A node that was to be heard of.
+    /// A node that missed its announced sign of life.
     pub down: Duration,
 }
 
@@ -66,7 +69,7 @@ impl Patience {
     }
 }
 
-/// A loop, as far as a supervisor has to know it between two looks.
+/// A loop, as far as a leader has to know it between two looks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
     /// It goes on.
@@ -78,7 +81,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// What a document says.
+    /// The view of a loop's document.
     pub fn of(state: MeshLoop) -> Self {
         if state.ended.is_some() { Known::Over(state.settles_at()) } else { Known::Open(Box::new(state)) }
     }
@@ -87,7 +90,6 @@ impl Known {
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileView<'a> {
-    /// Who looks.
     pub term_held: &'a LeaderTerm,
     /// Every loop that the hub knows, read before the tasks.
     pub loops: &'a BTreeMap<LoopId, Known>,
@@ -101,14 +103,14 @@ pub struct ReconcileView<'a> {
     pub now: Time,
 }
 
-/// What was said already.
+/// What was reported already.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReconcileNotes {
     version: u32,
-    /// Who is silent.
+    /// Nodes that are silent.
     #[serde(default)]
     pub silent: BTreeMap<NodeId, Silence>,
-    /// Loops about whose waiting tasks people were asked, and when.
+    /// Loops with a ticket about their waiting tasks, and when it was opened.
     #[serde(default)]
     asked: BTreeMap<LoopId, Time>,
 }
@@ -127,7 +129,7 @@ impl ReconcileNotes {
 /// How a task is set right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Whoever wants it can take it.
+    /// Put it back into the queue, for any node.
     GiveBack,
     /// It is over.
     End,
@@ -136,9 +138,7 @@ pub enum Remedy {
 /// A task that is set right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
-    /// Which.
     pub task: TaskId,
-    /// How.
     pub remedy: Remedy,
     ops: Vec<Op>,
 }
@@ -146,13 +146,13 @@ pub struct Repair {
 /// What is to be done, in one transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReconcilePlan {
-    /// What was said then.
+    /// The notes after this plan.
     pub book: ReconcileNotes,
     /// Tasks that are set right.
     pub repairs: Vec<Repair>,
-    /// Who was not heard of when he said, for the first time in this silence.
+    /// Nodes that missed their announced sign of life, for the first time in this silence.
     pub missed: Vec<NodeId>,
-    /// Who is heard again.
+    /// Nodes that are back after a silence.
     pub heard: Vec<NodeId>,
     tickets: Vec<Op>,
     notes: Vec<String>,
@@ -164,12 +164,12 @@ impl ReconcilePlan {
         self.repairs.is_empty() && self.tickets.is_empty() && self.notes.is_empty()
     }
 
-    /// Does not touch this task: somebody else was faster.
+    /// Leaves this task out: another writer was faster.
     pub fn leave_out(&mut self, task: &TaskId) {
         self.repairs.retain(|repair| repair.task != *task);
     }
 
-    /// What the journal says: about tasks and tickets in one sentence, and one for each node.
+    /// The journal's entries: one sentence about tasks and tickets, and one for each node.
     pub fn said(&self) -> Vec<String> {
         let of = |remedy: Remedy| self.repairs.iter().filter(|repair| repair.remedy == remedy).count();
         let opened = self.tickets.iter().filter(|op| matches!(op, Op::OpenTicket { .. })).count();
@@ -185,7 +185,8 @@ impl ReconcilePlan {
         sum.into_iter().chain(self.notes.iter().cloned()).collect()
     }
 
-    /// All of it, if nobody else wrote the book since `version`.
+    /// All operations of the plan, provided that no other write to the notes happened since
+    /// `version`.
     pub fn batch(&self, term_held: &LeaderTerm, version: u64) -> Vec<Op> {
         let events = self.said().into_iter().map(|text| Event::Note { text }).collect();
         let body = serde_json::to_string(&self.book).expect("a book is plain data and always has a JSON form");
@@ -195,7 +196,7 @@ impl ReconcilePlan {
     }
 }
 
-/// What is to be done. Asked again after it was done, it says nothing.
+/// What is to be done. After it was done, the plan is empty.
 pub fn plan(book: &ReconcileNotes, look: &ReconcileView<'_>) -> ReconcilePlan {
     let mut plan =
         ReconcilePlan { book: ReconcileNotes { version: VERSION, ..book.clone() }, ..ReconcilePlan::default() };
@@ -205,9 +206,9 @@ pub fn plan(book: &ReconcileNotes, look: &ReconcileView<'_>) -> ReconcilePlan {
     plan
 }
 
-/// Whose a task is.
+/// Whether a loop looks after a task.
 enum TaskOwnership {
-    /// An open loop looks after it, or nobody can say.
+    /// An open loop looks after it, or its loop is unreadable.
     Wanted,
     /// It never had a loop.
     Nobodys,
@@ -255,7 +256,8 @@ impl ReconcileView<'_> {
         }
     }
 
-    /// Under the next fence: whoever took the task, or a word of its holder that came meanwhile, makes it void.
+    /// Takes a task under the next fence; void if a node claimed the task, or its holder wrote,
+    /// meanwhile.
     fn take(&self, row: &TaskRow) -> Op {
         let (task, node) = (row.task.id.clone(), self.term_held.node.clone());
         Op::Take { task, fence: row.fence.next(), node, lease: A_MOMENT }
@@ -281,7 +283,8 @@ impl ReconcileView<'_> {
         Repair { task, remedy: Remedy::End, ops }
     }
 
-    /// A task that its loop wants and nobody takes for a day is a person's business; it is never ended.
+    /// A task that its loop wants and that no node takes for a day needs a person; it is never
+    /// ended.
     fn ask_people(&self, plan: &mut ReconcilePlan) {
         let asked = std::mem::take(&mut plan.book.asked);
         let is_there = self.nodes.iter().any(|sign| !sign.leaves && !self.is_silent(&sign.node));
@@ -314,7 +317,7 @@ impl ReconcileView<'_> {
         (since >= self.patience.stalled).then_some((row, since))
     }
 
-    /// Why nobody takes a task, as far as that is known.
+    /// Why no node takes a task, as far as that is known.
     fn why_not(&self, state: &MeshLoop, row: &TaskRow, since: Duration) -> String {
         let mut known = Vec::new();
         if state.reservation(&row.task.id, row.fence.next()).is_none() {
@@ -338,7 +341,8 @@ impl ReconcileView<'_> {
     }
 }
 
-/// The cause of a ticket about a loop whose tasks nobody takes; it weighs as much as a loop of one machine that does not go on.
+/// The cause of a ticket about a loop with tasks that no node takes; it weighs as much as a local
+/// loop that does not go on.
 fn key(id: &LoopId) -> String {
     format!("stalled:{id}")
 }

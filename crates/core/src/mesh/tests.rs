@@ -88,7 +88,7 @@ fn said(commit: Option<&str>) -> TaskReport {
     }
 }
 
-/// Takes the steps that need nobody else; gives the tasks it made.
+/// Takes the steps that need no other node; gives the tasks it made.
 pub(super) fn perform(state: &mut MeshLoop, rows: &[TaskRow]) -> Vec<NewTask> {
     let made = |op| if let Op::Enqueue(task) = op { Some(task) } else { None };
     leader::plan(state, rows, &[], false, NOW).ops.into_iter().filter_map(made).collect()
@@ -457,7 +457,8 @@ fn caps_hold_over_all_machines_in_every_window() {
     assert!(!leader::plan(&mut state, &queued, &late, false, later(69)).changed, "nothing to say in between");
     leader::plan(&mut state, &queued, &late, false, later(70));
     assert_eq!((calls(&state, 0, 3), &state.waits), (Some(Some(1)), &None));
-    // A node that is never heard of again has used what it had, and its part comes back when it is out of the window.
+    // A node without any further sign of life has used its reservation, which comes back when it is
+    // out of the window.
     state.refuse(&tasks[1].id, "cancelled");
     leader::plan(&mut state, &queued, &late, false, NOW + budget::SILENT);
     assert_eq!(state.spent.calls, 2 + 2 + 1);

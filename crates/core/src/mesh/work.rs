@@ -1,7 +1,9 @@
-//! What a node does with the tasks of the mesh: which it takes, and what it does next about one that it has.
+//! What a node does with the tasks of the mesh: which it takes, and what it does next about one
+//! that it has.
 //!
-//! A node works on a task as on a loop of its own, in its own ledger. So what it did is durable before the hub knows of it,
-//! and a node without a hub goes on with what it has. Whether a result counts, the hub says: by the fence.
+//! A node works on a task as on a loop of its own, in its own ledger. So what it did is durable
+//! before the hub knows of it, and a node without a hub goes on with what it has. The hub decides
+//! by the fence whether a result counts.
 
 use std::time::Duration;
 
@@ -24,16 +26,15 @@ pub const LEASE: Duration = Duration::from_secs(90);
 pub const RENEW: Duration = Duration::from_secs(20);
 /// Before a task that came to nothing is tried again.
 pub const RETRY_DELAY: Duration = Duration::from_secs(10);
-/// Attempts of a task that came to nothing, after which a person has to look at it: on two nodes at least, because one may be
-/// the reason itself.
+/// Failed attempts of a task, after which a person has to look at it: on two nodes at least,
+/// because one node may be the reason itself.
 pub const POISON: u32 = 3;
-/// So many are enough also when nobody else tried.
+/// So many failed attempts are enough also when no other node tried.
 pub const POISON_ANYHOW: u32 = 2 * POISON;
 
 /// A task that this node took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Which.
     pub task: TaskId,
     /// Under which fence.
     pub fence: Fence,
@@ -41,7 +42,7 @@ pub struct Held {
     pub owner: LoopId,
     /// Where this node stands with it.
     pub stage: Stage,
-    /// It was begun without the hub, which has not said yet whether it counts.
+    /// The task was begun without the hub, which has not decided yet whether it counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
@@ -54,7 +55,7 @@ pub enum Stage {
     Working,
     /// The loop is over, and its work was pushed; the hub does not know it yet.
     Pushed {
-        /// What is to be said.
+        /// The report that is sent to the hub.
         report: TaskReport,
     },
 }
@@ -70,8 +71,8 @@ impl Held {
         format!("{}.{}", self.task, self.fence)
     }
 
-    /// Where its work is pushed to. What was begun without the hub has a name of its own: another node may have been given
-    /// the same fence.
+    /// Where its work is pushed to. What was begun without the hub has a name of its own: another
+    /// node may have been given the same fence.
     pub fn reference(&self, node: &NodeId) -> String {
         let plain = format!("refs/everloop/{}/{}/{}", self.owner, self.task, self.fence);
         if self.alone { format!("{plain}-{node}") } else { plain }
@@ -87,12 +88,12 @@ impl Held {
         Op::Renew { task: self.task.clone(), fence: self.fence, lease }
     }
 
-    /// Lets somebody else have it, at the earliest then.
+    /// Puts the task back into the queue, where nodes can take it from `ready_at` on.
     pub fn give_back(&self, ready_at: Time, failed: bool) -> Op {
         Op::Release { task: self.task.clone(), fence: self.fence, ready_at, failed }
     }
 
-    /// Ends it.
+    /// Ends the task with a report.
     pub fn finish(&self, state: TaskEnd, report: &TaskReport) -> Op {
         Op::Finish { task: self.task.clone(), fence: self.fence, state, result: report.to_json() }
     }
@@ -110,9 +111,8 @@ pub enum Local {
     Missing,
     /// It goes on.
     Running,
-    /// It can do nothing here for a long time, for reasons of this machine.
+    /// The loop cannot go on here for a long time, for reasons of this node.
     Stuck {
-        /// Which.
         reason: Reason,
         /// Nothing was used yet of what was set aside for it.
         untouched: bool,
@@ -124,50 +124,52 @@ pub enum Local {
     },
 }
 
-/// What the hub says about a task.
+/// The state of a task's claim at the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimState {
-    /// The hub was not asked, or is away.
+    /// The hub has not answered, or is away.
     Unknown,
     /// This node holds it.
     Mine,
     /// The hub knows what came of it already: an answer was lost.
     Settled,
-    /// It does not: the lease was over and somebody else has it, or a person took it away.
+    /// The node does not hold it any more: the lease was over and another node has it, or a person
+    /// took it away.
     Lost,
-    /// It never was this node's: it is gone, or somebody else was given this very fence.
+    /// The node never held it: the task is gone, or another node holds this very fence.
     Never,
-    /// Nobody has it, and what this node began without the hub can count, under this fence.
+    /// No node holds it, and what this node began without the hub can count, under this fence.
     Free(Fence),
 }
 
 /// Something to do about a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkStep {
-    /// Nothing.
+    /// There is nothing to do now.
     Wait,
     /// Make the loop that works on it.
     Begin,
-    /// Stop that loop: the task is somebody else's. What it made so far is pushed and shelved like any late result.
+    /// Stop that loop: another node has the task. What the loop made so far is pushed and kept like
+    /// any late result.
     Stop,
-    /// Let another machine have it: this one can do nothing.
+    /// Give the task back to the queue: this node cannot work on it.
     GiveBack(Reason),
     /// Push what came of it.
     Push {
         /// Whether it passed.
         reached: bool,
     },
-    /// Ask the hub for what was begun without it.
+    /// Claim at the hub what was begun without it.
     Claim,
-    /// The hub says that it is this node's: what was begun without it is like any other.
+    /// The hub confirmed the claim: what was begun without it is like any other.
     Adopt,
-    /// Tell the hub what came of it, in one transaction; then nothing is left to do.
+    /// Report the outcome to the hub, in one transaction; then nothing is left to do.
     Tell(Vec<Op>),
     /// Nothing is left to do.
     Forget,
 }
 
-/// What the hub says about a task, seen by the node that holds or held it.
+/// The state of a task at the hub, seen by the node that holds or held it.
 pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> ClaimState {
     let Some(row) = row else { return ClaimState::Never };
     match &row.state {
@@ -180,12 +182,13 @@ pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> ClaimState
     }
 }
 
-/// Whether a task ended with what this node says about it.
+/// Whether a task ended with this node's report.
 fn is_told(held: &Held, row: &TaskRow) -> bool {
     matches!(&held.stage, Stage::Pushed { report } if super::leader::report(row).as_ref() == Some(report))
 }
 
-/// Whether another node tried a task and came to nothing too, or there is none that could. `late_results`: what was said about it.
+/// Whether another node tried a task and failed too, or there is none that could. `late_results`:
+/// the late results of the task.
 pub fn failed_elsewhere<'a>(own: &NodeId, members: &[NodeId], late_results: impl IntoIterator<Item = &'a str>) -> bool {
     let by_another = |text: &str| TaskReport::read(text).is_some_and(|report| report.node != *own);
     members.iter().all(|node| node == own) || late_results.into_iter().any(by_another)
@@ -194,7 +197,6 @@ pub fn failed_elsewhere<'a>(own: &NodeId, members: &[NodeId], late_results: impl
 /// What else matters for what is next.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// This node.
     pub node: &'a NodeId,
     /// Attempts of the task that came to nothing before.
     pub failures: u32,
@@ -214,7 +216,7 @@ pub fn next(held: &Held, standing: ClaimState, local: &Local, view: &View<'_>) -
         (Stage::Pushed { report }, ClaimState::Mine) if report.reached => {
             WorkStep::Tell(vec![held.finish(TaskEnd::Done, report)])
         }
-        // Begun without the hub, and nobody else finished it: the first one counts.
+        // Begun without the hub, and no other node finished it: the first one counts.
         (Stage::Pushed { report }, ClaimState::Free(fence)) if report.reached => {
             let claimed = Held { fence, ..held.clone() };
             WorkStep::Tell(vec![claimed.take(&report.node, LEASE), claimed.finish(TaskEnd::Done, report)])
@@ -241,7 +243,7 @@ fn is_poison(view: &View<'_>) -> bool {
     enough && !planted::is(Bug::PoisonNeverDies)
 }
 
-/// The same for a task whose work is not pushed yet.
+/// The next step for a task with work that is not pushed yet.
 fn working(held: &Held, standing: ClaimState, local: &Local, node: &NodeId) -> WorkStep {
     match (local, standing) {
         (Local::Over { reached }, _) => WorkStep::Push { reached: *reached },
@@ -262,16 +264,17 @@ fn working(held: &Held, standing: ClaimState, local: &Local, node: &NodeId) -> W
     }
 }
 
-/// Tasks that a node can still begin. What is done and only waits to be told takes no room: a hub that is away would keep the
-/// node idle with it.
+/// Tasks that a node can still begin. A task that is done and only waits for its report takes no
+/// room: otherwise a hub that is away would keep the node idle.
 pub fn room<'a>(slots: u32, has: impl IntoIterator<Item = &'a Held>) -> usize {
     let busy = has.into_iter().filter(|held| held.stage == Stage::Working).count();
     (slots as usize).saturating_sub(busy)
 }
 
-/// The tasks to take, up to `free`: the most urgent first; among equals each node begins elsewhere, so that they do not all
-/// want the same one. Only what is free: what others hold, the supervisor alone gives back; and what this node has already, begun
-/// without the hub and not told yet, is no new task.
+/// The tasks to take, up to `free`: the most urgent first; among equals each node begins elsewhere,
+/// so that they do not all want the same one. Only free tasks: only the leader gives back what
+/// others hold; and what this node has already, begun without the hub and not reported yet, is no
+/// new task.
 pub fn pick(node: &NodeId, has: &[Held], rows: &[TaskRow], free: usize, now: Time) -> Vec<(TaskId, Fence)> {
     let is_new = |row: &&TaskRow| !has.iter().any(|held| held.task == row.task.id);
     let mut ready: Vec<&TaskRow> = rows.iter().filter(|row| is_free(row, now)).filter(is_new).collect();
@@ -292,9 +295,10 @@ pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
     fold(fold(0, node.as_str()), task.as_str())
 }
 
-/// The loop with which a node works on a task: its check, and those that pass already, so that nothing is broken. `None`
-/// when the loop does not know the task any more, or has nothing set aside for this attempt yet. `nodes`: among how many the
-/// rate of an account is shared; an attempt keeps the part with which it began.
+/// The loop with which a node works on a task: its check, and those that pass already, so that
+/// nothing is broken. `None` when the loop does not know the task any more, or has no reservation
+/// for this attempt yet. `nodes`: among how many the rate of an account is shared; an attempt keeps
+/// the part with which it began.
 pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) -> Option<LoopSpec> {
     let check = state.check_of(&task.task.id)?;
     let reservation = state.reservation(&task.task.id, fence)?;

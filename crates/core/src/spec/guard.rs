@@ -223,7 +223,7 @@ settings! {
     /// Try another way first: a fresh conversation, the next of the loop's agents, and a prompt
     /// that requests another approach. `false`: you are notified at once.
     #[serde(skip_serializing_if = "is_on")]
-    // A fresh start costs one conversation; a person who is called for nothing costs trust.
+    // A fresh start costs one conversation; a needless call of a person costs trust.
     stagnation_change: bool = true => Switch "stagnation_change";
 }
 
@@ -410,9 +410,7 @@ fn is_on(flag: &bool) -> bool {
 /// What a loop may use in all; reserved before a turn, settled after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Turns.
     pub calls: Option<u64>,
-    /// Tokens.
     pub tokens: Option<u64>,
     /// Millionths of a dollar.
     pub microusd: Option<u64>,

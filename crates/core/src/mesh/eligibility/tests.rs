@@ -1,4 +1,4 @@
-//! Who is fit for a task, rule by rule; what that does to a mesh is simulated elsewhere.
+//! The rules of eligibility, one by one; their effect on a mesh is simulated elsewhere.
 
 use super::super::work::Stage;
 use super::*;

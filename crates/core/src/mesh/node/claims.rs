@@ -1,4 +1,5 @@
-//! Tasks that a node holds: it works on them as on loops of its own, holds on to them, and reports what came of them.
+//! Tasks that a node holds: it works on them as on loops of its own, holds on to them, and reports
+//! what came of them.
 
 use std::sync::Arc;
 
@@ -83,7 +84,8 @@ impl MeshNode {
         }
     }
 
-    /// Looks a task up at the hub, where its answer matters now; holds on to it where it is time to.
+    /// Looks a task up at the hub, where its answer matters now; holds on to it where it is time
+    /// to.
     fn stand(&mut self, fx: &mut impl NodeEffects, claim: &Claim, local: &Local) -> (ClaimState, Option<TaskRow>) {
         let now = fx.now();
         let due = self.renewed.get(&claim.key).is_none_or(|at| now.since(*at) >= work::RENEW);
@@ -137,7 +139,8 @@ impl MeshNode {
                 self.hint(fx, &Hint::Work);
                 return true;
             }
-            // The hub was set back to before the task was made. What came of it was pushed; nothing else can be done.
+            // The hub was set back to before the task was made. What came of it was pushed; nothing
+            // else can be done.
             Some(Err(Refusal::Gone { .. })) => {
                 fx.observe(&NodeEvent::UnknownToHub { key: &claim.key });
                 self.forget(fx, claim);
@@ -157,8 +160,8 @@ impl MeshNode {
             return self.end_unwanted(fx, claim, "the loop does not know this task any more");
         }
         let Some(spec) = work::local_spec(&state, &row, claim.fence, self.replica.members.len()) else {
-            // Until it is known what must not break, or what may be used, it waits; when nothing may be used, another
-            // node does.
+            // Until it is known what must not break, or what may be used, it waits; when nothing
+            // may be used, another node does.
             if let Some(waits) = &state.waits {
                 let until = waits.until.unwrap_or_else(|| self.again_at(fx));
                 self.release(fx, claim, until, "there is nothing to spend");
@@ -268,8 +271,8 @@ impl MeshNode {
         self.push_at.remove(&claim.key);
     }
 
-    /// Gives a task back, for another node from `ready_at` on, with a report about what was used. Whether that was
-    /// possible.
+    /// Gives a task back, for another node from `ready_at` on, with a report about what was used.
+    /// Whether that was possible.
     pub(super) fn release(&mut self, fx: &mut impl NodeEffects, claim: &Claim, ready_at: Time, why: &str) -> bool {
         let used = fx.local_loop(claim).filter(|local| local.spent.calls > 0);
         let said = used.map(|local| claim.shelve(&local.report(&self.settings.node, claim.fence, why)));

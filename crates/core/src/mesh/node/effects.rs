@@ -1,5 +1,6 @@
-//! What a node can make happen, and what comes of it. The product carries these effects out with a PostgreSQL hub, a SQLite
-//! ledger, files and git; the simulator with models of them. Neither decides anything.
+//! What a node can make happen, and what comes of it. The product carries these effects out with a
+//! PostgreSQL hub, a SQLite ledger, files and git; the simulator with models of them. Neither
+//! decides anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -31,7 +32,7 @@ pub const NODE: &str = "node";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
-    /// It works.
+    /// The node works normally.
     Work,
     /// It ends what it has and takes nothing more.
     Drain,
@@ -108,7 +109,6 @@ pub struct BeatReply {
 /// A document of a loop of the mesh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopDoc {
-    /// The loop.
     pub id: LoopId,
     /// The version of the document.
     pub version: u64,
@@ -178,7 +178,6 @@ pub enum LocalPhase {
 /// A node's own loop for a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalLoop {
-    /// Its specification.
     pub spec: LoopSpec,
     /// What it used.
     pub spent: Spend,
@@ -186,7 +185,7 @@ pub struct LocalLoop {
     pub short: bool,
     /// Why it ended, in words; empty when its goal is reached.
     pub why: String,
-    /// What its end says about this node, if anything.
+    /// What its end means for this node's record, if anything.
     pub tried: Option<Tried>,
 }
 
@@ -224,7 +223,6 @@ impl LocalLoop {
 pub enum MeshAction {
     /// Make the loop that works on a task.
     Begin {
-        /// The task.
         claim: Arc<Claim>,
         /// The title of the task.
         title: String,
@@ -235,9 +233,7 @@ pub enum MeshAction {
     },
     /// Push what a loop made.
     Push {
-        /// The task.
         claim: Arc<Claim>,
-        /// Where to.
         reference: String,
         /// Whether the loop reached its goal: then its branch counts, otherwise its last work.
         reached: bool,
@@ -253,9 +249,7 @@ pub enum MeshAction {
 /// Work to be merged.
 #[derive(Clone, Debug)]
 pub struct MergeRequest {
-    /// The loop.
     pub state: MeshLoop,
-    /// The task.
     pub task: TaskId,
     /// Under which fence it was done.
     pub fence: Fence,
@@ -268,9 +262,7 @@ pub struct MergeRequest {
 /// A branch to be moved.
 #[derive(Clone, Debug)]
 pub struct LandRequest {
-    /// The loop.
     pub state: MeshLoop,
-    /// The task.
     pub task: TaskId,
     /// Where the branch was when its work was merged.
     pub target: String,
@@ -283,14 +275,14 @@ pub struct LandRequest {
 /// What came of an action.
 #[derive(Clone, Debug)]
 pub enum MeshOutcome {
-    /// Of [`MeshAction::Begin`].
+    /// The result of [`MeshAction::Begin`].
     Begun {
         /// The key of the claim.
         key: String,
         /// Or why not.
         made: Result<(), String>,
     },
-    /// Of [`MeshAction::Push`].
+    /// The result of [`MeshAction::Push`].
     Pushed {
         /// The key of the claim.
         key: String,
@@ -301,23 +293,21 @@ pub enum MeshOutcome {
         /// The commit, if there is any work.
         pushed: Result<Option<String>, String>,
     },
-    /// Of [`MeshAction::Judge`].
+    /// The result of [`MeshAction::Judge`].
     Judged {
-        /// The loop.
         id: LoopId,
         /// The commit and the results of the checks there.
         judged: Result<(String, Scoreboard), String>,
     },
-    /// Of [`MeshAction::Merge`].
+    /// The result of [`MeshAction::Merge`].
     Merged {
         /// What was to be merged.
         request: Box<MergeRequest>,
         /// What came of it.
         merged: Merged,
     },
-    /// Of [`MeshAction::Land`].
+    /// The result of [`MeshAction::Land`].
     Landed {
-        /// The loop.
         id: LoopId,
         /// Whether the branch was moved: not when it moved meanwhile.
         landed: Result<bool, String>,
@@ -339,10 +329,7 @@ pub enum Merged {
         after: Scoreboard,
     },
     /// The branch holds it already: a leader moved it and could not write that down.
-    Landed {
-        /// The commit.
-        commit: String,
-    },
+    Landed { commit: String },
     /// It may not stand there.
     Refused(String),
     /// The branch holds all of it by other means.
@@ -359,7 +346,7 @@ pub trait HubCalls {
     fn transact(&mut self, term: Option<u64>, ops: &[Op]) -> HubResult<Result<Vec<Reply>, Refusal>>;
     /// Passes a hint to the other nodes.
     fn hint(&mut self, hint: &Hint) -> HubResult<()>;
-    /// A task.
+    /// Reads one task.
     fn task(&mut self, id: &TaskId) -> HubResult<Option<TaskRow>>;
     /// Tasks of loops, a bounded number of them.
     fn tasks(&mut self, which: Listed) -> HubResult<Vec<TaskRow>>;
@@ -381,9 +368,10 @@ pub trait HubCalls {
     fn doc(&mut self, kind: &str, key: &str) -> HubResult<Option<(u64, String)>>;
     /// The record of the fleet's failures, with its version; `None` when it cannot be read.
     fn fleet(&mut self) -> HubResult<Option<(u64, Arc<Immune>)>>;
-    /// Open tickets.
+    /// Reads all open tickets.
     fn tickets(&mut self) -> HubResult<Vec<Ticket>>;
-    /// Brings the mirror of the hub up to date; the journal's end there, or `None` when files cannot be written.
+    /// Brings the mirror of the hub up to date; the journal's end there, or `None` when files
+    /// cannot be written.
     fn mirror(&mut self) -> HubResult<Option<u64>>;
 }
 
@@ -413,15 +401,15 @@ pub trait NodeEffects: HubCalls {
     fn local_loop(&mut self, claim: &Claim) -> Option<LocalLoop>;
     /// Stops the loop for a claim, if it is not over.
     fn stop_local(&mut self, claim: &Claim);
-    /// The guards of this machine; those that cannot be read are left out.
+    /// The guards of this node; those that cannot be read are left out.
     fn guards(&mut self, scopes: &BTreeSet<Scope>) -> Guards;
-    /// Applies an event to a guard of this machine.
+    /// Applies an event to a guard of this node.
     fn note_limit(&mut self, scope: &Scope, event: &Event) -> Result<(), String>;
     /// A sentence about a reason to wait, for people.
     fn explain(&self, reason: &Reason) -> String;
-    /// The newest tickets of this machine; `None` when they cannot be read.
+    /// The newest tickets of this node's ledger; `None` when they cannot be read.
     fn local_tickets(&mut self) -> Option<Vec<Ticket>>;
-    /// Opens and closes tickets of this machine.
+    /// Opens and closes tickets of this node's ledger.
     fn write_tickets(&mut self, ops: &[Op]) -> Result<(), String>;
 
     /// Starts an action; its outcome comes as an input.

@@ -1,6 +1,7 @@
-//! Whether this machine is fit for tasks of the mesh: it gives back what it can do nothing with, takes nothing that would have
-//! to wait here, and lets other nodes go first when it fails more often than they do. The record of that stands in the hub. It
-//! is statistics: what cannot be written is logged and dropped.
+//! Whether this node is eligible for tasks of the mesh: it gives back what it cannot work on, takes
+//! nothing that would have to wait here, and lets other nodes go first when it fails more often
+//! than they do. The record of that is in the hub. It is statistics: what cannot be written is
+//! logged and dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,11 +28,13 @@ const ROUGHLY: Duration = Duration::from_secs(5);
 /// What a node knows about whether it can work.
 #[derive(Debug)]
 pub(super) struct Eligibility {
-    /// Tasks that it gave back because it could do nothing with them: when, and for how long others have them first.
+    /// Tasks that the node gave back because it could not work on them: when, and for how long
+    /// others have them first.
     gave_back: BTreeMap<TaskId, (Time, Duration)>,
     /// When it last compared accounts with the hub.
     compared_at: Time,
-    /// The versions of the hub's documents about them: a person here may know better, and is not overruled twice.
+    /// The versions of the hub's documents about them: a person here may know better, and is not
+    /// overruled twice.
     applied: BTreeMap<String, u64>,
 }
 
@@ -44,7 +47,6 @@ impl Default for Eligibility {
 /// What a node may take.
 #[derive(Default)]
 pub(super) struct Offer {
-    /// These tasks.
     pub rows: Vec<TaskRow>,
     /// So many of them at once.
     pub most: usize,
@@ -60,7 +62,7 @@ pub(super) struct AttemptEnd {
 }
 
 impl MeshNode {
-    /// Lets another machine have a task with which this one can do nothing.
+    /// Gives back a task that this node cannot work on, so that another node takes it.
     pub(super) fn give_back(&mut self, fx: &mut impl NodeEffects, claim: &Claim, reason: &Reason) {
         let why = fx.explain(reason);
         let spec = fx.local_loop(claim).map(|local| local.spec);
@@ -82,7 +84,8 @@ impl MeshNode {
 
     /// A task could not even be begun here.
     pub(super) fn could_not_begin(&mut self, fx: &mut impl NodeEffects, claim: &Claim) {
-        // The reason may be over soon: a remote that is away for all nodes must not keep the last one waiting.
+        // The reason may be over soon: a remote that is away for all nodes must not keep the last
+        // one waiting.
         self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), eligibility::OTHERS_FIRST));
         self.note(fx, claim, &AttemptEnd { kind: None, spec: None, tried: Tried::not_begun() });
     }
@@ -199,7 +202,8 @@ impl MeshNode {
         Some(immune)
     }
 
-    /// Writes to the hub which accounts are limited here, and notes here which are so elsewhere, now and then.
+    /// Writes to the hub which accounts are limited here, and notes here which are so elsewhere,
+    /// now and then.
     fn compare_accounts(&mut self, fx: &mut impl NodeEffects, accounts: &BTreeSet<String>) {
         let now = fx.now();
         if accounts.is_empty() || now.since(self.eligibility.compared_at) < RENEW {
@@ -256,7 +260,7 @@ impl MeshNode {
         eligibility::is_held_for_long(guards, spec, fx.now(), eligibility::LONG) && !planted::is(Bug::TakesWhileHeld)
     }
 
-    /// What the guard of this machine has about the loops that are known.
+    /// The guards of this node for the loops that are known.
     pub(super) fn guards(&self, fx: &mut impl NodeEffects) -> Guards {
         let specs = self.replica.loops.iter().map(|state| &state.spec.wanted);
         fx.guards(&eligibility::scopes(&self.settings.here, specs))

@@ -10,7 +10,7 @@ use crate::time::Time;
 /// How much an event matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// For the simulator alone.
+    /// Only for the simulator.
     Silent,
     /// An ordinary step.
     Step,

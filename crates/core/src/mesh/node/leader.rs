@@ -1,5 +1,6 @@
-//! The leader's work: it runs the checks on the branch, makes tasks of what fails, merges what comes back, and frees tasks of
-//! silent nodes. Every write carries the term, so nothing counts that a former leader still does.
+//! The leader's work: it runs the checks on the branch, makes tasks of what fails, merges what
+//! comes back, and frees tasks of silent nodes. Every write carries the term, so nothing counts
+//! that a former leader still does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::time::Time;
 /// After an action that failed for reasons of its own, before it is tried again.
 const ACTION_AGAIN: Duration = Duration::from_secs(10);
 
-/// What a leader remembers between two rounds. All of it can be read again, and is under another term.
+/// What a leader remembers between two rounds. All of it can be read again, and is under another
+/// term.
 #[derive(Debug)]
 pub(super) struct LoopCache {
     pub term: u64,
@@ -70,7 +72,7 @@ impl LoopCache {
     }
 }
 
-/// Merged work whose branch is being moved.
+/// Merged work while its branch is being moved.
 #[derive(Clone, Debug)]
 pub(super) struct PendingLanding {
     task: TaskId,
@@ -100,7 +102,8 @@ impl MeshNode {
         self.reconcile(fx, term);
     }
 
-    /// Brings the cache to where the hub is: only loops that changed are read. Whether the hub answered.
+    /// Brings the cache to where the hub is: only loops that changed are read. Whether the hub
+    /// answered.
     fn refresh(&mut self, fx: &mut impl NodeEffects, term: u64) -> bool {
         if self.cache.term != term {
             self.cache = LoopCache { term, reconcile_at: self.cache.reconcile_at, ..LoopCache::default() };
@@ -222,7 +225,7 @@ impl MeshNode {
         }
     }
 
-    /// Frees tasks whose lease is over, unless the leader is new.
+    /// Frees tasks with an expired lease, unless the leader is new.
     fn reclaim(&mut self, fx: &mut impl NodeEffects, rows: &[TaskRow], term: u64) {
         if !self.lease.reclaims(fx.now()) {
             return;
@@ -261,8 +264,8 @@ impl MeshNode {
         fx.start(MeshAction::Merge(Box::new(MergeRequest { state, task, fence, report, check })));
     }
 
-    /// An action for a loop came back. A leader that cannot reach the remote, or has no room, lets another node try, and
-    /// opens a ticket.
+    /// An action for a loop came back. A leader that cannot reach the remote, or has no room, lets
+    /// another node try, and opens a ticket.
     fn came_back(&mut self, fx: &mut impl NodeEffects, id: &LoopId, error: Option<(&'static str, &str)>) {
         self.judging.remove(id);
         let now = fx.now();
@@ -342,7 +345,8 @@ impl MeshNode {
         self.change(fx, id, note, |state| state.refuse(task, why));
     }
 
-    /// Moves the branch, if this node still is the leader: what was begun then ends before the lease does.
+    /// Moves the branch, if this node still is the leader: what was begun then ends before the
+    /// lease does.
     fn land(&mut self, fx: &mut impl NodeEffects, state: MeshLoop, target: String, landing: PendingLanding) {
         let id = state.id.clone();
         if self.lease.term(fx.now()).is_none() {
@@ -379,7 +383,8 @@ impl MeshNode {
         });
     }
 
-    /// Reads a loop again, changes it and writes it, while this node is the leader. Otherwise the next one finds out.
+    /// Reads a loop again, changes it and writes it, while this node is the leader. Otherwise the
+    /// next one finds out.
     fn change(&mut self, fx: &mut impl NodeEffects, id: &LoopId, note: String, change: impl FnOnce(&mut MeshLoop)) {
         let Some(term) = self.lease.term(fx.now()) else { return };
         let ids = [id.clone()];

@@ -35,7 +35,7 @@ impl MeshNode {
     /// The hub answered a heartbeat that was sent at `sent`, by this machine's clock.
     fn beaten(&mut self, fx: &mut impl NodeEffects, reply: &BeatReply, sent: Time) {
         let now = fx.now();
-        // A node whose own clock is wrong could not know otherwise when a task is to be tried again.
+        // A node with a wrong clock could not know otherwise when a task is to be tried again.
         self.ahead = reply.at.0 - sent.0;
         // A node that was removed and comes back takes nothing, too.
         self.draining = reply.wish.is_some_and(|wish| wish != Wish::Work);
@@ -81,7 +81,8 @@ impl MeshNode {
         }
     }
 
-    /// Ends: gives the lease and unfinished tasks back. What is finished is reported by the next process here.
+    /// Ends: gives the lease and unfinished tasks back. What is finished is reported by the next
+    /// process here.
     pub fn leave(&mut self, fx: &mut impl NodeEffects) {
         self.resign(fx);
         self.give_all_back(fx);

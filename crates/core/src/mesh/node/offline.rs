@@ -1,5 +1,6 @@
-//! While the hub is away: what it had last is remembered in a file, so that a machine that was restarted can go on, too, and
-//! free tasks of this node's own share are begun. When the hub is back, it decides whether they count.
+//! While the hub is away: its last known state is kept in a file, so that a node that was restarted
+//! can go on, too, and free tasks of this node's own share are begun. When the hub is back, it
+//! decides whether they count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +95,8 @@ impl MeshNode {
         Some((row.clone(), self.replica.loop_of(row)?.clone()))
     }
 
-    /// Does not begin a task offline before the hub was asked: another node has it, or it cannot be begun here.
+    /// Does not begin a task offline before the next answer of the hub about it: another node has
+    /// it, or it cannot be begun here.
     pub(super) fn decline(&mut self, task: &TaskId) {
         if self.replica.free.iter().any(|row| row.task.id == *task) {
             Arc::make_mut(&mut self.replica).free.retain(|row| row.task.id != *task);

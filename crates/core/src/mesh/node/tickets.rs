@@ -1,6 +1,7 @@
-//! Tickets of the hub on the leader's machine: each open one is copied into its own ledger, whose channels notify people and
-//! in which people answer. What is answered on one side is closed on the other. When the leader changes, the next one copies
-//! them again: a person may be notified twice, and never not at all.
+//! Tickets of the hub on the leader's node: each open one is copied into its own ledger, whose
+//! channels notify people and in which people answer. What is answered on one side is closed on the
+//! other. When the leader changes, the next one copies them again: a person may be notified twice,
+//! and never not at all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What the leader does besides its loops: every minute it reconciles what no loop looks after, and notes which nodes are
-//! silent.
+//! What the leader does besides its loops: every minute it reconciles what no loop looks after, and
+//! notes which nodes are silent.
 
 use super::leader::LoopChange;
 use super::{LoopDoc, MeshNode, NodeEffects, NodeEvent, Wish};
@@ -16,7 +16,8 @@ const SETTLED: usize = 10;
 const MAX_PLAN_RETRIES: u32 = 4;
 
 impl MeshNode {
-    /// Sets right what no loop looks after, when it is time to, and not before every live node had time to renew.
+    /// Sets right what no loop looks after, when it is time to, and not before every live node had
+    /// time to renew.
     pub(super) fn reconcile(&mut self, fx: &mut impl NodeEffects, term: u64) {
         let now = fx.now();
         if now < self.cache.reconcile_at || !self.lease.reclaims(now) {
@@ -98,7 +99,8 @@ impl MeshNode {
         Some((rows, nodes))
     }
 
-    /// What loops that are over had reserved, and of which no report can come any more, is taken for used.
+    /// What loops that are over had reserved, and of which no report can come any more, is taken
+    /// for used.
     fn settle(&mut self, fx: &mut impl NodeEffects, term: u64) {
         let now = self.hub_now(fx);
         let due = |(id, known): (&LoopId, &Known)| match known {

@@ -1,4 +1,4 @@
-//! What is set right, what is left alone, and what is said once.
+//! What is set right, what stays untouched, and what is reported only once.
 
 use super::*;
 use crate::ids::Fence;
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 const NOW: Time = Time(1_000_000_000);
 
-/// A hub as a supervisor sees it.
+/// A hub as a leader sees it.
 struct Hub {
     loops: BTreeMap<LoopId, Known>,
     rows: Vec<TaskRow>,
@@ -42,7 +42,7 @@ impl Hub {
         plan(book, &ReconcileView { term_held: &term_held, loops, rows, nodes, patience, now: self.now })
     }
 
-    /// What is done about these tasks alone.
+    /// What is done about only these tasks.
     fn remedies(mut self, rows: Vec<TaskRow>) -> Vec<(String, Remedy)> {
         self.rows = rows;
         let repairs = self.plan(&ReconcileNotes::default()).repairs;
@@ -104,7 +104,7 @@ fn what_no_open_loop_looks_after_is_set_right_when_its_time_is_over() {
         // The loop looks after them itself.
         queued("k3f9-1", Some("k3f9"), 60),
         leased("k3f9-2", Some("k3f9"), 60),
-        // Nobody's business, or nobody can say.
+        // Belongs to no loop, or to an unreadable one.
         queued("own", None, 60),
         leased("own", None, 60),
         queued("new", Some("odd"), 60),

@@ -1,5 +1,6 @@
-//! Who was heard of when he said he would be. Every node writes into the hub when it will give its next sign of life; others
-//! hold it to that. A silence is said once, and so is its end: machines sleep, so it is nobody's fault and no ticket.
+//! Whether nodes gave their announced signs of life. Every node writes into the hub when it will
+//! give its next one; the leader checks that. A silence is reported once, and so is its end:
+//! machines sleep, so it is no failure and no ticket.
 
 use std::time::Duration;
 
@@ -12,13 +13,12 @@ use crate::time::{Time, human};
 /// A node's last sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sign {
-    /// Who.
     pub node: NodeId,
     /// When, by the hub's clock.
     pub seen_at: Time,
-    /// When it said it would give the next one, by the hub's clock.
+    /// When the node announced its next sign of life, by the hub's clock.
     pub next: Option<Time>,
-    /// It said that it goes, and promised nothing.
+    /// The node announced that it leaves, and no next sign of life.
     pub leaves: bool,
     /// It takes nothing more.
     pub drains: bool,
@@ -27,7 +27,7 @@ pub struct Sign {
 }
 
 impl Sign {
-    /// Reads what a node said about itself; what it did not say is nothing.
+    /// Reads what a node wrote about itself; what is missing stays empty.
     pub fn read(node: NodeId, seen_at: Time, info: &str) -> Self {
         let info: serde_json::Value = serde_json::from_str(info).unwrap_or_default();
         Self {
@@ -40,8 +40,9 @@ impl Sign {
         }
     }
 
-    /// When it should have been heard of, if that is over for longer than `down`. A node that has not compared its clock with
-    /// the hub's yet may promise anything; so long after a sign of life it is not silent.
+    /// When the node should have given a sign of life, if that is over for longer than `down`. A
+    /// node that has not compared its clock with the hub's yet may announce any time; so long after
+    /// a sign of life it is not silent.
     pub fn missed(&self, down: Duration, now: Time) -> Option<Time> {
         self.next.filter(|next| !self.leaves && now.since(*next) > down && now.since(self.seen_at) > down)
     }
@@ -56,7 +57,8 @@ pub struct Silence {
     pub promised: Time,
 }
 
-/// Says who is silent and who is heard again. The last sign of life tells one silence from the next, whatever clocks do.
+/// Adds the nodes that fell silent and those that are back to the plan. The last sign of life
+/// distinguishes one silence from the next, whatever clocks do.
 pub(super) fn listen(look: &ReconcileView<'_>, plan: &mut ReconcilePlan) {
     let known = std::mem::take(&mut plan.book.silent);
     for sign in look.nodes {
