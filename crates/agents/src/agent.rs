@@ -2,7 +2,8 @@
 //! file per program.
 //!
 //! - [`Order`] → [`invocation`] → [`Invocation`]: a turn as a command line
-//! - [`Reader`]: bytes of its output → [`Said`](everloop_core::stream::Said), one model for all
+//! - [`Reader`]: bytes of its output → [`AgentEvent`](everloop_core::stream::AgentEvent), one model
+//!   for all
 //! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: everloop's own format;
 //!   `command`: everything else
 //! - [`otlp`]: the telemetry that a CLI sends while it works

@@ -3,8 +3,8 @@
 //! Two kinds of time: *machine time* is what the clocks show; *program time* is what the program
 //! records and waits in. They are the same, except in tests: `EVERLOOP_TIME_SCALE=20` lets program
 //! time pass twenty times faster, so that a minute of waiting fits into three seconds. Intervals,
-//! limits of turns and leases are program time. What bounds real work (a call of git, an answer over
-//! the network, the end of a killed process) stays machine time.
+//! limits of turns and leases are program time. What bounds real work (a call of git, an answer
+//! over the network, the end of a killed process) stays machine time.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,8 @@ use nix::time::{ClockId, clock_gettime};
 pub const TIME_SCALE: &str = "EVERLOOP_TIME_SCALE";
 /// Beyond this a period of program time is shorter than the start of a process.
 pub const MAX_TIME_SCALE: u32 = 100;
-/// Program time equals machine time at this moment (2026-01-01), so that all processes compute the same.
+/// Program time equals machine time at this moment (2026-01-01), so that all processes compute the
+/// same.
 const ORIGIN: Time = Time(1_767_225_600_000);
 
 static PROGRAM: LazyLock<ScaledClock> = LazyLock::new(|| ScaledClock::from_environment().unwrap_or_default());
@@ -40,7 +41,8 @@ impl ScaledClock {
         Some(Self { scale })
     }
 
-    /// As the environment says. A value that makes no sense is given back: it must not pass for real time.
+    /// Reads the scale from the environment. An invalid value is returned as the error, so that it
+    /// never counts as real time.
     pub fn from_environment() -> Result<Self, String> {
         match std::env::var(TIME_SCALE) {
             Err(std::env::VarError::NotPresent) => Ok(Self::default()),
@@ -80,7 +82,8 @@ pub fn program() -> ScaledClock {
     *PROGRAM
 }
 
-/// The wall clock in program time: UTC milliseconds. It can jump; use it for records, never for deadlines.
+/// The wall clock in program time: UTC milliseconds. It can jump; use it for records, never for
+/// deadlines.
 pub fn now() -> Time {
     program().program(machine_now())
 }
@@ -93,7 +96,8 @@ pub fn machine_now() -> Time {
     }
 }
 
-/// Program time since boot, counting suspend; leases and other promises to the outside are counted with it.
+/// Program time since boot, including suspend; leases and other commitments to other systems are
+/// measured in it.
 pub fn boottime() -> Duration {
     program().program_period(machine_boottime())
 }

@@ -11,8 +11,8 @@
 //! - [`monitor`]: whether something that a loop watches has changed
 //! - [`notify`]: a message to a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a
 //!   command
-//! - [`exchange`]: a message for another program, for a bounded time; [`post`]: for a server; `web`:
-//!   one POST with its answer
+//! - [`exchange`]: a message for another program, for a bounded time; [`post`]: for a server;
+//!   `web`: one POST with its answer
 //! - `http_client`: the HTTP client of all of them, of the API agent and of monitors
 //! - [`process`]: identity of a process; [`clock`]: the clocks of this machine
 

@@ -1,8 +1,8 @@
 //! Interactive agents in tmux panes, on a private server: start, capture, type, respawn, kill.
 //!
 //! Text for tmux is code: formats run shells, a trailing `;` ends a command, control characters
-//! press keys. So no external text reaches tmux's command line; see [`SafeText`] for what may be typed
-//! and `call` for how tmux is called. The result of a turn is not decided here.
+//! press keys. So no external text reaches tmux's command line; see [`SafeText`] for what may be
+//! typed and `call` for how tmux is called. The result of a turn is not decided here.
 //!
 //! - `server`: the private server and its folder; `pane`: identity of a pane and its record on disk
 //! - `start`, `end`: panes of everloop; `adopt`: panes that a person lends; `ready`: a pane's state

@@ -72,7 +72,7 @@ impl Membership {
         }
     }
 
-    /// What the hub's clock says now.
+    /// The current time by the hub's clock.
     pub fn hub_now(&self) -> Result<Time, Failure> {
         Ok(Time(clock::machine_now().0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
     }

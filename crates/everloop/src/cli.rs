@@ -199,7 +199,7 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     (session.ui, result)
 }
 
-/// Scaled time is for tests: it is announced by each supervisor, and a value that cannot be read is an error.
+/// Scaled time is for tests: each supervisor announces it, and an unreadable value is an error.
 fn check_time_scale(verb: &Verb, ui: &Ui) -> Result<(), Failure> {
     match ScaledClock::from_environment() {
         Ok(clock) if clock.scale() > 1 && matches!(verb, Verb::Run(_) | Verb::Up(_)) => {

@@ -1,10 +1,15 @@
-//! everloop.toml and everything that is laid over it. Owns which value wins and where it came from.
+//! everloop.toml and the layers over it. Owns which value wins and where it came from.
 //!
-//! - [`settings`]: how a key is declared, once; [`keys`], [`guard`]: the keys; [`value`]: the kinds of values; [`shell`]: commands that need one
-//! - [`read`]: a file into layers, with every mistake in its place ([`diagnostic`]); [`renamed`]: names that keys had
+//! - [`settings`]: how a key is declared, once; [`keys`], [`guard`]: the keys; [`value`]: the kinds
+//!   of values; [`shell`]: commands that need a shell
+//! - [`read`]: a file into layers, with the place of every mistake ([`diagnostic`]); [`renamed`]:
+//!   former names of keys
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
-//! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: who works on it, as whom; [`hub`]; [`show`]: its values and their origins
-//! - [`notify`]: who is told of tickets; [`hook`]: sessions that everloop did not start; [`completion`]: signs that are signals; [`outbound`]: who else hears of it; [`watch`]: monitors; [`naming`]: names that nobody gave
+//! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
+//!   accounts; [`hub`]; [`show`]: its values and their origins
+//! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
+//!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
+//!   monitors; [`naming`]: generated names
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Path, PathBuf};
@@ -79,7 +84,7 @@ impl ResolveContext {
     }
 }
 
-/// Everything that was said about loops, not yet put together.
+/// All settings of loops, before they are combined.
 #[derive(Clone, Debug)]
 pub struct Config {
     dir: PathBuf,
@@ -107,7 +112,8 @@ pub fn find(dir: &Path) -> Option<&Path> {
     dir.ancestors().find(|folder| folder.join(PROJECT_FILE).is_file())
 }
 
-/// Reads the files of a project and of the user; either may be missing. All mistakes are returned at once.
+/// Reads the files of a project and of the user; either may be missing. All mistakes are returned
+/// at once.
 pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
     let (env, flags, mut diagnostics) = overrides.layers();
     let mut files = Vec::new();
@@ -138,7 +144,8 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
     Ok(config)
 }
 
-/// The text of a file, `None` when there is none. Anything else that is not readable text is a mistake.
+/// The text of a file, `None` if it does not exist. Any other file that is not readable text is a
+/// mistake.
 fn text_of(path: &Path) -> Result<Option<String>, Diagnostic> {
     let unreadable =
         |why: &dyn std::fmt::Display| Diagnostic::new(format!("could not read `{}`: {why}", path.display()));
@@ -171,14 +178,15 @@ impl Config {
         &self.files
     }
 
-    /// Where a supervisor is to answer, if somebody says so; the project's word goes over the user's.
+    /// The address at which a supervisor serves, if one is configured; the project's value
+    /// overrides the user's.
     pub fn listen(&self) -> Result<Option<ListenAddress>, ConfigError> {
         let mut node = self.user.node.clone();
         node.lay(&self.project.node);
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
-    /// One loop of the file, with everything that was said about it.
+    /// One loop of the file, with all settings that apply to it.
     pub fn resolve(&self, name: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let Some((own, place)) = self.project.loops.get(name) else {
             let known = self.loops();

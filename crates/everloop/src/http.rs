@@ -61,7 +61,8 @@ struct App {
 
 fn router(port: Arc<PortState>) -> Router {
     let app = Arc::new(App { port, looked: look::Cache::default() });
-    // For every program of this machine. Nothing secret is on these pages, so they may be compressed.
+    // Open to every program of this machine. These pages contain no secrets, so they may be
+    // compressed.
     let open = Router::new()
         .route("/health", get(health::health))
         .route("/metrics", get(metrics::metrics))

@@ -3,7 +3,8 @@
 //! and no checks.
 //!
 //! - here: the server, for every revision of the protocol that the SDK knows
-//! - `tools`: the tools and their services; `arguments`: what they take; `stdio`: messages on standard input and output
+//! - `tools`: the tools and their services; `arguments`: what they take; `stdio`: messages on
+//!   standard input and output
 //! - over HTTP: `http/mcp.rs`
 
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub enum Identity {
     Request,
 }
 
-/// Serves clients.
+/// Serves clients of MCP.
 #[derive(Clone)]
 pub struct Server {
     dir: PathBuf,
@@ -89,8 +90,8 @@ impl ServerHandler for Server {
         tools::list().into_iter().find(|tool| tool.name == name)
     }
 
-    /// What goes wrong in a tool is a result for the model, with what to do about it; only an unknown
-    /// tool is an error of the protocol.
+    /// A failure of a tool is a result for the model, with a hint what to do; only an unknown tool
+    /// is an error of the protocol.
     async fn call_tool(
         &self,
         request: CallToolRequestParams,

@@ -1,7 +1,7 @@
 //! The only place that prints. stdout is data, stderr is talk.
 //!
-//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times and
-//!   money
+//! - [`text`]: what may be printed and how wide it is; [`paint`]: colours; [`quantities`]: times
+//!   and money
 //! - [`table`], [`board`], [`status`], [`now`], [`summary`], [`events`], [`agents`], [`usage`],
 //!   [`quarantine`], [`sessions`]: what people read
 //! - [`answers`]: the same for programs, where it is more than plain data

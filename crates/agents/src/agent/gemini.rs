@@ -71,7 +71,7 @@ pub(super) struct GeminiParser {
     unexplained: Option<String>,
     /// The CLI did not accept the key because its settings do not select key login.
     key_not_chosen: bool,
-    /// The number in `Attempt 3 failed: …`, whose delay stands in the next line.
+    /// The number in `Attempt 3 failed: …`; its delay is in the next line.
     attempt: Option<u32>,
 }
 

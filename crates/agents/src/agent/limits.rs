@@ -1,8 +1,8 @@
 //! Classifies limits: a catalogue of rules, as data with ids, and how they are matched.
 //!
-//! A [`VendorRefusal`] is built by a parser from a record that the vendor's program wrote about itself.
-//! It cannot be built from the model's text, a tool's input or its output; this is the whole
-//! protection against agents that write about limits.
+//! A [`VendorRefusal`] is built by a parser from a record that the vendor's program wrote about
+//! itself. It cannot be built from the model's text, a tool's input or its output; this is the
+//! whole protection against agents that write about limits.
 
 mod catalogue;
 

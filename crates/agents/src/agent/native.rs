@@ -1,5 +1,5 @@
-//! everloop's own format: one [`AgentEvent`] per line, as JSON. The API agent and pane turns write it;
-//! any command may.
+//! everloop's own format: one [`AgentEvent`] per line, as JSON. The API agent and pane turns write
+//! it; any command may.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Parses an agent's output as it arrives: chunks of bytes of any size go in, [`AgentEvent`] comes out.
+//! Parses an agent's output as it arrives: chunks of bytes of any size go in, [`AgentEvent`] comes
+//! out.
 
 use std::time::Duration;
 

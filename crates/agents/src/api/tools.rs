@@ -1,7 +1,7 @@
 //! What a model may do in the workspace: the tools, their descriptions, and their permissions.
 //!
-//! - `shell`: a command with a time limit; `files`: read, write, edit; `confined`: paths confined to
-//!   the workspace
+//! - `shell`: a command with a time limit; `files`: read, write, edit; `confined`: paths confined
+//!   to the workspace
 
 mod confined;
 mod files;

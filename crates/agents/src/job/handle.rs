@@ -110,7 +110,7 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
-/// A handle for a job whose shim was started by an earlier supervisor.
+/// A handle for a job with a shim that an earlier supervisor started.
 pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let end = Instant::now() + REPORT_TIMEOUT;

@@ -23,7 +23,7 @@ impl Scanner {
         Self { opening: Finder::new(format!("<{word} ").as_bytes()).into_owned(), before: Vec::new() }
     }
 
-    /// The last delay whose marker ended in this chunk.
+    /// The delay of the last marker that ended in this chunk.
     pub(super) fn push(&mut self, piece: &[u8]) -> Option<Duration> {
         let reach = self.opening.needle().len() + LONGEST_TEXT;
         let old = self.before.len();

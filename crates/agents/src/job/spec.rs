@@ -28,7 +28,7 @@ pub struct Spec {
     pub grace: Duration,
     /// How much of its output is kept.
     pub caps: OutputCaps,
-    /// Names of variables whose values are redacted from its output.
+    /// Names of variables; their values are redacted from its output.
     pub secrets: Vec<String>,
     /// The word by which it can request a pause: `BACKOFF` matches `<BACKOFF 90s>`. `None` disables
     /// it.

@@ -4,8 +4,8 @@
 //! tmux parses its arguments as code: one that ends in `;` ends the command, `#(…)` in a name, a
 //! folder or a title runs a shell. And arguments are visible to all users of the machine; those of
 //! the client that starts the server stay visible as long as the server lives. So every external
-//! word goes through standard input, as a [`TmuxCommand`] in which each unusual byte is written as a
-//! number.
+//! word goes through standard input, as a [`TmuxCommand`] in which each unusual byte is written as
+//! a number.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;

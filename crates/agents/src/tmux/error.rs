@@ -69,7 +69,7 @@ pub enum PaneError {
         /// The folder of the turn.
         wanted: PathBuf,
     },
-    /// A pane whose program is busy is not moved.
+    /// A pane with a busy program is not moved.
     #[error("`{name}` is {doing} in `{}` and cannot be moved to `{}` now", cwd.display(), wanted.display())]
     Occupied {
         name: String,

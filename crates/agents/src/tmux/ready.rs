@@ -27,8 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(150);
 pub enum PaneTarget<'a> {
     /// In the loop's own worktree: the program has to run there.
     Worktree(&'a Path),
-    /// In the pane's own folder, in the person's checkout; this path is for a pane whose own folder
-    /// is gone.
+    /// In the pane's own folder, in the person's checkout; this path is for a pane that lost its
+    /// own folder.
     Folder(&'a Path),
 }
 

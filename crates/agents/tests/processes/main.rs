@@ -1,5 +1,6 @@
-//! Processes of this crate's own: jobs, workspaces with their checks, the API agent. This binary is also the shim, the
-//! supervisor and the agent that the tests start, hence its own `main` instead of the usual harness.
+//! Processes of this crate's own: jobs, workspaces with their checks, the API agent. This binary is
+//! also the shim, the supervisor and the agent that the tests start, hence its own `main` instead
+//! of the usual harness.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy does not see that without the usual harness")]
 

@@ -25,7 +25,7 @@ pub fn all() -> Vec<Trial> {
     cases.concat().into_iter().map(trial).collect()
 }
 
-/// A process whose calls of git are counted.
+/// A process that takes turns while its calls of git are counted.
 pub fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> ExitCode {
     let done = world::wait(places::take_turns_that_change_nothing(repo, root));
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,12 +1,13 @@
-//! This machine as a node of a mesh: a thread of its own beside the supervisor, because a hub that is away may be waited for,
-//! and loops may not.
+//! This machine as a node of a mesh: a thread of its own beside the supervisor, because a hub that
+//! is away may be waited for, and loops may not.
 //!
-//! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the hub
+//! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the
+//!   hub
 //! - `attempt`: loops for tasks; `merge`: the leader's checkout
 //! - `claims`, `replica`: files; `node_clock`: the node's time; `status`: what it publishes
 //!
-//! What to do, and in which order, is decided in [`everloop_core::mesh::node`]. A task is worked on as a loop of this machine,
-//! through its ledger, like any other.
+//! What to do, and in which order, is decided in [`everloop_core::mesh::node`]. A task is worked on
+//! as a loop of this machine, through its ledger, like any other.
 
 mod attempt;
 mod claims;
@@ -36,7 +37,7 @@ use crate::state_folder::StateFolder;
 
 /// How long a supervisor that goes waits for the last words to the hub.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// Between two looks whether they were said.
+/// Interval at which the end of the node's thread is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The node that runs beside a supervisor.
@@ -81,13 +82,13 @@ impl Mesh {
         !self.thread.is_finished()
     }
 
-    /// Somebody changed something.
+    /// Makes the node look for changes.
     pub fn wake(&self) {
         // A node that is gone has nothing to look at.
         self.news.send(thread::News::Input(NodeInput::Look)).ok();
     }
 
-    /// Tells it to go: the office is given back at once, and so are tasks.
+    /// Stops the node: it returns the office and its tasks at once.
     pub fn dismiss(&self) {
         self.news.send(thread::News::Go).ok();
     }

@@ -17,7 +17,8 @@ pub const GROUPS: [(&str, &[&str]); 7] = [
     ("Maintain", &["doctor", "config", "replay", "recover", "generate", "uninstall"]),
 ];
 
-/// Parses the command line of this process; prints help and ends the process where it requires that.
+/// Parses the command line of this process; prints help and ends the process where it requires
+/// that.
 pub fn parse() -> Cli {
     let matches = command().get_matches();
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

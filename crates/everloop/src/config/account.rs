@@ -1,4 +1,5 @@
-//! Accounts: which variables their agents see, and where the values come from. Values themselves are never read here.
+//! Accounts: which variables their agents see, and where the values come from. The values are never
+//! read here.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use super::value::nearest;
 use super::{Config, ResolveContext};
 use everloop_engine::diagnostic::Diagnostic;
 
-/// How values begin that are secrets: keys of Anthropic and OpenAI, GitHub, Google, Slack, AWS, and signed tokens.
+/// Prefixes of secret values: keys of Anthropic and OpenAI, GitHub, Google, Slack, AWS, and signed
+/// tokens.
 const SECRET_BEGINNINGS: [&str; 9] = ["sk-", "ghp_", "gho_", "github_pat_", "AIza", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 
 /// An account that agents can run under.
@@ -35,7 +37,8 @@ const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 /// Shorter values are stand-ins for servers that want any key at all.
 const LONG_SECRET: usize = 20;
 
-/// Whether a value looks as if it should not stand in a file. What is in `set` also stands in the journal, for ever.
+/// Whether a value looks like a secret, which must not be in a file. Values in `set` are also kept
+/// in the journal, permanently.
 fn looks_secret(name: &str, value: &str) -> bool {
     let named = SECRET_NAMES.iter().any(|word| name.contains(word));
     let random = value.len() >= LONG_SECRET && !value.contains(['/', ' ']);

@@ -1,4 +1,5 @@
-//! Who works on a loop: from the words in `agent`, `agents` or `agent_cmd` to agents, each under its account.
+//! The agents of a loop: resolves `agent`, `agents` or `agent_cmd` to agents, each under its
+//! account.
 
 pub use everloop_core::spec::DEFAULT_ACCOUNT;
 use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
@@ -29,9 +30,9 @@ pub(super) struct Chosen {
 
 /// What agents are chosen from.
 pub(super) struct AgentChoices<'a> {
-    /// The loop.
+    /// Name of the loop.
     pub name: &'a str,
-    /// What was said about it.
+    /// Settings of the loop.
     pub values: &'a Layer,
     /// Where it stands.
     pub place: &'a Origin,
@@ -39,12 +40,12 @@ pub(super) struct AgentChoices<'a> {
     pub moment: &'a ResolveContext,
 }
 
-/// The kind that an agent has when nobody says which.
+/// The kind of an agent without the key `kind`, by its name.
 pub fn kind_of(name: &str) -> AgentKind {
     AgentKind::ALL.into_iter().find(|kind| kind.label() == name).unwrap_or_default()
 }
 
-/// An agent that is there without a section, as it is when nobody says anything.
+/// An agent that exists without a section, with its defaults.
 pub fn built_in(kind: AgentKind) -> AgentSpec {
     let keys = AgentKeys { kind: Some(AgentKindName(kind)), ..AgentKeys::default() };
     let mut agent = spec(kind.label(), keys, &Account::default());
@@ -92,7 +93,7 @@ fn login(kind: AgentKind) -> &'static [&'static str] {
     }
 }
 
-/// Everybody who may work on the loop, in the operator's order.
+/// All agents that may work on the loop, in the operator's order.
 pub(super) fn choose(choice: &AgentChoices<'_>) -> Result<Vec<Chosen>, Vec<Diagnostic>> {
     let keys: LoopKeys = choice.values.typed().map_err(|one| vec![one])?;
     if let Some(command) = &keys.agent_cmd {
@@ -128,7 +129,8 @@ pub(super) fn choose(choice: &AgentChoices<'_>) -> Result<Vec<Chosen>, Vec<Diagn
     Ok(chosen)
 }
 
-/// A loop must have somebody for every task, or it would stand still before the first that nobody takes.
+/// A loop must have an agent for every task, or it would stop at the first task that no agent
+/// takes.
 fn uncovered(chosen: &[Chosen], origin: &Origin) -> Option<Diagnostic> {
     let tasks: Vec<&Tasks> = chosen.iter().map(|agent| &agent.spec.tasks).collect();
     let priority = Tasks::gap(&tasks)?;
@@ -207,7 +209,8 @@ fn misplaced(name: &str, keys: &AgentKeys, layer: &Layer) -> Vec<Diagnostic> {
         let hint = format!("remove it, or set `kind` to one of: {}", fitting.collect::<Vec<_>>().join(", "));
         wrong.push(layer.origin(key).blame(message).hint(hint));
     }
-    // The agent works in a folder that its model may write to: a path from there would be the model's choice.
+    // The agent works in a folder that its model can write to, so the model would choose the target
+    // of a relative path.
     let from_there = |text: &str| !text.starts_with('/') && !text.starts_with("~/");
     if keys.ca_file.as_ref().is_some_and(|text| from_there(&text.0)) {
         let diagnostic = layer.origin("ca_file").blame("`ca_file` has to begin with `/` or `~/`");
@@ -290,7 +293,7 @@ fn keyless(spec: &AgentSpec, account: &Account) -> Option<String> {
     })
 }
 
-/// What the loop says about its agents goes over what they say themselves.
+/// The loop's settings for its agents override the settings of the agents.
 fn override_by_loop(chosen: &mut [Chosen], keys: &LoopKeys) {
     let first = chosen.first().map(|agent| agent.spec.kind).unwrap_or_default();
     for agent in chosen.iter_mut() {
@@ -342,7 +345,8 @@ impl Config {
         })
     }
 
-    /// Every agent that can be asked for, under its own account, and those that loops of the file use under others.
+    /// Every agent that can be selected, under its own account, and those that loops of the file
+    /// use under other accounts.
     pub fn all_agents(&self, moment: &ResolveContext) -> Result<Vec<AgentSpec>, ConfigError> {
         let (values, place) = (Layer::default(), Origin::BuiltIn);
         let choice = AgentChoices { name: "", values: &values, place: &place, config: self, moment };
@@ -370,7 +374,7 @@ impl Config {
         names
     }
 
-    /// The names of all agents that can be asked for.
+    /// The names of all agents that can be selected.
     pub fn known_agents(&self) -> Vec<String> {
         let mut names = self.agents();
         names.extend(BUILT_IN.iter().map(|kind| kind.label().to_owned()));

@@ -1,4 +1,4 @@
-//! `[completion.NAME]`: signs of being complete that are told as signals.
+//! `[completion.NAME]`: signs of completion that become signals.
 
 use std::path::{Component, Path};
 
@@ -12,7 +12,7 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// More are no signs any more but a program; each costs a look at every hook.
 const RULES_MOST: usize = 20;
-/// The ways to say what is looked for.
+/// The keys for the sign; one of them is set.
 const WAYS: [&str; 3] = ["plan", "marker", "file"];
 
 impl Config {

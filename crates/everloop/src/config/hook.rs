@@ -1,4 +1,5 @@
-//! `[hook]` and `[guardian]`: how far a session is held that everloop did not start, and which of its files may not shrink.
+//! `[hook]` and `[guardian]`: how long a session that everloop did not start is held, and which of
+//! its files may not shrink.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use everloop_engine::projects::HookSpec;
 
 /// Below the minute after which Claude Code ends a hook.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(50);
-/// What a context window holds when nobody says it, in tokens.
+/// Default size of a context window, in tokens.
 pub(super) const CONTEXT_TOKENS: u64 = 200_000;
 /// A third of a memory does not go by accident.
 pub(super) const MAX_SHRINK_PERCENT: u32 = 30;
 
 impl Config {
-    /// What the project says about sessions in it, typed. A percentage above 100 is a mistake.
+    /// The project's settings for sessions in it, typed. A percentage above 100 is a mistake.
     pub fn hook(&self) -> Result<HookSpec, ConfigError> {
         let mut values = built_in::<HookKeys>();
         values.lay(&self.project.hook);

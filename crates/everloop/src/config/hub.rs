@@ -7,7 +7,7 @@ use super::layer::Layer;
 use super::{Config, ResolveContext};
 use everloop_engine::diagnostic::Diagnostic;
 
-/// Who knows the address.
+/// Where the address is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubSource {
     /// A variable of the environment.
@@ -17,7 +17,8 @@ pub enum HubSource {
 }
 
 impl Config {
-    /// Where the address of the hub is found, the project's word over the user's; `None` when nobody says.
+    /// Where the address of the hub is stored; the project's value overrides the user's. `None` if
+    /// neither is set.
     pub fn hub(&self, moment: &ResolveContext) -> Result<Option<HubSource>, Diagnostic> {
         let layer: Option<&Layer> = [&self.project.hub, &self.user.hub].into_iter().find(|layer| !layer.0.is_empty());
         let Some(layer) = layer else { return Ok(None) };

@@ -23,7 +23,7 @@ use super::value::{
     VariableName, choose, write_duration,
 };
 
-/// A file that says which loops there are and how they work.
+/// A file that declares loops and how they work.
 ///
 /// Values are taken from, in rising order: built-in, `config.toml` of the user, `everloop.toml`,
 /// the environment, flags.
@@ -31,7 +31,7 @@ use super::value::{
 #[schemars(deny_unknown_fields, title = "everloop.toml")]
 #[expect(dead_code, reason = "the shape of the whole file, for the schema; it is read section by section")]
 pub struct ConfigFile {
-    /// The keys of a loop, used where a loop says nothing.
+    /// The keys of a loop, used where a loop does not set them.
     defaults: Option<LoopKeys>,
     /// Agents that can take a turn, by name. `claude`, `codex`, `gemini`, `opencode` and `api` are
     /// there without a section.
@@ -46,11 +46,11 @@ pub struct ConfigFile {
     hub: Option<HubKeys>,
     /// The board as a file of the project.
     board: Option<BoardKeys>,
-    /// Who hears how the loops of the project are doing.
+    /// Where the status of the project's loops is sent.
     mailbox: Option<MailboxKeys>,
-    /// Who hears what happens to tasks.
+    /// Where changes of tasks are sent.
     tracker: Option<TrackerKeys>,
-    /// Who is told of tickets.
+    /// Where tickets are sent.
     notify: Option<Vec<NotifyKeys>>,
     /// Sessions in this project that everloop did not start.
     hook: Option<HookKeys>,
@@ -68,7 +68,7 @@ section! {
     /// The name of the variable of your environment that holds the address `postgres://…`.
     url_env: VariableName;
 
-    /// The file whose first line is the address; readable by you alone.
+    /// The file with the address as its first line; readable by you alone.
     url_file: NonEmptyText;
 }
 
@@ -91,7 +91,7 @@ section! {
 }
 
 section! {
-    /// Who hears how the loops of the project are doing.
+    /// Where the status of the project's loops is sent.
     pub struct MailboxKeys;
 
     /// A command that gets a status as JSON on standard input every few turns and when a loop ends.
@@ -106,7 +106,7 @@ section! {
     /// Bearer`).
     token_env: VariableName;
 
-    /// The file whose first line is the token.
+    /// The file with the token as its first line.
     token_file: NonEmptyText;
 
     /// After how many turns.
@@ -114,24 +114,24 @@ section! {
 }
 
 section! {
-    /// Who hears what happens to tasks.
+    /// Where changes of tasks are sent.
     pub struct TrackerKeys;
 
-    /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id
-    /// behind it, and gets the task as JSON on standard input. As for the mailbox, nobody waits for
-    /// it. While it fails, what happens is kept and told later, in order; a command that ends with
-    /// 65 does not want this one.
+    /// A command that is run with `create`, `claim`, `complete` or `comment` and the task's id as
+    /// arguments, and gets the task as JSON on standard input. As for the mailbox, nothing waits
+    /// for it. While it fails, changes are kept and sent later, in order; a command that exits with
+    /// 65 rejects this change.
     command: CommandLine;
 
     /// A server that gets it by POST instead: `https://…`, or `http://` on this machine. The header
-    /// `Idempotency-Key` is the same when something is told again.
+    /// `Idempotency-Key` is the same when a change is sent again.
     url: NonEmptyText;
 
     /// The variable of the supervisor's environment that holds the token for it (`Authorization:
     /// Bearer`).
     token_env: VariableName;
 
-    /// The file whose first line is the token.
+    /// The file with the token as its first line.
     token_file: NonEmptyText;
 }
 
@@ -140,12 +140,12 @@ section! {
     /// `gemini` in this project.
     pub struct HookKeys;
 
-    /// The loop whose checks say whether a session may stop. Without it: the only loop of this
-    /// file.
+    /// The loop with the checks that decide whether a session may stop. Without it: the only loop
+    /// of this file.
     r#loop: NonEmptyText;
 
     /// A session is held at most this often in a row while it changes nothing; then it may stop and
-    /// you are told.
+    /// you are notified.
     max_holds: Count = i64::from(Rules::default().max_holds);
 
     /// And at most this often after one prompt of yours.
@@ -154,8 +154,8 @@ section! {
     /// Time for all checks together when a session wants to stop. If they need longer it may stop.
     check_timeout: Span = write_duration(HOOK_CHECK_TIMEOUT);
 
-    /// Percent of the context window at which the session is asked to write down what the next one
-    /// must know.
+    /// Percent of the context window at which the session is prompted to write down what the next
+    /// one must know.
     handoff_at: Count = i64::from(Rules::default().handoff_at);
 
     /// Tokens that the context window holds.
@@ -174,14 +174,14 @@ section! {
 }
 
 section! {
-    /// A sign that somebody else's work gives of being complete. It is told as a signal: an event,
-    /// and the loop looks again. Whether the goal is reached only the checks say.
+    /// A sign that work outside of everloop is complete. It becomes a signal: an event, after which
+    /// the loop looks again. Only the checks decide whether the goal is reached.
     pub struct CompletionKeys;
 
     /// A Markdown file with boxes: complete when none of them is open (`- [ ]`).
     plan: NonEmptyText;
 
-    /// A line that says exactly this: in what an agent says last, or in the file `within`.
+    /// A line with exactly this text: in the last message of an agent, or in the file `within`.
     marker: NonEmptyText;
 
     /// The file in which the marker is looked for.
@@ -221,14 +221,14 @@ section! {
     /// first.
     model: NonEmptyText => env "EVERLOOP_MODEL" flag LoopFlag::new("model", Takes::One("MODEL"));
 
-    /// What the agent may do without asking, instead of the agent's: `edits` or `full`.
+    /// What the agent may do without approval, instead of the agent's: `edits` or `full`.
     permission: PermissionKey => env "EVERLOOP_PERMISSION" flag LoopFlag::new("permission", Takes::One("WHAT"));
 
     /// Commands that the agent may run under `edits`, instead of the agent's list.
     allow: List => env "EVERLOOP_ALLOW" flag LoopFlag::new("allow", Takes::Several("CMD"));
 
-    /// Shell commands that say whether the goal is reached: each must exit with 0. For names, times
-    /// and weights use `[[loop.NAME.check]]`.
+    /// Shell commands that decide whether the goal is reached: each must exit with 0. For names,
+    /// times and weights use `[[loop.NAME.check]]`.
     checks: List => flag LoopFlag::new("check", Takes::Several("CMD")).short('c');
 
     /// Checks with a name, a time and a weight.
@@ -289,7 +289,7 @@ section! {
 }
 
 section! {
-    /// One criterion.
+    /// One criterion of the goal.
     #[schemars(extend("required" = ["run"]))]
     pub struct CheckKeys;
 
@@ -331,7 +331,8 @@ section! {
     /// How often it is looked at; at least a second lies between two looks.
     every: Span = write_duration(watch::EVERY);
 
-    /// A look that takes longer has failed; at most ten minutes. After three in a row you are told.
+    /// A look that takes longer has failed; at most ten minutes. After three in a row you are
+    /// notified.
     timeout: Span = write_duration(watch::TIMEOUT);
 
     /// What the task is called that a change makes.
@@ -359,7 +360,7 @@ section! {
     /// The model, if not the one that the CLI takes by itself.
     model: NonEmptyText;
 
-    /// What it may do without asking. `edits`: change files, and run what `allow` names. `full`:
+    /// What it may do without approval. `edits`: change files, and run what `allow` names. `full`:
     /// run everything as you.
     permission: PermissionKey = "edits";
 
@@ -428,7 +429,7 @@ section! {
     /// value: `{ ANTHROPIC_API_KEY = "MY_WORK_KEY" }`.
     env: NamedVariables;
 
-    /// Variables, and for each the file whose first line is its value: `{ ANTHROPIC_API_KEY =
+    /// Variables, and for each the file with its value as the first line: `{ ANTHROPIC_API_KEY =
     /// "~/.keys/work" }`.
     file: FileVariables;
 

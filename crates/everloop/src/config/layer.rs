@@ -17,13 +17,13 @@ use everloop_engine::diagnostic::{Diagnostic, SourceText};
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
-    /// Compiled in.
+    /// Compiled into everloop.
     BuiltIn,
     /// Follows from another value: the agent is free, or the gap is zero.
     Free,
-    /// A file.
+    /// Set in a file.
     File {
-        /// Which.
+        /// Text of the file.
         source: Arc<SourceText>,
         /// Where in it.
         span: Range<usize>,
@@ -70,10 +70,10 @@ pub struct Sourced {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer(pub BTreeMap<String, Sourced>);
 
-/// Keys that say the same thing in two ways: setting one forgets the others of lower layers.
+/// Keys that set the same thing in different ways: setting one removes the others of lower layers.
 const ALTERNATIVES: [&[&str]; 2] = [&AGENT_KEYS, &["checks", "check"]];
 
-/// The ways to say who works on a loop.
+/// The keys that select the agents of a loop.
 pub const AGENT_KEYS: [&str; 3] = ["agent", "agents", "agent_cmd"];
 
 impl Layer {
@@ -87,7 +87,7 @@ impl Layer {
         self.0.get(key).map_or(&Origin::BuiltIn, |s| &s.origin)
     }
 
-    /// Whether somebody (not everloop itself) set this key.
+    /// Whether this key was set explicitly, not by everloop itself.
     pub fn is_explicit(&self, key: &str) -> bool {
         !matches!(self.origin(key), Origin::BuiltIn | Origin::Free)
     }
@@ -102,7 +102,8 @@ impl Layer {
         self.0.extend(upper.0.iter().map(|(k, v)| (k.clone(), v.clone())));
     }
 
-    /// The values as a section of the file, typed. Each was read before, so a mistake here is everloop's own.
+    /// The values as a section of the file, typed. Each was read before, so a failure here is a bug
+    /// of everloop.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         let mut table = Table::new();
         for (key, sourced) in &self.0 {

@@ -1,4 +1,4 @@
-//! `[[notify]]`: who is told of tickets, how, and when not. Secrets are named here, never read.
+//! `[[notify]]`: where tickets are sent, how, and when not. Secrets are named here, never read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::NotifierSpec;
 
 section! {
-    /// Somebody who is told of tickets. Which keys there are depends on the kind.
+    /// A recipient of tickets. The available keys depend on the kind.
     #[schemars(extend("required" = ["kind"]))]
     pub struct NotifyKeys;
 
     /// How it is called in `everloop notify` and `status`. Without it, like its kind.
     name: NonEmptyText;
 
-    /// How somebody is reached.
+    /// How tickets are sent.
     kind: NotifyKind;
 
     /// Only tickets that matter at least so much: `info`, `warning` or `critical`.
@@ -33,16 +33,19 @@ section! {
     /// Only tickets of these weights.
     only: Weights;
 
-    /// Hours in which only what is critical is told: `"22:00-07:00"` in local time, or with an offset: `"22:00-07:00+02:00"`.
+    /// Hours in which only critical tickets are sent: `"22:00-07:00"` in local time, or with an
+    /// offset: `"22:00-07:00+02:00"`.
     quiet_hours: Hours;
 
-    /// How often a ticket is repeated at most, after 15 minutes, 30, 60 and so on up to 4 hours. `everloop ticket ack` ends it.
+    /// How often a ticket is repeated at most, after 15 minutes, 30, 60 and so on up to 4 hours.
+    /// `everloop ticket ack` ends it.
     repeats: Amount = i64::from(REPEATS);
 
     /// `telegram`, `ntfy`, `sms`, `webhook`: where to, if not the usual place.
     url: NonEmptyText;
 
-    /// `slack`, `sms`, `webhook`: the variable that holds the address, where the address itself is the secret.
+    /// `slack`, `sms`, `webhook`: the variable that holds the address, where the address itself is
+    /// the secret.
     url_env: VariableName;
 
     /// The same in the first line of a file that only you can read.
@@ -54,7 +57,7 @@ section! {
     /// The same in the first line of a file that only you can read.
     token_file: NonEmptyText;
 
-    /// `telegram`: the number of the chat (or `@name` of a channel). Whoever is in it can answer.
+    /// `telegram`: the number of the chat (or `@name` of a channel). All of its members can answer.
     chat: NonEmptyText;
 
     /// `telegram`: whether buttons and replies are listened to.
@@ -84,7 +87,8 @@ section! {
     /// The same in the first line of a file that only you can read.
     password_file: NonEmptyText;
 
-    /// `webhook`: the variable that holds the key with which requests are signed (`X-Everloop-Signature: sha256=…`, HMAC).
+    /// `webhook`: the variable that holds the key with which requests are signed
+    /// (`X-Everloop-Signature: sha256=…`, HMAC).
     secret_env: VariableName;
 
     /// The same in the first line of a file that only you can read.
@@ -96,7 +100,8 @@ section! {
     /// `sms`: whether the fields travel as JSON instead of as a form.
     json: Flag;
 
-    /// `command`: gets the message as JSON on standard input; `mail`: gets the mail, instead of `smtp`.
+    /// `command`: gets the message as JSON on standard input; `mail`: gets the mail, instead of
+    /// `smtp`.
     command: CommandLine;
 
     /// A PEM file of certificates that are trusted besides those of this machine.
@@ -113,7 +118,8 @@ struct Given<'a> {
 }
 
 impl Config {
-    /// Those of the user, who hear of everything, and those of the project, who hear of its loops.
+    /// The user's notifiers, which get all tickets, and the project's, which get those of its
+    /// loops.
     pub fn notifiers(&self, moment: &ResolveContext) -> Result<(Vec<NotifierSpec>, Vec<NotifierSpec>), ConfigError> {
         let mut wrong = Vec::new();
         let mut read = |sections: &[(Layer, Origin)]| -> Vec<NotifierSpec> {

@@ -1,4 +1,4 @@
-//! `[board]`, `[mailbox]` and `[tracker]`: what a project wants others to see and to hear.
+//! `[board]`, `[mailbox]` and `[tracker]`: what a project sends to people and other programs.
 
 use std::path::{Component, PathBuf};
 
@@ -12,10 +12,10 @@ use super::value::{CommandLine, NonEmptyText, VariableName};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::{OutboundSpec, OutboundTarget};
 
-/// Turns between two statuses when nobody says how many.
+/// Default number of turns between two statuses.
 pub(super) const EVERY: u32 = 5;
 
-/// The keys that say who hears something.
+/// The keys of a destination.
 struct Said {
     command: Option<CommandLine>,
     url: Option<NonEmptyText>,
@@ -24,7 +24,7 @@ struct Said {
 }
 
 impl Config {
-    /// What the project wants others to see and to hear.
+    /// What the project sends to people and other programs.
     pub fn outbound(&self) -> Result<OutboundSpec, ConfigError> {
         let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
         let tracker = self.project.tracker.typed::<TrackerKeys>()?;

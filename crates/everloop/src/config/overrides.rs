@@ -144,7 +144,7 @@ fn list(text: &str) -> Value {
     Value::from(items.map(Value::from).collect::<Vec<_>>())
 }
 
-/// Sets a key to the first reading that fits it; if none does, the first says what is wrong.
+/// Sets a key to the first reading that fits it; if none fits, returns the error of the first.
 fn put(layer: &mut Layer, key: &str, readings: Vec<Value>, origin: Origin) -> Result<(), Diagnostic> {
     let mut wrong = None;
     for value in readings {

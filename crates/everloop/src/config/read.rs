@@ -28,45 +28,45 @@ const NOTIFY: &str = "[notify]";
 /// Names longer than this do not fit into listings.
 const NAME_MAX_CHARS: usize = 40;
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOwner {
     /// The user's: defaults, agents and accounts only.
     User,
-    /// The project's.
+    /// The project's file.
     Project,
 }
 
-/// What a file says.
+/// The sections of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Sections {
-    /// `[defaults]`.
+    /// The section `[defaults]`.
     pub defaults: Layer,
-    /// `[agent.NAME]`.
+    /// The sections `[agent.NAME]`.
     pub agents: BTreeMap<String, Layer>,
-    /// What is wrong with an `[agent.NAME]` unless another file says what it lacks here.
+    /// The mistake in an `[agent.NAME]`, unless another file sets the key that is missing here.
     pub lacking: BTreeMap<String, Diagnostic>,
-    /// `[account.NAME]`.
+    /// The sections `[account.NAME]`.
     pub accounts: BTreeMap<String, Layer>,
-    /// `[hub]`.
+    /// The section `[hub]`.
     pub hub: Layer,
     /// `[loop.NAME]`, with the place of the name.
     pub loops: BTreeMap<String, (Layer, Origin)>,
-    /// `[node]`.
+    /// The section `[node]`.
     pub node: Layer,
-    /// `[board]`.
+    /// The section `[board]`.
     pub board: Layer,
-    /// `[mailbox]`.
+    /// The section `[mailbox]`.
     pub mailbox: Layer,
-    /// `[tracker]`.
+    /// The section `[tracker]`.
     pub tracker: Layer,
     /// `[[notify]]`, each with its place.
     pub notify: Vec<(Layer, Origin)>,
-    /// `[hook]`.
+    /// The section `[hook]`.
     pub hook: Layer,
-    /// `[guardian]`.
+    /// The section `[guardian]`.
     pub guardian: Layer,
-    /// `[completion.NAME]`.
+    /// The sections `[completion.NAME]`.
     pub completions: BTreeMap<String, Layer>,
 }
 
@@ -86,7 +86,7 @@ pub fn read(source: &Arc<SourceText>, owner: FileOwner) -> (Sections, Vec<Diagno
     (sections, reader.diagnostics)
 }
 
-/// Says whether a value fits a key of a section.
+/// Checks whether a value fits a key of a section.
 pub fn fits<T: DeserializeOwned>(key: &str, value: &Value) -> Result<(), (String, Option<String>)> {
     let table = Table::from_iter([(key.to_owned(), value.clone())]);
     T::deserialize(Value::Table(table)).map(drop).map_err(|error| match error.message().split_once("; ") {
@@ -294,7 +294,7 @@ impl Reader<'_> {
         layer
     }
 
-    /// Whatever is wrong in it, what stands behind a key is not shown: it may be the address with its password.
+    /// No diagnostic of this section shows a value: it may be the address with its password.
     fn hub_section(&mut self, table: &DeTable<'_>) -> Layer {
         let mut layer = Layer::default();
         let before = self.diagnostics.len();
@@ -334,7 +334,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A section that may be there several times, with two brackets, and the key that each of them must have.
+    /// A section that may occur several times, with two brackets, and the key that each of them
+    /// must have.
     fn tables<T: Section>(
         &mut self,
         (place, name, needed): (&str, &str, Option<&str>),
@@ -394,7 +395,7 @@ impl Reader<'_> {
     }
 
     fn lacks(&self, (place, span): (&str, &Range<usize>), table: &DeTable<'_>, key: &str) -> Option<Diagnostic> {
-        // A mistyped key has been told already.
+        // A mistyped key has been reported already.
         let meant = table.keys().any(|there| nearest(there.get_ref(), [key]).is_some());
         let diagnostic = Diagnostic::new(format!("`[{place}]` has no `{key}`")).at(self.source, span);
         (!meant).then(|| diagnostic.hint(format!("add `{key} = \"…\"`")))
@@ -454,7 +455,8 @@ fn in_order<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
 }
 
 fn plain(value: &Spanned<DeValue<'_>>) -> Value {
-    // A number that is too large for TOML cannot be held; as a text it is refused with its own words.
+    // A number too large for TOML cannot be held: the parser's message becomes a text, which is
+    // refused.
     Value::deserialize(ValueDeserializer::from(value.clone()))
         .unwrap_or_else(|error| Value::String(error.message().to_owned()))
 }

@@ -1,5 +1,5 @@
-//! Keys that had another name once. An old name is a mistake whose hint names the new one, never a
-//! second way to write it.
+//! Keys that had another name before. An old name is a mistake with a hint that names the new one,
+//! never a second way to write it.
 
 /// The section, the name that a key had in it, and the name that it has now.
 const RENAMED: [(&str, &str, &str); 24] = [

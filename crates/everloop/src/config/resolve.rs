@@ -21,7 +21,8 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 /// A check that takes longer hangs more often than it works.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Globs of files that no turn may change unless the operator unprotects them: what judges the work, not the work.
+/// Globs of files that no turn may change unless the operator unprotects them: files that judge the
+/// work.
 pub const PROTECTED: [&str; 16] = [
     "everloop.toml",
     ".ci/**",
@@ -41,7 +42,8 @@ pub const PROTECTED: [&str; 16] = [
     "**/*_test.py",
 ];
 
-/// Everything a loop needs, except what only the folder knows: the mode of its workspace and the pins of its checks.
+/// Everything a loop needs, except what depends on the folder: the mode of its workspace and the
+/// pins of its checks.
 #[derive(Clone, Debug)]
 pub struct ResolvedLoop {
     /// What people call it.
@@ -50,9 +52,9 @@ pub struct ResolvedLoop {
     pub goal: String,
     /// Its checks; their `pin` is empty.
     pub checks: Vec<CheckSpec>,
-    /// Who works on it.
+    /// The agent that works on it.
     pub agent: AgentSpec,
-    /// Who works on it while that one's account is held, in the operator's order.
+    /// The agents that work on it while the first one's account is held, in the operator's order.
     pub others: Vec<AgentSpec>,
     /// Where the work happens.
     pub workspace: WorkspacePlan,
@@ -73,7 +75,7 @@ pub struct ResolvedLoop {
 pub struct WorkspacePlan {
     /// The operator's folder.
     pub dir: PathBuf,
-    /// What was asked for.
+    /// The configured kind of workspace.
     pub kind: WorkspaceKey,
     /// When work moves onto the operator's branch.
     pub integrate: Integrate,
@@ -88,7 +90,7 @@ pub struct WorkspacePlan {
 }
 
 impl ResolvedLoop {
-    /// Everybody who may work on it, in the operator's order.
+    /// All agents that may work on it, in the operator's order.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
         std::iter::once(&self.agent).chain(&self.others)
     }
@@ -98,7 +100,8 @@ impl ResolvedLoop {
         std::iter::once(&mut self.agent).chain(&mut self.others)
     }
 
-    /// The loop for the core. A glob of `unprotect` follows as `!glob`; the pins of the checks are still to be filled in.
+    /// The loop for the core. A glob of `unprotect` follows as `!glob`; the caller adds the pins of
+    /// the checks.
     pub fn spec(&self, mode: WorkspaceMode) -> LoopSpec {
         let plan = &self.workspace;
         let except = plan.unprotect.iter().map(|glob| format!("!{glob}"));
@@ -196,7 +199,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     })
 }
 
-/// Turns that cost nothing need neither gap nor caps; what somebody set stays.
+/// Turns that cost nothing need neither gap nor caps; values that were set explicitly stay.
 fn relax(values: &mut Layer, all_free: bool) {
     let gap_zero = values.is_explicit("guard.min_gap")
         && values.0["guard.min_gap"]
@@ -246,7 +249,8 @@ fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
     let own = keys.protect.iter().flat_map(|list| list.0.iter().cloned());
     let mut protect: Vec<String> = PROTECTED.iter().map(|glob| (*glob).to_owned()).chain(own).collect();
     let mut unprotect = keys.unprotect.as_ref().map(|list| list.0.clone()).unwrap_or_default();
-    // Taking back a glob by its own text is the same as never having it; other globs are exceptions.
+    // Taking back a glob by its own text is the same as never having it; other globs are
+    // exceptions.
     let named = |glob: &String| unprotect.contains(glob);
     let dropped: Vec<String> = protect.iter().filter(|glob| named(glob)).cloned().collect();
     protect.retain(|glob| !dropped.contains(glob));
@@ -284,7 +288,7 @@ fn guard(keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> GuardS
     spec
 }
 
-/// A doubling wait whose cap lies below its first step is a mistake, not a wish.
+/// A doubling wait with a cap below its first step is a mistake.
 fn ordered(spec: &GuardSpec, values: &Layer, wrong: &mut Vec<Diagnostic>) {
     for (low, low_is, high, high_is) in [
         ("backoff_first", spec.backoff_first, "backoff_cap", spec.backoff_cap),
@@ -329,7 +333,7 @@ fn blind_spots<'a>(
     warnings
 }
 
-/// Whether an agent of this kind says itself how many tokens it used, and how many dollars that was.
+/// Whether an agent of this kind reports how many tokens it used, and how many dollars they cost.
 fn reports(kind: AgentKind) -> (bool, bool) {
     match kind {
         AgentKind::Claude | AgentKind::Opencode => (true, true),

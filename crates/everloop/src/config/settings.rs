@@ -43,7 +43,7 @@ pub struct LoopFlag {
 /// What stands behind a flag. A name is what the help calls the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// One value.
+    /// One value; the flag is given once.
     One(&'static str),
     /// One value; the flag may be repeated.
     Several(&'static str),

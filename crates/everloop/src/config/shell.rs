@@ -1,4 +1,5 @@
-//! Command lines that need a shell: how they are recognised, and how a prompt gets into them without becoming code.
+//! Command lines that need a shell: how they are recognised, and how a prompt is passed to them
+//! without becoming code.
 
 /// What stands for the prompt, and for the file that holds it.
 const PLACES: [&str; 2] = ["{prompt}", "{prompt_file}"];
@@ -23,8 +24,8 @@ pub fn is_needed(line: &str) -> bool {
     found
 }
 
-/// The argument vector that runs `line` in a shell. The prompt arrives as a positional parameter, so nothing in it is
-/// ever read as shell code, however it is quoted.
+/// The argument vector that runs `line` in a shell. The prompt arrives as a positional parameter,
+/// so nothing in it is ever read as shell code, however it is quoted.
 pub fn wrap(line: &str) -> Vec<String> {
     let used: Vec<&str> = PLACES.into_iter().filter(|p| line.contains(p)).collect();
     let mut script = String::new();

@@ -16,7 +16,7 @@ pub struct Effective {
     pub section: String,
     /// The key in it.
     pub key: String,
-    /// Its value.
+    /// Value of the key.
     pub value: Value,
     /// `built-in`, `everloop.toml:4`, `EVERLOOP_MIN_GAP`, `--min-gap`.
     pub origin: String,

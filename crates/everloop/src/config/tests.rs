@@ -1,4 +1,5 @@
-//! What is refused, where it points, which layer wins. One builder: a project in a temporary folder.
+//! What is refused, where it points, which layer wins. One builder: a project in a temporary
+//! folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -226,7 +227,7 @@ fn what_is_there_twice_is_refused() {
     assert!(Project::new(toml).wrong().starts_with("error: key `goal` is there twice\n --> everloop.toml:3:1"));
 }
 
-/// File, then what must be said about it, with its place.
+/// File, then the expected diagnostic and its place.
 const REFUSED: [(&str, &str, &str); 40] = [
     ("[loop.a]\nagent_cmd = \"x\"\nchecks = [\"true\"]", "loop `a` has no goal", ":1:7"),
     ("[loop.a]\ngoal = \"g\"\nagent_cmd = \"x\"", "loop `a` has no check", ":1:7"),

@@ -1,6 +1,8 @@
-//! The kinds of values that can stand in everloop.toml: what each accepts, what it says when it does not fit.
+//! The kinds of values in everloop.toml: what each accepts, and its message for a value that does
+//! not fit.
 //!
-//! A value that does not fit answers `what is wrong; what to write instead`: the reader makes a hint of the second part.
+//! The message has the form `what is wrong; what to write instead`: the reader makes a hint of the
+//! second part.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,7 +70,8 @@ pub struct Gap(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimit(pub Option<Duration>);
 
-/// A point in time as it was written, or `"none"`. Which one it is depends on the zone: [`Deadline::time`].
+/// A point in time as it was written, or `"none"`. The moment depends on the zone:
+/// [`Deadline::time`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadline(pub Option<String>);
 
@@ -80,16 +83,16 @@ pub struct CommandLine(pub Vec<String>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentKindName(pub AgentKind);
 
-/// What an agent may do without asking.
+/// What an agent may do without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermissionKey(pub spec::Permission);
 
 /// The API format that everloop's own agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiFormat {
-    /// Anthropic's.
+    /// Anthropic's Messages API.
     Messages,
-    /// OpenAI's.
+    /// OpenAI's Responses API.
     Responses,
 }
 
@@ -97,7 +100,7 @@ pub enum ApiFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress(pub Option<SocketAddr>);
 
-/// How somebody is told of tickets.
+/// How tickets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyKind {
     Telegram,
@@ -118,7 +121,7 @@ pub struct Weight(pub Severity);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights(pub Vec<Severity>);
 
-/// Hours of a day in which nobody is disturbed.
+/// Hours of a day in which only critical tickets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours(pub QuietHours);
 
@@ -234,7 +237,7 @@ fn dollars(value: &Value) -> Option<u64> {
         Value::Integer(n) => *n as f64,
         _ => return None,
     };
-    // Above this, millionths of a dollar would not fit, and nobody means it.
+    // Above this, millionths of a dollar would not fit; no real budget is this large.
     let sane = (0.0..1e9).contains(&dollars);
     sane.then(|| (dollars * 1e6).round() as u64)
 }
@@ -458,7 +461,8 @@ kind!(PlainVariables, { "type": "object", "additionalProperties": { "type": "str
     variables(value, |_, _| Ok(())).map(PlainVariables)
 });
 
-/// Variables by name, each with a text that passes `check`. Their texts may be secrets by mistake: no message shows one.
+/// Variables by name, each with a text that passes `check`. A text may be a secret by mistake, so
+/// no message shows one.
 fn variables(
     value: &Value,
     check: impl Fn(&str, &str) -> Result<(), String>,

@@ -53,7 +53,7 @@ fn monitor(keys: &MonitorKeys, known: &WatchSpec) -> Result<MonitorSpec, (String
     Ok(MonitorSpec { name, target, every, timeout, title: text(&keys.title), prompt: text(&keys.prompt) })
 }
 
-/// `stream`, `stream-2`, …
+/// The first unused name of `stream`, `stream-2`, …
 fn unused(kind: &str, known: &WatchSpec) -> String {
     let numbered = (2..).map(|n| format!("{kind}-{n}"));
     let mut names = std::iter::once(kind.to_owned()).chain(numbered);

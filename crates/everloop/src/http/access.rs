@@ -1,6 +1,6 @@
 //! Which requests are served. A page in a browser of this machine can send requests here too: Host
-//! and Origin distinguish it from a program, on every path and before anything else is looked at. What is
-//! not for every program of this machine needs the token of the state folder besides.
+//! and Origin distinguish it from a program, on every path and before any other check. Paths that
+//! are not open to every program of this machine also need the token of the state folder.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

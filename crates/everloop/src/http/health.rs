@@ -1,5 +1,5 @@
-//! `GET /health`: whether this supervisor does its work, and on what. No goals, no paths, no secrets: every
-//! program of this machine may read it.
+//! `GET /health`: whether this supervisor does its work, and on what. No goals, no paths, no
+//! secrets: every program of this machine may read it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `POST /mcp`: the tools of `everloop mcp` over streamable HTTP, without sessions: every request
 //! stands for itself and is answered with one JSON message. Needs the token.
 //!
-//! The only path that writes to the ledger, and it does so as a verb of the command line would: on a
-//! thread of its own, with a hint to the supervisor.
+//! The only path that writes to the ledger, and it does so as a verb of the command line would: on
+//! a thread of its own, with a hint to the supervisor.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::answer::{Answer, read};
 use crate::mcp::{Identity, MAX_MESSAGE_BYTES, Server};
 use everloop_engine::state_folder::StateFolder;
 
-/// Serves messages.
+/// Serves messages of MCP.
 pub type McpService = StreamableHttpService<Server, NeverSessionManager>;
 
 /// The service for a state folder.
@@ -35,7 +35,7 @@ pub fn service(home: &StateFolder) -> McpService {
     StreamableHttpService::new(server, Arc::new(NeverSessionManager::default()), config)
 }
 
-/// One message.
+/// Answers one message.
 pub async fn mcp(State(service): State<McpService>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let body = match read(body, MAX_MESSAGE_BYTES).await {

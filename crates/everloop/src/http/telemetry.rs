@@ -1,4 +1,5 @@
-//! `POST /v1/metrics` and `/v1/logs`: OTLP in JSON from the agents of turns, for `everloop_engine::telemetry`.
+//! `POST /v1/metrics` and `/v1/logs`: OTLP in JSON from the agents of turns, for
+//! `everloop_engine::telemetry`.
 
 use std::sync::Arc;
 

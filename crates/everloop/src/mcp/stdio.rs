@@ -1,4 +1,5 @@
-//! MCP on standard input and output: a message per line, bounded, and answered even when it is none.
+//! MCP on standard input and output: one message per line, bounded; an invalid message gets an
+//! answer too.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -28,7 +29,8 @@ pub async fn serve(server: Server) -> Result<(), Failure> {
 
 struct Stdio {
     lines: mpsc::Receiver<Line>,
-    /// Whether a request came. What comes before the first one belongs to no session and is dropped.
+    /// Whether a request arrived. Messages before the first one belong to no session and are
+    /// dropped.
     started: bool,
 }
 

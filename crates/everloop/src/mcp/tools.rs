@@ -20,7 +20,7 @@ use everloop_engine::services::tasks::{
 };
 use everloop_engine::services::{ServiceContext, status, why};
 
-/// A tool.
+/// A tool of MCP.
 pub struct Tool {
     name: &'static str,
     about: &'static str,
@@ -192,7 +192,7 @@ pub fn find(name: &str) -> Option<&'static Tool> {
 }
 
 impl Tool {
-    /// Calls the service. What it answers is JSON; `owner` is the loop that is meant where none is named.
+    /// Calls the service, which returns JSON; `owner` is the loop if the arguments name none.
     pub fn call(
         &self,
         context: &ServiceContext,

@@ -95,7 +95,8 @@ impl Env {
         self
     }
 
-    /// Everything that everloop waits for passes so many times faster; what programs really do takes as long as ever.
+    /// All waits of everloop pass `scale` times faster; the work of programs takes as long as
+    /// before.
     pub fn fast(mut self, scale: u32) -> Self {
         self.clock = ScaledClock::parse(&scale.to_string()).expect("a scale within bounds");
         self.var(TIME_SCALE, &scale.to_string())

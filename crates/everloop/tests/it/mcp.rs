@@ -213,7 +213,7 @@ fn every_revision_is_spoken_over_standard_input_and_output() {
     client.end();
 }
 
-/// Calls that were sent at once take effect in their order, and all are answered after the input has ended.
+/// Calls sent at once take effect in their order, and all are answered after the input has ended.
 #[test]
 fn calls_take_effect_in_the_order_in_which_they_came() {
     let env = Env::new();

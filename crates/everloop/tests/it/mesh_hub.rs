@@ -1,4 +1,5 @@
-//! `everloop mesh hub` against a PostgreSQL server of its own: addresses, secrets, rights, exit codes.
+//! `everloop mesh hub` against a PostgreSQL server of its own: addresses, secrets, rights, exit
+//! codes.
 
 use everloop_testkit::postgres::{Login, Pooler, PostgresServer, ServerSetup, server};
 

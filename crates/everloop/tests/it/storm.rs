@@ -18,7 +18,7 @@ fn soak_a_real_minute_of_instant_deaths_brings_few_starts_and_one_ticket() {
 }
 
 fn storm(env: &Env) {
-    // The freeze after one cooldown instead of three, so that a minute is enough to see the whole way.
+    // Freezes after one cooldown instead of three, so that one minute shows the whole sequence.
     env.write("everloop.toml", TOML);
     let run = env.spawn(&["run", "--min-gap", "0"]);
     env.wait_for("the loop is frozen", || env.run(&["why"]).stdout.contains("[guard.freeze]"));

@@ -1,4 +1,5 @@
-//! Scaled time (`EVERLOOP_TIME_SCALE`): announced, never by accident, and the same for every process of a state folder.
+//! Scaled time (`EVERLOOP_TIME_SCALE`): announced, never by accident, and the same for every
+//! process of a state folder.
 
 use std::time::{Duration, Instant};
 

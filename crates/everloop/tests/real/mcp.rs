@@ -1,4 +1,5 @@
-//! The real programs, the official SDK in both of its versions, and the official inspector, as clients of `everloop mcp`.
+//! The real programs, the official SDK in both of its versions, and the official inspector, as
+//! clients of `everloop mcp`.
 
 use std::path::Path;
 
@@ -104,8 +105,8 @@ fn client(env: &Env, name: &str, args: &[&str]) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// What a client made with the SDK says: version 1 of it, or version 2 with a revision of the protocol. It ends with an error
-/// when a good call fails or a bad one does not.
+/// The output of a client made with the SDK: version 1, or version 2 with a revision of the
+/// protocol. The client ends with an error when a good call fails or a bad one does not.
 fn sdk(env: &Env, revision: Option<&str>, how: &[&str]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/sdk-client.cjs").display().to_string();
     let name = if revision.is_some() { "mcp-client" } else { "mcp-sdk" };

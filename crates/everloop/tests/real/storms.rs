@@ -118,7 +118,8 @@ impl Wild {
         calls
     }
 
-    /// Calls of the same script by itself, as a hook that is called again whenever it asks to go on.
+    /// Calls of the same script without everloop, as a hook that is called again whenever it
+    /// requests to continue.
     fn by_itself(&self, period: Duration) -> usize {
         let (before, end) = (self.world.calls().len(), Instant::now() + period);
         while Instant::now() < end {
@@ -151,7 +152,7 @@ fn long_a_wild_restart_script_stays_within_the_caps() {
 #[test]
 fn soak_a_wild_restart_script_makes_a_tenth_of_its_calls_behind_the_guard() {
     offline(|| {
-        // Without a guard, a third of that minute says enough.
+        // Without a guard, a third of that minute is enough.
         let (cap, share) = (4, 3);
         let wild = Wild::new(cap, 1);
         let with = wild.behind_the_guard();

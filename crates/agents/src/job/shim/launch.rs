@@ -125,7 +125,7 @@ fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
     }
 }
 
-/// A fork whose child begins in the control group; returns 0 in the child.
+/// Forks, with the child in the control group from its start; returns 0 in the child.
 #[expect(unsafe_code, reason = "clone3 has no safe form")]
 fn clone_into(door: &File) -> io::Result<i32> {
     // SAFETY: all zeros is a valid value of this plain struct; without CLONE_VM the call is a fork,

@@ -136,7 +136,7 @@ fn another_start_time_is_another_process() {
     type_x(&world.server, &pane).unwrap();
 }
 
-/// tmux 3.3a crashes when text is pasted into a pane whose program has ended.
+/// tmux 3.3a crashes when text is pasted into a pane after its program has ended.
 #[test]
 fn typing_to_a_dead_program_is_refused_and_harms_nobody() {
     let world = World::new();

@@ -66,7 +66,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// tmux at the private socket, as a person who knows it could use it.
+    /// tmux at the private socket, as a person with its path could use it.
     pub fn our_tmux(&self, args: &[&str]) -> String {
         let socket = self.server.socket().to_str().unwrap();
         let output = Command::new("tmux").args(["-u", "-S", socket]).args(args).output().unwrap();
@@ -106,7 +106,8 @@ impl Drop for World {
     }
 }
 
-/// tmux draws what a program printed, and sees that it ended, some time later: a screen is waited for, not read once.
+/// tmux shows the output and the end of a program with a delay: tests wait for a screen instead of
+/// reading it once.
 #[track_caller]
 pub fn wait_for(what: &str, holds: impl FnMut() -> bool) {
     wait_until(what, DEADLINE, holds);

@@ -94,7 +94,7 @@ fn is_whole(request: &[u8]) -> bool {
     body.len() >= length
 }
 
-/// A world whose server is reached only over TLS.
+/// A world with a server that is reached only over TLS.
 fn world(wire: ApiFormat, certificate: &str, ca_file: Option<&str>) -> (World, Front) {
     let mut world = World::new(wire, vec![Act::Events(text(wire, "done"))]);
     let front = Front::start(certificate, &world.options.base);

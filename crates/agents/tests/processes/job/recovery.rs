@@ -48,7 +48,7 @@ pub fn reap(name: &str, value: &str) -> ExitCode {
     ExitCode::from(job::reap_marked(name, value.as_ref()) as u8)
 }
 
-/// A job whose supervisor was killed once the command ran, with its whole process group, as a
+/// A job after its supervisor was killed once the command ran, with its whole process group, as a
 /// terminal does it.
 fn orphaned(room: &Room) {
     job::prepare(&room.dir(), &room.spec).unwrap();

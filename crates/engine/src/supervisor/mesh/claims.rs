@@ -1,5 +1,5 @@
-//! The claims of a node: one small file for each task that it took, written before the request goes to the hub and removed
-//! when the hub has the report. A node that was killed finds them again.
+//! The claims of a node: one small file for each task that it took, written before the request goes
+//! to the hub and removed when the hub has the report. A node that was killed finds them again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use everloop_core::mesh::work::Held;
 
 use crate::state_folder::write_whole;
 
-/// The files.
+/// The folder of claim files.
 pub(super) struct ClaimStore(PathBuf);
 
 impl ClaimStore {
@@ -32,7 +32,7 @@ impl ClaimStore {
         File::open(&self.0)?.sync_all()
     }
 
-    /// Removes one.
+    /// Removes the file of a claim.
     pub fn remove(&self, held: &Held) {
         if let Err(e) = fs::remove_file(self.path(held)) {
             tracing::warn!(task = %held.task, error = %e, "the claim of a task that is over cannot be removed");

@@ -1,5 +1,6 @@
-//! What the node's thread works with, and how effects on this machine are carried out: files, the ledger, the log. Calls to the
-//! hub are in [`super::hub`], actions that take time in [`super::attempt`] and [`super::merge`].
+//! What the node's thread works with, and how effects on this machine are carried out: files, the
+//! ledger, the log. Calls to the hub are in [`super::hub`], actions that take time in
+//! [`super::attempt`] and [`super::merge`].
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -129,7 +130,7 @@ impl NodeEffects for Host {
         match self.local.get_loop(&claim.local) {
             Ok(None) => LocalPhase::Missing,
             Ok(Some(row)) if row.is_over() => LocalPhase::Over { reached: row.phase == "reached" },
-            // Read only when there is a chance: a state is not small, and this happens every second.
+            // Read only while it waits: a state is not small, and this runs every second.
             Ok(Some(row)) if row.phase == "waiting" => {
                 let waits = |state: LoopState| LocalPhase::Waiting { untouched: state.turns == 0, phase: state.phase };
                 read_state(&row).map_or(LocalPhase::Running, waits)

@@ -146,9 +146,9 @@ impl HubCalls for Host {
         self.read(|hub| hub.tickets(Tickets::Open))
     }
 
-    /// Brings the mirror up to date. A look costs nothing while nothing happened: every heartbeat is answered with the end
-    /// of the journal, to which the leader writes with all that it does for a loop; what comes without an entry (a claim, a
-    /// late result) waits for the next pass that would have come anyhow.
+    /// Brings the mirror up to date. This costs nothing while nothing changed: the answer to every
+    /// heartbeat has the end of the journal, to which the leader writes with all that it does for a
+    /// loop. Changes without an entry (a claim, a late result) wait for the next regular pass.
     fn mirror(&mut self) -> HubResult<Option<u64>> {
         let (root, mut known) = (self.home.mirror(), self.mirror.take());
         let passed = self.read(|hub| {

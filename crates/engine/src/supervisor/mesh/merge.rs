@@ -44,6 +44,7 @@ pub(super) async fn land(checkout: Checkout, request: Box<LandRequest>) -> MeshO
 }
 
 impl Checkout {
+    /// The leader's checkout for the loop `state`, in the state folder of this machine.
     pub fn of(host: &Host, state: MeshLoop) -> Self {
         let dir = host.home.mesh().join(state.id.as_str()).join("lead");
         Self { home: host.home.clone(), shim: host.shim.clone(), dir, state, pace: host.pace.clone() }

@@ -1,5 +1,6 @@
-//! The two times of a node. Its own waits and everything on its machine are counted in program time, like all of everloop;
-//! the hub has a clock of its own, which is compared with machine time. Both are the same, except in tests.
+//! The two times of a node. Its own waits and everything on its machine are counted in program
+//! time, like all of everloop; the hub has a clock of its own, which is compared with machine time.
+//! Both are the same, except in tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ impl NodeClock {
         Self { clock: Arc::new(Clock::new()), scaled: clock::program() }
     }
 
-    /// Program time.
+    /// The current program time.
     pub fn now(&self) -> Time {
         self.clock.now()
     }

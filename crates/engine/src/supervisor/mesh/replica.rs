@@ -1,4 +1,5 @@
-//! The file in which a node keeps what the hub had last, so that also a machine that was restarted can go on offline.
+//! The file in which a node keeps the last known state of the hub, so that a machine can continue
+//! offline after a restart.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What a node publishes about itself on this machine (`/health`, `/metrics`): its name, whether it leads, what it holds, and
-//! since when the hub is away.
+//! What a node publishes about itself on this machine (`/health`, `/metrics`): its name, whether it
+//! leads, what it holds, and since when the hub is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use everloop_core::time::Time;
 
 use crate::figures::{Figures, Membership};
 
-/// Where it is published, and what was seen of the hub. Moments are by CLOCK_BOOTTIME: how long ago they were does not depend
-/// on what people do to the clock.
+/// Where the status is published, and what was seen of the hub. Moments are by CLOCK_BOOTTIME:
+/// their age does not depend on changes of the wall clock.
 #[derive(Default)]
 pub(super) struct MeshStatus {
     figures: Arc<Figures>,
@@ -21,6 +21,7 @@ pub(super) struct MeshStatus {
 }
 
 impl MeshStatus {
+    /// A status that is published in `figures`; nothing was seen of the hub yet.
     pub fn new(figures: Arc<Figures>) -> Self {
         Self { figures, ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! The thread of a node: it waits for one thing at a time, and for nothing without an end. What to do is decided by
-//! [`MeshNode`]; this thread carries it out.
+//! The thread of a node: it waits for one input at a time, and every wait is bounded. [`MeshNode`]
+//! decides what to do; this thread carries it out.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `everloop mesh hub`: the database that the nodes of a mesh share. Creates, checks and migrates it.
+//! `everloop mesh hub`: the database that the nodes of a mesh share. Creates, checks and migrates
+//! it.
 
 use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
