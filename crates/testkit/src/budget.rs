@@ -1,7 +1,8 @@
-//! How much is simulated: as much as fits into a time, never a fixed number, so that tests do not grow with the features.
+//! How much is simulated: as much as a given time allows, never a fixed number, so that the
+//! duration of the tests does not grow with the features.
 //!
-//! `SIM_SECONDS` is the time of each test, `SIM_SEED` the first seed. Seeds are taken in order, so a run is repeated by
-//! its first seed, and a failure by the seed in its message.
+//! `SIM_SECONDS` is the time of each test, `SIM_SEED` the first seed. Seeds are taken in order, so
+//! a run is repeated by its first seed, and a failure by the seed in its message.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// As the environment says; `least` is done however long it takes.
+    /// The budget of the environment; `least` is done however long it takes.
     pub fn new(least: u64) -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a whole number"));
         let time = Duration::from_secs(number("SIM_SECONDS").unwrap_or(SIM_SECONDS));
@@ -36,14 +37,15 @@ impl Budget {
         self.first
     }
 
-    /// Does `each` for one seed after the other, on all cores, until the time is over; the seeds that were done.
+    /// Does `each` for one seed after the other, on all cores, until the time is over; returns the
+    /// seeds that were done.
     pub fn seeds(self, each: impl Fn(u64) + Sync) -> Range<u64> {
         let done = self.count(u64::MAX, |n| each(self.first + n));
         self.first..self.first + done
     }
 
-    /// Does `each` for items from all over the list, on all cores, until the time is over or all are done; how many
-    /// were.
+    /// Does `each` for items from all over the list, on all cores, until the time is over or all
+    /// are done; returns how many were.
     pub fn items<T: Sync>(self, items: &[T], each: impl Fn(&T) + Sync) -> usize {
         let len = items.len() as u64;
         let step = coprime_step(len);

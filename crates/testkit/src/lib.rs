@@ -1,9 +1,9 @@
 //! The parts of the tests; never part of a release.
 //!
-//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the real core is run,
-//!   crashed at every step and held to its invariants
-//! - [`budget`]: as much simulation as fits into a time
-//! - [`chaos`]: three real nodes in networks of their own, a real hub, and bad weather
+//! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the
+//!   real core is run, crashed at every step and held to its invariants
+//! - [`budget`]: as much simulation as a given time allows
+//! - [`chaos`]: three real nodes in networks of their own, a real hub, and faults
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server

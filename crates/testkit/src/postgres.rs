@@ -1,9 +1,10 @@
-//! A PostgreSQL server for tests: made in a temporary folder, on loopback, gone when the test is. Owns the server, its
-//! databases and a pooler in front of it; knows nothing of what is stored there.
+//! A PostgreSQL server for tests: made in a temporary folder, on loopback, gone when the test is.
+//! Owns the server, its databases and a pooler in front of it; knows nothing of what is stored
+//! there.
 //!
-//! `./test` starts one server for all tests of a run (`everloop-servers`) and names its port in `EVERLOOP_TEST_POSTGRES`;
-//! each test has a database and a role of its own there. Without the variable a test process starts its own server. Tests
-//! that crash or configure a server always do.
+//! `./test` starts one server for all tests of a run (`everloop-servers`) and names its port in
+//! `EVERLOOP_TEST_POSTGRES`; each test has a database and a role of its own there. Without the
+//! variable a test process starts its own server. Tests that crash or configure a server always do.
 //!
 //! Each server is watched by a shell that waits at the other end of a pipe. However this process
 //! ends, the pipe is closed, and the shell stops the server and removes its folder.
@@ -124,7 +125,8 @@ impl PostgresServer {
     /// The address of a new, empty database, which belongs to a role of its own.
     pub fn database(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
-        // Tests of a shared server are processes of their own, at the same time; their numbers are used again.
+        // Tests of a shared server are concurrent processes of their own; their process ids are
+        // reused.
         let drawn = RandomState::new().hash_one(std::process::id());
         let name = format!("test_{drawn:016x}_{number}");
         let login = match self.setup.login {

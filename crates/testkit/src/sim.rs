@@ -1,11 +1,12 @@
 //! A world in memory around the real core: same seed, same trace.
 //!
-//! - [`scenario`]: what is simulated: loops, agents, people, weather
+//! - [`scenario`]: what is simulated: loops, agents, people, faults
 //! - [`fault`]: what goes wrong at which step
 //! - [`run`](mod@run): runs a scenario under a plan of faults and reports
-//! - [`world`]: virtual time, the heap of things to come, crashes
+//! - [`world`]: virtual time, the heap of future occurrences, crashes
 //! - `shell`, `perform`, `watch`: the supervisor, step by step as the real one does it
-//! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own commits
+//! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own
+//!   commits
 //! - [`disk`], [`ledger`], [`git`], [`agent`]: the models
 //! - [`mesh`]: many machines around one hub
 //! - [`check`]: the invariants, asserted after everything that happens

@@ -1,5 +1,6 @@
-//! The servers that all tests of a run share: starts them, prints a line `NAME=VALUE` for each, and ends them when its
-//! standard input is closed. `./test` holds that pipe, so the servers end with it however it ends.
+//! The servers that all tests of a run share: starts them, prints a line `NAME=VALUE` for each, and
+//! ends them when its standard input is closed. `./test` holds that pipe, so the servers end with
+//! it however it ends.
 
 use std::io::{Read, Write};
 

@@ -21,7 +21,7 @@ pub enum Kind {
     Slow,
     /// The same, and exits 1.
     Clumsy,
-    /// Says that all is done and does nothing.
+    /// Reports that all is done and does nothing.
     Liar,
     /// Changes a protected file so that all checks pass.
     Cheater,
@@ -33,9 +33,9 @@ pub enum Kind {
     PingPong,
     /// Exits 1 at once.
     Crasher,
-    /// Exits 1 at once and asks for a short delay.
+    /// Exits 1 at once and requests a short delay.
     Hasty,
-    /// Does nothing and asks for five minutes.
+    /// Does nothing and requests a delay of five minutes.
     Asks,
     /// Never ends, gives no sign of life.
     Hang,
@@ -43,13 +43,15 @@ pub enum Kind {
     Vanish,
     /// Cannot be started.
     Missing,
-    /// Its account's window is used up; the vendor says until when.
+    /// Its account's window is used up; the vendor reports until when.
     Limited,
-    /// The vendor is overloaded and does not say until when.
+    /// The vendor is overloaded and does not report until when.
     Overloaded,
-    /// Changes something that no check looks at, and says how much of its account's window is used.
+    /// Changes something that no check looks at, and reports how much of its account's window is
+    /// used.
     Metered,
-    /// Says that all is done and does nothing, until it is asked for another approach; then it makes one more check pass.
+    /// Reports that all is done and does nothing until its prompt requests another approach; then
+    /// it makes one more check pass.
     Stubborn,
 }
 
@@ -90,7 +92,7 @@ pub const METERED: Duration = Duration::from_secs(3600);
 const TURN_USES: u32 = 50;
 
 impl Meter {
-    /// A turn ended at `now`; what its agent is told.
+    /// Counts a turn that ended at `now`; returns the quota that its agent receives.
     pub fn turn(&mut self, now: Time) -> Quota {
         if now >= self.began + METERED || now < self.began {
             *self = Self { began: now, used: 0 };
@@ -120,8 +122,9 @@ impl Script {
         Self { tasks: Vec::new(), rest: (kind, u32::MAX) }
     }
 
-    /// These, one task each, then good. A kind that makes its task fail does so once; one that ends its task does so
-    /// however often it is interrupted, so that a run with crashes ends like one without.
+    /// These, one task each, then good. A kind that makes its task fail does so once; one that ends
+    /// its task does so however often it is interrupted, so that a run with crashes ends like one
+    /// without.
     pub fn first(kinds: &[Kind]) -> Self {
         let times = |kind: Kind| match kind {
             Kind::Crasher | Kind::Hasty | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
@@ -176,7 +179,7 @@ impl Kind {
         i32::from(matches!(self, Kind::Crasher | Kind::Hasty | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
     }
 
-    /// What its stream said.
+    /// The report that results from its stream.
     pub fn report(self, ended_at: Time) -> Option<Box<TurnReport>> {
         let (class, reset_at) = match self {
             Kind::Limited => (LimitClass::Window, Some(ended_at + RESETS_AFTER)),
@@ -192,7 +195,7 @@ impl Kind {
         }))
     }
 
-    /// The delay it asks for, in milliseconds.
+    /// The delay that it requests, in milliseconds.
     pub fn asks_ms(self) -> Option<u64> {
         match self {
             Kind::Asks => Some(300_000),

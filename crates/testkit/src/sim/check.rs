@@ -1,9 +1,9 @@
 //! The invariants of FAULTS.md, asserted after everything that happens.
 //!
-//! They are told from the journal and from the world's own facts (processes, commits, clocks), never from what the core
-//! says about itself: `journal` follows the events of each loop, `streak` those without progress, `starts` holds every start against
-//! the guard's promises,
-//! `facts` looks at processes, timers, tasks and repositories.
+//! They are derived from the journal and from the facts of the simulated world (processes, commits,
+//! clocks), never from what the core reports about itself: `journal` follows the events of each
+//! loop, `streak` those without progress, `starts` compares every start with the guarantees of the
+//! guard, `facts` looks at processes, timers, tasks and repositories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub struct Invariants {
     not_before: Option<(Time, &'static str)>,
     backoff: Option<Time>,
     moved_ms: u64,
-    /// How much of what is there for its monitor it has heard of.
+    /// How much of the input of its monitor it has received.
     heard: Option<u64>,
     streak: streak::Streak,
 }
@@ -76,7 +76,7 @@ struct Current {
 /// What is watched over a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// The loops.
+    /// The invariants of each loop.
     pub all_invariants: BTreeMap<LoopId, Invariants>,
     /// Supervisors that died.
     pub crashes: u32,
@@ -93,7 +93,7 @@ pub struct Watch {
     cooling: BTreeMap<Scope, Time>,
     /// Accounts that their vendor does not serve before.
     unserved: BTreeMap<Scope, Time>,
-    /// What accounts have used of their windows, as their turns said.
+    /// The use of the accounts' windows, as their turns reported it.
     windows: BTreeMap<String, Quota>,
     prompts: BTreeMap<TurnId, Vec<String>>,
     read: BTreeMap<TurnId, Vec<String>>,
@@ -130,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// A person was told of a ticket.
+    /// A person was notified of a ticket.
     pub(super) fn tell(&mut self, key: &str) {
         *self.told.entry(key.to_owned()).or_default() += 1;
     }

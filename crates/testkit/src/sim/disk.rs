@@ -1,8 +1,9 @@
 //! A model of a disk: what is not synced may be lost, torn or reordered when the power fails.
 //!
-//! A killed process loses nothing: its writes are in the cache, which belongs to the machine. Only [`Disk::power_loss`]
-//! forgets, and only what no `sync` has confirmed. Names are separate from contents: a file that was renamed keeps its old
-//! name after a power loss unless its folder was synced, too.
+//! A killed process loses nothing: its writes are in the cache, which belongs to the machine. Only
+//! [`Disk::power_loss`] forgets, and only what no `sync` has confirmed. Names are separate from
+//! contents: a file that was renamed keeps its old name after a power loss unless its folder was
+//! synced, too.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +124,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes a file's content survive. After an error it is unknown how much of it does; a read tells.
+    /// Makes a file's content survive. After an error it is unknown how much of it does; a read
+    /// shows it.
     pub fn sync(&mut self, name: &str, random: &mut Random) -> Result<(), Errno> {
         let errno = self.operate();
         let Some(&index) = self.seen.get(name) else { return Ok(()) };

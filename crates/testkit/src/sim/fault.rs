@@ -34,7 +34,7 @@ pub const EVERY: [Fault; 7] = [
 /// Which faults a run meets.
 #[derive(Clone, Debug, Default)]
 pub enum FaultPlan {
-    /// None.
+    /// No faults at all.
     #[default]
     Calm,
     /// These, at these steps.
@@ -63,7 +63,7 @@ impl Faults {
         Self { plan, random: Random::new(seed ^ 0xfa17), steps: 0, met: 0 }
     }
 
-    /// Counts a step and tells what goes wrong at it.
+    /// Counts a step; returns the fault that strikes at it.
     pub fn meet(&mut self) -> Option<Fault> {
         self.steps += 1;
         let fault = match &self.plan {

@@ -1,6 +1,7 @@
 //! A model of a repository: commits with trailers, one target branch, pins, a worktree per turn.
 //!
-//! Each operation is atomic and durable by itself, as git's are; what can be cut is the time between two of them.
+//! Each operation is atomic and durable by itself, as git's are; what can be cut is the time
+//! between two of them.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ impl Tree {
     }
 }
 
-/// A commit.
+/// A commit of the simulated repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// What it was made on.
@@ -55,7 +56,7 @@ pub struct Worktree {
     pub tree: Tree,
 }
 
-/// A repository.
+/// The model of a repository.
 #[derive(Clone, Debug)]
 pub struct Repository {
     commits: BTreeMap<String, Commit>,
@@ -83,7 +84,7 @@ impl Repository {
         id
     }
 
-    /// A commit.
+    /// The commit with this id.
     pub fn get(&self, id: &str) -> Option<&Commit> {
         self.commits.get(id)
     }
@@ -150,7 +151,7 @@ impl Repository {
         self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()) })
     }
 
-    /// The operator commits something of his own.
+    /// A commit of the operator.
     pub fn operator_commits(&mut self) {
         let mut tree = self.tree(&self.target);
         tree.own += 1;

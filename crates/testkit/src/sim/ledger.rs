@@ -1,8 +1,9 @@
 //! The simulated ledger: the model of the store, kept on the simulated disk.
 //!
-//! Every batch is one record (`magic length checksum {now, ops} as JSON`), written and synced before it counts. Opening
-//! reads the valid prefix and does it all again; a torn tail is dropped, a damaged middle is refused, never guessed at.
-//! While nothing was torn the model in memory *is* what the disk holds, so that opening is free ([`Ledger::reopen`]).
+//! Every batch is one record (`magic length checksum {now, ops} as JSON`), written and synced
+//! before it counts. Opening reads the valid prefix and does it all again; a torn tail is dropped,
+//! a damaged middle is refused, never guessed at. While nothing was torn the model in memory *is*
+//! what the disk holds, so that opening is free ([`Ledger::reopen`]).
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::immune::{DOC, FLEET, Immune};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::{Disk, Errno};
 use super::random::Random;
 
-/// The file.
+/// The name of the ledger's file.
 pub const FILE: &str = "ledger";
 const MAGIC: &[u8; 4] = b"EVLR";
 const HEAD: usize = 12;
@@ -38,7 +39,7 @@ pub struct Ledger {
     model: Model,
     /// The model is ahead of the disk: a batch is being written.
     ahead: bool,
-    /// The last journal record that somebody was told is safe.
+    /// The last journal record that was confirmed as safe.
     promised: u64,
 }
 
@@ -65,7 +66,8 @@ impl Ledger {
         !self.ahead
     }
 
-    /// Asks the rules. After this only [`Ledger::write`], [`Ledger::sync`], [`Ledger::confirm`] or [`Ledger::reopen`] may follow.
+    /// Checks a batch against the rules. After this only [`Ledger::write`], [`Ledger::sync`],
+    /// [`Ledger::confirm`] or [`Ledger::reopen`] may follow.
     pub fn prepare(&mut self, now: Time, ops: &[Op]) -> Result<Prepared, Error> {
         let replies = self.model.transact(now, ops)?;
         self.ahead = true;
@@ -100,7 +102,7 @@ impl Ledger {
         prepared.replies
     }
 
-    /// A whole transaction of somebody who does not crash (a command of a person).
+    /// A whole transaction of a process that does not crash (a command of a person).
     pub fn transact(
         &mut self,
         now: Time,
@@ -136,7 +138,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the disk holds exactly what the model says.
+    /// Whether the disk holds exactly the content of the model.
     pub fn agrees(&self, disk: &Disk) -> Result<bool, Error> {
         let (stored, _) = read(disk.read(FILE).unwrap_or_default())?;
         Ok(same(&stored, &self.model))
@@ -160,7 +162,7 @@ impl Ledger {
         })
     }
 
-    /// All guards.
+    /// All guards in the ledger.
     pub fn guards(&self) -> Guards {
         self.model.guards().expect("the model always answers")
     }
@@ -173,7 +175,7 @@ fn failed(errno: Errno) -> Error {
     }
 }
 
-/// Does the valid prefix again; tells how long it is.
+/// Applies the valid prefix again; returns the model and the length of the prefix.
 fn read(bytes: &[u8]) -> Result<(Model, usize), Error> {
     let mut model = Model::default();
     let mut at = 0;

@@ -1,9 +1,13 @@
-//! A mesh in memory around the real rules of [`everloop_core::mesh`] and the model ledger: nodes that die, sleep and lose
-//! their hub, a repository between them, agents that do well or not, and people. Same seed, same trace.
+//! A mesh in memory around the real rules of [`everloop_core::mesh`] and the model ledger: nodes
+//! that die, sleep and lose their hub, a repository between them, agents that do well or not, and
+//! people. Same seed, same trace.
 //!
-//! - [`run`](fn@run): one seed, from the first step to the end of the last loop after everything was mended
-//! - `world`: virtual time and what is still to come; [`faults`]: what goes wrong; `people`: those who meddle
-//! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its effects; `hub`: its calls
+//! - [`run`](fn@run): one seed, from the first step to the end of the last loop after all faults
+//!   were repaired
+//! - `world`: virtual time and future events; [`faults`]: what goes wrong; `people`: interventions
+//!   of people
+//! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its
+//!   effects; `hub`: its calls
 //! - `git`: the shared repository; `facts`, `limits`: the invariants
 
 mod facts;
@@ -29,7 +33,7 @@ pub use sum::Sum;
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Machines.
+    /// The number of machines.
     pub nodes: u64,
     /// Tasks that each of them works on at once.
     pub slots: u64,
@@ -49,20 +53,20 @@ pub struct Setup {
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
-    /// Whose work never comes to anything.
+    /// Which work never succeeds.
     pub ill: Ill,
 }
 
-/// Whose work never comes to anything.
+/// Which work never succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ill {
-    /// Nobody's.
+    /// All work can succeed.
     Nobody,
     /// That of the first machine.
     Machine,
     /// That on the first check.
     Check,
-    /// Everybody's: all agents die as soon as they are started.
+    /// No work succeeds: all agents die as soon as they are started.
     All,
 }
 
@@ -71,11 +75,12 @@ pub enum Ill {
 pub struct MeshReport {
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
-    /// Simulated time.
+    /// The simulated time of the run.
     pub time: Duration,
     /// Steps of nodes.
     pub steps: u64,
-    /// Places at which something can go wrong: calls to the hub, writes to a disk, moves of the branch.
+    /// Places at which something can go wrong: calls to the hub, writes to a disk, moves of the
+    /// branch.
     pub points: u64,
     /// Things that went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
@@ -85,15 +90,16 @@ pub struct MeshReport {
     pub begun: u64,
     /// Results that came too late.
     pub late_result: u64,
-    /// Times that a node became supervisor.
+    /// Times that a node became leader.
     pub epochs: u64,
     /// The most machines that were quarantined at once.
     pub most_out: u64,
-    /// Tasks that no loop looked after and that were set right, and silences that were said.
+    /// Tasks that no loop looked after and that were set right, and silences that were reported.
     pub reconciled: (u64, u64),
     /// The longest time for which a free task waited while a healthy node had nothing to do.
     pub longest_stall: Duration,
-    /// The most calls that reached a hub in one second of the minute after it came back, for each node.
+    /// The most calls that reached a hub in one second of the minute after it came back, for each
+    /// node.
     pub herd: f64,
     /// All steps as one number.
     pub trace_hash: u64,
@@ -112,7 +118,7 @@ const fn minutes(n: u64) -> Duration {
     Duration::from_secs(n * 60)
 }
 
-/// A setup that depends on its seed alone: hours of bad weather.
+/// A setup that depends only on its seed: hours with many faults.
 pub fn random(seed: u64) -> Setup {
     let mut dice = Random::new(seed ^ 0x006d_6573_6800);
     Setup {
@@ -130,7 +136,7 @@ pub fn random(seed: u64) -> Setup {
     }
 }
 
-/// Days of a mesh of `nodes` machines as people have it: work now and then, something wrong now and then.
+/// Days of a mesh of `nodes` machines in normal use: occasional work and occasional faults.
 pub fn days(seed: u64, nodes: u64) -> Setup {
     let mut dice = Random::new(seed ^ 0x6461_7973);
     Setup {
@@ -148,7 +154,8 @@ pub fn days(seed: u64, nodes: u64) -> Setup {
     }
 }
 
-/// A setup in which much happens in a short time, also to clocks: for mistakes that need bad luck to show.
+/// A setup in which much happens in a short time, also to clocks: for mistakes that only rare
+/// coincidences reveal.
 pub fn violent(seed: u64) -> Setup {
     Setup {
         nodes: 3,
@@ -180,7 +187,7 @@ pub fn one_is_ill(seed: u64) -> Setup {
     }
 }
 
-/// A small one without bad weather, for faults at chosen places.
+/// A small setup without random faults, for faults at chosen places.
 pub fn small() -> Setup {
     let secs = Duration::from_secs;
     Setup {
@@ -198,7 +205,7 @@ pub fn small() -> Setup {
     }
 }
 
-/// Runs one seed in the weather of its setup.
+/// Runs one seed with the faults of its setup.
 pub fn run(setup: &Setup, seed: u64) -> MeshReport {
     run_with(setup, seed, MeshFaultPlan::Weather)
 }

@@ -1,4 +1,5 @@
-//! What comes from outside: people with commands, the operator's own commits, clocks, sleep. And what occurs on the heap.
+//! What comes from outside: people with commands, the operator's own commits, clocks, sleep. And
+//! what occurs on the heap.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ impl World {
         }
     }
 
-    /// A transaction of another process; it takes part in no crash. Refusals are the person's problem.
+    /// A transaction of another process; it takes part in no crash. The person has to deal with
+    /// refusals.
     fn outside(&mut self, ops: &[Op]) -> bool {
         let now = self.wall();
         self.ledger.transact(now, ops, &mut self.disk, &mut self.random).is_ok()
@@ -68,7 +70,7 @@ impl World {
 
     fn happen(&mut self, happening: Happening) -> Flow {
         self.say("happens", &format!("{happening:?}"));
-        // Whoever opens the ledger first after a crash mends it.
+        // The first process that opens the ledger after a crash repairs it.
         if let Err(e) = self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt) {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
@@ -105,7 +107,7 @@ impl World {
         }
     }
 
-    /// The bell is a hint: sometimes nobody hears it, and the box is read later.
+    /// The bell is a hint: sometimes it is lost, and the box is read later.
     fn ring(&mut self) {
         if !self.random.one_in(4) {
             let ms = self.random.below(2_000);
@@ -185,7 +187,7 @@ impl World {
         serde_json::from_str(&row.state).ok()
     }
 
-    /// Nothing fails any more, holds are lifted, everybody goes on.
+    /// Nothing fails any more, holds are lifted, all loops go on.
     fn heal(&mut self, cure: Option<Kind>) {
         self.faults.heal();
         self.watch.healed = true;

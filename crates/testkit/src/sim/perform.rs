@@ -1,4 +1,5 @@
-//! What the supervisor does after a commit, cut into the sub-steps between which it can die. Each bears being done twice.
+//! What the supervisor does after a commit, cut into the sub-steps between which it can die. Each
+//! sub-step can be repeated.
 
 use everloop_core::action::{Action, Input, Integration};
 use everloop_core::event::{Exit, Integrated, Judgement, StopCause};
@@ -53,7 +54,7 @@ impl World {
         self.mine(ms, Occurrence::Work(id.clone(), job));
     }
 
-    /// The planted mistake: the agent is started before anybody has written that it will be.
+    /// The planted mistake: the agent is started before the ledger records that it will be.
     pub(super) fn perform_at_once(&mut self, id: &LoopId, actions: &[Action]) -> Flow {
         for action in actions {
             if let Action::Spawn { turn, .. } = action {
@@ -96,7 +97,7 @@ impl World {
             Job::LookUp(turn, task, commit) => self.look_up(id, turn, &task, commit),
             Job::Swap(turn, commit, expected) => self.swap(id, turn, commit, &expected),
             Job::Tell(key) => {
-                // A notifier that is down is not worth a word here; the ticket stands in the ledger.
+                // A notifier that is down is ignored here; the ticket stands in the ledger.
                 let _told = self.step("tell", &key, |w| w.watch.tell(&key))?;
                 Ok(())
             }
@@ -149,7 +150,8 @@ impl World {
 
     fn fork(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
         let starts = |w: &mut World| {
-            // Mostly at once; on a busy machine a supervisor can die and come back before its shim has its first say.
+            // Mostly at once; on a busy machine a supervisor can die and come back before its shim
+            // begins.
             let ms = if w.random.one_in(8) { w.random.below(60_000) } else { w.random.below(100) };
             w.plan(ms, Plans::Machine(w.boot), Occurrence::ShimStarts(turn.clone()));
         };
@@ -256,7 +258,8 @@ impl World {
             if git.contains(&commit, &target) && commit != target {
                 return Ok((commit, target));
             }
-            // It is there already, as itself or in another shape: a crash came before that was written down.
+            // The target has it already, as itself or in another shape: a crash came before that
+            // was recorded.
             if git.contains(&target, &commit) || git.has_landed(task) {
                 w.watch.mark("landed before");
                 return Err(Integration::Done(Integrated::Landed { commit: target }));
@@ -282,7 +285,7 @@ impl World {
         self.answer(id, &Input::Integrated { turn, result })
     }
 
-    /// Removes worktrees that nobody needs; what is in them and was not kept is pinned first.
+    /// Removes worktrees that are not needed; what is in them and was not kept is pinned first.
     fn clean_up(&mut self, id: &LoopId) {
         let current = match self.state_of(id).map(|s| &s.phase) {
             Some(Phase::Turn(turn)) => Some(turn.id.clone()),

@@ -1,7 +1,8 @@
 //! Shims and agents: processes that outlive the supervisor, and the records they leave.
 //!
-//! A shim takes its turn's lock, runs the agent, and leaves `exit.json` (written aside, synced, renamed, folder synced).
-//! Who finds neither a live shim nor a record takes the lock himself, so that a shim that is late cannot begin.
+//! A shim takes its turn's lock, runs the agent, and leaves `exit.json` (written aside, synced,
+//! renamed, folder synced). A process that finds neither a live shim nor a record takes the lock
+//! itself, so that a shim that is late cannot begin.
 
 use everloop_core::action::{Input, TurnTrace};
 use everloop_core::event::{Exit, StopCause};
@@ -81,7 +82,7 @@ impl World {
         Ok(())
     }
 
-    /// The shim is asked to stop its agent.
+    /// Requests the shim to stop its agent.
     pub(super) fn stop_shim(&mut self, turn: &TurnId, cause: StopCause) {
         self.stops.insert(turn.clone(), cause);
         let wait = self.random.below(LADDER_MS);
@@ -92,7 +93,8 @@ impl World {
                 let ends = shim.ends;
                 self.plan(wait, plans, Occurrence::AgentEnds(turn.clone(), ends));
             }
-            // Nobody is there to stop: look again what is left of it. One that is about to start sees the request.
+            // There is no shim to stop: look again what is left of the turn. A shim that is about
+            // to start sees the request.
             _ => self.mine(wait, Occurrence::Deliver(turn.clone())),
         }
     }
@@ -145,7 +147,7 @@ impl World {
         left
     }
 
-    /// What a metered agent says of its account.
+    /// The report of a metered agent about its account.
     fn metered(&mut self, owner: &LoopId, now: Time) -> Box<TurnReport> {
         let account = match self.stored(owner).map(|s| s.phase) {
             Some(Phase::Turn(turn)) => turn.account,
@@ -171,7 +173,8 @@ impl World {
         }
     }
 
-    /// Never half a record: aside, synced, renamed, folder synced. A shim that cannot leave one ends without.
+    /// Never half a record: aside, synced, renamed, folder synced. A shim that cannot leave one
+    /// ends without.
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
         let (aside, name) = (format!("{turn}/exit.new"), record(turn));
         let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
@@ -196,7 +199,8 @@ impl World {
         serde_json::from_slice(self.disk.read(&record(turn))?).ok()
     }
 
-    /// What is left of a turn. Without a shim and a record its lock is taken and what still runs of it is killed.
+    /// What is left of a turn. Without a shim and a record its lock is taken and its remaining
+    /// processes are killed.
     pub(super) fn find(&mut self, turn: &TurnId) -> TurnTrace {
         if let Some(exit) = self.exit_of(turn) {
             return TurnTrace::Exited(exit);
@@ -229,7 +233,8 @@ impl World {
         if !waits {
             return Ok(());
         }
-        // A shim that was forked and has not started yet is no reason to give the turn up while its supervisor lives.
+        // A shim that was forked and has not started yet is no reason to give the turn up while its
+        // supervisor lives.
         if !self.shims.contains_key(turn) && !self.locked.contains(turn) {
             return Ok(());
         }

@@ -42,7 +42,8 @@ impl Random {
     }
 }
 
-/// A number that depends on a text: so that a turn behaves alike in every run of a seed, whatever crashed before it.
+/// A number that depends on a text: so that a turn behaves alike in every run of a seed, whatever
+/// crashed before it.
 pub fn of_text(seed: u64, text: &str) -> u64 {
     text.bytes().fold(seed, |acc, b| mix(acc, u64::from(b)))
 }

@@ -22,7 +22,7 @@ pub struct RunReport {
     pub faults: u32,
     /// Supervisors that died.
     pub crashes: u32,
-    /// Simulated time.
+    /// The simulated time of the run.
     pub time: Duration,
     /// The longest time in which a loop that was free to go on wrote nothing.
     pub longest_stall: Duration,

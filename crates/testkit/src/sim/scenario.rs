@@ -1,4 +1,5 @@
-//! What is simulated: loops, their agents, people and weather. One builder, so that a new scenario is a few lines.
+//! What is simulated: loops, their agents, people and faults. One builder, so that a new scenario
+//! is a few lines.
 
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ const HOUR_MS: u64 = 3_600_000;
 /// A loop and the agent that works for it.
 #[derive(Clone, Debug)]
 pub struct LoopSetup {
-    /// Its id.
     pub id: LoopId,
     /// What it is to do.
     pub spec: LoopSpec,
@@ -40,7 +40,7 @@ pub struct LoopSetup {
 /// Something that comes from outside.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// A person asks something of a loop.
+    /// A person sends a command to a loop.
     Ask(LoopId, LoopCommand),
     /// A person holds a scope.
     Hold(Scope),
@@ -48,9 +48,9 @@ pub enum Happening {
     Release(Scope),
     /// A person changes the current task of a loop.
     Amend(LoopId, Amendment),
-    /// Somebody puts a task on the board.
+    /// A person puts a task on the board.
     Enqueue(LoopId),
-    /// The operator commits on the target himself.
+    /// The operator commits on the target directly.
     OperatorCommits(LoopId),
     /// Something is there for the monitor of a loop to see.
     News(LoopId),
@@ -71,7 +71,6 @@ pub enum Happening {
 pub struct Scenario {
     /// What it is called.
     pub name: String,
-    /// Its loops.
     pub loops: Vec<LoopSetup>,
     /// What comes from outside, with the time in milliseconds.
     pub happenings: Vec<(u64, Happening)>,
@@ -114,7 +113,7 @@ impl Scenario {
         self
     }
 
-    /// A person asks something of the first loop at this second.
+    /// A person sends a command to the first loop at this second.
     #[must_use]
     pub fn ask(self, secs: u64, command: LoopCommand) -> Self {
         let id = self.loops[0].id.clone();

@@ -1,4 +1,5 @@
-//! The supervisor's shell, step by step as the real one does it: read, decide, commit, then perform.
+//! The supervisor's shell, step by step as the real one does it: read, decide, commit, then
+//! perform.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const LOOK_MS: u64 = 60_000;
 const FULL_WAIT_MS: u64 = 5_000;
 /// The box is read this often even when the bell was lost.
 const POLL_MS: u64 = 30_000;
-/// Somebody else wrote first: decide again, this often.
+/// How often the supervisor decides again because another process wrote first.
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// A loop in the supervisor's memory.
@@ -42,9 +43,9 @@ pub(super) struct Held {
     timers: u64,
     /// Time that the machine slept since the running turn began.
     pub(super) slept_ms: u64,
-    /// The turn whose signs of life are looked for.
+    /// The turn that is watched for signs of life.
     watched: Option<TurnId>,
-    /// Its monitors.
+    /// The rounds of its monitors.
     pub(super) rounds: Rounds,
 }
 
@@ -209,7 +210,8 @@ impl World {
         Ok(Ok(None))
     }
 
-    /// Writes and syncs; false when the disk was full, nothing was written, and it is to be tried again.
+    /// Writes and syncs; false when the disk was full, nothing was written, and another try is
+    /// needed.
     fn store(&mut self, prepared: &Prepared) -> Flow<bool> {
         let write = |w: &mut World| w.ledger.write(prepared, &mut w.disk, &mut w.random);
         match self.step("commit: write", "", write)? {

@@ -26,7 +26,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Somebody will look.
+    /// Whether the next look is planned.
     pub(super) fn goes_on(&self) -> bool {
         self.next.is_some()
     }

@@ -1,7 +1,8 @@
-//! The world: virtual time, the heap of things to come, numbered steps, crashes.
+//! The world: virtual time, the heap of future occurrences, numbered steps, crashes.
 //!
-//! Nothing here is concurrent. Whatever happens later stands on the heap; a crash of the supervisor makes what it had
-//! planned void (its incarnation is over), a power loss also what shims and agents had planned (the boot is over).
+//! Nothing here is concurrent. Whatever happens later stands on the heap; a crash of the supervisor
+//! makes what it had planned void (its incarnation is over), a power loss also what shims and
+//! agents had planned (the boot is over).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -113,11 +114,11 @@ impl Ord for Entry {
 pub struct Site {
     /// How it was set up; the script may change when the world heals.
     pub setup: LoopSetup,
-    /// Its repository.
+    /// The repository of the loop.
     pub git: Repository,
     /// The operator's folder, for loops that work in place.
     pub folder: Tree,
-    /// Its checks did not always tell the truth.
+    /// Its checks did not always give the right result.
     pub(super) was_flaky: bool,
     /// What the folder held when a turn began.
     pub(super) began: BTreeMap<TurnId, Tree>,
@@ -154,7 +155,7 @@ pub struct World {
     pub(super) shims: BTreeMap<TurnId, Shim>,
     /// What vendors count, by account.
     pub(super) meters: BTreeMap<String, Meter>,
-    /// Lock files of turns: nobody else may run them.
+    /// Lock files of turns: no other process may run them.
     pub(super) locked: BTreeSet<TurnId>,
     /// Stop requests in turn folders.
     pub(super) stops: BTreeMap<TurnId, StopCause>,
@@ -276,7 +277,8 @@ impl World {
         self.plan(in_ms, Plans::Supervisor(self.incarnation), what);
     }
 
-    /// Everything that a sleeping machine does not do is late by this much; timers of the supervisor count boot time.
+    /// Everything that a sleeping machine does not do is late by this much; timers of the
+    /// supervisor count boot time.
     pub(super) fn sleep_ms(&mut self, ms: u64) {
         let old = std::mem::take(&mut self.heap);
         for Reverse(mut entry) in old {
@@ -288,7 +290,7 @@ impl World {
         self.stand_still(ms);
     }
 
-    /// Time goes by and nobody does anything; nobody is to be blamed for it.
+    /// Time passes without any activity; this counts as a stall of no loop.
     pub(super) fn stand_still(&mut self, ms: u64) {
         self.now_ms += ms;
         self.watch.stood_still(ms);
@@ -303,7 +305,7 @@ impl World {
         self.trace.say(self.now_ms, what, detail);
     }
 
-    /// Counts a step and tells what goes wrong at it.
+    /// Counts a step; returns the fault that strikes at it.
     fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
         self.say(name, detail);
         let fault = self.faults.meet()?;
@@ -311,7 +313,8 @@ impl World {
         Some(fault)
     }
 
-    /// A numbered step of the supervisor: the place where it can be killed, and where the step can fail.
+    /// A numbered step of the supervisor: the place where it can be killed, and where the step can
+    /// fail.
     pub(super) fn step<T>(
         &mut self,
         name: &str,
@@ -334,7 +337,8 @@ impl World {
         }
     }
 
-    /// A numbered step of another process: whoever kills the supervisor at this moment does not stop it.
+    /// A numbered step of another process: a kill of the supervisor at this moment does not stop
+    /// it.
     pub(super) fn step_beside<T>(
         &mut self,
         name: &str,
@@ -358,7 +362,7 @@ impl World {
         Ok(Ok(done))
     }
 
-    /// The supervisor's process is gone. Shims and agents go on; somebody starts it again.
+    /// The supervisor's process is gone. Shims and agents go on; the supervisor is started again.
     pub(super) fn die(&mut self) {
         if self.supervisor.is_some() {
             self.fall();

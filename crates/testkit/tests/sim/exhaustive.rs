@@ -12,7 +12,8 @@ use super::{must_be_clean, note};
 const SEED: u64 = 0;
 /// Steps that are tried however long it takes; all of them, if there is time.
 const LEAST: u64 = 100;
-/// A second crash is tried at each of so many steps after the first: all of a recovery and what follows it.
+/// A second crash is tried at each of so many steps after the first: all of a recovery and what
+/// follows it.
 const SECOND: u64 = 9;
 
 /// The final state of the person's folder. Without a private worktree a repeated turn finds its own

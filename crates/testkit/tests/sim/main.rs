@@ -1,6 +1,8 @@
-//! The simulation: crashed at every step, by thousands of seeds, in a storm, and with mistakes planted on purpose.
+//! The simulation: crashed at every step, by thousands of seeds, in a storm of faults, and with
+//! mistakes planted on purpose.
 //!
-//! What has no end by itself ends after `SIM_SECONDS` (see `everloop_testkit::budget`); more is simulated by `just soak`.
+//! What has no end by itself ends after `SIM_SECONDS` (see `everloop_testkit::budget`); more is
+//! simulated by `just soak`.
 
 mod exhaustive;
 mod fleet;

@@ -13,7 +13,8 @@ use everloop_testkit::sim::mesh::{
 
 use super::{in_parallel, note};
 
-/// Meshes that are simulated however long it takes; in the first so many everything goes wrong that can.
+/// The number of meshes that are simulated however long it takes; all possible faults occur in
+/// them.
 const LEAST: u64 = 120;
 /// Places of faults that are tried however long it takes; all of them, if there is time.
 const LEAST_PLACES: u64 = 50;
@@ -31,7 +32,7 @@ fn must_be_clean(what: &str, report: &MeshReport) {
     }
 }
 
-/// In turn a mesh that is watched for days and five in hours of bad weather, one of them violent.
+/// In turn a mesh that is watched for days and five with hours of many faults, one of them violent.
 fn drawn(seed: u64) -> Setup {
     match seed % 6 {
         0 => days(seed / 6, SIZES[(seed / 6 % 6) as usize]),

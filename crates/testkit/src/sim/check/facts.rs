@@ -1,4 +1,4 @@
-//! Processes, timers, tasks and repositories: facts of the world against what the ledger says.
+//! Processes, timers, tasks and repositories: facts of the simulated world against the ledger.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,8 @@ const SETTLE_MS: u64 = 30_000;
 const WORK_MS: u64 = 900_000;
 
 impl World {
-    /// I7, and one live agent per loop: every agent belongs to a turn that the ledger knows and that is under way.
+    /// I7, and one live agent per loop: every agent belongs to a turn that the ledger knows and
+    /// that is under way.
     pub(super) fn check_processes(&self) -> Result<(), Violation> {
         let mut busy = BTreeSet::new();
         for (turn, shim) in self.shims.iter().filter(|(_, s)| s.agent) {
@@ -157,7 +158,7 @@ impl World {
         Ok(())
     }
 
-    /// I1: nothing is left in somebody's hands; what came too late is on the shelf.
+    /// I1: no task is left over, and every result is in the ledger or among the late results.
     fn check_tasks_at_end(&self) -> Result<(), Violation> {
         for row in self.all_tasks() {
             let task = &row.task.id;

@@ -1,5 +1,5 @@
-//! I8: quarantine caps hold, every entry has an end, and nobody who is out works while others could. Told from the steps in
-//! the journal.
+//! I8: quarantine caps hold, every entry has an end, and no quarantined subject works while others
+//! could. Derived from the steps in the journal.
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
@@ -10,7 +10,7 @@ use everloop_core::time::Time;
 use super::{Watch, broken};
 use crate::sim::world::{Violation, World};
 
-/// The longest that the tiers hold anybody without a vendor's word, in beats.
+/// The longest quarantine by the tiers in beats, unless a vendor's limit sets its end.
 const OUT_MOST: u32 = 160;
 
 impl Watch {
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// Of all who work here somebody must be left.
+    /// At least one account and one agent must not be quarantined.
     fn check_ways(&self) -> Result<(), Violation> {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
@@ -56,7 +56,8 @@ impl World {
         Ok(())
     }
 
-    /// A start with somebody who is out: only as a trial that is due, or because the loop has nobody else.
+    /// A turn starts with a quarantined agent or account only as a trial that is due, or because
+    /// the loop has no other.
     pub(super) fn check_quarantine(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { turn, agent, account, .. } = event else { return Ok(()) };
         let out = |s: &Subject| match self.watch.immune.standings.get(s).map(|s| &s.tier) {
@@ -82,7 +83,7 @@ impl World {
     }
 }
 
-/// Who can take a loop's turns.
+/// The agents that can take a loop's turns, each as its subjects.
 fn candidates<'a>(
     state: &'a LoopState,
     node: &'a everloop_core::ids::NodeId,

@@ -73,7 +73,7 @@ impl World {
         let Some(invariants) = self.watch.all_invariants.get_mut(id) else {
             return broken("journal", format!("loop {id} has events before it was made"));
         };
-        // Who watches is free to write nothing.
+        // A loop that watches need not write anything.
         if invariants.ended.is_none()
             && !invariants.paused
             && !["watching", "parked"].contains(&invariants.fold.phase.label())
@@ -138,7 +138,7 @@ impl World {
         broken("false success", format!("loop {id} says it is reached, the operator has {:?}", site.result()))
     }
 
-    /// One ticket per cause: opened once, told once.
+    /// One ticket per cause: opened once, notified once.
     fn follow_tickets(&mut self, id: &LoopId, event: &Event) -> Result<(), Violation> {
         let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
         match event {
@@ -200,7 +200,8 @@ impl Invariants {
                     return broken("I2", format!("turn {turn} ended, and was not under way"));
                 };
                 self.counted += u32::from(outcome.counts());
-                // A task that a person took away and gave out again has its first result on the shelf.
+                // A task that a person took away and gave out again has its first result among the
+                // late results.
                 let twice = !outcome.retries() && !self.done.insert(current.task.clone());
                 if twice && !amended.contains(&current.task) {
                     return broken("I2", format!("task {} was completed twice", current.task));

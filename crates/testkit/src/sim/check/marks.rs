@@ -1,4 +1,5 @@
-//! Marks: what a run met. A simulation that never meets a freeze proves nothing about freezes; the tests ask for all.
+//! Marks: what a run met. A simulation that never meets a freeze proves nothing about freezes; the
+//! tests require all marks.
 
 use everloop_core::event::{Event, LoopEnd, Pattern};
 use everloop_core::immune::ImmuneStep;

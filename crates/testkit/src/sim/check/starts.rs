@@ -1,4 +1,5 @@
-//! Every start against what the guard promises: I6. Told from the journal by rules of its own, not by the guard's code.
+//! Every start against the guarantees of the guard: I6. Derived from the journal by separate rules,
+//! not by the guard's code.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{Invariants, broken};
 use crate::sim::agent::METERED;
 use crate::sim::world::{Violation, World};
 
-/// An agent cannot ask for more than this.
+/// The longest delay that an agent can request.
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
 impl World {
@@ -76,7 +77,7 @@ impl World {
     /// Starts of an account in any window: burst + rate × window.
     fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
         let Some(bucket) = self.watch.all_invariants[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
-        // Starts are not told apart by account here.
+        // Starts are not distinguished by account here.
         let other =
             |w: &Invariants| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
         if self.watch.all_invariants.values().any(other) {
@@ -93,7 +94,8 @@ impl World {
         Ok(())
     }
 
-    /// Who is paced uses at most what of its account's window is over, and a twentieth more; who is urgent, a fifth.
+    /// When a paced turn starts, the used share of its account's window exceeds the elapsed share
+    /// by a twentieth at most; that of an urgent one, by a fifth.
     fn check_pace(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { account, task, .. } = event else { return Ok(()) };
         let quota = self.watch.windows.get(account).filter(|_| self.watch.all_invariants[id].fold.spec.guard.pace);
@@ -114,7 +116,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody is paced beyond the reset of a window.
+    /// No loop is paced beyond the reset of a window.
     pub(super) fn check_wait(&self, id: &LoopId, reason: &Reason) -> Result<(), Violation> {
         // Two resets within a minute are the same one.
         let resets = self.watch.windows.values().filter_map(|q| q.reset_at).map(|at| at + Duration::from_secs(60));
@@ -124,7 +126,7 @@ impl World {
         Ok(())
     }
 
-    /// What a turn said of its account's window; use within one window only grows.
+    /// The use of an account's window as a turn reported it; within one window it only grows.
     fn follow_window(&mut self, id: &LoopId, exit: &Exit) {
         let invariants = &self.watch.all_invariants[id];
         let (Phase::Turn(turn), Some(report)) = (&invariants.fold.phase, &exit.report) else { return };
@@ -136,7 +138,7 @@ impl World {
         }
     }
 
-    /// A vendor said until when it does not serve an account.
+    /// A vendor reported until when it does not serve an account.
     fn follow_limit(&mut self, id: &LoopId) {
         let invariants = &self.watch.all_invariants[id];
         let Phase::Turn(turn) = &invariants.fold.phase else { return };

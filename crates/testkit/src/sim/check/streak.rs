@@ -1,5 +1,6 @@
-//! Stagnation: another way is tried before a person is told, once, when it is time and in a fresh conversation. Told from outcomes
-//! alone; simulated loops have no limits on time and money without progress.
+//! Stagnation: another approach is tried before a person is notified, once, when it is due and in a
+//! fresh conversation. Derived from outcomes only; simulated loops have no limits on time and money
+//! without progress.
 
 use everloop_core::event::{Event, Outcome};
 
@@ -39,7 +40,8 @@ impl Invariants {
             Event::TicketOpened { key, .. } if *key == told && (!*changed || *turns < most) => {
                 return broken("strategy", format!("loop {id} calls a person before another way was tried for long"));
             }
-            // While it watches with all checks passing nothing is missing, and turns count all the same.
+            // While the loop watches with all checks passing nothing is missing, and turns count
+            // all the same.
             Event::TurnStarted { resume, .. } => {
                 let due = *turns == most && self.fold.spec.watch.is_empty();
                 if due && !*changed {

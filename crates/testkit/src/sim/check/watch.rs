@@ -1,4 +1,4 @@
-//! The keepalive, and what monitors saw: of the first exactly one, of the second everything exactly once.
+//! The keepalive, and what monitors saw: exactly one keepalive, and each observation exactly once.
 
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::{LoopId, TaskId};
@@ -16,7 +16,8 @@ impl World {
         self.check_keepalive().map_err(Halt::Violated)
     }
 
-    /// After an occurrence, if it changed anything: every change to a keepalive is one of the journal, too.
+    /// After an occurrence, if it changed anything: every change to a keepalive is one of the
+    /// journal, too.
     pub(super) fn check_keepalive_again(&mut self) -> Result<(), Violation> {
         let seq = Some(self.ledger.last_seq()).filter(|_| !self.doubt && self.ledger.is_settled());
         if seq.is_none() || self.watch.kept == seq {
@@ -26,7 +27,8 @@ impl World {
         self.check_keepalive()
     }
 
-    /// Exactly one keepalive is open while there are monitors and the loop is not over, and none otherwise.
+    /// Exactly one keepalive is open while there are monitors and the loop is not over, and none
+    /// otherwise.
     pub(in crate::sim) fn check_keepalive(&self) -> Result<(), Violation> {
         if self.doubt || !self.ledger.is_settled() {
             return Ok(());
@@ -51,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// A signal, before it is applied: it tells of something new, and its task is there.
+    /// A signal, before it is applied: it reports something new, and its task exists.
     pub(super) fn check_signal(&mut self, id: &LoopId, cursor: &str, task: Option<&TaskId>) -> Result<(), Violation> {
         let news = cursor.parse::<u64>().ok();
         let there = task.is_none_or(|t| self.ledger.model().task(t).is_ok_and(|row| row.is_some()));

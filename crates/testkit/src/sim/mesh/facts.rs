@@ -1,12 +1,16 @@
-//! What must hold, and what is remembered to see whether it does. Every write to the hub is looked at when it is accepted, and
-//! every node after every step; what nobody wrote to cannot have changed.
+//! What must hold, and what is remembered to see whether it does. Every write to the hub is checked
+//! when it is accepted, and every node after every step; what was not written to cannot have
+//! changed.
 //!
 //! Some faults break a promise that no rule could keep. Then a weaker one is asserted:
-//! - A hub that was set back to a backup forgets what it was told since. What is still on a node's disk is told again; the
-//!   rest is `forgiven`. Even so nothing stands on the branch twice, because the branch itself is asked.
-//! - A file that a disk lost or set back takes with it what the hub was not told yet. The task itself is not lost.
-//! - When the hub's clock is set, nobody can say how long a lease was; and whoever lost his office by force finds that out
-//!   within [`leader_lease::ACT`]. Until then he may still move the branch, once for each task, and write nothing.
+//! - A hub that was restored from a backup loses what nodes reported since. Nodes report again what
+//!   is still on their disks; the rest is `forgiven`. Even so nothing stands on the branch twice,
+//!   because the branch itself is checked.
+//! - A file that a disk lost or set back takes with it what was not reported to the hub yet. The
+//!   task itself is not lost.
+//! - When the hub's clock is set, the length of a lease is unknown; and a leader that lost its
+//!   lease by force finds that out within [`leader_lease::ACT`]. Until then it may still move the
+//!   branch, once for each task, and write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,9 +47,10 @@ struct Known {
 pub(super) struct Facts {
     pub violation: Option<Violation>,
     pub longest_stall: Duration,
-    /// Work that was pushed, by task and what its report says, and by whom: each must be heard of at the end.
+    /// Work that was pushed, by task and content of its report, and the node that pushed it: each
+    /// must be known at the end.
     pub pushed: BTreeMap<(TaskId, String), usize>,
-    /// Attempts whose turns count: by which machine, when, and how many.
+    /// Attempts with turns that count: by which machine, when, and how many.
     pub attempted: BTreeMap<(TaskId, Fence), (usize, (u64, u64))>,
     /// Turns that attempts at this loop took, and when.
     pub calls: Vec<(u64, u64)>,
@@ -53,20 +58,20 @@ pub(super) struct Facts {
     pub forgiven: BTreeSet<(TaskId, String)>,
     pub late_result: BTreeSet<(TaskId, Fence)>,
     known: BTreeMap<TaskId, Known>,
-    /// Who supervises, under which epoch, until when.
+    /// The leader, its term, and the end of its lease.
     lease: Option<(NodeId, u64, Time)>,
-    /// The term of a leader whose actions fail, and since when.
+    /// The term of a leader with failing actions, and since when.
     pub helpless: Option<(u64, u64)>,
-    /// Until then somebody may take himself for the supervisor who is not.
+    /// Until then a node may consider itself the leader although it is not.
     pub odd_lease_until: u64,
     /// The loop is over.
     pub ended: bool,
-    /// Somebody wants it to stop.
+    /// A person wants the loop to stop.
     stop: Option<u64>,
     pub epochs: u64,
     /// The most machines that were quarantined at once.
     pub most_out: u64,
-    /// Tasks that were set right, and silences that were said.
+    /// Tasks that were set right, and silences that were reported.
     pub reconciled: u64,
     pub missed: u64,
 }
@@ -77,7 +82,7 @@ impl World {
         self.facts.violation.get_or_insert(Violation { invariant, text });
     }
 
-    /// The hub took a batch, from a node (under an epoch, when it writes a loop) or from a person.
+    /// The hub took a batch, from a node (under a term, when it writes a loop) or from a person.
     pub(super) fn after(&mut self, by: Option<(usize, Option<u64>)>, ops: &[Op]) {
         for op in ops {
             match op {
@@ -130,7 +135,7 @@ impl World {
         }
     }
 
-    /// The supervisor ended a task that nobody holds: its loop must not want it.
+    /// The leader ended a task that no node holds: the loop of the task must not want it.
     fn ended_by_the_supervisor(&mut self, task: &TaskId) {
         let state = &self.current_doc().1;
         if state.ended.is_none() && state.check_of(task).is_some() {
@@ -138,7 +143,7 @@ impl World {
         }
     }
 
-    /// A person changed a task, or the supervisor called it off.
+    /// A person changed a task, or the leader called it off.
     fn amended(&mut self, task: &TaskId) {
         let row = self.hub.model.peek_task(task);
         let (fence, state) = row.map_or((Fence(0), None), |row| (row.fence, Some(row.state.clone())));
@@ -179,7 +184,7 @@ impl World {
         }
     }
 
-    /// Somebody set the supervisor's row free.
+    /// A person released the leader's row.
     pub(super) fn lease_was_forced(&mut self) {
         let now = self.time();
         if let Some((_, _, until)) = &mut self.facts.lease {
@@ -191,7 +196,8 @@ impl World {
     /// A node took a task.
     fn began(&mut self, n: usize, task: &TaskId, fence: Fence) {
         let node = &self.nodes[n];
-        // What was begun without the hub is asked for, with its result, under whatever fence is next.
+        // A node requests a task that it began offline afterwards, with its result, under the next
+        // fence.
         let is_it = |held: &work::Held| held.task == *task && (held.fence == fence || held.alone);
         let written = node.disk.held.values().any(|claim| is_it(&claim.held));
         // A request that was late finds a node that has given up on it.
@@ -200,7 +206,7 @@ impl World {
             return;
         }
         if node.disk.held.values().any(|claim| claim.alone && claim.task == *task) {
-            // Nobody begins anything: it was begun, or done, while the hub was away.
+            // No attempt begins: the node began or ended this one while the hub was away.
             return;
         }
         let (time, row) = (self.time(), self.hub.model.peek_task(task));
@@ -216,7 +222,8 @@ impl World {
         }
     }
 
-    /// A node is given a task under a fence: what another one did under it without the hub is the offline allowance.
+    /// A node is given a task under a fence: what another node did under it offline is the offline
+    /// allowance.
     fn was_offline(&mut self, n: usize, task: &TaskId, fence: Fence) {
         let key = (task.clone(), fence);
         if let Some((other, used)) = self.facts.attempted.get(&key).copied()
@@ -342,7 +349,8 @@ impl World {
     /// A node took a step.
     pub(super) fn after_step(&mut self, n: usize) {
         let node = &self.nodes[n];
-        // What is done and waits to be told is no work any more; there are never more of those than tasks that are open.
+        // Finished attempts that wait to be reported are no work any more; there are never more of
+        // them than open tasks.
         let busy = node.disk.held.values().filter(|claim| claim.stage == Stage::Working).count();
         if busy > node.slots {
             self.violated("I9", format!("{} holds {:?}", node.id, node.disk.held.keys()));
@@ -350,7 +358,8 @@ impl World {
         self.keeps_nothing(n);
     }
 
-    /// The hub was set back: what it was told since is known to nobody, unless it still stands on a disk.
+    /// The hub was restored from a backup: what nodes reported since is lost, unless it still
+    /// stands on a disk.
     pub(super) fn forgive(&mut self) {
         let held = |n: usize, which: &str| {
             let node = &self.nodes[n];
@@ -410,7 +419,7 @@ impl World {
         }
     }
 
-    /// Each result is counted or on the shelf.
+    /// Each result is counted or among the late results.
     fn all_is_known(&mut self) {
         let pushed: Vec<_> = self.facts.pushed.keys().cloned().collect();
         for (task, which) in pushed {
@@ -418,7 +427,7 @@ impl World {
             let counted = row.and_then(|row| row.result.as_ref()).is_some_and(|result| result.contains(&which));
             let late_results = || self.hub.model.late_results(&task).expect("the model answers");
             let known = counted || late_results().iter().any(|late| late.result.contains(&which));
-            // A hub that was set back may never have heard of the task.
+            // A hub that was restored from a backup may never have known the task.
             let failed = row.is_none() && self.hub.copies > 0;
             if !known && !failed && !self.facts.forgiven.contains(&(task.clone(), which.clone())) {
                 self.violated("I1", format!("what came of {task} ({which}) is neither counted nor shelved"));

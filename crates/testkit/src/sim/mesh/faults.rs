@@ -1,5 +1,5 @@
-//! What goes wrong: at a chosen place, by chance at any place, or for a while. Numbers in comments are rows of the list of
-//! faults.
+//! What goes wrong: at a chosen place, by chance at any place, or for a while. Numbers in comments
+//! are rows of the list of faults.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use super::node::{Disk, LocalWork};
 use super::world::{Event, World, ms};
 use crate::sim::random::Random;
 
-/// Something that goes wrong at a place: a call to the hub, a write to a disk, a move of the branch.
+/// Something that goes wrong at a place: a call to the hub, a write to a disk, a move of the
+/// branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeshFault {
     /// The node is killed before it (1, 2).
     KillBefore,
-    /// The node is killed when it is done, and hears of nothing (1, 2, 11).
+    /// The node is killed afterwards, and does not receive the result (1, 2, 11).
     KillAfter,
     /// The call is lost on its way to the hub (11, 14).
     LoseRequest,
@@ -26,9 +27,9 @@ pub enum MeshFault {
     LoseAnswer,
     /// The hub refuses the call for reasons of its own (10).
     HubError(&'static str),
-    /// The call arrives so many milliseconds late, and nobody waits for the answer.
+    /// The call arrives so many milliseconds late, and no node waits for the answer.
     Late(u64),
-    /// The node stands still for so long when it has decided and not yet asked (5, 6).
+    /// The node pauses for so long after it has decided and before its call (5, 6).
     Stop(u64),
     /// The hub goes away for so long (8).
     HubAway(u64),
@@ -87,7 +88,7 @@ pub(super) struct MeshFaults {
     pub met: BTreeMap<&'static str, u64>,
     pub healed: bool,
     pub healed_at: u64,
-    /// What the hub is just asked was sent long ago.
+    /// The request that the hub handles now was sent long ago.
     pub late: bool,
 }
 
@@ -210,7 +211,8 @@ impl World {
             self.count("killed twice");
             self.kill_for(node, 1_000);
             let wait = self.dice.between(1_050, 4_000);
-            // The second start finds it alive and does nothing, unless it was killed at one of its calls meanwhile.
+            // The second start finds the node alive and does nothing, unless it was killed at one
+            // of its calls meanwhile.
             self.later(wait, Event::Start(node));
         }
     }
@@ -300,7 +302,7 @@ impl World {
         self.trace.say(self.now, "hub", "is back");
     }
 
-    /// Somebody sets the row of the supervisor free while he still takes himself for it (16).
+    /// A person releases the leader's row while the leader still considers itself the leader (16).
     fn force_the_seat(&mut self) {
         if let Some(leader) = self.hub.model.leader().expect("the model answers") {
             self.count("two supervisors");
@@ -310,8 +312,8 @@ impl World {
         }
     }
 
-    /// The hub becomes what it was at its last backup (12). Nodes that saw more refuse to work with it until somebody starts
-    /// them anew, which happens within ten minutes.
+    /// The hub becomes what it was at its last backup (12). Nodes that saw more refuse to work with
+    /// it until they are restarted, which happens within ten minutes.
     fn set_back(&mut self) {
         if self.hub.mood != Mood::Well || !self.hub.restore() {
             return;
@@ -335,7 +337,8 @@ impl World {
         self.hub.odd_until = self.now + by.unsigned_abs() + 300_000;
     }
 
-    /// A node's clock is set (17). One that runs counts on; it sees the new time when it is started again.
+    /// A node's clock is set (17). A running node counts on; it sees the new time when it is
+    /// started again.
     fn set_a_clock(&mut self, node: usize) {
         self.count("clock set");
         let hour = HOUR_MS as i64;
@@ -351,12 +354,14 @@ impl World {
         }
     }
 
-    /// What a node wrote down about a task is torn or gone (20): it is not read, and the task is silent.
+    /// The record of a node about a task is torn or gone (20): it is not read, and the task is
+    /// silent.
     fn lose_a_file(&mut self, node: usize) {
         let Some(key) = self.nodes[node].disk.held.keys().next().cloned() else { return };
         self.count("file lost");
         if let Some(claim) = self.nodes[node].disk.held.remove(&key) {
-            // What was never reported and is on no disk can only be found among the pushed branches.
+            // What was never reported and is on no disk can only be found among the pushed
+            // branches.
             self.facts.forgiven.insert((claim.task.clone(), format!("{} {key}", self.nodes[node].id)));
         }
         // A file is torn by a power cut, and missed at the next start.
@@ -426,7 +431,7 @@ impl World {
         let n = &mut self.nodes[node];
         if n.alive && !n.stopped() && n.cut.is_none() {
             n.healthy_since = self.now;
-            // Somebody who slept is the last thing to be mended.
+            // The recovery of a node that slept is the last repair.
             self.faults.healed_at = self.now;
         }
     }

@@ -7,13 +7,13 @@ use everloop_core::ids::TaskId;
 /// A commit, by its number.
 pub(super) type Commit = usize;
 
-/// The repository.
+/// The shared repository of the mesh.
 #[derive(Debug)]
 pub(super) struct MeshRepository {
     commits: Vec<BTreeSet<String>>,
     /// Where the branch is.
     pub target: Commit,
-    /// Whose merges stand on it, and how often.
+    /// How often the merge of each task stands on the branch.
     landed: BTreeMap<TaskId, u64>,
 }
 
@@ -47,7 +47,7 @@ impl MeshRepository {
         fits
     }
 
-    /// Somebody else moves the branch.
+    /// A commit from outside the mesh moves the branch.
     pub fn push(&mut self, file: String) {
         let mut files = self.commits[self.target].clone();
         files.insert(file);

@@ -1,5 +1,5 @@
-//! How the effects of the product's node are carried out in the simulation: the hub is the model ledger, the disk a map, git a
-//! list of commits. Nothing is decided here.
+//! How the effects of the product's node are carried out in the simulation: the hub is the model
+//! ledger, the disk a map, git a list of commits. Nothing is decided here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -429,7 +429,7 @@ impl World {
         Ok(true)
     }
 
-    /// What the end of an attempt says about its machine; `None`: nothing.
+    /// What the end of an attempt reveals about its machine; `None`: nothing.
     fn tried(&self, n: usize, local: &LocalWork) -> Option<Tried> {
         let ill = self.setup.ill == Ill::All || (self.setup.ill == Ill::Machine && n == 0);
         let class = match local.over? {

@@ -1,4 +1,5 @@
-//! The hub, and the line from a node to it: calls that are lost on their way there or back, refused, or late.
+//! The hub, and the line from a node to it: calls that are lost on their way there or back,
+//! refused, or late.
 
 use everloop_core::mesh::node::{Hint, HubAway, HubResult};
 use everloop_core::op::{Op, Refusal, Reply};
@@ -14,7 +15,7 @@ const RETURN_MS: u64 = 60_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Well,
-    /// Nobody reaches it: down, or it lets nobody in, or its tables are gone.
+    /// Unreachable: down, or it accepts no connection, or its tables are gone.
     Away,
     /// It answers and writes nothing.
     ReadOnly,
@@ -22,7 +23,7 @@ pub(super) enum Mood {
     Crowded,
 }
 
-/// The hub.
+/// The hub of the simulated mesh.
 pub(super) struct Hub {
     pub model: Model,
     pub mood: Mood,
@@ -30,7 +31,7 @@ pub(super) struct Hub {
     pub since: u64,
     /// Its clock is so far ahead of a right one.
     pub ahead: i64,
-    /// Until then nobody can say how long anything took, because its clock was set.
+    /// Until then no duration can be derived from its clock, because the clock was set.
     pub odd_until: u64,
     /// How often it was set back to an older copy.
     pub copies: u64,
@@ -87,9 +88,9 @@ impl Hub {
 pub(super) enum Cut {
     /// Nothing comes through.
     Both,
-    /// The hub does not hear the node.
+    /// Requests of the node do not reach the hub.
     Requests,
-    /// The node does not hear the hub.
+    /// Answers of the hub do not reach the node.
     Answers,
     /// Ten seconds nothing, ten seconds everything, since then.
     Flapping(u64),
@@ -104,13 +105,13 @@ enum Fate {
     Answered,
     /// Nothing happens at the hub.
     Lost,
-    /// It happens, and nobody hears of it.
+    /// The hub carries it out, and the answer is lost.
     Unheard,
-    /// It happens so much later, and nobody hears of it.
+    /// The hub carries it out so much later, and the answer is lost.
     Late(u64),
 }
 
-/// What is asked for.
+/// The kind of a call to the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Read,
@@ -182,7 +183,7 @@ impl World {
     pub(super) fn arrive_late(&mut self, n: usize, term: Option<u64>, ops: &[Op]) {
         if self.hub.mood != Mood::Away && self.hub.mood != Mood::ReadOnly {
             self.trace.say(self.now, "late", self.nodes[n].id.as_str());
-            // Refused or not, nobody hears of it.
+            // Whether it is accepted or refused, the answer is lost.
             self.faults.late = true;
             drop(self.write_at_hub(n, term, ops));
             self.faults.late = false;
@@ -237,7 +238,8 @@ impl World {
         if heard && self.same_hub(n) { fate } else { Fate::Lost }
     }
 
-    /// Whether the hub knows all that this node saw there; one that was set back is not worked with.
+    /// Whether the hub knows all that this node saw there; nodes do not work with a hub that was
+    /// set back.
     fn same_hub(&mut self, n: usize) -> bool {
         if self.nodes[n].copy != self.hub.copies {
             if self.hub.model.last_seq().expect("the model answers") < self.nodes[n].seen {

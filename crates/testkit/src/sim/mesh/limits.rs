@@ -1,5 +1,6 @@
-//! Whether what all machines use stays within the loop's limits, and whether the record of the fleet does no harm: a third of
-//! the machines at most is out, everything has an end, and one is always left.
+//! Whether the use by all machines stays within the loop's limits, and whether the record of the
+//! fleet does no harm: a third of the machines at most is quarantined, every quarantine has an end,
+//! and one machine is always left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use super::world::{World, ms};
 const OUT_MOST: Duration = BEAT.saturating_mul(160);
 /// A trial that is over is found out within so many looks.
 const LOOKS: u32 = 20;
-/// A leader that can do nothing leaves its office to others within this time, and a held machine its tasks.
+/// A leader that can do nothing leaves its lease to others within this time, and a held machine its
+/// tasks.
 const GIVES_UP: Duration = Duration::from_secs(240);
 
 /// What the loop may use.
@@ -53,7 +55,8 @@ impl World {
             NodeEvent::LeftToOthers { holds, oldest } => return self.let_others_go_first(n, *holds, *oldest),
             NodeEvent::Reconciled { plan } => self.reconciled(plan),
             NodeEvent::UnknownToHub { key } if self.hub.copies > 0 => {
-                // A hub that was set back did not know the task, and may make another one of the same name.
+                // A hub that was restored from a backup did not know the task, and may make another
+                // one of the same name.
                 let known = self.nodes[n].disk.held.get(*key).map(|claim| claim.task.clone());
                 self.facts.forgiven.extend(known.map(|task| (task, format!("{} {key}", self.nodes[n].id))));
             }
@@ -77,7 +80,8 @@ impl World {
         }
     }
 
-    /// Nodes that know the same begin different things, and nothing that another one was heard to take.
+    /// Nodes with the same knowledge begin different tasks, and no node begins a task after a
+    /// report that another node took it.
     pub(super) fn begun_offline(&mut self, n: usize, held: &Held) {
         if self.nodes[n].told.contains(&held.task) {
             let text = format!("{} begins {}, and was told that it is taken", self.nodes[n].id, held.task);
@@ -95,8 +99,9 @@ impl World {
         }
     }
 
-    /// An attempt begins that takes so many turns. What two nodes do under one fence, because one of them could not ask, is the
-    /// offline allowance; everything else is within the limits.
+    /// An attempt begins that takes so many turns. What two nodes do under one fence, because one
+    /// of them could not reach the hub, is the offline allowance; everything else is within the
+    /// limits.
     pub(super) fn attempt(&mut self, n: usize, held: &Held, turns: u64) {
         let row = self.hub.model.peek_task(&held.task);
         let mine = row.is_some_and(|row| match &row.state {
@@ -106,7 +111,7 @@ impl World {
         });
         let is_same = |claim: &Arc<Claim>| claim.task == held.task && claim.fence == held.fence;
         let beside = (0..self.nodes.len()).any(|o| o != n && self.nodes[o].disk.held.values().any(is_same));
-        // What a hub was told that was set back does not count.
+        // What a hub knew before it was restored from a backup does not count.
         if !mine || beside || held.owner != self.current.id || self.hub.copies > 0 {
             return;
         }
@@ -122,7 +127,7 @@ impl World {
             let lately = self.facts.calls.iter().rev().take_while(|(at, _)| self.now - at < window);
             lately.map(|(_, turns)| turns).sum()
         };
-        // A leader whose clock runs at another rate knows the hub's time to some seconds.
+        // A leader with a clock of another rate knows the hub's time to some seconds.
         let an_hour = ms(Duration::from_secs(if self.setup.drift { 3540 } else { 3600 }));
         let (all, hour) = (within(u64::MAX), within(an_hour));
         // An hour is one by the hub's clock: when that was set, it may be none.
@@ -206,7 +211,7 @@ impl World {
         }
     }
 
-    /// Trials whose end was never recorded.
+    /// Trials without a recorded end.
     pub(super) fn look_at_trials(&mut self, n: usize, immune: &Immune) {
         if immune.standings.is_empty() {
             return;

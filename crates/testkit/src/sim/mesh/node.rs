@@ -1,4 +1,5 @@
-//! A machine: its clock, its disk, its loops, and the node of [`everloop_core::mesh::node`] that runs on it.
+//! A machine: its clock, its disk, its loops, and the node of [`everloop_core::mesh::node`] that
+//! runs on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -49,7 +50,7 @@ pub(super) struct LastBeat {
     pub holds: usize,
 }
 
-/// A machine.
+/// A simulated machine of the mesh.
 #[derive(Debug)]
 pub(super) struct Node {
     pub id: NodeId,
@@ -91,11 +92,11 @@ pub(super) struct Node {
     pub beat: LastBeat,
     /// The hub's clock is so far ahead of its own, by the last heartbeat.
     pub ahead: i64,
-    /// It was told to take nothing.
+    /// It is instructed to take nothing.
     pub draining: bool,
     /// The term under which it takes itself for the leader.
     pub term: Option<u64>,
-    /// Takes of others of which it was told since it last listed what is free.
+    /// Tasks that other nodes took, as reported to this node since it last listed what is free.
     pub told: BTreeSet<TaskId>,
     /// How far the hub's journal was, and of which copy of the hub.
     pub seen: u64,
@@ -229,7 +230,7 @@ impl World {
         self.act(n, NodeInput::Hint(hint));
     }
 
-    /// The node is told to go.
+    /// The node is instructed to leave.
     pub(super) fn leave(&mut self, n: usize) {
         let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
         node.leave(&mut Host { world: self, n });
@@ -254,7 +255,8 @@ impl World {
         self.later(wait, Event::Local(n, life, Box::new(id.clone())));
     }
 
-    /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the loop waits instead.
+    /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the
+    /// loop waits instead.
     pub(super) fn local_over(&mut self, n: usize, id: &LoopId) {
         let (luck, now) = (of_text(self.seed, id.as_str()) % 10, self.clock(n));
         let held = self.nodes[n].frozen.is_some();

@@ -1,5 +1,5 @@
-//! People at the worst moment (37): they stop loops, cancel and retry tasks, drain nodes and send them home, and commit to
-//! the branch themselves.
+//! People at the worst moment (37): they stop loops, cancel and retry tasks, drain and remove
+//! nodes, and commit to the branch themselves.
 
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::mesh::work;
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Somebody queues a task for a loop that nobody knows.
+    /// A person queues a task for a loop that does not exist.
     fn queue_a_stray(&mut self) {
         self.count("person queues for no loop");
         let stray = NewTask {
@@ -61,14 +61,15 @@ impl World {
             trust: Trust::Operator,
             ready_at: self.time(),
         };
-        // Half of them were taken by a machine that is never heard of again: only the supervisor can do something about that.
+        // Half of them were taken by a machine that never reports again: only the leader can
+        // resolve that.
         let (task, node) = (stray.id.clone(), NodeId::new("elsewhere"));
         let take = Op::Take { task, fence: Fence(1), node, lease: work::LEASE };
         let taken = self.dice.one_in(2).then_some(take);
         self.ask_hub(&std::iter::once(Op::Enqueue(stray)).chain(taken).collect::<Vec<_>>());
     }
 
-    /// Somebody stops the loop after the supervisor read it and before it writes.
+    /// A person stops the loop after the leader read it and before it writes.
     pub(super) fn worst_moment(&mut self) {
         if self.faults.is_bad() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
             self.stop();
@@ -85,7 +86,8 @@ impl World {
     }
 
     fn amend(&mut self, name: &'static str, change: &Amendment) {
-        // What is blocked or called off after the end would have to be waited for again; a task that is retried then is ended.
+        // A task that is blocked or called off after the end would have to be waited for again; a
+        // task that is retried then is ended.
         if self.facts.ended && *change != Amendment::Retry {
             return;
         }

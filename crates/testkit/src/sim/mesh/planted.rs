@@ -7,9 +7,9 @@ use super::{Ill, Setup, one_is_ill, random, run, violent};
 /// Seeds within which a mistake has to show.
 const SEEDS: u64 = 400;
 
-/// A mistake.
+/// A planted mistake and the invariant that catches it.
 pub struct Row {
-    /// Which.
+    /// The mistake that is planted.
     pub bug: Bug,
     /// The invariant that does not hold then.
     pub caught_by: &'static str,
@@ -47,7 +47,7 @@ fn slow_agents(seed: u64) -> Setup {
     Setup { work: std::time::Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
 }
 
-/// A check that nobody can make pass.
+/// A check that no agent can make pass.
 fn poison(seed: u64) -> Setup {
     Setup { ill: Ill::Check, checks: 3, ..violent(seed) }
 }

@@ -11,7 +11,7 @@ const YEAR_SECS: f64 = 365.25 * 86_400.0;
 /// What many runs amount to.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
     /// Runs in which an invariant did not hold.
     pub violations: u64,
@@ -25,9 +25,9 @@ pub struct Sum {
     pub landed: u64,
     /// Results that came too late.
     pub late_result: u64,
-    /// Times that a node became supervisor.
+    /// Times that a node became leader.
     pub epochs: u64,
-    /// Tasks that no loop looked after and that were set right, and silences that were said.
+    /// Tasks that no loop looked after and that were set right, and silences that were reported.
     pub reconciled: (u64, u64),
     /// The longest of all.
     pub longest_stall: Duration,
@@ -58,7 +58,7 @@ impl Sum {
         self.trace = self.trace.wrapping_add(report.trace_hash);
     }
 
-    /// Simulated years.
+    /// The simulated time in years.
     pub fn years(&self) -> f64 {
         self.secs / YEAR_SECS
     }

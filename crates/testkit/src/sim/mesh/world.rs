@@ -26,17 +26,19 @@ use super::{MeshReport, Setup};
 use crate::sim::random::Random;
 use crate::sim::trace::Trace;
 
-/// What clocks that are right say at the beginning, in milliseconds since 1970.
+/// The time of correct clocks at the beginning, in milliseconds since 1970.
 pub(super) const EPOCH: i64 = 1_800_000_000_000;
-/// After everything was mended, a loop has so long to end besides all attempts that it may take: leases and amnesties fit in.
+/// After all faults were repaired, a loop has so long to end besides all attempts that it may take;
+/// this includes leases and amnesties.
 const LIVENESS: Duration = Duration::from_secs(6 * 3600);
 /// Tasks for a check, and attempts at each of them.
 const MAX_CONFLICT_RETRIES: u32 = 5 * work::POISON;
 /// Turns of an attempt.
 const TURNS: u32 = 5;
-/// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and has told all.
+/// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and
+/// has reported everything.
 const LAST_WORDS: Duration = Duration::from_secs(30 * 3600);
-/// When nobody has anything to tell any more, so long is waited whether that stays so.
+/// When no node has anything left to report, the run waits so long to see whether that stays so.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// Something to come.
@@ -48,7 +50,7 @@ pub(super) enum Event {
     Action(usize, u64, Box<MeshAction>, Commit),
     /// The agents of a node's loop are done; only in this life of the node.
     Local(usize, u64, Box<LoopId>),
-    /// A node hears a hint.
+    /// A node receives a hint.
     Hint(usize, Hint),
     /// A request reaches the hub that was sent long ago, perhaps under a term.
     Late(usize, Option<u64>, Vec<Op>),
@@ -76,7 +78,7 @@ pub(super) enum Event {
     HubBack,
     /// Nothing goes wrong any more.
     Heal,
-    /// Somebody has another loop to do.
+    /// The next loop is due.
     NextLoop,
 }
 
@@ -126,7 +128,8 @@ pub(super) struct World {
     /// The record of the fleet as it was last read, with its version, and its name.
     pub fleet: Option<(u64, Arc<Immune>)>,
     pub fleet_name: (String, String),
-    /// Loops as they were last read, with their versions: most looks find them unchanged, and JSON is slow.
+    /// Loops as they were last read, with their versions: most reads find them unchanged, and JSON
+    /// is slow.
     pub docs: BTreeMap<LoopId, (u64, MeshLoop)>,
     /// The versions of all loops, until one of them is written.
     pub versions: Option<Arc<[(LoopId, u64)]>>,
@@ -137,7 +140,7 @@ pub(super) struct World {
     pub steps: u64,
     pub begun: u64,
     width: u32,
-    /// When the last loop ended; from then on nobody has anything new to do.
+    /// When the last loop ended; from then on there is no new work.
     over: Option<u64>,
     heap: BinaryHeap<Due>,
     sequence: u64,
@@ -261,7 +264,7 @@ impl World {
         self.over = None;
     }
 
-    /// Somebody makes a loop.
+    /// Makes the next loop, if one is due.
     fn next_loop(&mut self) {
         let goes_on = self.current.number > 0 && !self.facts.ended;
         if goes_on || self.current.number >= self.setup.loops {
@@ -348,7 +351,7 @@ impl World {
         Time(EPOCH + self.hub.ahead + i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
-    /// When the hub's clock said this.
+    /// When the hub's clock showed this time.
     pub fn moment(&self, time: Time) -> u64 {
         u64::try_from(time.0 - EPOCH - self.hub.ahead).unwrap_or(0)
     }
@@ -389,7 +392,7 @@ impl World {
         self.versions.get_or_insert_with(all).clone()
     }
 
-    /// What the checks say about a commit.
+    /// The results of the checks on a commit.
     pub fn board(&self, commit: Commit) -> Scoreboard {
         let files = self.git.files(commit);
         let row = |name: String| CheckResult {

@@ -55,7 +55,8 @@ pub fn known() -> Vec<Scenario> {
                 l.script = Script::always(Kind::Liar);
             })
             .ends("exhausted"),
-        // In place, because a start that failed counts as well, so that a fault changes which task brings the progress.
+        // In place, because a start that failed counts as well, so that a fault changes which task
+        // brings the progress.
         Scenario::new("stagnates", 2).with(|l| {
             super::three_agents(&mut l.spec);
             l.spec.workspace.mode = WorkspaceMode::InPlace;
@@ -73,14 +74,15 @@ pub fn known() -> Vec<Scenario> {
     all
 }
 
-/// The first of three agents has an account under which nothing works; the goal is far enough away for that to be noticed.
-/// Who takes which turn is chance, so a crash may change who does; therefore it is not among those above.
+/// The first of three agents has an account under which nothing works; the goal is far enough away
+/// for that to be noticed. The agent of a turn is chosen at random, so a crash may change the
+/// choice; therefore this scenario is not among those above.
 pub fn bad_account() -> Scenario {
     Scenario::new("one bad account", 2).with(|l| {
         super::three_agents(&mut l.spec);
         l.bad_account = Some("default");
         l.spec.guard = l.spec.guard.clone().free();
-        // Else the others go on without it, and nobody finds out.
+        // Otherwise the other agents go on without it, and it is never detected.
         l.spec.guard.stagnation_change = false;
         l.spec.bounds.max_turns = Some(80);
         l.script = Script { tasks: vec![(Kind::Busy, u32::MAX); 24], rest: (Kind::Good, 1) };
@@ -130,7 +132,8 @@ fn people() -> Scenario {
         .ask(600, LoopCommand::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
 }
 
-/// All checks pass; something happens three times, then nothing for so long that it is parked, then a person wakes it.
+/// All checks pass; something happens three times, then nothing for so long that it is parked, then
+/// a person wakes it.
 fn watches() -> Scenario {
     let news = || Happening::News(LoopId::new("a"));
     Scenario::new("watches", 1)
@@ -148,7 +151,8 @@ fn watches() -> Scenario {
         .ends("stopped")
 }
 
-/// Checks to work on, an agent that dies, a message, and things that happen meanwhile; its time ends it.
+/// Checks to work on, an agent that dies, a message, and things that happen meanwhile; its time
+/// ends it.
 fn watches_and_works() -> Scenario {
     let news = || Happening::News(LoopId::new("a"));
     Scenario::new("watches and works", 2)
