@@ -1,5 +1,7 @@
 //! `everloop --help`: the everyday verbs first, then the others in groups.
 
+use std::fmt::Write;
+
 use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 use clap::{Command, CommandFactory, FromArgMatches};
@@ -38,14 +40,15 @@ fn template(command: &Command) -> StyledStr {
     let wide = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or_default();
     let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for (heading, verbs) in GROUPS {
-        text += &format!("\n{header}{heading}:{header:#}\n");
+        write!(text, "\n{header}{heading}:{header:#}\n").expect("writing to a string cannot fail");
         for name in verbs {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             let pad = " ".repeat(wide - name.len());
-            text += &format!("  {literal}{name}{literal:#}{pad}  {}\n", about.unwrap_or_default());
+            writeln!(text, "  {literal}{name}{literal:#}{pad}  {}", about.unwrap_or_default())
+                .expect("writing to a string cannot fail");
         }
     }
-    text += &format!("\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}").expect("writing to a string cannot fail");
     text.into()
 }
 

@@ -1,5 +1,7 @@
 //! Text as a picture of a terminal: a static SVG without scripts, fonts or links.
 
+use std::fmt::Write;
+
 use super::text::{clean, fit};
 
 /// Cells in a line of the picture; longer lines end in `…`.
@@ -38,7 +40,8 @@ height=\"{height}\" font-size=\"{FONT}\" role=\"img\">\n<title>{}</title>\n<styl
         let line = fit(&clean(line), COLUMNS);
         let class = CLASSES.iter().find(|(word, _)| line.contains(word));
         let class = class.map_or(String::new(), |(_, class)| format!(" class=\"{class}\""));
-        text += &format!("<text{class} x=\"{MARGIN}\" y=\"{y}\">{}</text>\n", escaped(&line));
+        writeln!(text, "<text{class} x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(&line))
+            .expect("writing to a string cannot fail");
     }
     text + "</svg>\n"
 }

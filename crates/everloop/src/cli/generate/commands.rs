@@ -1,6 +1,8 @@
 //! `everloop generate commands`: the reference of all commands as Markdown, which is
 //! `docs/commands.md`.
 
+use std::fmt::Write;
+
 use clap::{Arg, Command};
 use serde_json::json;
 
@@ -35,14 +37,14 @@ fn reference() -> String {
         text += &argument(option);
     }
     for (heading, verbs) in help::GROUPS {
-        text += &format!("\n## {heading}\n");
+        write!(text, "\n## {heading}\n").expect("writing to a string cannot fail");
         for verb in verbs.iter().filter_map(|name| root.find_subcommand(name)) {
             text += &section(verb, 3);
         }
     }
     text += "\n## Exit codes\n\n| code | meaning |\n|---|---|\n";
     for code in Code::ALL {
-        text += &format!("| {} | {} |\n", code.number(), code.meaning());
+        writeln!(text, "| {} | {} |", code.number(), code.meaning()).expect("writing to a string cannot fail");
     }
     text
 }
@@ -52,10 +54,11 @@ fn section(command: &Command, level: usize) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let mut text = format!("\n{} {name}\n\n", "#".repeat(level));
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
-    text += &format!("{}\n", about.trim());
+    writeln!(text, "{}", about.trim()).expect("writing to a string cannot fail");
     if !command.has_subcommands() || command.get_positionals().next().is_some() {
         let usage = command.clone().render_usage().to_string();
-        text += &format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ").trim());
+        write!(text, "\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ").trim())
+            .expect("writing to a string cannot fail");
     }
     let own: Vec<&Arg> = command.get_arguments().filter(|arg| is_shown(arg) && !arg.is_global_set()).collect();
     if !own.is_empty() {
@@ -63,7 +66,7 @@ fn section(command: &Command, level: usize) -> String {
     }
     text.extend(own.into_iter().map(argument));
     if let Some(help) = command.get_after_help() {
-        text += &format!("\n```text\n{}\n```\n", help.to_string().trim());
+        write!(text, "\n```text\n{}\n```\n", help.to_string().trim()).expect("writing to a string cannot fail");
     }
     text.extend(command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(|sub| section(sub, level + 1)));
     text
@@ -76,11 +79,7 @@ fn is_shown(arg: &Arg) -> bool {
 /// One argument as a line of a list.
 fn argument(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default();
-    let value = if arg.get_action().takes_values() {
-        values.iter().map(|name| format!(" {name}")).collect::<String>()
-    } else {
-        String::new()
-    };
+    let value = if arg.get_action().takes_values() { format!(" {}", values.join(" ")) } else { String::new() };
     let mut names = Vec::new();
     names.extend(arg.get_short().map(|short| format!("-{short}")));
     names.extend(arg.get_long().map(|long| format!("--{long}{value}")));
@@ -96,14 +95,14 @@ fn argument(arg: &Arg) -> String {
     let mut text = format!("- {}: {}", names.join(", "), help.split_whitespace().collect::<Vec<_>>().join(" "));
     let choices: Vec<String> = arg.get_possible_values().iter().map(|v| format!("`{}`", v.get_name())).collect();
     if arg.get_action().takes_values() && !choices.is_empty() {
-        text += &format!(" (one of {})", choices.join(", "));
+        write!(text, " (one of {})", choices.join(", ")).expect("writing to a string cannot fail");
     }
     let defaults: Vec<String> = arg.get_default_values().iter().map(|v| format!("`{}`", v.to_string_lossy())).collect();
     if arg.get_action().takes_values() && !defaults.is_empty() {
-        text += &format!(" [default: {}]", defaults.join(", "));
+        write!(text, " [default: {}]", defaults.join(", ")).expect("writing to a string cannot fail");
     }
     if let Some(name) = arg.get_env() {
-        text += &format!(" [env: `{}`]", name.to_string_lossy());
+        write!(text, " [env: `{}`]", name.to_string_lossy()).expect("writing to a string cannot fail");
     }
     text.push('\n');
     text

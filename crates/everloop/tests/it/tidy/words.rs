@@ -1,6 +1,7 @@
 //! Rules about words: line lengths of documents, the glossary of ARCHITECTURE.md, and the prose of
 //! comments.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::{Source, accepted, refused, root, the_tree_obeys};
@@ -14,7 +15,7 @@ const GENERATED: &[&str] = &["docs/config.md", "docs/commands.md"];
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md"];
 
 fn is_page(path: &str) -> bool {
-    path.starts_with("docs/") && path.ends_with(".md")
+    path.starts_with("docs/") && Path::new(path).extension().is_some_and(|e| e == "md")
 }
 
 /// Lines of prose that are too wide. Tables and blocks of code cannot be broken.
