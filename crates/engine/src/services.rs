@@ -63,13 +63,11 @@ impl ServiceContext {
     }
 
     /// The current time, as every service sees it.
-    #[expect(clippy::unused_self, reason = "services take everything from the outside world through their context")]
     pub fn now(&self) -> Time {
         clock::now()
     }
 
     /// Opens the ledger read-only; `None` when nothing was ever written.
-    #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
         match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
@@ -84,7 +82,6 @@ impl ServiceContext {
     }
 
     /// Opens the ledger for writing.
-    #[expect(clippy::unused_self, reason = "as for `now`")]
     pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
         Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
     }

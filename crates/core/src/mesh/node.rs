@@ -319,7 +319,7 @@ impl MeshNode {
         if as_known && now.since(self.mirror.passed_at) < MIRROR_ANYHOW {
             return;
         }
-        if let Some(Some(seq)) = self.at_hub(fx, "mirror it", |fx| fx.mirror()) {
+        if let Some(Some(seq)) = self.at_hub(fx, "mirror it", effects::HubCalls::mirror) {
             (self.mirror.seq, self.mirror.passed_at) = (Some(seq), now);
         }
     }

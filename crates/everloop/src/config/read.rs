@@ -180,7 +180,7 @@ impl Reader<'_> {
                     }
                 }
                 "hook" if self.owner == FileOwner::Project => {
-                    self.whole::<HookKeys>(("hook", value), &mut sections.hook)
+                    self.whole::<HookKeys>(("hook", value), &mut sections.hook);
                 }
                 "guardian" if self.owner == FileOwner::Project => {
                     self.whole::<GuardianKeys>(("guardian", value), &mut sections.guardian);

@@ -31,7 +31,7 @@ fn trust(cli: CliProgram, env: &Env) {
     cli.furnish(&home).expect("the home is ours");
     match cli {
         CliProgram::Codex => {
-            put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project)))
+            put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project)));
         }
         CliProgram::Gemini => put(".gemini/trustedFolders.json", json!({ project: "TRUST_FOLDER" }).to_string()),
         CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode => {}

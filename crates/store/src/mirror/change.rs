@@ -118,7 +118,7 @@ fn apply(root: &Path, changes: &[MirrorChange]) -> Result<(), MirrorError> {
         match change {
             MirrorChange::Put { .. } => fs::rename(temporary(&path), &path).map_err(files("write", &path))?,
             MirrorChange::Append { at, text, .. } => {
-                append(&path, *at, text.as_bytes()).map_err(files("write", &path))?
+                append(&path, *at, text.as_bytes()).map_err(files("write", &path))?;
             }
             MirrorChange::Remove { .. } => match fs::remove_file(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(files("remove", &path)(e)),

@@ -27,7 +27,7 @@ impl MeshNode {
     }
 
     fn tend_one(&mut self, fx: &mut impl NodeEffects, claim: &Arc<Claim>) {
-        let local = self.local_of(fx, claim);
+        let local = Self::local_of(fx, claim);
         let (standing, row) = self.stand(fx, claim, &local);
         let failures = row.as_ref().map_or(0, |row| row.failures);
         let again_at = self.again_at(fx);
@@ -72,7 +72,7 @@ impl MeshNode {
         self.hub_now(fx) + self.real(work::RETRY_DELAY)
     }
 
-    fn local_of(&self, fx: &mut impl NodeEffects, claim: &Claim) -> Local {
+    fn local_of(fx: &mut impl NodeEffects, claim: &Claim) -> Local {
         match fx.local_phase(claim) {
             LocalPhase::Missing => Local::Missing,
             LocalPhase::Running => Local::Running,
@@ -290,7 +290,7 @@ impl MeshNode {
     /// The node ends: others take over what is not finished.
     pub(super) fn give_all_back(&mut self, fx: &mut impl NodeEffects) {
         for claim in self.claims.values().cloned().collect::<Vec<_>>() {
-            if claim.stage == Stage::Working && !matches!(self.local_of(fx, &claim), Local::Over { .. }) {
+            if claim.stage == Stage::Working && !matches!(Self::local_of(fx, &claim), Local::Over { .. }) {
                 self.release(fx, &claim, self.again_at(fx), "the node was stopped");
             }
         }

@@ -115,7 +115,10 @@ impl MeshNode {
     fn record(&mut self, fx: &mut impl NodeEffects, steps: impl Fn(&Immune, Time) -> Vec<ImmuneStep>) {
         let now = self.hub_now(fx);
         for _ in 0..MAX_RECORD_RETRIES {
-            let Some(Some((version, immune))) = self.at_hub(fx, "read the record", |fx| fx.fleet()) else { break };
+            let Some(Some((version, immune))) = self.at_hub(fx, "read the record", super::effects::HubCalls::fleet)
+            else {
+                break;
+            };
             let steps = steps(&immune, now);
             if steps.is_empty() {
                 return;
@@ -147,7 +150,7 @@ impl MeshNode {
         let now = self.hub_now(fx);
         self.compare_accounts(fx, &eligibility::shared(self.replica.loops.iter().map(|state| &state.spec.wanted)));
         let (guards, replica) = (self.guards(fx), self.replica.clone());
-        rows.retain(|row| !self.is_held_for_long(fx, &guards, replica.loop_of(row).map(|state| &state.spec.wanted)));
+        rows.retain(|row| !Self::is_held_for_long(fx, &guards, replica.loop_of(row).map(|state| &state.spec.wanted)));
         if rows.is_empty() {
             return None;
         }
@@ -181,7 +184,7 @@ impl MeshNode {
     /// The record of the fleet, without trials that are over and of which no end was recorded.
     fn fleet(&mut self, fx: &mut impl NodeEffects, rows: &[TaskRow]) -> Option<std::sync::Arc<Immune>> {
         // Without a record that can be read all are equal.
-        let found = self.at_hub(fx, "read the record", |fx| fx.fleet())?;
+        let found = self.at_hub(fx, "read the record", super::effects::HubCalls::fleet)?;
         let Some((_, immune)) = found else { return Some(std::sync::Arc::default()) };
         if immune.standings.is_empty() {
             return Some(immune);
@@ -256,7 +259,7 @@ impl MeshNode {
     }
 
     /// Whether a task of this loop could not be begun here for a long time.
-    pub(super) fn is_held_for_long(&self, fx: &impl NodeEffects, guards: &Guards, spec: Option<&LoopSpec>) -> bool {
+    pub(super) fn is_held_for_long(fx: &impl NodeEffects, guards: &Guards, spec: Option<&LoopSpec>) -> bool {
         eligibility::is_held_for_long(guards, spec, fx.now(), eligibility::LONG) && !planted::is(Bug::TakesWhileHeld)
     }
 

@@ -108,7 +108,9 @@ impl MeshNode {
         if self.cache.term != term {
             self.cache = LoopCache { term, reconcile_at: self.cache.reconcile_at, ..LoopCache::default() };
         }
-        let Some(found) = self.at_hub(fx, "look at loops", |fx| fx.loop_versions()) else { return false };
+        let Some(found) = self.at_hub(fx, "look at loops", super::effects::HubCalls::loop_versions) else {
+            return false;
+        };
         if self.cache.is_as(&found) {
             return true;
         }
@@ -240,7 +242,7 @@ impl MeshNode {
     }
 
     pub(super) fn term_held(&self, term: u64) -> LeaderTerm {
-        LeaderTerm { node: self.settings.node.clone(), term: term }
+        LeaderTerm { node: self.settings.node.clone(), term }
     }
 
     fn judge(&mut self, fx: &mut impl NodeEffects, state: &MeshLoop) {

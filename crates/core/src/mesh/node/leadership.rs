@@ -73,7 +73,7 @@ impl MeshNode {
     /// Gives the lease back, so that the next leader does not have to wait for its end.
     pub(super) fn resign(&mut self, fx: &mut impl NodeEffects) {
         if let Some(term) = self.lease.granted() {
-            let resign = [Op::Resign { node: self.settings.node.clone(), term: term }];
+            let resign = [Op::Resign { node: self.settings.node.clone(), term }];
             self.at_hub(fx, "give up the leader lease", |fx| fx.transact(None, &resign));
             self.lease.answered(Time::default(), None);
             fx.observe(&NodeEvent::LeaderChanged { term: None });

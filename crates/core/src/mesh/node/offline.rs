@@ -81,7 +81,7 @@ impl MeshNode {
         let guards = self.guards(fx);
         for held in own {
             let known = self.replica.loops.iter().find(|state| state.id == held.owner);
-            if self.is_held_for_long(fx, &guards, known.map(|state| &state.spec.wanted)) {
+            if Self::is_held_for_long(fx, &guards, known.map(|state| &state.spec.wanted)) {
                 continue;
             }
             fx.observe(&NodeEvent::BegunOffline { key: &held.key() });

@@ -56,7 +56,7 @@ impl MeshNode {
             return;
         }
         self.tickets_at = now + COPY;
-        let Some(open) = self.at_hub(fx, "look at tickets", |fx| fx.tickets()) else { return };
+        let Some(open) = self.at_hub(fx, "look at tickets", super::effects::HubCalls::tickets) else { return };
         let Some(here) = fx.local_tickets() else { return };
         let (there, own) = reconcile(&open, &here);
         if !there.is_empty() {

@@ -112,7 +112,7 @@ impl World {
     /// A person reads a ticket, and answers it some minutes later.
     pub(super) fn will_answer(&mut self, n: usize, key: String) {
         let wait = self.dice.between(10_000, 600_000);
-        self.later(wait, Event::Answer(n, Box::new(key)));
+        self.later(wait, Event::Answer(n, key.into_boxed_str()));
     }
 
     pub(super) fn answer(&mut self, n: usize, key: &str) {

@@ -73,7 +73,7 @@ pub(super) enum Event {
     /// A machine reaches the remote again.
     RemoteBack(usize),
     /// A person answers a ticket of a machine.
-    Answer(usize, Box<String>),
+    Answer(usize, Box<str>),
     /// The hub comes back.
     HubBack,
     /// Nothing goes wrong any more.
