@@ -25,7 +25,7 @@ fn ten_minutes_between_two_starts_pass_in_seconds_and_the_supervisor_warns() {
 #[test]
 fn a_turn_and_its_agent_count_in_the_same_time() {
     let exe = env!("CARGO_BIN_EXE_everloop");
-    let agent = format!("{exe} send @reviewer 'from within' && touch done");
+    let agent = format!("{exe} message send @reviewer 'from within' && touch done");
     let env = Env::new().fast(50);
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"]).ok();
     let sent = env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json()["messages"][0]["at"].as_i64();
