@@ -40,7 +40,7 @@ soak seconds="1200":
     just chaos --for 60m
     just sim --mesh --minutes 120
 
-# A real mesh in bad weather, for example: just chaos --for 5m --seed 7, or: just chaos --scenario hub-away
+# A real mesh under faults, for example: just chaos --for 5m --seed 7, or: just chaos --scenario hub-away
 chaos *args:
     cargo build --release -p everloop
     cargo build --release -p everloop-testkit --bin everloop-chaos

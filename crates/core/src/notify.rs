@@ -146,7 +146,7 @@ pub struct Notification {
     pub refused: u32,
 }
 
-/// A button beneath a message.
+/// A button below a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Button {
     pub label: String,

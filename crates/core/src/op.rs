@@ -282,7 +282,7 @@ pub struct Message {
     pub body: String,
 }
 
-/// A question or alarm for a person.
+/// A question or alert for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// Grows with every ticket.

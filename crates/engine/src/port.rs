@@ -13,7 +13,7 @@ use everloop_core::time::Time;
 
 use crate::figures::Figures;
 use crate::state_folder::StateFolder;
-use crate::telemetry::{Desk, Line};
+use crate::telemetry::{TelemetryLine, TurnTelemetry};
 
 mod bind;
 
@@ -49,7 +49,7 @@ pub struct PortState {
     pub address: SocketAddr,
     pub token: Token,
     pub figures: Arc<Figures>,
-    pub telemetry: Desk,
+    pub telemetry: TurnTelemetry,
 }
 
 /// The port as its supervisor sees it.
@@ -64,7 +64,7 @@ pub struct Port {
     bound: Option<BoundPort>,
     served: Option<Arc<PortState>>,
     figures: Arc<Figures>,
-    telemetry: Desk,
+    telemetry: TurnTelemetry,
 }
 
 impl Port {
@@ -86,7 +86,7 @@ impl Port {
             bound: None,
             served: None,
             figures: Arc::default(),
-            telemetry: Desk::default(),
+            telemetry: TurnTelemetry::default(),
         };
         if let Listen::At(wanted) = port.listen {
             port.bind(Some(wanted));
@@ -141,7 +141,7 @@ impl Port {
     }
 
     /// Where a turn's agent can send its telemetry.
-    pub fn line(&mut self, turn: &TurnId) -> Option<Line> {
+    pub fn line(&mut self, turn: &TurnId) -> Option<TelemetryLine> {
         if self.listen == Listen::OnDemand && self.served.is_none() {
             self.bind(None);
             self.serve();

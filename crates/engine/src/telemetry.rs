@@ -42,7 +42,7 @@ struct Entry {
 
 /// What the running turns' agents sent so far.
 #[derive(Clone, Default)]
-pub struct Desk {
+pub struct TurnTelemetry {
     turns: Arc<Mutex<BTreeMap<TurnId, Entry>>>,
     /// Of turns that are over.
     past: Arc<Mutex<Sums>>,
@@ -67,16 +67,16 @@ impl Sums {
     }
 }
 
-impl Desk {
+impl TurnTelemetry {
     fn turns(&self) -> MutexGuard<'_, BTreeMap<TurnId, Entry>> {
         // Nothing is left half done under this lock.
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes telemetry of this turn from now on.
-    pub fn open(&self, turn: &TurnId, address: SocketAddr, token: &Token) -> Line {
+    pub fn open(&self, turn: &TurnId, address: SocketAddr, token: &Token) -> TelemetryLine {
         self.turns().entry(turn.clone()).or_default();
-        Line {
+        TelemetryLine {
             sender: self.clone(),
             turn: turn.clone(),
             endpoint: format!("http://{address}"),
@@ -100,7 +100,7 @@ impl Desk {
 
 /// A request that is being read; until it is dropped, its turn waits for it.
 pub struct Visit {
-    sender: Desk,
+    sender: TurnTelemetry,
     turn: TurnId,
 }
 
@@ -124,14 +124,14 @@ impl Drop for Visit {
 }
 
 /// The way from one turn's agent to here; open until it is dropped.
-pub struct Line {
-    sender: Desk,
+pub struct TelemetryLine {
+    sender: TurnTelemetry,
     turn: TurnId,
     endpoint: String,
     header: String,
 }
 
-impl Line {
+impl TelemetryLine {
     /// Where the agent sends to, and with which header.
     pub fn receiver(&self) -> Receiver<'_> {
         Receiver { endpoint: &self.endpoint, header: &self.header }
@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for TelemetryLine {
     fn drop(&mut self) {
         let entry = self.sender.turns().remove(&self.turn);
         if let Some(entry) = entry {

@@ -124,13 +124,13 @@ pub fn may_take(how: &Admission, waited: Duration, holds: usize) -> bool {
         Admission::Free => true,
         Admission::Barred(reason) if reason.input("by") != EXPERIENCE => false,
         Admission::Less(_) | Admission::Trial(_) | Admission::Out(_) | Admission::Barred(_) => {
-            waited >= patience(how) && (holds == 0 || !is_single(how))
+            waited >= timeouts(how) && (holds == 0 || !is_single(how))
         }
     }
 }
 
 /// How long a task has to be free before such a node takes it.
-pub fn patience(how: &Admission) -> Duration {
+pub fn timeouts(how: &Admission) -> Duration {
     match how {
         Admission::Free | Admission::Trial(_) => Duration::ZERO,
         Admission::Less(_) => OTHERS_FIRST,

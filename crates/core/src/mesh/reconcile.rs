@@ -41,7 +41,7 @@ const NAMED: usize = 8;
 
 /// How long things are left as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ReconcileTimeouts {
     /// A claim with an expired lease that no open loop looks after.
     pub orphan: Duration,
     /// A task in the queue that no open loop wants.
@@ -52,7 +52,7 @@ pub struct Patience {
     pub down: Duration,
 }
 
-impl Patience {
+impl ReconcileTimeouts {
     /// The usual one, in another measure of time.
     pub fn new(real: impl Fn(Duration) -> Duration) -> Self {
         let minutes = |n: u64| real(Duration::from_secs(n * 60));
@@ -98,7 +98,7 @@ pub struct ReconcileView<'a> {
     /// The nodes but those that were removed.
     pub nodes: &'a [Sign],
     /// How long things are left as they are.
-    pub patience: Patience,
+    pub timeouts: ReconcileTimeouts,
     /// By the hub's clock.
     pub now: Time,
 }
@@ -219,7 +219,7 @@ enum TaskOwnership {
 }
 
 impl ReconcileView<'_> {
-    fn ward(&self, row: &TaskRow) -> TaskOwnership {
+    fn ownership(&self, row: &TaskRow) -> TaskOwnership {
         let Some(owner) = &row.task.owner else { return TaskOwnership::Nobodys };
         match self.loops.get(owner) {
             Some(Known::Open(state)) => {
@@ -234,14 +234,14 @@ impl ReconcileView<'_> {
 
     fn is_silent(&self, node: &NodeId) -> bool {
         let sign = self.nodes.iter().find(|sign| sign.node == *node);
-        sign.is_none_or(|sign| self.now.since(sign.seen_at) >= self.patience.down)
+        sign.is_none_or(|sign| self.now.since(sign.seen_at) >= self.timeouts.down)
     }
 
     fn repair(&self, row: &TaskRow) -> Option<Repair> {
-        if !self.patience.is_over(row, self.now) {
+        if !self.timeouts.is_over(row, self.now) {
             return None;
         }
-        match (&row.state, self.ward(row)) {
+        match (&row.state, self.ownership(row)) {
             (TaskState::Leased { .. }, _) if planted::is(Bug::ReconcilesTheLiving) => {
                 let retry = Op::Amend { task: row.task.id.clone(), change: Amendment::Retry };
                 Some(Repair { task: row.task.id.clone(), remedy: Remedy::GiveBack, ops: vec![retry] })
@@ -291,7 +291,7 @@ impl ReconcileView<'_> {
         for (id, known) in self.loops {
             let Known::Open(state) = known else { continue };
             let Some((row, since)) = self.stalled(state) else { continue };
-            let due = asked.get(id).is_none_or(|at| self.now.since(*at) >= self.patience.stalled);
+            let due = asked.get(id).is_none_or(|at| self.now.since(*at) >= self.timeouts.stalled);
             match asked.get(id) {
                 _ if due && is_there => {
                     let text = self.why_not(state, row, since);
@@ -314,7 +314,7 @@ impl ReconcileView<'_> {
         let waits = self.rows.iter().filter(waits).map(|row| (row, row.updated_at.max(row.task.ready_at)));
         let (row, since) = waits.min_by_key(|(_, since)| *since)?;
         let since = self.now.since(since);
-        (since >= self.patience.stalled).then_some((row, since))
+        (since >= self.timeouts.stalled).then_some((row, since))
     }
 
     /// Why no node takes a task, as far as that is known.

@@ -312,7 +312,7 @@ fn a_seat_is_left_before_the_lease_ends_and_a_new_one_is_merciful() {
     }
     assert_eq!(now.since(NOW), AMNESTY);
     leader_lease.answered(now, Some(4));
-    assert!(!leader_lease.reclaims(now), "a new office, a new amnesty");
+    assert!(!leader_lease.reclaims(now), "a new term, a new grace period");
     leader_lease.answered(now, None);
     assert_eq!((leader_lease.term(now), leader_lease.granted()), (None, None));
 }

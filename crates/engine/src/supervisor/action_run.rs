@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::stream::Sighting;
 use crate::error::Failure;
 use crate::state_folder::StateFolder;
-use crate::telemetry::Line;
+use crate::telemetry::TelemetryLine;
 
 /// One action with its inputs.
 pub(super) struct ActionRun {
@@ -24,7 +24,7 @@ pub(super) struct ActionRun {
     /// Where the liveness of a turn's stream is published.
     pub phase_liveness: watch::Sender<Sighting>,
     /// Where the turn's agent sends its telemetry.
-    pub line: Option<Line>,
+    pub line: Option<TelemetryLine>,
     pub now: Time,
 }
 

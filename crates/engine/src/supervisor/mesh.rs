@@ -88,7 +88,7 @@ impl Mesh {
         self.news.send(thread::News::Input(NodeInput::Look)).ok();
     }
 
-    /// Stops the node: it returns the office and its tasks at once.
+    /// Stops the node: it gives up its term and its tasks at once.
     pub fn dismiss(&self) {
         self.news.send(thread::News::Go).ok();
     }

@@ -21,7 +21,7 @@ use super::diff::Diff;
 use super::stream::{Follow, agent_of};
 use crate::account;
 use crate::error::Failure;
-use crate::telemetry::Line;
+use crate::telemetry::TelemetryLine;
 
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;
@@ -147,7 +147,7 @@ impl ActionRun {
             left_microusd: left(&self.state),
             ours: &self.shim.exe,
             state_dir: self.home.root(),
-            telemetry: self.line.as_ref().map(Line::receiver),
+            telemetry: self.line.as_ref().map(TelemetryLine::receiver),
             env: &outside,
         };
         let mut invocation = agent::invocation(&order);

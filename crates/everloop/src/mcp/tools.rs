@@ -97,7 +97,7 @@ const TOOLS: [Tool; 10] = [
     },
     Tool {
         name: "report_metric",
-        about: "Writes a figure that you measured beneath a task, for later readers. It decides nothing: the checks do.",
+        about: "Adds a figure that you measured to a task, for later readers. It decides nothing: the checks do.",
         params: &[
             must("task", Kind::Text, "Id of the task that it is about"),
             must("name", Kind::Text, "What was measured"),

@@ -244,8 +244,8 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let sender = Env::new().var("EVERLOOP_HUB_URL", &url);
     sender.run(&["mesh", "hub", "init"]).ok();
     // The amnesty is over after nine seconds, and a node is missed after five.
-    let hasty = |name: &str| Node::new(name, &url).env.fast(10);
-    let (one, two) = (hasty("n1"), hasty("n2"));
+    let scaled = |name: &str| Node::new(name, &url).env.fast(10);
+    let (one, two) = (scaled("n1"), scaled("n2"));
     let _up = one.spawn(&["up", "--listen", "127.0.0.1:0"]);
     let address = one.port();
     let page = || get(address, "/metrics").1;

@@ -29,7 +29,11 @@ fn the_address_is_kept_for_the_owner_alone_and_its_password_is_never_shown() {
         .collect();
     assert_eq!(with_secret, [0o600], "one file has the address, and only its owner reads it");
     let again = env.run(&["mesh", "join", "--json"]).ok().json();
-    assert_eq!((&again["node"], &again["max_parallel_turns"]), (&"builder-2".into(), &1.into()), "the name stays: {again}");
+    assert_eq!(
+        (&again["node"], &again["max_parallel_turns"]),
+        (&"builder-2".into(), &1.into()),
+        "the name stays: {again}"
+    );
 }
 
 #[test]

@@ -13,21 +13,21 @@ use crate::secrets::{command_lines, files_with, holds};
 const TOKEN: &str = "4711:canary-token-9f8e7d";
 const CHAT: i64 = -100_200;
 
-/// A world with a project that sends its tickets to `term_held` by a bot.
-fn with_bot(term_held: &PostOffice) -> Env {
+/// A world with a project that sends its tickets to `post_office` by a bot.
+fn with_bot(post_office: &PostOffice) -> Env {
     let env = Env::new().var("BOT_TOKEN", TOKEN);
     let bot = format!(
         "[[notify]]\nname = \"phone\"\nkind = \"telegram\"\nurl = \"{}\"\ntoken_env = \"BOT_TOKEN\"\nchat = \"{CHAT}\"\n",
-        term_held.url("")
+        post_office.url("")
     );
     env.write("everloop.toml", &bot);
     env
 }
 
-/// A world with a project that posts its tickets to `term_held`.
-fn with_webhook(term_held: &PostOffice, more: &str) -> Env {
+/// A world with a project that posts its tickets to `post_office`.
+fn with_webhook(post_office: &PostOffice, more: &str) -> Env {
     let env = Env::new();
-    let hook = format!("[[notify]]\nkind = \"webhook\"\nurl = \"{}\"\n{more}", term_held.url("/hook"));
+    let hook = format!("[[notify]]\nkind = \"webhook\"\nurl = \"{}\"\n{more}", post_office.url("/hook"));
     env.write("everloop.toml", &hook);
     env
 }
@@ -44,8 +44,8 @@ fn up(env: &Env) -> Background {
 
 #[test]
 fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
-    let term_held = PostOffice::open(TOKEN);
-    let env = with_bot(&term_held);
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_bot(&post_office);
     let everloop = format!("{} --state-dir {}", env!("CARGO_BIN_EXE_everloop"), env.state().display());
     env.script(
         "agent",
@@ -56,17 +56,17 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
     );
     let agent = env.project().join("agent").display().to_string();
     let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"]);
-    env.wait_for("the message arrives", || !term_held.chat().is_empty());
-    let message = term_held.chat()[0].clone();
+    env.wait_for("the message arrives", || !post_office.chat().is_empty());
+    let message = post_office.chat()[0].clone();
     assert_eq!(message["chat_id"], CHAT.to_string());
     assert!(message["text"].as_str().is_some_and(|text| text.contains("may I drop it?")), "{message}");
     let yes = &message["reply_markup"]["inline_keyboard"][0][0];
     assert_eq!(yes["text"], "Yes");
     env.wait_for("the loop sleeps", || env.run(&["why"]).stdout.contains("it was put to sleep"));
     // A stranger that found the bot, and then the same press twice.
-    term_held.press(666, "answer:1:no");
-    term_held.press(CHAT, yes["callback_data"].as_str().expect("a button has data"));
-    term_held.forget();
+    post_office.press(666, "answer:1:no");
+    post_office.press(CHAT, yes["callback_data"].as_str().expect("a button has data"));
+    post_office.forget();
     run.wait().ok();
     let logs = env.run(&["logs", "-n", "200"]).ok().stdout;
     assert_eq!(logs.matches("Answer to your question").count(), 1, "{logs}");
@@ -79,29 +79,29 @@ fn a_question_reaches_a_phone_and_a_button_lets_the_loop_go_on() {
 
 #[test]
 fn who_presses_is_told_what_came_of_it_and_written_words_count_too() {
-    let term_held = PostOffice::open(TOKEN);
-    let env = with_bot(&term_held);
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_bot(&post_office);
     let up = up(&env);
     env.run(&["message", "send", "person", "first?"]).ok();
     env.run(&["message", "send", "person", "second?"]).ok();
-    env.wait_for("both arrive", || term_held.chat().len() == 2);
-    term_held.press(CHAT, "ack:1");
-    env.wait_for("it is confirmed", || term_held.confirmed().len() == 1);
-    assert_eq!(term_held.confirmed(), ["#1 is not repeated any more"]);
+    env.wait_for("both arrive", || post_office.chat().len() == 2);
+    post_office.press(CHAT, "ack:1");
+    env.wait_for("it is confirmed", || post_office.confirmed().len() == 1);
+    assert_eq!(post_office.confirmed(), ["#1 is not repeated any more"]);
     let shown = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     assert!(
         shown.contains("seen by ann (telegram)") && shown.contains("phone: ") && shown.contains("[notify.acked]"),
         "{shown}"
     );
-    let second = term_held.chat()[1]["text"].as_str().expect("it has a text").to_owned();
-    term_held.reply(CHAT, "only on Sundays", &second);
+    let second = post_office.chat()[1]["text"].as_str().expect("it has a text").to_owned();
+    post_office.reply(CHAT, "only on Sundays", &second);
     env.wait_for("it is answered", || {
         env.run(&["ticket", "show", "2", "--json"]).json()["ticket"]["answer"] == "ann (telegram): only on Sundays"
     });
-    term_held.press(CHAT, "answer:2:no");
-    env.wait_for("the late one is answered", || term_held.confirmed().len() == 2);
-    assert!(term_held.confirmed()[1].contains("closed already"), "{:?}", term_held.confirmed());
-    assert!(term_held.polls() < 20, "long polling, not polling: {}", term_held.polls());
+    post_office.press(CHAT, "answer:2:no");
+    env.wait_for("the late one is answered", || post_office.confirmed().len() == 2);
+    assert!(post_office.confirmed()[1].contains("closed already"), "{:?}", post_office.confirmed());
+    assert!(post_office.polls() < 20, "long polling, not polling: {}", post_office.polls());
     env.run(&["down"]).ok();
     up.wait().exits(143);
     assert!(!holds(&command_lines(), TOKEN));
@@ -109,63 +109,65 @@ fn who_presses_is_told_what_came_of_it_and_written_words_count_too() {
 
 #[test]
 fn killed_between_sending_and_writing_it_down_it_is_sent_again_under_the_same_key() {
-    let term_held = PostOffice::open(TOKEN);
-    let env = with_webhook(&term_held, "");
-    term_held.meet(&[Act::Hang]);
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_webhook(&post_office, "");
+    post_office.meet(&[Act::Hang]);
     let first = up(&env);
     env.run(&["message", "send", "person", "may I?"]).ok();
-    env.wait_for("it arrives", || term_held.letters().len() == 1);
+    env.wait_for("it arrives", || post_office.letters().len() == 1);
     first.signal(Signal::SIGKILL);
     assert_eq!(first.wait().code, 128 + 9);
     let second = up(&env);
-    env.wait_for("it is sent again", || term_held.letters().len() == 2);
-    let letters = term_held.letters();
+    env.wait_for("it is sent again", || post_office.letters().len() == 2);
+    let letters = post_office.letters();
     assert_eq!(letters[0].header("idempotency-key"), letters[1].header("idempotency-key"));
     assert_eq!(letters[0].body, letters[1].body);
     assert_eq!(letters[0].json()["tickets"], json!([1]));
     env.run(&["message", "send", "person", "and this?"]).ok();
-    env.wait_for("the next one goes", || term_held.letters().len() == 3);
-    assert_eq!(term_held.counted(), 2);
+    env.wait_for("the next one goes", || post_office.letters().len() == 3);
+    assert_eq!(post_office.counted(), 2);
     env.run(&["down"]).ok();
     second.wait().exits(143);
 }
 
 #[test]
 fn a_limit_is_waited_out_and_an_error_is_tried_again() {
-    let term_held = PostOffice::open(TOKEN);
-    let env = with_webhook(&term_held, "");
-    term_held.meet(&[Act::TooMany(2), Act::Status(503)]);
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_webhook(&post_office, "");
+    post_office.meet(&[Act::TooMany(2), Act::Status(503)]);
     let up = up(&env);
     env.run(&["message", "send", "person", "may I?"]).ok();
-    env.wait_for("it is refused", || !term_held.letters().is_empty());
+    env.wait_for("it is refused", || !post_office.letters().is_empty());
     env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier webhook cannot be reached"));
-    env.wait_for("it arrives", || term_held.letters().len() == 3);
-    let letters = term_held.letters();
+    env.wait_for("it arrives", || post_office.letters().len() == 3);
+    let letters = post_office.letters();
     assert!(letters[1].at.duration_since(letters[0].at) >= Duration::from_secs(2), "come back in 2 s means that");
-    assert_eq!(term_held.counted(), 1);
+    assert_eq!(post_office.counted(), 1);
     env.wait_for("all is well", || !env.run(&["status"]).ok().stdout.contains("cannot be reached"));
     env.run(&["down"]).ok();
     up.wait().exits(143);
-    assert_eq!(term_held.letters().len(), 3, "what arrived is not sent again");
+    assert_eq!(post_office.letters().len(), 3, "what arrived is not sent again");
 }
 
 #[test]
 fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
-    let term_held = PostOffice::open(TOKEN);
+    let post_office = PostOffice::open(TOKEN);
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is past 1970").as_secs() / 60;
     let clock = |minute: u64| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
     let quiet = format!("quiet_hours = \"{}-{}Z\"\n", clock(now + 24 * 60 - 60), clock(now + 60));
     let third = format!(
         "[[notify]]\nname = \"alarm\"\nkind = \"webhook\"\nurl = \"{}\"\nmin_severity = \"critical\"\n",
-        term_held.url("/alarm")
+        post_office.url("/alarm")
     );
-    let second =
-        format!("{quiet}[[notify]]\nname = \"day\"\nkind = \"webhook\"\nurl = \"{}\"\n{third}", term_held.url("/day"));
-    let env = with_webhook(&term_held, &second);
+    let second = format!(
+        "{quiet}[[notify]]\nname = \"day\"\nkind = \"webhook\"\nurl = \"{}\"\n{third}",
+        post_office.url("/day")
+    );
+    let env = with_webhook(&post_office, &second);
     let up = up(&env);
     env.run(&["message", "send", "person", "may I?"]).ok();
-    env.wait_for("the one without quiet hours gets it", || !term_held.letters().is_empty());
+    env.wait_for("the one without quiet hours gets it", || !post_office.letters().is_empty());
     let shown = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     for says in [
         "webhook: waits for the end of the quiet hours",
@@ -175,16 +177,17 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
     ] {
         assert!(shown.contains(says), "{shown}");
     }
-    assert!(term_held.letters().iter().all(|letter| letter.path == "/day"));
+    assert!(post_office.letters().iter().all(|letter| letter.path == "/day"));
     env.run(&["down"]).ok();
     up.wait().exits(143);
 }
 
 #[test]
 fn every_kind_says_what_it_has_to_say() {
-    let term_held = PostOffice::open(TOKEN);
-    let env =
-        with_bot(&term_held).var("SLACK_URL", &term_held.url("/slack/canary-path")).var("SIGN_KEY", "canary-signing");
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_bot(&post_office)
+        .var("SLACK_URL", &post_office.url("/slack/canary-path"))
+        .var("SIGN_KEY", "canary-signing");
     let env = env.var("SMS_PASSWORD", "canary-password");
     let bin = env.project().join("bin");
     env.script("bin/notify-send", &format!("printf '%s\\n' \"$@\" > {}/desktop.txt", env.project().display()));
@@ -199,13 +202,14 @@ fn every_kind_says_what_it_has_to_say() {
          [[notify]]\nkind = \"webhook\"\nurl = \"{base}/hook\"\nsecret_env = \"SIGN_KEY\"\n\
          [[notify]]\nkind = \"mail\"\nto = [\"me@example.com\"]\nfrom = \"loop@example.com\"\ncommand = [\"take\", \"mail\"]\n\
          [[notify]]\nkind = \"desktop\"\n[[notify]]\nkind = \"command\"\ncommand = [\"take\", \"command\"]\n",
-        base = term_held.url("")
+        base = post_office.url("")
     );
     let toml = format!("{}{more}", env.read("everloop.toml"));
     env.write("everloop.toml", &toml);
     let tested = env.run(&["notify", "test", "--json"]).ok().json();
     assert_eq!(tested["notifiers"].as_array().map(Vec::len), Some(8), "{tested}");
-    let to = |path: &str| term_held.letters().into_iter().find(|l| l.path == path).unwrap_or_else(|| panic!("{path}"));
+    let to =
+        |path: &str| post_office.letters().into_iter().find(|l| l.path == path).unwrap_or_else(|| panic!("{path}"));
     assert!(
         to("/slack/canary-path").json()["text"].as_str().is_some_and(|text| text.starts_with("*everloop: a test*"))
     );
@@ -220,7 +224,7 @@ fn every_kind_says_what_it_has_to_say() {
     assert!(listed.contains("phone (telegram); info and above; this project"), "{listed}");
     let one = env.run(&["notify", "test", "nobody"]).exits(2).stderr;
     assert!(one.contains("there are: phone, slack"), "{one}");
-    term_held.meet(&[Act::Status(404)]);
+    post_office.meet(&[Act::Status(404)]);
     let failed = env.run(&["notify", "test", "slack"]).exits(1).stdout;
     assert!(failed.contains("slack (slack): not sent: it answered 404") && !failed.contains("canary"), "{failed}");
     let shown = env.run(&["config", "show"]).stdout + &env.run(&["doctor"]).stdout;
@@ -229,8 +233,8 @@ fn every_kind_says_what_it_has_to_say() {
 
 #[test]
 fn a_bot_that_is_refused_disturbs_nothing_and_shows_no_secret() {
-    let term_held = PostOffice::open("another token");
-    let env = with_bot(&term_held);
+    let post_office = PostOffice::open("another token");
+    let env = with_bot(&post_office);
     let up = up(&env);
     env.run(&["message", "send", "person", "may I?"]).ok();
     env.wait_for("status shows it", || env.run(&["status"]).ok().stdout.contains("notifier phone cannot be reached"));

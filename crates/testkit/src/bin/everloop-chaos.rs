@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use everloop_testkit::chaos::{self, ChaosOptions};
 use everloop_testkit::offline;
 
-const USAGE: &str = "usage: everloop-chaos [--for 30m] [--tasks 200] [--seed N] [--scenario weather|hub-away] [--haste N] [--everloop PATH] [--dir DIR]";
+const USAGE: &str = "usage: everloop-chaos [--for 30m] [--tasks 200] [--seed N] [--scenario faults|hub-away] [--time-scale N] [--everloop PATH] [--dir DIR]";
 
 #[expect(clippy::print_stderr, clippy::print_stdout, reason = "this binary talks to a terminal")]
 fn main() -> ExitCode {
@@ -78,12 +78,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(ChaosOptions, Scenar
             "--for" => length = Some(duration(&value()?)?),
             "--tasks" => options.tasks = number(value()?)?,
             "--seed" => options.seed = number(value()?)?.into(),
-            "--haste" => options.time_scale = number(value()?)?.max(1),
+            "--time-scale" => options.time_scale = number(value()?)?.max(1),
             "--everloop" => options.everloop = PathBuf::from(value()?),
             "--dir" => options.dir = PathBuf::from(value()?),
             "--scenario" => {
                 scenario = match value()?.as_str() {
-                    "weather" => Scenario::FaultSchedule,
+                    "faults" => Scenario::FaultSchedule,
                     "hub-away" => Scenario::HubAway,
                     other => return Err(format!("there is no scenario `{other}`")),
                 }

@@ -34,7 +34,7 @@ pub enum Kind {
     /// Exits 1 at once.
     Crasher,
     /// Exits 1 at once and requests a short delay.
-    Hasty,
+    DiesYoung,
     /// Does nothing and requests a delay of five minutes.
     Asks,
     /// Never ends, gives no sign of life.
@@ -66,7 +66,7 @@ pub const KINDS: [Kind; 18] = [
     Kind::Busy,
     Kind::PingPong,
     Kind::Crasher,
-    Kind::Hasty,
+    Kind::DiesYoung,
     Kind::Asks,
     Kind::Hang,
     Kind::Vanish,
@@ -127,7 +127,7 @@ impl Script {
     /// without.
     pub fn first(kinds: &[Kind]) -> Self {
         let times = |kind: Kind| match kind {
-            Kind::Crasher | Kind::Hasty | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
+            Kind::Crasher | Kind::DiesYoung | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
             Kind::Limited | Kind::Overloaded => 2,
             Kind::Good
             | Kind::Slow
@@ -157,7 +157,7 @@ impl Kind {
     pub fn takes_ms(self, seed: u64) -> Option<u64> {
         let spread = |low: u64, high: u64| Some(low + mix(seed, 9) % (high - low));
         match self {
-            Kind::Crasher | Kind::Hasty | Kind::Missing | Kind::Limited | Kind::Overloaded => spread(200, 3_000),
+            Kind::Crasher | Kind::DiesYoung | Kind::Missing | Kind::Limited | Kind::Overloaded => spread(200, 3_000),
             Kind::Slow => spread(3_000_000, 4_200_000),
             Kind::Hang => None,
             Kind::Good
@@ -176,7 +176,7 @@ impl Kind {
 
     /// Its exit code.
     pub fn code(self) -> i32 {
-        i32::from(matches!(self, Kind::Crasher | Kind::Hasty | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
+        i32::from(matches!(self, Kind::Crasher | Kind::DiesYoung | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
     }
 
     /// The report that results from its stream.
@@ -199,7 +199,7 @@ impl Kind {
     pub fn asks_ms(self) -> Option<u64> {
         match self {
             Kind::Asks => Some(300_000),
-            Kind::Hasty => Some(1_000),
+            Kind::DiesYoung => Some(1_000),
             _ => None,
         }
     }
@@ -219,7 +219,7 @@ impl Kind {
             Kind::PingPong => tree.fixed = (tree.fixed & !2) | 1,
             Kind::Liar
             | Kind::Crasher
-            | Kind::Hasty
+            | Kind::DiesYoung
             | Kind::Asks
             | Kind::Hang
             | Kind::Vanish

@@ -40,7 +40,7 @@ pub enum FaultPlan {
     /// These, at these steps.
     At(Vec<(u64, Fault)>),
     /// By chance, until the world heals.
-    Weather {
+    Random {
         /// On average one in so many steps.
         one_in: u64,
         /// And no more than this.
@@ -69,7 +69,7 @@ impl Faults {
         let fault = match &self.plan {
             FaultPlan::Calm => None,
             FaultPlan::At(list) => list.iter().find(|(step, _)| *step == self.steps).map(|(_, fault)| *fault),
-            FaultPlan::Weather { one_in, most } => {
+            FaultPlan::Random { one_in, most } => {
                 let hit = self.met < *most && self.random.one_in(*one_in);
                 hit.then(|| self.draw())
             }
@@ -92,7 +92,7 @@ impl Faults {
 
     /// No more faults from now on.
     pub fn heal(&mut self) {
-        if matches!(self.plan, FaultPlan::Weather { .. }) {
+        if matches!(self.plan, FaultPlan::Random { .. }) {
             self.plan = FaultPlan::Calm;
         }
     }

@@ -207,7 +207,7 @@ pub fn small() -> Setup {
 
 /// Runs one seed with the faults of its setup.
 pub fn run(setup: &Setup, seed: u64) -> MeshReport {
-    run_with(setup, seed, MeshFaultPlan::Weather)
+    run_with(setup, seed, MeshFaultPlan::Random)
 }
 
 /// Runs one seed with these faults.

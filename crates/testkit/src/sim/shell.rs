@@ -195,7 +195,7 @@ impl World {
                 Err(Error::Refused(Refusal::Fenced { task, fence }))
                     if self.watch.amended.contains(&task) && shelve_late(&mut batch, &task, fence) =>
                 {
-                    self.watch.mark("shelved");
+                    self.watch.mark("late_result");
                     continue;
                 }
                 Err(Error::Refused(refusal)) => return Ok(Err(refusal)),

@@ -16,7 +16,7 @@ const LEAST: u64 = 500;
 
 /// As `everloop-sim --seeds` runs it.
 fn run_seed(seed: u64) -> RunReport {
-    run(&random(seed), FaultPlan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
+    run(&random(seed), FaultPlan::Random { one_in: 20 + seed % 100, most: 12 }, seed)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The file tools: read, write, edit. `beneath` opens the files.
+//! The file tools: read, write, edit. `confined` opens the files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

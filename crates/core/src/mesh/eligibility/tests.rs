@@ -34,8 +34,8 @@ fn a_loop_is_stuck_when_its_machine_holds_it_for_long_and_not_when_it_holds_itse
     assert!(!is_stuck(&waits("paused", NOW, None)), "a person may be about to end it");
     assert!(is_stuck(&waits("paused", Time(NOW.0 - 60_000), None)));
     assert!(!is_stuck(&Phase::Ready));
-    let hasty = stuck(&waits("guard.limit", NOW, Some(NOW + LONG / 5)), NOW, |period| period / 5).is_some();
-    assert!(hasty, "time that runs faster is no excuse");
+    let scaled = stuck(&waits("guard.limit", NOW, Some(NOW + LONG / 5)), NOW, |period| period / 5).is_some();
+    assert!(scaled, "time that runs faster is no excuse");
 }
 
 fn spec(accounts: &[&str]) -> LoopSpec {
@@ -228,7 +228,7 @@ fn what_is_stuck_is_given_back_unless_it_is_lost_anyway_or_the_hub_has_to_know_w
     for standing in [ClaimState::Mine, ClaimState::Unknown] {
         assert_eq!(step(false, false, standing), back);
     }
-    assert_eq!(step(false, true, ClaimState::Lost), WorkStep::Stop, "what was made is shelved as usual");
+    assert_eq!(step(false, true, ClaimState::Lost), WorkStep::Stop, "what was made becomes a late result");
     assert_eq!(step(true, true, ClaimState::Unknown), back);
     assert_eq!(step(true, false, ClaimState::Unknown), WorkStep::Wait, "what was used is for the hub to know");
     assert_eq!(step(true, false, ClaimState::Free(Fence(3))), back, "it is not asked for first");

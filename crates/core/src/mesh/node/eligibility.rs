@@ -174,7 +174,7 @@ impl MeshNode {
             return Some(Offer::default());
         }
         let since =
-            |(row, how): (&TaskRow, &Admission)| replica.free_since(row) + eligibility::patience(how).max(others(row));
+            |(row, how): (&TaskRow, &Admission)| replica.free_since(row) + eligibility::timeouts(how).max(others(row));
         let since = rows.iter().zip(&uses).map(since).min().unwrap_or(now);
         fx.observe(&NodeEvent::Offered { rows: rows.len(), since });
         let most = if uses.iter().any(eligibility::is_single) { 1 } else { most };

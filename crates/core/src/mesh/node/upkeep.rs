@@ -5,7 +5,9 @@ use super::leader::LoopChange;
 use super::{LoopDoc, MeshNode, NodeEffects, NodeEvent, Wish};
 use crate::ids::{LoopId, NodeId};
 use crate::mesh::leader::LeaderTerm;
-use crate::mesh::reconcile::{self, EVERY, KEY, Known, Patience, ReconcileNotes, ReconcilePlan, ReconcileView, Sign};
+use crate::mesh::reconcile::{
+    self, EVERY, KEY, Known, ReconcileNotes, ReconcilePlan, ReconcileTimeouts, ReconcileView, Sign,
+};
 use crate::op::{Refusal, TaskRow};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -28,9 +30,9 @@ impl MeshNode {
         let Some((version, book)) = self.book(fx) else { return };
         let Some((rows, nodes)) = self.resting(fx) else { return };
         let term_held = self.term_held(term);
-        let patience = Patience::new(|period| self.real(period));
+        let timeouts = ReconcileTimeouts::new(|period| self.real(period));
         let (loops, hub_now) = (&self.cache.loops, self.hub_now(fx));
-        let look = ReconcileView { term_held: &term_held, loops, rows: &rows, nodes: &nodes, patience, now: hub_now };
+        let look = ReconcileView { term_held: &term_held, loops, rows: &rows, nodes: &nodes, timeouts, now: hub_now };
         let mut plan = reconcile::plan(&book, &look);
         for _ in 0..MAX_PLAN_RETRIES {
             if plan.is_empty() || self.set_right(fx, &mut plan, &term_held, version) {
@@ -87,9 +89,9 @@ impl MeshNode {
 
     /// Tasks that rest for long, and the nodes but those that were removed.
     fn resting(&mut self, fx: &mut impl NodeEffects) -> Option<(Vec<TaskRow>, Vec<Sign>)> {
-        let (now, patience) = (self.hub_now(fx), Patience::new(|period| self.real(period)));
+        let (now, timeouts) = (self.hub_now(fx), ReconcileTimeouts::new(|period| self.real(period)));
         let all = planted::is(Bug::ReconcilesTheLiving);
-        let (queued, leased) = (now - patience.stray, if all { Time(i64::MAX) } else { now - patience.orphan });
+        let (queued, leased) = (now - timeouts.stray, if all { Time(i64::MAX) } else { now - timeouts.orphan });
         let found = self
             .at_hub(fx, "look for tasks that rest", |fx| Ok((fx.resting(queued, leased)?, fx.nodes()?, fx.wishes()?)));
         let (rows, mut nodes, wishes) = found?;

@@ -37,9 +37,9 @@ impl Hub {
 
     fn plan(&self, book: &ReconcileNotes) -> ReconcilePlan {
         let term_held = LeaderTerm { node: NodeId::new("n1"), term: 7 };
-        let patience = Patience::new(|real| real);
+        let timeouts = ReconcileTimeouts::new(|real| real);
         let (loops, rows, nodes) = (&self.loops, &self.rows[..], &self.nodes[..]);
-        plan(book, &ReconcileView { term_held: &term_held, loops, rows, nodes, patience, now: self.now })
+        plan(book, &ReconcileView { term_held: &term_held, loops, rows, nodes, timeouts, now: self.now })
     }
 
     /// What is done about only these tasks.

@@ -72,7 +72,7 @@ pub(super) fn listen(look: &ReconcileView<'_>, plan: &mut ReconcilePlan) {
             plan.heard.push(node.clone());
             plan.notes.push(format!("node {node} is heard again, after {}", human(since.since(silence.since))));
         }
-        if let Some(promised) = sign.missed(look.patience.down, look.now) {
+        if let Some(promised) = sign.missed(look.timeouts.down, look.now) {
             let (late, silent) = (human(look.now.since(promised)), human(look.now.since(since)));
             plan.notes.push(format!("node {node} is silent for {silent}; it said it would be heard {late} ago"));
             plan.missed.push(node.clone());

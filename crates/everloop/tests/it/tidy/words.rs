@@ -81,31 +81,6 @@ const OLD_BEGINNINGS: &[(&str, &str)] =
 /// Files that hold old names on purpose: to refuse them with the new one.
 const HOLDS_OLD_NAMES: &[&str] = &["crates/everloop/src/config/renamed.rs"];
 
-/// The parts that are still to be renamed: the mesh with its simulation, and the keys of the
-/// configuration. A path comes off this list together with the last old word below it.
-const PENDING: &[&str] = &[
-    // The mesh.
-    "crates/core/src/mesh",
-    "crates/engine/src/supervisor/mesh",
-    "crates/testkit/src/sim",
-    "crates/testkit/src/chaos",
-    "crates/testkit/src/bin/everloop-bench/mesh",
-    "crates/testkit/src/bin/everloop-chaos.rs",
-    "crates/everloop/tests/it/chaos.rs",
-    // Keys of the configuration.
-    "crates/core/src/evidence.rs",
-    "crates/core/src/spec",
-    "crates/core/tests/decide/limits.rs",
-    "crates/engine/src/supervisor/turn.rs",
-    "crates/everloop/src/cli/run.rs",
-    "crates/everloop/src/config",
-    "crates/everloop/tests/it/quarantine.rs",
-    "crates/everloop/tests/it/storm.rs",
-    "crates/everloop/tests/it/task.rs",
-    "docs/config.md",
-    "docs/commands.md",
-];
-
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -124,7 +99,7 @@ fn old_words(files: &[Source]) -> Vec<String> {
     let looked_at = |f: &&Source| {
         let rust = f.is_rust() && f.path.starts_with("crates/");
         let prose = f.path == "README.md" || f.path == "ARCHITECTURE.md" || is_page(&f.path);
-        let excepted = HOLDS_OLD_NAMES.contains(&f.path.as_str()) || PENDING.iter().any(|p| f.path.starts_with(p));
+        let excepted = HOLDS_OLD_NAMES.contains(&f.path.as_str());
         (rust || prose) && !excepted
     };
     let mut found = Vec::new();
@@ -152,13 +127,6 @@ fn words_that_the_glossary_replaced_do_not_come_back() {
         refused(old_words, "crates/core/src/sample.rs", &format!("let x = spec.{old}cap;\n"));
     }
     the_tree_obeys(old_words, "use the word of the glossary in ARCHITECTURE.md");
-}
-
-#[test]
-fn every_pending_path_is_still_there() {
-    let tree = super::tree();
-    let gone: Vec<_> = PENDING.iter().filter(|p| !tree.iter().any(|f| f.path.starts_with(**p))).collect();
-    assert!(gone.is_empty(), "take these off the list of pending paths: {gone:?}");
 }
 
 /// Components described as people, per 1,000 words of comments.

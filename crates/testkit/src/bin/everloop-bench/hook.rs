@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     std::fs::create_dir(&project)?;
     std::fs::write(project.join("everloop.toml"), TOML)?;
     std::fs::write(project.join("MEMORY.md"), "what was learned\n".repeat(100))?;
-    let daemon = Supervised::start(&scene)?;
+    let supervised = Supervised::start(&scene)?;
     fill(&scene, options)?;
     let samples = options.length.pick(200, 50);
     let floor = run_times(|| scene.clean(Path::new("/bin/true")), samples)?;
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
             .print();
     }
     remark("Stop: on files that were judged before; otherwise it takes as long as the checks do");
-    drop(daemon);
+    drop(supervised);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub fn run(options: &Options) -> Result<()> {
     let scene = Scene::new(options, Project::Plain)?;
     let stamps = scene.path("stamps");
     let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
-    let daemon = Supervised::start(&scene)?;
+    let supervised = Supervised::start(&scene)?;
     scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "1h", "--detach"], 0)?;
     wait_until("the first turn to end", || Ok(scene.only_loop()?.phase == "waiting" && starts(&stamps) == 1))?;
     std::thread::sleep(SETTLE);
@@ -27,9 +27,9 @@ pub fn run(options: &Options) -> Result<()> {
     let ledger = scene.ledger(OpenMode::ReadOnly)?;
     let files = footprint(&scene.state());
     let version = ledger.data_version()?;
-    let before = usage(daemon.pid())?;
+    let before = usage(supervised.pid())?;
     std::thread::sleep(minute);
-    let after = usage(daemon.pid())?;
+    let after = usage(supervised.pid())?;
 
     // Anonymous memory is what the process costs: the kernel can drop all else and read it again
     // from the binary.

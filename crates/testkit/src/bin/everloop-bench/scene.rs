@@ -128,11 +128,11 @@ pub struct Supervised(Child);
 impl Supervised {
     /// Starts `everloop up` and waits until it supervises.
     pub fn start(scene: &Scene) -> Result<Self> {
-        let mut daemon = Self(scene.everloop(&["up"]).spawn()?);
+        let mut supervised = Self(scene.everloop(&["up"]).spawn()?);
         let wake_pipe = scene.state().join("bell");
         wait_until("the supervisor to start", || Ok(wake_pipe.exists()))?;
-        match daemon.0.try_wait()? {
-            None => Ok(daemon),
+        match supervised.0.try_wait()? {
+            None => Ok(supervised),
             Some(status) => Err(format!("`everloop up` ended with {status}").into()),
         }
     }

@@ -97,7 +97,7 @@ fn reports(options: &Options) -> Box<dyn Iterator<Item = (String, RunReport)> + 
 }
 
 fn run_seed(seed: u64) -> RunReport {
-    run(&random(seed), FaultPlan::Weather { one_in: 20 + seed % 100, most: 12 }, seed)
+    run(&random(seed), FaultPlan::Random { one_in: 20 + seed % 100, most: 12 }, seed)
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {

@@ -34,9 +34,9 @@ fn cpu() -> Duration {
 pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     let mut sum = Sum::default();
     let runs: Box<dyn Iterator<Item = (Setup, u64, MeshFaultPlan)>> =
-        if wanted.pairs { Box::new(pairs()) } else { Box::new(seeds.map(|seed| weather(seed, wanted.nodes))) };
+        if wanted.pairs { Box::new(pairs()) } else { Box::new(seeds.map(|seed| drawn(seed, wanted.nodes))) };
     for (setup, seed, plan) in runs {
-        let what = if plan == MeshFaultPlan::Weather { String::new() } else { format!(", {plan:?}") };
+        let what = if plan == MeshFaultPlan::Random { String::new() } else { format!(", {plan:?}") };
         let report = run_with(&setup, seed, plan);
         sum.add(&setup, &report);
         if let Some(violation) = &report.violation {
@@ -59,11 +59,11 @@ pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     ExitCode::from(u8::from(sum.violations > 0))
 }
 
-fn weather(seed: u64, nodes: Option<u64>) -> (Setup, u64, MeshFaultPlan) {
+fn drawn(seed: u64, nodes: Option<u64>) -> (Setup, u64, MeshFaultPlan) {
     let storm = seed.is_multiple_of(STORM_ONE_IN);
     let size = nodes.unwrap_or(SIZES[(seed % 6) as usize]);
     let setup = if storm { random(seed) } else { days(seed, size) };
-    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, MeshFaultPlan::Weather)
+    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, MeshFaultPlan::Random)
 }
 
 fn pairs() -> impl Iterator<Item = (Setup, u64, MeshFaultPlan)> {

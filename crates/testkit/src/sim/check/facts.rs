@@ -171,7 +171,10 @@ impl World {
             }
             let late_result = self.ledger.model().late_results(task).expect("the model always answers");
             if invariants.done.contains(task) && row.result.is_none() && late_result.is_empty() {
-                return broken("I1", format!("the result of task {task} is neither in the ledger nor on the shelf"));
+                return broken(
+                    "I1",
+                    format!("the result of task {task} is neither in the ledger nor among the late results"),
+                );
             }
         }
         Ok(())

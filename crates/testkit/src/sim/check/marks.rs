@@ -51,7 +51,7 @@ pub const MARKS: &[&str] = &[
     "ended stopped",
     "recovered",
     "conflict",
-    "shelved",
+    "late_result",
     "disk full",
     "late shim locked out",
     "orphan reaped",

@@ -168,7 +168,7 @@ impl World {
             let (over, granted) = (*until <= now, leader.until > now);
             *until = leader.until;
             if over && granted && matches!(op, Op::Elect { node, .. } if *node == leader.node) {
-                self.violated("I4", "the office was given again under the same epoch".to_owned());
+                self.violated("I4", "a leader lease was granted again under the same term".to_owned());
             }
             return;
         }
@@ -430,7 +430,7 @@ impl World {
             // A hub that was restored from a backup may never have known the task.
             let failed = row.is_none() && self.hub.copies > 0;
             if !known && !failed && !self.facts.forgiven.contains(&(task.clone(), which.clone())) {
-                self.violated("I1", format!("what came of {task} ({which}) is neither counted nor shelved"));
+                self.violated("I1", format!("what came of {task} ({which}) is neither counted nor a late result"));
             }
         }
     }

@@ -73,7 +73,7 @@ impl MeshFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshFaultPlan {
     /// Those of its setup, by chance, until all is mended.
-    Weather,
+    Random,
     /// These, at these places.
     At(Vec<(u64, MeshFault)>),
 }
@@ -130,8 +130,8 @@ impl World {
         faults.points += 1;
         let fault = match &faults.plan {
             MeshFaultPlan::At(list) => list.iter().find(|(point, _)| *point == faults.points).map(|(_, fault)| *fault),
-            MeshFaultPlan::Weather if faults.is_bad() && faults.dice.one_in(faults.one_in) => Some(faults.draw()),
-            MeshFaultPlan::Weather => None,
+            MeshFaultPlan::Random if faults.is_bad() && faults.dice.one_in(faults.one_in) => Some(faults.draw()),
+            MeshFaultPlan::Random => None,
         };
         if let Some(fault) = fault {
             self.count(fault.name());

@@ -106,7 +106,7 @@ enum Fate {
     /// Nothing happens at the hub.
     Lost,
     /// The hub carries it out, and the answer is lost.
-    Unheard,
+    AnswerLost,
     /// The hub carries it out so much later, and the answer is lost.
     Late(u64),
 }
@@ -126,7 +126,7 @@ impl World {
                 self.hub.count(self.now);
                 Ok(())
             }
-            Fate::Lost | Fate::Unheard | Fate::Late(_) => Err(HubAway(String::new())),
+            Fate::Lost | Fate::AnswerLost | Fate::Late(_) => Err(HubAway(String::new())),
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
                 return Ok(answer);
             }
             // Refused or not, no answer comes back.
-            Fate::Unheard => drop(self.write_at_hub(n, term, ops)),
+            Fate::AnswerLost => drop(self.write_at_hub(n, term, ops)),
             Fate::Late(wait) => self.later(wait, Event::Late(n, term, ops.to_vec())),
             Fate::Lost => {}
         }
@@ -203,10 +203,10 @@ impl World {
             }
             Some(MeshFault::KillAfter) => {
                 self.nodes[n].dying = true;
-                if line == Fate::Lost { Fate::Lost } else { Fate::Unheard }
+                if line == Fate::Lost { Fate::Lost } else { Fate::AnswerLost }
             }
             Some(MeshFault::LoseRequest | MeshFault::HubError(_)) => Fate::Lost,
-            Some(MeshFault::LoseAnswer) if line != Fate::Lost => Fate::Unheard,
+            Some(MeshFault::LoseAnswer) if line != Fate::Lost => Fate::AnswerLost,
             Some(MeshFault::Late(wait)) if line != Fate::Lost => Fate::Late(wait),
             Some(MeshFault::Stop(wait)) => {
                 self.stop_thread(n, wait);
@@ -231,7 +231,7 @@ impl World {
         let node = &self.nodes[n];
         let fate = match node.cut {
             Some(Cut::Both | Cut::Requests) => Fate::Lost,
-            Some(Cut::Answers) => Fate::Unheard,
+            Some(Cut::Answers) => Fate::AnswerLost,
             Some(Cut::Flapping(since)) if ((self.now - since) / FLAP_MS).is_multiple_of(2) => Fate::Lost,
             Some(Cut::Flapping(_)) | None => Fate::Answered,
         };

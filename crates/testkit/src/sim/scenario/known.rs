@@ -22,7 +22,7 @@ pub fn known() -> Vec<Scenario> {
             l.script = Script::first(&[Kind::Breaker, Kind::Good, Kind::Breaker, Kind::Clumsy]);
         }),
         Scenario::new("dies young", 2).with(|l| {
-            l.script = Script { tasks: vec![(Kind::Crasher, 4), (Kind::Hasty, 2)], rest: (Kind::Good, 1) };
+            l.script = Script { tasks: vec![(Kind::Crasher, 4), (Kind::DiesYoung, 2)], rest: (Kind::Good, 1) };
         }),
         Scenario::new("hangs and vanishes", 3)
             .with(|l| l.script = Script::first(&[Kind::Vanish, Kind::Hang, Kind::Missing])),
