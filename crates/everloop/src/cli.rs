@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use everloop_agents::clock::{MAX_TIME_SCALE, ScaledClock, TIME_SCALE};
-
-use crate::config::FileProjects;
-use crate::ui::{Format, Ui};
 use everloop_engine::caller::Caller;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::{ServiceContext, no_loops};
+
+use crate::config::FileProjects;
+use crate::ui::{Format, Ui};
 
 mod agents;
 pub mod api;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everloop_core::time::Time;
+use everloop_engine::diagnostic::SourceText;
 use jiff::tz::TimeZone;
 
 mod account;
@@ -54,7 +55,6 @@ pub use schema::schema;
 pub use show::{WithOrigin, render};
 pub use value::ListenAddress;
 
-use everloop_engine::diagnostic::SourceText;
 use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{FileOwner, Sections, read};

@@ -21,12 +21,11 @@ use axum::http::HeaderMap;
 use axum::http::header::{AsHeaderName, CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use axum::routing::{get, post};
 use axum::{BoxError, Router, middleware};
+use everloop_engine::port::{PortState, ServePort};
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-
-use everloop_engine::port::{PortState, ServePort};
 
 mod access;
 mod answer;

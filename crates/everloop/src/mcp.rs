@@ -10,6 +10,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use everloop_engine::caller::Caller;
+use everloop_engine::services::ServiceContext;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
     ErrorData, Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -19,8 +21,6 @@ use rmcp::{RoleServer, ServerHandler};
 use tokio::sync::Mutex;
 
 use crate::config::FileProjects;
-use everloop_engine::caller::Caller;
-use everloop_engine::services::ServiceContext;
 
 mod arguments;
 pub mod stdio;

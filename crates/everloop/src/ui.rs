@@ -12,6 +12,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use everloop_engine::error::Failure;
 use serde::Serialize;
 
 pub mod agents;
@@ -37,7 +38,6 @@ pub use everloop_engine::{quantities, text};
 pub use paint::Paint;
 pub use summary::summary;
 
-use everloop_engine::error::Failure;
 use live::Live;
 use paint::TextSink;
 

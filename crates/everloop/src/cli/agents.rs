@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use everloop_agents::agent::probe::{Installed, look};
 use everloop_agents::environment::Environment;
 use everloop_core::spec::{AgentKind, AgentSpec, VariableSource};
+use everloop_engine::error::{Code, Failure};
 use serde_json::{Value, json};
 
 use super::{VerbSession, config as config_verb};
 use crate::config::{self, BUILT_IN};
 use crate::ui::agents::{agents_table, billing, is_there, login};
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop agents

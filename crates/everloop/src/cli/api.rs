@@ -12,9 +12,9 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Prices, Timeouts};
 use everloop_core::spec::Permission;
+use everloop_engine::error::{Code, Failure};
 
 use crate::ui::{Format, Ui};
-use everloop_engine::error::{Code, Failure};
 
 /// A longer prompt was not written for a turn.
 const LONGEST_PROMPT: u64 = 4 << 20;

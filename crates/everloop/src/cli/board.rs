@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::event::Event;
 use everloop_core::op::Op;
+use everloop_engine::board::import::{Import, ImportedTask};
+use everloop_engine::board::{board_folder, file, intents, merge};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{Change, note};
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::config::FileProjects;
-use everloop_engine::board::import::{Import, ImportedTask};
-use everloop_engine::board::{board_folder, file, intents, merge};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::tasks::{Change, note};
 
 const HELP: &str = "Examples:
   everloop board write                       # tasks/board.json from the ledger

@@ -9,6 +9,9 @@ use everloop_agents::environment::Hidden;
 use everloop_core::ids::LoopId;
 use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
+use everloop_engine::account;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 use everloop_store::Ledger;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,9 +21,6 @@ use crate::config;
 use crate::ui::board::scoreboard;
 use crate::ui::quantities::score;
 use crate::ui::text::{clean, clean_lines};
-use everloop_engine::account;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
 
 const HELP: &str = "Examples:
   everloop check

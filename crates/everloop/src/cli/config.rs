@@ -1,12 +1,12 @@
 //! `everloop config`: shows the values in force and their origins, checks and describes the
 //! configuration.
 
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::config::{self, Config, Overrides, PROJECT_FILE, ResolveContext, ResolvedLoop, WithOrigin};
 use crate::ui::text::count;
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop config show --origin

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use everloop_engine::error::{Code, Failure};
+
 use super::VerbSession;
 use crate::ui::{Ui, svg};
-use everloop_engine::error::{Code, Failure};
 
 pub mod agent;
 mod project;

@@ -3,14 +3,14 @@
 //! - `machine`: git, containment, disk, clock; `state`: folder, database, journal, supervisor
 //! - `work`: agents, leftovers of loops, processes without owner; the configuration here
 
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::{Ownership, StateFolder};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{VerbSession, config as config_verb, up};
 use crate::config;
 use crate::ui::text::{clean, count};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::state_folder::{Ownership, StateFolder};
 
 mod machine;
 mod state;

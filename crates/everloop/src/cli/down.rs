@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::unit::{Manager, is_ours};
 use nix::sys::signal::Signal;
 
 use super::VerbSession;
 use super::up::perform;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::unit::{Manager, is_ours};
 
 /// Interrupts running turns; the next supervisor takes them again.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,8 @@
 //! `everloop generate`: files that are made from the command line's own description.
 
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
+
+use super::VerbSession;
 
 mod commands;
 mod completions;

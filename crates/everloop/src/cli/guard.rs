@@ -6,16 +6,16 @@ use everloop_core::event::Event;
 use everloop_core::guard::{Freeze, Scope};
 use everloop_core::state::LoopState;
 use everloop_core::time::parse_duration;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::hold;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::node_id;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::VerbSession;
 use super::message::send::person;
 use crate::ui::quantities::moment;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::hold;
-use everloop_engine::record::read_state;
-use everloop_engine::state_folder::node_id;
 
 mod view;
 

@@ -8,6 +8,9 @@ use std::process::Command;
 use everloop_core::hook::{HANDOFF, Handoff};
 use everloop_core::op::Op;
 use everloop_core::scoreboard::Scoreboard;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::hook::text::cut;
+use everloop_engine::services::sessions;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
@@ -15,9 +18,6 @@ use super::VerbSession;
 use crate::config;
 use crate::ui::quantities;
 use crate::ui::text::{clean, clean_lines};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::hook::text::cut;
-use everloop_engine::services::sessions;
 
 const HELP: &str = "Examples:
   everloop handoff show

@@ -17,12 +17,6 @@ use everloop_core::hook::{
 use everloop_core::op::{Message, Op, Refusal as No};
 use everloop_core::spec::AgentKind;
 use everloop_core::time::{Time, human};
-use everloop_store::{Ledger, OpenMode, Recipients, Sqlite};
-use jiff::tz::TimeZone;
-use serde_json::json;
-
-use super::{VerbSession, check, handoff, up};
-use crate::config::FileProjects;
 use everloop_engine::caller;
 use everloop_engine::completion::{self, CompletionInputs};
 use everloop_engine::error::{Code, Failure};
@@ -34,6 +28,12 @@ use everloop_engine::hook::{transcript, tree};
 use everloop_engine::mailbox::MessageBody;
 use everloop_engine::services::sessions::read_record;
 use everloop_engine::state_folder::StateFolder;
+use everloop_store::{Ledger, OpenMode, Recipients, Sqlite};
+use jiff::tz::TimeZone;
+use serde_json::json;
+
+use super::{VerbSession, check, handoff, up};
+use crate::config::FileProjects;
 
 const HELP: &str =
     "Events: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, Stop, StopFailure, SubagentStop, PreCompact,

@@ -3,6 +3,10 @@
 use std::path::Path;
 
 use everloop_core::spec::AgentKind;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::install::FileChange;
+use everloop_engine::install::plan::{self, AgentCli};
+use everloop_engine::install::record::Originals;
 use serde_json::json;
 use toml::Value;
 
@@ -11,10 +15,6 @@ use super::{VerbSession, agents, config as config_verb};
 use crate::config::PROJECT_FILE;
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::install::FileChange;
-use everloop_engine::install::plan::{self, AgentCli};
-use everloop_engine::install::record::Originals;
 
 const HELP: &str = "Examples:
   everloop init

@@ -6,13 +6,13 @@ use std::time::Duration;
 use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
 use everloop_core::time::{Time, parse_duration};
+use everloop_engine::error::{Code, Failure};
 use everloop_store::{Ledger, Sqlite};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::VerbSession;
 use crate::ui::{Format, event_line};
-use everloop_engine::error::{Code, Failure};
 
 mod output;
 

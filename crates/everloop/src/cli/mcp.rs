@@ -1,8 +1,9 @@
 //! `everloop mcp`: serve one agent over standard input and output.
 
+use everloop_engine::error::{Code, Failure};
+
 use super::{VerbSession, up};
 use crate::mcp::{Identity, Server, stdio};
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   claude --mcp-config '{\"mcpServers\":{\"everloop\":{\"command\":\"everloop\",\"args\":[\"mcp\"]}}}'

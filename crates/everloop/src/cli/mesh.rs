@@ -7,6 +7,8 @@ use everloop_core::mesh::eligibility::{self, ACCOUNT, Limited};
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
 use everloop_core::why;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune;
 use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
@@ -15,8 +17,6 @@ use crate::ui::quantities::{self, Accuracy};
 use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::immune;
 
 mod hub;
 mod join;

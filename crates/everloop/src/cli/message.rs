@@ -1,7 +1,8 @@
 //! `everloop message`: messages between people, loops and agents. One file per subcommand.
 
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
+
+use super::VerbSession;
 
 mod comment;
 mod inbox;

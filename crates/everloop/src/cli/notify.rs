@@ -1,15 +1,15 @@
 //! `everloop notify`: lists and tests notifiers.
 
 use everloop_core::notify::{Button, Notification, Severity};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::notifiers;
+use everloop_engine::projects::NotifierSender;
+use everloop_engine::projects::Projects as _;
 use serde_json::{Value, json};
 
 use super::VerbSession;
 use crate::config::FileProjects;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::notifiers;
-use everloop_engine::projects::NotifierSender;
-use everloop_engine::projects::Projects as _;
 
 const HELP: &str = "Examples:
   everloop notify list

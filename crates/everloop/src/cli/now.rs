@@ -1,10 +1,11 @@
 //! `everloop` alone: what is going on, in at most ten lines, or the first commands to try.
 
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::status;
+
 use super::VerbSession;
 use crate::ui::answers;
 use crate::ui::now::{first_steps, now_lines};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::status;
 
 pub fn now(session: &VerbSession) -> Result<Code, Failure> {
     let seen = status::status(session, None)?;

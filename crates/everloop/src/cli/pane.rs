@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, TmuxServer};
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
 
 mod list;
 mod read;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use everloop_core::time::parse_duration;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::loops::{PauseRequest, pause as pause_loop};
 
 use super::VerbSession;
 use super::message::send;
 use crate::config::point_in_time;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::loops::{PauseRequest, pause as pause_loop};
 
 /// A running turn goes on to its end; nothing new starts after it.
 #[derive(Debug, clap::Args)]

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use everloop_core::spec::AgentKind;
-use serde_json::json;
-
-use super::{VerbSession, agents};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::install::FileChange;
 use everloop_engine::install::plugin::{NAME, files};
+use serde_json::json;
+
+use super::{VerbSession, agents};
 
 const HELP: &str = "Examples:
   everloop plugin install

@@ -4,14 +4,14 @@ use everloop_core::ids::TaskId;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Sqlite};
-use serde_json::json;
-
-use super::VerbSession;
 use everloop_engine::board;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
 use everloop_engine::supervisor::prompt::render;
+use everloop_store::{Ledger, Sqlite};
+use serde_json::json;
+
+use super::VerbSession;
 use search::PromptFilter;
 
 mod search;

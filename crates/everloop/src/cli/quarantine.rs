@@ -8,6 +8,9 @@ use everloop_core::immune::{Dimension, Immune, ImmuneRule, RuleEffect, Subject};
 use everloop_core::reason::RuleId;
 use everloop_core::time::{Time, parse_duration};
 use everloop_core::why::spared;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune::{read, write};
+use everloop_engine::membership::Membership;
 use everloop_store::Ledger;
 use serde_json::json;
 
@@ -16,9 +19,6 @@ use crate::ui::quantities::moment;
 use crate::ui::quarantine as view;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::immune::{read, write};
-use everloop_engine::membership::Membership;
 
 const HELP: &str = "Examples:
   everloop quarantine list

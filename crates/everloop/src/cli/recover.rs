@@ -6,16 +6,16 @@ use everloop_agents::{clock, job};
 use everloop_core::event::Event;
 use everloop_core::ids::TurnId;
 use everloop_core::op::{Op, TaskState};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::recover::RestorePlan;
+use everloop_engine::state_folder::StateFolder;
 use everloop_store::mirror::{self, MirrorError};
 use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
 
 use super::VerbSession;
 use crate::ui::text::{clean, count};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
-use everloop_engine::recover::RestorePlan;
-use everloop_engine::state_folder::StateFolder;
 
 const HELP: &str = "Examples:
   everloop recover --dry-run

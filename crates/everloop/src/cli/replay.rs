@@ -10,14 +10,14 @@ use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::immune;
+use everloop_engine::record::read_state;
 use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
 use serde_json::{Value, json};
 
 use super::VerbSession;
 use crate::ui::text::{clean, count};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::immune;
-use everloop_engine::record::read_state;
 
 const HELP: &str = "Examples:
   everloop replay

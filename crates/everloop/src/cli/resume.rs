@@ -5,11 +5,11 @@ use everloop_core::event::LoopEnd;
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::parse_duration;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::quantities::used_up;
 
 use super::VerbSession;
 use super::message::send;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::quantities::used_up;
 
 /// Continues where the loop is. A loop that used up its turns or time needs new ones: -n or
 /// --max-time.

@@ -9,6 +9,9 @@ use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::StateFolder;
+use everloop_engine::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use everloop_store::{Ledger, Sqlite};
 
 use super::message::send;
@@ -16,9 +19,6 @@ use super::{VerbSession, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::http::Http;
 use crate::ui::{Format, quantities};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::state_folder::StateFolder;
-use everloop_engine::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 
 mod apply;
 mod create;

@@ -1,11 +1,11 @@
 //! `everloop show`: a loop, a task or a turn, in full.
 
 use everloop_core::ids::{TaskId, TurnId};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{VerbSession, task};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
 
 mod one_loop;
 mod one_task;

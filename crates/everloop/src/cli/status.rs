@@ -3,6 +3,9 @@
 use everloop_core::hook::HookSession as Record;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::why;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::status::{self as services, StatusAnswer, freeze_of};
+use everloop_engine::state_folder::LockOwner;
 
 use super::VerbSession;
 use crate::ui::answers;
@@ -11,9 +14,6 @@ use crate::ui::quantities::{coarse, moment, relative};
 use crate::ui::quarantine;
 use crate::ui::status::{StatusStyle, status_table};
 use crate::ui::text::{clean, fit};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::status::{self as services, StatusAnswer, freeze_of};
-use everloop_engine::state_folder::LockOwner;
 
 const HELP: &str = "Examples:
   everloop status

@@ -1,10 +1,10 @@
 //! `everloop steer`: adds an instruction to the next turn's prompt.
 
 use everloop_core::action::LoopCommand;
+use everloop_engine::error::{Code, Failure};
 
 use super::VerbSession;
 use super::message::send;
-use everloop_engine::error::{Code, Failure};
 
 /// The next turn's prompt holds the message, once.
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,10 @@
 //! `everloop stop`: ends a loop after its turn, or now. It stays resumable.
 
 use everloop_core::action::LoopCommand;
+use everloop_engine::error::{Code, Failure};
 
 use super::VerbSession;
 use super::message::send;
-use everloop_engine::error::{Code, Failure};
 
 /// Ends a loop; `everloop resume` continues it later. Finished work is kept.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,9 @@
 //! - `add`, `list`: putting tasks on the board and listing it
 //! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
 
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
+
+use super::VerbSession;
 
 mod add;
 mod amend;

@@ -4,14 +4,6 @@ use std::path::PathBuf;
 
 use everloop_core::notify::{Alert, plan, sentence, severity};
 use everloop_core::op::Ticket;
-use everloop_store::{Ledger, Sqlite, Tickets};
-use serde_json::{Value, json};
-
-use super::VerbSession;
-use super::message::send::{Taker, away};
-use crate::config::FileProjects;
-use crate::ui::quantities::{moment, relative};
-use crate::ui::text::{clean, fit};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
 use everloop_engine::membership::Membership;
@@ -21,6 +13,14 @@ use everloop_engine::record::read_state;
 use everloop_engine::services::tickets::{self as services, MESH, TicketAnswer, TicketNumber, a_person};
 use everloop_engine::supervisor::mesh::copy_of;
 use everloop_engine::tickets::{self, Doer, TicketRecord};
+use everloop_store::{Ledger, Sqlite, Tickets};
+use serde_json::{Value, json};
+
+use super::VerbSession;
+use super::message::send::{Taker, away};
+use crate::config::FileProjects;
+use crate::ui::quantities::{moment, relative};
+use crate::ui::text::{clean, fit};
 
 const HELP: &str = "Examples:
   everloop ticket list

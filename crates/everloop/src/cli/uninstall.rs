@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::install::record::Originals;
+use everloop_engine::install::{FileChange, plan};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::config::PROJECT_FILE;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::install::record::Originals;
-use everloop_engine::install::{FileChange, plan};
 
 const HELP: &str = "Examples:
   everloop uninstall

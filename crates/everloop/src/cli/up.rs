@@ -11,6 +11,11 @@ use everloop_core::event::{EVENT_VERSION, Event};
 use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::port::{self, Listen};
+use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
+use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
+use everloop_engine::unit::{Manager, Unit, is_ours};
 
 use jiff::tz::TimeZone;
 
@@ -21,12 +26,7 @@ use super::choices;
 use crate::config::{self, FileProjects};
 use crate::http::Http;
 use crate::ui::{self, quantities};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::port::{self, Listen};
 pub use everloop_engine::services::runtime::{block_on, own_shim};
-use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
-use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
-use everloop_engine::unit::{Manager, Unit, is_ours};
 
 /// Supervises every loop that is not over, until it is stopped (Ctrl-C, `everloop down`). Loops of
 /// an everloop.toml in this folder are added first.

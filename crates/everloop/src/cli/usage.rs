@@ -6,6 +6,9 @@ use std::time::Duration;
 use everloop_core::ids::LoopId;
 use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
+use everloop_engine::tally::{By, Loop, UsageTally};
 use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -13,9 +16,6 @@ use serde_json::{Value, json};
 use super::choices;
 use super::{VerbSession, logs};
 use crate::ui::usage::usage_lines;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
-use everloop_engine::tally::{By, Loop, UsageTally};
 
 const HELP: &str = "Examples:
   everloop usage

@@ -1,9 +1,10 @@
 //! `everloop wake`: makes a waiting loop check again now.
 
-use super::VerbSession;
-use super::message::send;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::loops;
+
+use super::VerbSession;
+use super::message::send;
 
 /// Ends a timed pause and makes the loop decide again; the guard's gaps, caps and cooldowns stay.
 #[derive(Debug, clap::Args)]

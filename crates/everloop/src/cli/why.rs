@@ -3,15 +3,15 @@
 use everloop_core::completion::Memory;
 use everloop_core::immune::{Dimension, Subject, subjects};
 use everloop_core::time::Time;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::why::{LoopWhy, WhyAnswer, why as explain};
+use everloop_engine::state_folder::node_id;
 
 use super::VerbSession;
 use crate::ui::quantities::relative;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
 use crate::ui::{answers, quarantine, sessions};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::why::{LoopWhy, WhyAnswer, why as explain};
-use everloop_engine::state_folder::node_id;
 
 const HELP: &str = "Examples:
   everloop why

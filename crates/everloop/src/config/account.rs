@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use everloop_core::spec::{Variable, VariableSource};
+use everloop_engine::diagnostic::Diagnostic;
 
 use super::agent::DEFAULT_ACCOUNT;
 use super::keys::AccountKeys;
 use super::layer::{Layer, Origin};
 use super::value::nearest;
 use super::{Config, ResolveContext};
-use everloop_engine::diagnostic::Diagnostic;
 
 /// Prefixes of secret values: keys of Anthropic and OpenAI, GitHub, Google, Slack, AWS, and signed
 /// tokens.

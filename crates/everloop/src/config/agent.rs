@@ -3,6 +3,7 @@
 
 pub use everloop_core::spec::DEFAULT_ACCOUNT;
 use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 use super::account::{self, Account};
 use super::keys::{AgentKeys, LoopKeys};
@@ -10,7 +11,6 @@ use super::layer::{Layer, Origin};
 use super::settings::built_in as built_in_keys;
 use super::value::{AgentKindName, ApiFormat, nearest};
 use super::{Config, ResolveContext, naming};
-use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// The agents that are there without a section.
 pub const BUILT_IN: [AgentKind; 5] =

@@ -3,12 +3,12 @@
 use std::path::{Component, Path};
 
 use everloop_core::completion::{CompletionRule, CompletionSign};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 use super::Config;
 use super::keys::CompletionKeys;
 use super::layer::Layer;
 use super::value::nearest;
-use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// More are no signs any more but a program; each costs a look at every hook.
 const RULES_MOST: usize = 20;

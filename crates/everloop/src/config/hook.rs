@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use everloop_core::hook::{Rules, Shrink};
+use everloop_engine::diagnostic::ConfigError;
+use everloop_engine::projects::HookSpec;
 
 use super::keys::{GuardianKeys, HookKeys};
 use super::settings::built_in;
 use super::{Config, Diagnostic};
-use everloop_engine::diagnostic::ConfigError;
-use everloop_engine::projects::HookSpec;
 
 /// Below the minute after which Claude Code ends a hook.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(50);

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use everloop_engine::diagnostic::Diagnostic;
+
 use super::keys::HubKeys;
 use super::layer::Layer;
 use super::{Config, ResolveContext};
-use everloop_engine::diagnostic::Diagnostic;
 
 /// Where the address is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use everloop_core::spec::GuardSpec;
+use everloop_engine::diagnostic::{Diagnostic, SourceText};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::guard::guard_layer;
 use super::keys::LoopKeys;
 use super::settings;
-use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]

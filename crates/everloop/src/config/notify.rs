@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use everloop_agents::notify::{Address, Auth, Channel, Encryption, Form, Mail, Notifier, SecretSource, Server, Via};
 use everloop_agents::notify::{check_address, is_address, telegram};
 use everloop_core::notify::{REPEATS, Route, Severity};
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::projects::NotifierSpec;
 
 use super::layer::{Layer, Origin};
 use super::settings::section;
@@ -13,8 +15,6 @@ use super::value::{
     Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
 };
 use super::{Config, ResolveContext};
-use everloop_engine::diagnostic::{ConfigError, Diagnostic};
-use everloop_engine::projects::NotifierSpec;
 
 section! {
     /// A recipient of tickets. The available keys depend on the kind.

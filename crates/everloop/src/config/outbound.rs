@@ -4,13 +4,13 @@ use std::path::{Component, PathBuf};
 
 use everloop_agents::notify::check_address;
 use everloop_core::spec::VariableSource;
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::projects::{OutboundSpec, OutboundTarget};
 
 use super::Config;
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
 use super::layer::Layer;
 use super::value::{CommandLine, NonEmptyText, VariableName};
-use everloop_engine::diagnostic::{ConfigError, Diagnostic};
-use everloop_engine::projects::{OutboundSpec, OutboundTarget};
 
 /// Default number of turns between two statuses.
 pub(super) const EVERY: u32 = 5;

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use everloop_engine::diagnostic::Diagnostic;
 use toml::Value;
 
 use super::keys::LoopKeys;
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::read::fits;
 use super::settings::{LoopFlag, Setting, Takes, of_loops};
-use everloop_engine::diagnostic::Diagnostic;
 
 /// What lies above the files.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use everloop_core::time::Time;
-
-use super::{Flags, Overrides, PROJECT_FILE, ResolveContext, USER_FILE, find, load, user_dir};
 use everloop_engine::error::Failure;
 use everloop_engine::projects::NotifierSender;
 use everloop_engine::projects::{OutboundSpec, Projects, SessionSpec};
+
+use super::{Flags, Overrides, PROJECT_FILE, ResolveContext, USER_FILE, find, load, user_dir};
 
 /// `everloop.toml` of a folder or one above it, and the user's own file.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use everloop_engine::diagnostic::{Diagnostic, SourceText};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -20,7 +21,6 @@ use super::notify::NotifyKeys;
 use super::renamed;
 use super::settings::{Section, meaning, names};
 use super::value::nearest;
-use everloop_engine::diagnostic::{Diagnostic, SourceText};
 
 /// The section of a notifier, as it stands in the file.
 const NOTIFY: &str = "[notify]";

@@ -7,6 +7,7 @@ use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::watch::WatchSpec;
+use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 use super::agent::{self, AgentChoices};
 use super::guard::guard_layer;
@@ -16,7 +17,6 @@ use super::naming;
 use super::show::{self, Effective};
 use super::watch;
 use super::{Config, ResolveContext};
-use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 /// A check that takes longer hangs more often than it works.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(600);

@@ -11,10 +11,10 @@ use everloop_core::spec::{
     AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
 };
 use everloop_core::time::Time;
+use everloop_engine::projects::OutboundTarget;
 use jiff::tz::TimeZone;
 
 use super::*;
-use everloop_engine::projects::OutboundTarget;
 
 /// A project and a user, in a folder of their own.
 struct Project {

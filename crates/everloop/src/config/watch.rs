@@ -1,11 +1,11 @@
 //! `[[loop.NAME.monitor]]`: what a loop watches, typed, with every mistake in its place.
 
 use everloop_core::watch::{EVERY, LEAST_EVERY, MOST_MONITORS, MOST_TIMEOUT, MonitorSpec, TIMEOUT, Target, WatchSpec};
+use everloop_engine::diagnostic::Diagnostic;
 
 use super::keys::{LoopKeys, MonitorKeys};
 use super::layer::Layer;
 use super::value::NonEmptyText;
-use everloop_engine::diagnostic::Diagnostic;
 
 /// A name of a monitor is shown in lines and stands in keys.
 const NAME_MAX_CHARS: usize = 40;

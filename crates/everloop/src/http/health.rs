@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use everloop_agents::clock;
+use everloop_engine::figures::Membership;
 use serde_json::{Value, json};
 
 use super::App;
 use super::answer::Answer;
 use super::look::look;
-use everloop_engine::figures::Membership;
 
 /// 200 when all is well, 503 when the supervisor is overdue or the ledger cannot be read.
 pub async fn health(State(app): State<Arc<App>>) -> Answer {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use everloop_engine::state_folder::StateFolder;
 use everloop_store::{Error, Ledger, OpenMode, Sqlite, StateName, TaskFilter, TaskOwner};
 use tokio::sync::Mutex;
 
 use super::App;
-use everloop_engine::state_folder::StateFolder;
 
 /// A look is good for this long, so that frequent requests cost nothing.
 const GOOD_FOR: Duration = Duration::from_secs(1);

@@ -10,13 +10,13 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use everloop_engine::state_folder::StateFolder;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, read};
 use crate::mcp::{Identity, MAX_MESSAGE_BYTES, Server};
-use everloop_engine::state_folder::StateFolder;
 
 /// Serves messages of MCP.
 pub type McpService = StreamableHttpService<Server, NeverSessionManager>;

@@ -5,11 +5,11 @@ use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use axum::extract::State;
+use everloop_engine::figures::Membership;
 
 use super::App;
 use super::answer::Answer;
 use super::look::look;
-use everloop_engine::figures::Membership;
 
 /// What Prometheus calls its format.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";

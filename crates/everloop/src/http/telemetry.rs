@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use everloop_engine::telemetry::{HEADER, Signal, Visit};
 use serde_json::json;
 
 use super::answer::{Answer, read};
 use super::{App, text};
-use everloop_engine::telemetry::{HEADER, Signal, Visit};
 
 /// What an exporter puts into one request by default is far below.
 const MAX_BODY_BYTES: usize = 4 << 20;

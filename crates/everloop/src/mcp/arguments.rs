@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use everloop_core::ids::TaskId;
 use everloop_core::time::{Time, parse_duration};
+use everloop_engine::error::Failure;
 use serde_json::{Map, Value, json};
 
 use crate::config::point_in_time;
-use everloop_engine::error::Failure;
 
 /// What an argument has to be.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
+use everloop_engine::error::Failure;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, ServerJsonRpcMessage};
 use rmcp::service::{ServerInitializeError, serve_server};
@@ -11,7 +12,6 @@ use serde_json::error::Category;
 use tokio::sync::mpsc;
 
 use super::{MAX_MESSAGE_BYTES, Server};
-use everloop_engine::error::Failure;
 
 /// Serves one client until its input ends.
 pub async fn serve(server: Server) -> Result<(), Failure> {

@@ -4,6 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::ids::Fence;
+use everloop_engine::error::Failure;
+use everloop_engine::services::loops::{self, PauseRequest};
+use everloop_engine::services::messages::{self, PERSON, SendRequest};
+use everloop_engine::services::tasks::{
+    self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold,
+};
+use everloop_engine::services::{ServiceContext, status, why};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,13 +19,6 @@ use super::arguments::{Given, Kind, Param, check, may, must, schema, takes};
 use crate::ui::paint::Paint;
 use crate::ui::status::StatusStyle;
 use crate::ui::{answers, to_json};
-use everloop_engine::error::Failure;
-use everloop_engine::services::loops::{self, PauseRequest};
-use everloop_engine::services::messages::{self, PERSON, SendRequest};
-use everloop_engine::services::tasks::{
-    self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold,
-};
-use everloop_engine::services::{ServiceContext, status, why};
 
 /// A tool of MCP.
 pub struct Tool {

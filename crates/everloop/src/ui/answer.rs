@@ -3,12 +3,12 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use everloop_core::time::Time;
+use everloop_engine::error::Failure;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::status::StatusStyle;
 use super::{Format, Ui};
-use everloop_engine::error::Failure;
 
 impl Ui {
     /// Prints an answer to stdout: `lines` for people, `content` (an object) for programs.

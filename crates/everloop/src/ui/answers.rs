@@ -5,14 +5,14 @@ use everloop_core::hook::HookSession as Record;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_core::why::why as explain;
+use everloop_engine::services::status::StatusAnswer;
+use everloop_engine::services::why::{LoopWhy, WhyAnswer};
+use everloop_engine::state_folder::LockOwner;
 use serde_json::{Value, json};
 
 use super::quantities::moment;
 use super::status::StatusStyle;
 use super::{quarantine, sessions};
-use everloop_engine::services::status::StatusAnswer;
-use everloop_engine::services::why::{LoopWhy, WhyAnswer};
-use everloop_engine::state_folder::LockOwner;
 
 /// Why a loop is as it is, in a paragraph with times as the reader has them.
 pub fn paragraph(found: &LoopWhy, look: &StatusStyle) -> String {

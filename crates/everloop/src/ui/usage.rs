@@ -2,12 +2,12 @@
 
 use everloop_core::pacing::{AHEAD_PERMILLE, Window};
 use everloop_core::time::Time;
+use everloop_engine::tally::{UsageSum, UsageTally};
 
 use super::quantities::{Accuracy, coarse, money, tokens};
 use super::status::StatusStyle;
 use super::table::Table;
 use super::text::{clean, count, fit};
-use everloop_engine::tally::{UsageSum, UsageTally};
 
 /// The sums and the windows.
 pub fn usage_lines(tally: &UsageTally, look: &StatusStyle) -> Vec<String> {

@@ -8,12 +8,12 @@ use everloop_agents::git::Git;
 use everloop_agents::job::{self, JobEnd, Spec};
 use everloop_core::ids::LoopId;
 use everloop_core::time::Time;
+use everloop_engine::error::Failure;
+use everloop_engine::state_folder::StateFolder;
 use nix::sys::statvfs::statvfs;
 
 use super::{Chart, Finding};
 use crate::cli::{VerbSession, up};
-use everloop_engine::error::Failure;
-use everloop_engine::state_folder::StateFolder;
 
 /// From here on `git merge-tree` works in worktrees, with every option that is used.
 const GIT_LEAST: (u32, u32) = (2, 34);

@@ -4,14 +4,14 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use everloop_core::time::{Time, human};
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::{LockOwner, StateFolder};
 use everloop_store::{Ledger, Sqlite, replay};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::VerbSession;
 use crate::ui::quantities::here;
 use crate::ui::text::count;
-use everloop_engine::record::read_state;
-use everloop_engine::state_folder::{LockOwner, StateFolder};
 
 /// A last record later than now by more than this means that the clock was set back.
 const CLOCK_SLACK_MS: i64 = 60_000;

@@ -16,6 +16,9 @@ use everloop_core::ids::LoopId;
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
+use everloop_engine::error::Failure;
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::StateFolder;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
@@ -23,9 +26,6 @@ use crate::cli::VerbSession;
 use crate::cli::agents::look_at;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
-use everloop_engine::error::Failure;
-use everloop_engine::record::read_state;
-use everloop_engine::state_folder::StateFolder;
 
 /// The output of an ended loop's turns is kept as long as a person may need it.
 const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use clap::{Arg, Command};
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use crate::cli::{VerbSession, help};
-use everloop_engine::error::{Code, Failure};
 
 /// Prints the reference of all commands.
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,10 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use crate::cli::{Cli, VerbSession};
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop generate completions bash > ~/.local/share/bash-completion/completions/everloop

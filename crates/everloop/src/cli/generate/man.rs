@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_mangen::Man;
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use crate::cli::{Cli, VerbSession};
 use crate::ui::text::count;
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop generate man | man -l -

@@ -5,6 +5,7 @@ use std::time::Duration;
 use everloop_core::guard::{GuardState, Guards, Scope, Spend};
 use everloop_core::spec::LoopSpec;
 use everloop_core::state::LoopState;
+use everloop_engine::error::{Code, Failure};
 use everloop_store::Ledger;
 use serde_json::{Value, json};
 
@@ -14,7 +15,6 @@ use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 use crate::ui::usage::window;
-use everloop_engine::error::{Code, Failure};
 
 /// The windows of the caps, in seconds.
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];

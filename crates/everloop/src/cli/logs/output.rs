@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use everloop_agents::job::{self, Stream};
 use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase};
+use everloop_engine::error::{Code, Failure};
 use everloop_store::Sqlite;
 use serde_json::json;
 
 use super::{LogsArgs, POLL_INTERVAL};
 use crate::cli::VerbSession;
 use crate::ui::Format;
-use everloop_engine::error::{Code, Failure};
 
 /// Bytes shown of each stream: both ends of it.
 const SHOWN_BYTES: u64 = 1 << 20;

@@ -1,6 +1,7 @@
 //! `everloop mesh hub`: the database that the nodes of a mesh share. Creates, checks and migrates
 //! it.
 
+use everloop_engine::error::{Code, Failure};
 use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
 use serde_json::json;
@@ -8,7 +9,6 @@ use serde_json::json;
 use crate::cli::{VerbSession, config as config_verb};
 use crate::config::{ConfigError, HubSource};
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop mesh hub init

@@ -3,13 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 
 use everloop_core::ids::NodeId;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::state_folder::node_id;
 use serde_json::json;
 
 use super::hub;
 use crate::cli::VerbSession;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
-use everloop_engine::state_folder::node_id;
 
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop mesh join && everloop up

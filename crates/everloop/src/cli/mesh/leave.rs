@@ -1,10 +1,10 @@
 //! `everloop mesh leave`: removes this node from its mesh.
 
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
 use serde_json::json;
 
 use crate::cli::VerbSession;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
 
 /// Leaves the mesh. Tasks that this node holds go to other nodes.
 #[derive(Debug, clap::Args)]

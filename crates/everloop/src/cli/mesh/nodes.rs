@@ -6,6 +6,9 @@ use everloop_core::mesh::offline::DOWN;
 use everloop_core::mesh::reconcile::Sign;
 use everloop_core::op::Op;
 use everloop_core::time::{Time, human};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::Membership;
+use everloop_engine::supervisor::mesh::{NODE, Wish};
 use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
@@ -13,9 +16,6 @@ use crate::cli::VerbSession;
 use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
-use everloop_engine::supervisor::mesh::{NODE, Wish};
 
 /// A node that is silent for this long is suspected.
 const SUSPECT: Duration = Duration::from_secs(15);

@@ -2,10 +2,10 @@
 //! reads it as data.
 
 use everloop_core::ids::TaskId;
-
-use crate::cli::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::messages;
+
+use crate::cli::VerbSession;
 
 /// Adds a comment to a task. `everloop message inbox TASK` shows it.
 #[derive(Debug, clap::Args)]

@@ -2,14 +2,14 @@
 
 use everloop_core::ids::TaskId;
 use everloop_core::op::{Message, Op};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::mailbox::{MessageBody, comments_of};
 use everloop_store::{Error, Ledger, Recipients, Sqlite};
 use serde_json::{Value, json};
 
 use crate::cli::VerbSession;
 use crate::ui::quantities::relative;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::mailbox::{MessageBody, comments_of};
 
 const HELP: &str = "Examples:
   everloop message inbox                      # all mailboxes

@@ -3,14 +3,14 @@
 //! Other verbs use [`send`] to leave a command for a loop, and [`show`] to print what became of it.
 
 use everloop_core::ids::LoopId;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::loops::CommandAnswer;
+use everloop_engine::services::messages::{self, SendAnswer, SendRequest};
 
 use crate::cli::VerbSession;
 use crate::cli::ticket::show_answer;
 pub use everloop_engine::caller::person;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::loops::CommandAnswer;
 pub use everloop_engine::services::loops::{Taker, send};
-use everloop_engine::services::messages::{self, SendAnswer, SendRequest};
 
 const HELP: &str = "Examples:
   everloop message send green \"the API is back\"        # the loop's next turn reads it

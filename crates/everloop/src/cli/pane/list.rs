@@ -1,13 +1,13 @@
 //! `everloop pane list`: all panes and what their programs are doing.
 
 use everloop_agents::tmux::{Pane, PaneOrigin, State, TmuxServer};
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::{VerbSession, failure, view};
 use crate::ui::Paint;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
 
 pub fn list(server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
     let mut table = Table::new(&["NAME", "KIND", "STATE", "PID", "COMMAND"]);

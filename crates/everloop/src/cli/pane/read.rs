@@ -1,11 +1,11 @@
 //! `everloop pane read`: prints the screen of a pane.
 
 use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::{VerbSession, failure};
 use crate::ui::text::clean_lines;
-use everloop_engine::error::{Code, Failure};
 
 /// Prints the screen of a pane, also after its program has ended.
 #[derive(Debug, clap::Args)]

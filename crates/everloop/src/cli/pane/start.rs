@@ -1,9 +1,9 @@
 //! `everloop pane start`: starts a program in a new pane.
 
 use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
+use everloop_engine::error::{Code, Failure};
 
 use super::{KindName, VerbSession, failure, view};
-use everloop_engine::error::{Code, Failure};
 
 const HELP: &str = "Examples:
   everloop pane start helper -- claude --permission-mode acceptEdits

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use everloop_agents::tmux::{PaneTurn, PaneTurnEnd, State, TmuxServer};
 use everloop_core::time::parse_duration;
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::list::describe;
 use super::{VerbSession, failure, typing};
 use crate::ui::text::clean_lines;
 use crate::ui::{Format, Paint};
-use everloop_engine::error::{Code, Failure};
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]

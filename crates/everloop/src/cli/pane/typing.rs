@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use everloop_agents::tmux::{Finish, SafeText, TmuxServer};
+use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::{VerbSession, failure};
-use everloop_engine::error::{Code, Failure};
 
 /// A prompt of more than this is a mistake; agents take a few hundred thousand characters.
 const LARGEST: u64 = 16 << 20;

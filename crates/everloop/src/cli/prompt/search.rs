@@ -5,6 +5,8 @@ use everloop_core::event::Event;
 use everloop_core::hook::SessionAct;
 use everloop_core::journal::JournalRecord;
 use everloop_core::time::Time;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::state_folder::StateFolder;
 use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -13,8 +15,6 @@ use serde_json::json;
 use crate::cli::{VerbSession, logs};
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, fit};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::state_folder::StateFolder;
 
 /// Printed below the help of both.
 pub const HELP: &str = "Examples:

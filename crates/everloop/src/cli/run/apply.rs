@@ -6,14 +6,14 @@ use std::path::Path;
 use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
 use everloop_core::state::{LoopState, Phase};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 use everloop_store::Ledger;
 use serde_json::json;
 
 use super::create::{complete, create};
 use crate::cli::message::send;
 use crate::cli::{VerbSession, config as verb, up};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
 
 /// Sends every loop of the file its new settings; creates those that are new.
 pub fn apply(session: &VerbSession) -> Result<Code, Failure> {

@@ -8,15 +8,15 @@ use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
+use everloop_engine::state_folder::StateFolder;
 use everloop_store::{Ledger, Sqlite};
 
 use super::RunArgs;
 use crate::cli::{VerbSession, up};
 use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::ui::Ui;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
-use everloop_engine::state_folder::StateFolder;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopOrigin {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::state::Phase;
-use everloop_store::Ledger;
-
-use super::watch::Foreground;
-use crate::cli::VerbSession;
 use everloop_engine::error::Failure;
 use everloop_engine::record::read_state;
 use everloop_engine::state_folder::StateFolder;
 use everloop_engine::supervisor::Watcher;
+use everloop_store::Ledger;
+
+use super::watch::Foreground;
+use crate::cli::VerbSession;
 
 /// How often the ledger is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -7,6 +7,7 @@ use everloop_agents::workspace::{self, ProjectFolder, address_of, remote_branch}
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
 use everloop_core::spec::{GuardSpec, LoopSpec, WorkspaceMode};
+use everloop_engine::error::{Code, Failure};
 use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
 use serde_json::json;
@@ -15,7 +16,6 @@ use super::{RunArgs, create};
 use crate::cli::{VerbSession, up};
 use crate::config::ResolvedLoop;
 use crate::ui;
-use everloop_engine::error::{Code, Failure};
 
 /// Between two reads of a watched loop.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

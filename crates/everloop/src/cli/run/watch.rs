@@ -9,12 +9,12 @@ use everloop_core::journal::JournalRecord;
 use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
+use everloop_engine::error::Code;
+use everloop_engine::supervisor::Watcher;
 use jiff::tz::TimeZone;
 
 use crate::ui::live::{Live, LiveFacts, frame};
 use crate::ui::{Format, Ui, event_line};
-use everloop_engine::error::Code;
-use everloop_engine::supervisor::Watcher;
 
 /// The view is drawn this often.
 const BEAT: Duration = Duration::from_millis(500);

@@ -5,6 +5,8 @@ use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::watch::MonitorSpec;
 use everloop_core::why::why;
+use everloop_engine::completion;
+use everloop_engine::error::{Code, Failure};
 use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
@@ -15,8 +17,6 @@ use crate::ui::status::StatusStyle;
 use crate::ui::summary;
 use crate::ui::table::Table;
 use crate::ui::text::{clean, clean_lines, fit};
-use everloop_engine::completion;
-use everloop_engine::error::{Code, Failure};
 
 /// Lines shown of a failing check's output.
 const OUTPUT_LINES: usize = 20;

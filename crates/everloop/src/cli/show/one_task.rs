@@ -3,6 +3,7 @@
 use everloop_core::event::Outcome;
 use everloop_core::ids::TurnId;
 use everloop_core::op::{TaskRow, Trust};
+use everloop_engine::error::{Code, Failure};
 use everloop_store::Ledger;
 use serde_json::json;
 
@@ -11,7 +12,6 @@ use crate::cli::task;
 use crate::ui::events::amounts_to;
 use crate::ui::quantities::moment;
 use crate::ui::text::{clean, clean_lines};
-use everloop_engine::error::{Code, Failure};
 
 /// Lines shown of a prompt or a result; `--json` has all.
 const TEXT_LINES: usize = 40;

@@ -7,6 +7,8 @@ use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::why::choice;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
@@ -14,8 +16,6 @@ use crate::cli::VerbSession;
 use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
 
 /// The end of each stream that is shown; `everloop logs --turn` has all that was kept.
 const TAIL_BYTES: u64 = 4096;

@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use everloop_core::time::parse_duration;
-
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, AddTask, MAX_PROMPT_BYTES};
+
+use super::VerbSession;
 
 const HELP: &str = "Examples:
   everloop task add \"port the parser\" --loop k3f9

@@ -2,10 +2,10 @@
 //! held.
 
 use everloop_core::ids::{Fence, TaskId};
-
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, AmendTask, TaskChange};
+
+use super::VerbSession;
 
 /// Changes a task, whether or not it is held; a holder's result is kept as a late result.
 #[derive(Debug, clap::Args)]

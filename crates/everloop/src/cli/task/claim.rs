@@ -5,12 +5,12 @@ use std::time::Duration;
 use everloop_core::ids::TaskId;
 use everloop_core::op::TaskRow;
 use everloop_core::time::{human, parse_duration};
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::tasks::{self, ClaimTask, NextTask, TaskHold};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::tasks::{self, ClaimTask, NextTask, TaskHold};
 
 /// How a task is held.
 #[derive(Debug, clap::Args)]

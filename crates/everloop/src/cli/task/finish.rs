@@ -5,10 +5,10 @@ use std::time::Duration;
 use everloop_core::ids::{Fence, TaskId};
 use everloop_core::state::POISON;
 use everloop_core::time::parse_duration;
-
-use super::VerbSession;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::tasks::{self, FailTask, FinishTask};
+
+use super::VerbSession;
 
 /// Finishes a task that you hold.
 #[derive(Debug, clap::Args)]

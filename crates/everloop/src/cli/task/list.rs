@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::watch::KEEPALIVE;
+use everloop_engine::error::{Code, Failure};
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 use serde_json::json;
 
@@ -11,7 +12,6 @@ use crate::ui::quantities::{coarse, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
-use everloop_engine::error::{Code, Failure};
 
 /// Lists tasks, newest first.
 #[derive(Debug, clap::Args)]
