@@ -9,7 +9,7 @@ use everloop_testkit::offline::offline;
 use tempfile::TempDir;
 
 /// Leases are a fifth as long as in production, and so are the faults.
-const TIME_SCALE_STEPS: u32 = 5;
+const TIME_SCALE: u32 = 5;
 
 fn options(root: &TempDir, length: Duration) -> ChaosOptions {
     let everloop = PathBuf::from(env!("CARGO_BIN_EXE_everloop"));
@@ -20,7 +20,7 @@ fn options(root: &TempDir, length: Duration) -> ChaosOptions {
         length,
         tasks: 0,
         checks: 10,
-        time_scale: TIME_SCALE_STEPS,
+        time_scale: TIME_SCALE,
         tell,
     }
 }
