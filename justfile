@@ -35,7 +35,8 @@ sim *args:
 # Each simulation takes so many seconds, from a seed that is printed: SIM_SEED=… repeats it
 soak seconds="1200":
     seed="${SIM_SEED:-$RANDOM$RANDOM}"; echo "SIM_SEED=$seed"; dir=$(crates/testkit/agent-clis.sh | sed -n 's/^dir //p'); \
-        SIM_SEED="$seed" SIM_SECONDS={{ seconds }} EVERLOOP_TEST_CLIS="$dir" \
+        servers=$(crates/testkit/test-servers.sh | sed -n 's/^dir //p'); \
+        SIM_SEED="$seed" SIM_SECONDS={{ seconds }} EVERLOOP_TEST_CLIS="$dir" EVERLOOP_TEST_SERVERS="$servers" \
         cargo nextest run --workspace --profile soak --no-fail-fast
     just chaos --for 60m
     just sim --mesh --minutes 120
