@@ -137,6 +137,10 @@ pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Re
     for _ in 0..MAX_CONFLICT_RETRIES {
         let ticket = still_open(find(ledger, word)?)?;
         let (version, mut seen) = seen(ledger, ticket.id)?;
+        // Another answer was committed between the two reads: the ticket itself is closed by now.
+        if seen.answered.is_some() {
+            continue;
+        }
         seen.answered = Some((doer.by.to_owned(), doer.now));
         let mut ops = vec![save(ticket.id, version, seen)];
         ops.extend_from_slice(doer.with);

@@ -111,7 +111,7 @@ fn ask(
     text: &str,
 ) -> Result<SendAnswer, Failure> {
     let key = mailbox::question(about, text);
-    let text = format!("{} asks: {text}", context.caller.name());
+    let text = format!("question from {}: {text}", context.caller.name());
     let ops = [Op::OpenTicket { key: key.clone(), owner: about.cloned(), text: text.clone() }];
     let events = [Event::TicketOpened { key: key.clone(), text }];
     Change { owner: about, ops: &ops, events: &events }.commit(ledger, context)?;

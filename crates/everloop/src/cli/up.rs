@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everloop_core::event::{EVENT_VERSION, Event};
 use everloop_core::journal::JournalRecord;
@@ -174,7 +174,13 @@ pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
         .hint("`everloop status` shows what it does; `everloop down` stops it; --state-dir names another folder")
 }
 
-/// Starts a supervisor that outlives this process and this terminal.
+/// A supervisor owns its state folder within milliseconds; a busy machine needs longer.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks at the owner of the state folder.
+const START_POLL: Duration = Duration::from_millis(10);
+
+/// Starts a supervisor that outlives this process and this terminal, and waits until the state
+/// folder has an owner: a `down` right behind it must find one.
 pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     let cannot = |e: &std::io::Error| Failure::failed("cannot start the supervisor in the background").because(e);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(home.log()).map_err(|e| cannot(&e))?;
@@ -182,7 +188,17 @@ pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     let mut command = std::process::Command::new(exe);
     command.arg("--state-dir").arg(home.root()).args(["up", "--queue"]).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    command.spawn().map_err(|e| cannot(&e))?;
+    let mut child = command.spawn().map_err(|e| cannot(&e))?;
+    let begun = Instant::now();
+    while home.owner().is_none() && begun.elapsed() < START_TIMEOUT {
+        if let Some(status) = child.try_wait().map_err(|e| cannot(&e))?
+            && !status.success()
+        {
+            return Err(Failure::failed(format!("the supervisor in the background ended at once ({status})"))
+                .hint(format!("its last lines are in `{}`", home.log().display())));
+        }
+        std::thread::sleep(START_POLL);
+    }
     Ok(())
 }
 

@@ -34,25 +34,23 @@ fn weathers(cli: CliProgram, script: &str, scale: u32) {
 
 /// Each in a world of its own, all at once: nearly all of that minute is waiting.
 fn weather_all(scale: u32) {
-    offline(|| {
-        std::thread::scope(|scope| {
-            for cli in [CliProgram::Claude, CliProgram::Codex] {
-                for script in ["529", "429"] {
-                    scope.spawn(move || weathers(cli, script, scale));
-                }
+    std::thread::scope(|scope| {
+        for cli in [CliProgram::Claude, CliProgram::Codex] {
+            for script in ["529", "429"] {
+                scope.spawn(move || weathers(cli, script, scale));
             }
-        });
+        }
     });
 }
 
 #[test]
 fn long_an_overload_and_a_rate_limit_without_an_end_are_weathered() {
-    weather_all(SCALE);
+    offline(|| weather_all(SCALE));
 }
 
 #[test]
 fn soak_an_overload_and_a_rate_limit_are_weathered_for_a_real_minute() {
-    weather_all(1);
+    offline(|| weather_all(1));
 }
 
 #[test]
