@@ -16,6 +16,9 @@ use nix::time::{ClockId, clock_gettime};
 pub const TIME_SCALE: &str = "EVERLOOP_TIME_SCALE";
 /// Beyond this a period of program time is shorter than the start of a process.
 pub const MAX_TIME_SCALE: u32 = 100;
+/// Whether this build scales time at all. A release does not: nothing that runs beside it, agents
+/// included, can move its leases and waits by a variable.
+pub const SCALES: bool = cfg!(debug_assertions);
 /// Program time equals machine time at this moment (2026-01-01), so that all processes compute the
 /// same.
 const ORIGIN: Time = Time(1_767_225_600_000);
@@ -41,12 +44,17 @@ impl ScaledClock {
         Some(Self { scale })
     }
 
-    /// Reads the scale from the environment. An invalid value is returned as the error, so that it
-    /// never counts as real time.
+    /// The scale that a build accepts from the variable: one that `scales`, or real time.
+    fn accepted(text: &str, scales: bool) -> Option<Self> {
+        Self::parse(text).filter(|clock| scales || clock.scale == 1)
+    }
+
+    /// Reads the scale from the environment. A value that is invalid, or not for this build, is
+    /// returned as the error, so that it never counts as real time.
     pub fn from_environment() -> Result<Self, String> {
         match std::env::var(TIME_SCALE) {
             Err(std::env::VarError::NotPresent) => Ok(Self::default()),
-            Ok(text) => Self::parse(&text).ok_or(text),
+            Ok(text) => Self::accepted(&text, SCALES).ok_or(text),
             Err(std::env::VarError::NotUnicode(text)) => Err(text.to_string_lossy().into_owned()),
         }
     }
@@ -143,5 +151,12 @@ mod tests {
             assert_eq!(ScaledClock::parse(text), None, "{text}");
         }
         assert_eq!(ScaledClock::parse("1"), Some(ScaledClock::default()));
+    }
+
+    #[test]
+    fn a_release_keeps_real_time() {
+        assert_eq!(ScaledClock::accepted("20", false), None);
+        assert_eq!(ScaledClock::accepted("1", false), Some(ScaledClock::default()));
+        assert_eq!(ScaledClock::accepted("20", true).map(ScaledClock::scale), Some(20));
     }
 }

@@ -314,7 +314,7 @@ pub fn accept(before: &Scoreboard, after: &Scoreboard, check: &str) -> Result<()
     }
     match after.0.iter().find(|r| r.name == check) {
         Some(result) if result.verdict.passes() => Ok(()),
-        Some(result) => Err(format!("on the merged tree the check `{check}` says: {}", result.verdict)),
+        Some(result) => Err(format!("on the merged tree the check `{check}` has the verdict {}", result.verdict)),
         None => Err(format!("there is no check `{check}` any more")),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use everloop_agents::clock::{MAX_TIME_SCALE, ScaledClock, TIME_SCALE};
+use everloop_agents::clock::{MAX_TIME_SCALE, SCALES, ScaledClock, TIME_SCALE};
 use everloop_engine::caller::Caller;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::{ServiceContext, no_loops};
@@ -211,8 +211,12 @@ fn check_time_scale(verb: &Verb, ui: &Ui) -> Result<(), Failure> {
         // A session is not disturbed.
         Err(_) if matches!(verb, Verb::Hook(_)) => Ok(()),
         Err(text) => {
-            Err(Failure::usage(format!("`{TIME_SCALE}={text}` is no whole number from 1 to {MAX_TIME_SCALE}"))
-                .hint(format!("it is for tests only: unset {TIME_SCALE}")))
+            let why = if SCALES {
+                format!("`{TIME_SCALE}={text}` is no whole number from 1 to {MAX_TIME_SCALE}")
+            } else {
+                format!("`{TIME_SCALE}={text}`: a release does not scale time")
+            };
+            Err(Failure::usage(why).hint(format!("it is for tests only: unset {TIME_SCALE}")))
         }
     }
 }

@@ -101,7 +101,7 @@ impl MeshLoop {
     }
 
     /// When it was set aside for an attempt.
-    pub(super) fn lent_at(&self, task: &TaskId, fence: Fence) -> Option<Time> {
+    pub(super) fn reserved_at(&self, task: &TaskId, fence: Fence) -> Option<Time> {
         let of = |reservation: &&Reservation| reservation.task == *task && reservation.fence == fence;
         self.reservations.iter().find(of).map(|reservation| reservation.at)
     }
@@ -123,7 +123,7 @@ impl MeshLoop {
     }
 
     /// Sets a part aside for an attempt, if there is enough.
-    pub(super) fn lend(&mut self, task: &TaskId, fence: Fence, now: Time) -> Result<(), Reason> {
+    pub(super) fn reserve(&mut self, task: &TaskId, fence: Fence, now: Time) -> Result<(), Reason> {
         if !is_limited(&self.spec) || self.reservation(task, fence).is_some() {
             return Ok(());
         }

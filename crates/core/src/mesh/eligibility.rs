@@ -147,7 +147,7 @@ pub fn is_single(how: &Admission) -> bool {
 impl Replica {
     /// Since when a task could be taken, by the hub's clock.
     pub fn free_since(&self, row: &TaskRow) -> Time {
-        let reserved = |state: &MeshLoop| state.lent_at(&row.task.id, row.fence.next());
+        let reserved = |state: &MeshLoop| state.reserved_at(&row.task.id, row.fence.next());
         let reserved = self.loop_of(row).and_then(reserved).unwrap_or_default();
         row.updated_at.max(row.task.ready_at).max(reserved)
     }

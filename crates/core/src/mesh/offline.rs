@@ -68,7 +68,7 @@ impl Replica {
 
     /// Whether there is a reservation for the next attempt at a task. Also true when its loop is
     /// not known, or does not want the task any more: the node that takes it then ends it.
-    pub fn is_lent(&self, row: &TaskRow) -> bool {
+    pub fn is_reserved(&self, row: &TaskRow) -> bool {
         let reserved = |state: &MeshLoop| {
             let wanted = state.ended.is_none() && state.check_of(&row.task.id).is_some();
             !wanted || state.reservation(&row.task.id, row.fence.next()).is_some()

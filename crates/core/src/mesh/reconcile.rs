@@ -27,11 +27,11 @@ use crate::time::{Time, human};
 
 /// Between two runs.
 pub const EVERY: Duration = Duration::from_secs(60);
-/// Kind and key of the book.
+/// Kind and key of the document with the notes.
 pub const KIND: &str = "reconcile";
 /// Key of the document; for its kind see [`KIND`].
 pub const KEY: &str = "book";
-/// Version of the book. A newer one is refused, never guessed at.
+/// Version of the notes. A newer one is refused, never guessed at.
 const VERSION: u32 = 1;
 /// Tasks that are set right in one run: a batch has to be done within seconds, and the next run is
 /// a minute away.
@@ -90,7 +90,7 @@ impl Known {
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileView<'a> {
-    pub term_held: &'a LeaderTerm,
+    pub leader_term: &'a LeaderTerm,
     /// Every loop that the hub knows, read before the tasks.
     pub loops: &'a BTreeMap<LoopId, Known>,
     /// Tasks that rest for long; others are not looked at.
@@ -118,11 +118,14 @@ pub struct ReconcileNotes {
 impl ReconcileNotes {
     /// Reads the document, refusing what a newer everloop wrote.
     pub fn read(body: &str) -> Result<Self, String> {
-        let book: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
-        if book.version > VERSION {
-            return Err(format!("format {} is newer than this everloop understands ({VERSION})", book.version));
+        let reconcile_notes: Self = serde_json::from_str(body).map_err(|e| e.to_string())?;
+        if reconcile_notes.version > VERSION {
+            return Err(format!(
+                "format {} is newer than this everloop understands ({VERSION})",
+                reconcile_notes.version
+            ));
         }
-        Ok(book)
+        Ok(reconcile_notes)
     }
 }
 
@@ -147,7 +150,7 @@ pub struct Repair {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReconcilePlan {
     /// The notes after this plan.
-    pub book: ReconcileNotes,
+    pub reconcile_notes: ReconcileNotes,
     /// Tasks that are set right.
     pub repairs: Vec<Repair>,
     /// Nodes that missed their announced sign of life, for the first time in this silence.
@@ -176,7 +179,7 @@ impl ReconcilePlan {
         let parts = [
             (of(Remedy::GiveBack), "claims without a holder given back"),
             (of(Remedy::End), "tasks ended that no loop wants"),
-            (opened, "loops with tasks that nobody takes"),
+            (opened, "loops with tasks that no node takes"),
             (self.tickets.len() - opened, "of them go on"),
         ];
         let parts = parts.into_iter().filter(|(count, _)| *count > 0);
@@ -187,19 +190,22 @@ impl ReconcilePlan {
 
     /// All operations of the plan, provided that no other write to the notes happened since
     /// `version`.
-    pub fn batch(&self, term_held: &LeaderTerm, version: u64) -> Vec<Op> {
+    pub fn batch(&self, leader_term: &LeaderTerm, version: u64) -> Vec<Op> {
         let events = self.said().into_iter().map(|text| Event::Note { text }).collect();
-        let body = serde_json::to_string(&self.book).expect("a book is plain data and always has a JSON form");
+        let body =
+            serde_json::to_string(&self.reconcile_notes).expect("notes are plain data and always have a JSON form");
         let save = Op::SaveDoc { kind: KIND.to_owned(), key: KEY.to_owned(), version, body };
         let repairs = self.repairs.iter().flat_map(|repair| &repair.ops).chain(&self.tickets).cloned();
-        term_held.batch(repairs.chain([save, Op::Append { owner: None, events }]))
+        leader_term.batch(repairs.chain([save, Op::Append { owner: None, events }]))
     }
 }
 
 /// What is to be done. After it was done, the plan is empty.
-pub fn plan(book: &ReconcileNotes, look: &ReconcileView<'_>) -> ReconcilePlan {
-    let mut plan =
-        ReconcilePlan { book: ReconcileNotes { version: VERSION, ..book.clone() }, ..ReconcilePlan::default() };
+pub fn plan(reconcile_notes: &ReconcileNotes, look: &ReconcileView<'_>) -> ReconcilePlan {
+    let mut plan = ReconcilePlan {
+        reconcile_notes: ReconcileNotes { version: VERSION, ..reconcile_notes.clone() },
+        ..ReconcilePlan::default()
+    };
     plan.repairs = look.rows.iter().filter_map(|row| look.repair(row)).take(AT_ONCE).collect();
     look.ask_people(&mut plan);
     wakes::listen(look, &mut plan);
@@ -259,7 +265,7 @@ impl ReconcileView<'_> {
     /// Takes a task under the next fence; void if a node claimed the task, or its holder wrote,
     /// meanwhile.
     fn take(&self, row: &TaskRow) -> Op {
-        let (task, node) = (row.task.id.clone(), self.term_held.node.clone());
+        let (task, node) = (row.task.id.clone(), self.leader_term.node.clone());
         Op::Take { task, fence: row.fence.next(), node, lease: A_MOMENT }
     }
 
@@ -271,7 +277,7 @@ impl ReconcileView<'_> {
 
     fn end(&self, row: &TaskRow, why: &str) -> Repair {
         let (task, fence) = (row.task.id.clone(), row.fence.next());
-        let result = TaskReport::nothing(&self.term_held.node, fence, why).to_json();
+        let result = TaskReport::nothing(&self.leader_term.node, fence, why).to_json();
         let finish = Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result };
         // What waits for other tasks cannot be taken.
         let waits = row.state == TaskState::Queued && !row.task.deps.is_empty();
@@ -286,7 +292,7 @@ impl ReconcileView<'_> {
     /// A task that its loop wants and that no node takes for a day needs a person; it is never
     /// ended.
     fn ask_people(&self, plan: &mut ReconcilePlan) {
-        let asked = std::mem::take(&mut plan.book.asked);
+        let asked = std::mem::take(&mut plan.reconcile_notes.asked);
         let is_there = self.nodes.iter().any(|sign| !sign.leaves && !self.is_silent(&sign.node));
         for (id, known) in self.loops {
             let Known::Open(state) = known else { continue };
@@ -296,13 +302,13 @@ impl ReconcileView<'_> {
                 _ if due && is_there => {
                     let text = self.why_not(state, row, since);
                     plan.tickets.push(Op::OpenTicket { key: key(id), owner: Some(id.clone()), text });
-                    plan.book.asked.insert(id.clone(), self.now);
+                    plan.reconcile_notes.asked.insert(id.clone(), self.now);
                 }
-                Some(at) => drop(plan.book.asked.insert(id.clone(), *at)),
+                Some(at) => drop(plan.reconcile_notes.asked.insert(id.clone(), *at)),
                 None => {}
             }
         }
-        for id in asked.keys().filter(|id| !plan.book.asked.contains_key(*id)) {
+        for id in asked.keys().filter(|id| !plan.reconcile_notes.asked.contains_key(*id)) {
             let answer = "its tasks are taken again, or not wanted any more".to_owned();
             plan.tickets.push(Op::CloseTicket { key: key(id), answer });
         }
@@ -331,7 +337,7 @@ impl ReconcileView<'_> {
             Sign { holds, node, .. } => format!("{node} holds {holds}"),
         }));
         format!(
-            "nobody takes task {} of loop {} for {}: {}; `everloop mesh show {}` says more",
+            "no node takes task {} of loop {} for {}: {}; `everloop mesh show {}` shows more",
             row.task.id,
             state.id,
             human(since),

@@ -152,11 +152,11 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     let plan = leader::plan(&mut state, &rows, &[], false, NOW);
     assert_eq!(plan.ops, [Op::Amend { task: tasks[0].id.clone(), change: Amendment::Cancel }], "what is done is done");
     assert_eq!((plan.notes, plan.action_run), (vec!["ended: it was stopped".to_owned()], None));
-    let term_held = leader::LeaderTerm { node: NodeId::new("n1"), term: 7 };
-    let batch = term_held.batch(state.save(3, &[]));
+    let leader_term = leader::LeaderTerm { node: NodeId::new("n1"), term: 7 };
+    let batch = leader_term.batch(state.save(3, &[]));
     assert!(matches!(&batch[..], [Op::Lead { term: 7, .. }, Op::SaveDoc { version: 3, .. }]));
     let [Op::Lead { .. }, Op::Take { fence: Fence(5), .. }, Op::Release { fence: Fence(5), failed: false, .. }] =
-        &term_held.take_back(&tasks[0].id, Fence(4))[..]
+        &leader_term.take_back(&tasks[0].id, Fence(4))[..]
     else {
         panic!("taken and given away in one batch")
     };
@@ -171,7 +171,7 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
 fn only_work_that_helps_and_breaks_nothing_is_accepted() {
     assert_eq!(accept(&board(&["b"]), &board(&["a", "b"]), "a"), Ok(()));
     assert!(accept(&board(&["b"]), &board(&["a"]), "a").is_err_and(|why| why.ends_with("before: b")));
-    assert!(accept(&board(&["b"]), &board(&["b"]), "a").is_err_and(|why| why.contains("`a` says: fail")));
+    assert!(accept(&board(&["b"]), &board(&["b"]), "a").is_err_and(|why| why.contains("`a` has the verdict fail")));
     assert!(accept(&board(&[]), &board(&["a"]), "x").is_err());
 }
 

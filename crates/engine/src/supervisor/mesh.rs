@@ -65,10 +65,11 @@ impl Mesh {
         host.status = MeshStatus::new(Arc::clone(figures));
         let run = move || thread::run(host, &inputs);
         let (listener, hints) = (membership.clone(), news.clone());
-        let listening =
-            std::thread::Builder::new().name("mesh-ear".to_owned()).spawn(move || thread::listen(&listener, &hints));
+        let listening = std::thread::Builder::new()
+            .name("mesh-listener".to_owned())
+            .spawn(move || thread::listen(&listener, &hints));
         if let Err(e) = listening {
-            tracing::warn!(error = %e, "hints of other nodes are not heard; this one looks by itself");
+            tracing::warn!(error = %e, "hints of other nodes are not received; the node polls");
         }
         let thread = std::thread::Builder::new().name("mesh".to_owned()).spawn(run);
         thread

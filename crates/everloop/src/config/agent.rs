@@ -204,7 +204,7 @@ fn misplaced(name: &str, keys: &AgentKeys, layer: &Layer) -> Vec<Diagnostic> {
     let kind = keys.kind.map(|kind| kind.0).unwrap_or_default();
     let mut wrong = Vec::new();
     for key in layer.0.keys().filter(|key| layer.is_explicit(key) && !concerns(kind, key)) {
-        let message = format!("`{key}` means nothing for agent `{name}`, whose kind is `{}`", kind.label());
+        let message = format!("`{key}` means nothing for agent `{name}` of kind `{}`", kind.label());
         let fitting = AgentKind::ALL.into_iter().filter(|k| concerns(*k, key)).map(AgentKind::label);
         let hint = format!("remove it, or set `kind` to one of: {}", fitting.collect::<Vec<_>>().join(", "));
         wrong.push(layer.origin(key).blame(message).hint(hint));

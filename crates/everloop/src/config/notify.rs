@@ -251,7 +251,7 @@ impl Given<'_> {
         let fields =
             keys.fields.as_ref().ok_or_else(|| self.lacks("fields", "{ To = \"{to}\", Body = \"{text}\" }"))?;
         if !fields.0.values().any(|value| value.contains("{text}")) {
-            let message = "no field of the SMS has `{text}`, so nothing would be said".to_owned();
+            let message = "no field of the SMS has `{text}`, so the message would be empty".to_owned();
             return Err(self.hidden("fields", message).hint("write it like `{ To = \"{to}\", Body = \"{text}\" }`"));
         }
         let auth = match (self.secret("token")?, keys.user.as_ref(), self.secret("password")?) {

@@ -195,7 +195,7 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     let by: Vec<&str> = state["landed"].as_array().unwrap().iter().map(|l| l["node"].as_str().unwrap()).collect();
     assert!(!by.contains(&"n1"), "{by:?}");
     let told = server().psql(&fleet.database, "select text, answer from everloop.tickets where key like 'remote:%'");
-    assert!(told.contains("n1 cannot merge or ask the checks") && told.contains("it went well"), "{told}");
+    assert!(told.contains("n1 cannot merge or run the checks") && told.contains("it went well"), "{told}");
     let seen = record(&fleet)["seen"].clone();
     let good = |node: &str| seen[node]["outcomes"].as_u64().unwrap_or(0) - seen[node]["failed"].as_u64().unwrap_or(0);
     assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well is there, too: {seen:#}");
@@ -274,7 +274,7 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     sleeper.signal(Signal::SIGSTOP);
     noted(database, "node n2 is silent for ");
     sleeper.signal(Signal::SIGCONT);
-    let notes = noted(database, "node n2 is heard again, after ");
+    let notes = noted(database, "node n2 is back, after ");
     assert_eq!(notes.matches("n2 is silent").count(), 1, "once for each silence: {notes}");
     // A node that announces its end is not missed.
     two.run(&["down"]).ok();

@@ -59,11 +59,11 @@ impl Drawer<'_> {
             20 => Op::Heartbeat { node: self.node(), info: self.text("info") },
             21 => Op::Elect { node: self.node(), lease: self.lease() },
             33 => {
-                let (node, term) = self.term_held();
+                let (node, term) = self.leader_term();
                 Op::Lead { node, term }
             }
             34 => {
-                let (node, term) = self.term_held();
+                let (node, term) = self.leader_term();
                 Op::Resign { node, term }
             }
             22..=23 => self.save_guard(),
@@ -80,7 +80,7 @@ impl Drawer<'_> {
     }
 
     /// Mostly the present leader; sometimes another node, or a term that is over.
-    fn term_held(&mut self) -> (NodeId, u64) {
+    fn leader_term(&mut self) -> (NodeId, u64) {
         let leader = self.ledger.leader().unwrap();
         let term = leader.as_ref().map_or(0, |leader| leader.term);
         match leader {

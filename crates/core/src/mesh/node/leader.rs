@@ -25,7 +25,7 @@ const ACTION_AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct LoopCache {
     pub term: u64,
     pub loops: BTreeMap<LoopId, Known>,
-    pub book: Option<(u64, ReconcileNotes)>,
+    pub reconcile_notes: Option<(u64, ReconcileNotes)>,
     pub reconcile_at: Time,
     /// What the hub had when the cache was last compared with it.
     compared: Option<Arc<[(LoopId, u64)]>>,
@@ -39,7 +39,7 @@ impl Default for LoopCache {
         Self {
             term: 0,
             loops: BTreeMap::new(),
-            book: None,
+            reconcile_notes: None,
             reconcile_at: NEVER,
             compared: None,
             versions: BTreeMap::new(),
@@ -193,7 +193,7 @@ impl MeshNode {
         change: LoopChange,
     ) {
         let id = state.id.clone();
-        let batch = self.term_held(term).batch(change.ops.into_iter().chain(state.save(version, &change.notes)));
+        let batch = self.leader_term(term).batch(change.ops.into_iter().chain(state.save(version, &change.notes)));
         self.cache.forget(&id);
         match self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch)) {
             Some(Ok(_)) => {
@@ -222,7 +222,7 @@ impl MeshNode {
         let id = [state.id.clone()];
         let docs = self.at_hub(fx, "read a loop", |fx| fx.loops(&id)).unwrap_or_default();
         if let Some(doc) = docs.first() {
-            let batch = self.term_held(term).batch(state.save(doc.version, &[]));
+            let batch = self.leader_term(term).batch(state.save(doc.version, &[]));
             self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch));
         }
     }
@@ -234,14 +234,14 @@ impl MeshNode {
         }
         let now = if planted::is(Bug::ReclaimsByItsOwnClock) { fx.wall() } else { self.hub_now(fx) };
         for (task, fence) in leader::overdue(rows, now) {
-            let batch = self.term_held(term).take_back(&task, fence);
+            let batch = self.leader_term(term).take_back(&task, fence);
             if let Some(Ok(_)) = self.at_hub(fx, "free a task", |fx| fx.transact(Some(term), &batch)) {
                 fx.observe(&NodeEvent::Reclaimed { task: &task });
             }
         }
     }
 
-    pub(super) fn term_held(&self, term: u64) -> LeaderTerm {
+    pub(super) fn leader_term(&self, term: u64) -> LeaderTerm {
         LeaderTerm { node: self.settings.node.clone(), term }
     }
 
@@ -286,7 +286,7 @@ impl MeshNode {
         self.served.remove(id);
         if gives_up {
             fx.observe(&NodeEvent::GivesUpLeading { id, error });
-            let text = format!("{} cannot merge or ask the checks of loop {id}: {error}", self.settings.node);
+            let text = format!("{} cannot merge or run the checks of loop {id}: {error}", self.settings.node);
             let ticket = [Op::OpenTicket { key, owner: Some(id.clone()), text }];
             self.at_hub(fx, "open a ticket", |fx| fx.transact(None, &ticket));
             self.resign(fx);

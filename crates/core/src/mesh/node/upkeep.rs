@@ -27,15 +27,16 @@ impl MeshNode {
         }
         self.cache.reconcile_at = now + EVERY;
         self.settle(fx, term);
-        let Some((version, book)) = self.book(fx) else { return };
+        let Some((version, reconcile_notes)) = self.reconcile_notes(fx) else { return };
         let Some((rows, nodes)) = self.resting(fx) else { return };
-        let term_held = self.term_held(term);
+        let leader_term = self.leader_term(term);
         let timeouts = ReconcileTimeouts::new(|period| self.real(period));
         let (loops, hub_now) = (&self.cache.loops, self.hub_now(fx));
-        let look = ReconcileView { term_held: &term_held, loops, rows: &rows, nodes: &nodes, timeouts, now: hub_now };
-        let mut plan = reconcile::plan(&book, &look);
+        let look =
+            ReconcileView { leader_term: &leader_term, loops, rows: &rows, nodes: &nodes, timeouts, now: hub_now };
+        let mut plan = reconcile::plan(&reconcile_notes, &look);
         for _ in 0..MAX_PLAN_RETRIES {
-            if plan.is_empty() || self.set_right(fx, &mut plan, &term_held, version) {
+            if plan.is_empty() || self.set_right(fx, &mut plan, &leader_term, version) {
                 return;
             }
         }
@@ -46,14 +47,14 @@ impl MeshNode {
         &mut self,
         fx: &mut impl NodeEffects,
         plan: &mut ReconcilePlan,
-        term_held: &LeaderTerm,
+        leader_term: &LeaderTerm,
         version: u64,
     ) -> bool {
-        let batch = plan.batch(term_held, version);
-        match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(term_held.term), &batch)) {
+        let batch = plan.batch(leader_term, version);
+        match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(leader_term.term), &batch)) {
             Some(Ok(_)) => {
                 fx.observe(&NodeEvent::Reconciled { plan });
-                self.cache.book = Some((version + 1, plan.book.clone()));
+                self.cache.reconcile_notes = Some((version + 1, plan.reconcile_notes.clone()));
                 true
             }
             // The task changed in this very moment.
@@ -63,28 +64,28 @@ impl MeshNode {
             }
             Some(Err(error)) => {
                 fx.observe(&NodeEvent::NotReconciled { error: &error.to_string() });
-                self.cache.book = None;
+                self.cache.reconcile_notes = None;
                 true
             }
             None => {
                 // Whether it was written is unknown.
-                self.cache.book = None;
+                self.cache.reconcile_notes = None;
                 true
             }
         }
     }
 
     /// What was noted already.
-    fn book(&mut self, fx: &mut impl NodeEffects) -> Option<(u64, ReconcileNotes)> {
-        if let Some(known) = &self.cache.book {
+    fn reconcile_notes(&mut self, fx: &mut impl NodeEffects) -> Option<(u64, ReconcileNotes)> {
+        if let Some(known) = &self.cache.reconcile_notes {
             return Some(known.clone());
         }
         let doc = self.at_hub(fx, "read what was reconciled", |fx| fx.doc(reconcile::KIND, KEY))?;
         let read = doc.map_or(Ok((0, ReconcileNotes::default())), |(version, body)| {
-            ReconcileNotes::read(&body).map(|book| (version, book))
+            ReconcileNotes::read(&body).map(|reconcile_notes| (version, reconcile_notes))
         });
-        self.cache.book = read.inspect_err(|error| fx.observe(&NodeEvent::NotReconciled { error })).ok();
-        self.cache.book.clone()
+        self.cache.reconcile_notes = read.inspect_err(|error| fx.observe(&NodeEvent::NotReconciled { error })).ok();
+        self.cache.reconcile_notes.clone()
     }
 
     /// Tasks that rest for long, and the nodes but those that were removed.

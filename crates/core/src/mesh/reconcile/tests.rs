@@ -35,11 +35,11 @@ impl Hub {
         Self { loops, rows: Vec::new(), nodes, now: NOW }
     }
 
-    fn plan(&self, book: &ReconcileNotes) -> ReconcilePlan {
-        let term_held = LeaderTerm { node: NodeId::new("n1"), term: 7 };
+    fn plan(&self, reconcile_notes: &ReconcileNotes) -> ReconcilePlan {
+        let leader_term = LeaderTerm { node: NodeId::new("n1"), term: 7 };
         let timeouts = ReconcileTimeouts::new(|real| real);
         let (loops, rows, nodes) = (&self.loops, &self.rows[..], &self.nodes[..]);
-        plan(book, &ReconcileView { term_held: &term_held, loops, rows, nodes, timeouts, now: self.now })
+        plan(reconcile_notes, &ReconcileView { leader_term: &leader_term, loops, rows, nodes, timeouts, now: self.now })
     }
 
     /// What is done about only these tasks.
@@ -129,8 +129,8 @@ fn a_run_is_one_batch_under_the_epoch_with_one_sentence_and_fences() {
     plan.leave_out(&TaskId::new("silent"));
     let said = "reconciled: 1 claims without a holder given back, 2 tasks ended that no loop wants";
     assert_eq!(plan.said(), [said]);
-    let term_held = LeaderTerm { node: NodeId::new("n1"), term: 7 };
-    let batch = plan.batch(&term_held, 4);
+    let leader_term = LeaderTerm { node: NodeId::new("n1"), term: 7 };
+    let batch = plan.batch(&leader_term, 4);
     assert!(matches!(&batch[0], Op::Lead { term: 7, .. }), "{batch:?}");
     assert!(matches!(&batch[1], Op::Amend { change: Amendment::Cancel, .. }), "it waits for another: {batch:?}");
     let Op::Take { fence, .. } = &batch[2] else { panic!("{batch:?}") };
@@ -159,14 +159,14 @@ fn a_person_is_asked_once_about_work_that_nobody_takes_for_a_day() {
     assert_eq!((key.as_str(), owner.as_str()), ("stalled:k3f9", "k3f9"));
     assert_eq!(crate::notify::severity(key), crate::notify::Severity::Critical);
     let why = "nothing is set aside for it, n1 holds 2, n2 takes nothing more;";
-    assert!(text.starts_with(&format!("nobody takes task k3f9-1 of loop k3f9 for 24h: {why}")), "{text}");
+    assert!(text.starts_with(&format!("no node takes task k3f9-1 of loop k3f9 for 24h: {why}")), "{text}");
     assert!(asked.repairs.is_empty(), "what somebody may want is never ended");
-    assert_eq!(asked.said(), ["reconciled: 1 loops with tasks that nobody takes"]);
+    assert_eq!(asked.said(), ["reconciled: 1 loops with tasks that no node takes"]);
     hub.now = NOW + 30 * SECOND;
-    assert!(hub.plan(&asked.book).is_empty(), "an answer is not followed by the same question");
-    let taken = Hub { rows: Vec::new(), ..hub }.plan(&asked.book);
+    assert!(hub.plan(&asked.reconcile_notes).is_empty(), "an answer is not followed by the same question");
+    let taken = Hub { rows: Vec::new(), ..hub }.plan(&asked.reconcile_notes);
     assert!(matches!(&taken.tickets[..], [Op::CloseTicket { key, .. }] if key == "stalled:k3f9"), "{taken:?}");
-    assert!(Hub::new().plan(&taken.book).is_empty());
+    assert!(Hub::new().plan(&taken.reconcile_notes).is_empty());
     let mut nobody = Hub::new();
     nobody.rows = vec![row("k3f9-1", Some("k3f9"), TaskState::Queued, DAY)];
     nobody.nodes.iter_mut().for_each(|sign| *sign = Sign { next: None, seen_at: Time(0), ..sign.clone() });
@@ -182,25 +182,25 @@ fn a_silence_and_its_end_are_said_once_whoever_supervises() {
     hub.nodes[0].seen_at = hub.now;
     hub.nodes[0].next = Some(hub.now + 5 * SECOND);
     let missed = hub.plan(&ReconcileNotes::default());
-    assert_eq!(missed.said(), ["node n2 is silent for 51s; it said it would be heard 46s ago"]);
-    let body = serde_json::to_string(&missed.book).expect("it is plain data");
-    let book = ReconcileNotes::read(&body).expect("the next supervisor reads it");
+    assert_eq!(missed.said(), ["node n2 is silent for 51s; its heartbeat was due 46s ago"]);
+    let body = serde_json::to_string(&missed.reconcile_notes).expect("it is plain data");
+    let reconcile_notes = ReconcileNotes::read(&body).expect("the next supervisor reads it");
     hub.now = NOW + DAY;
     hub.nodes[0] = sign("n1", hub.now);
-    assert!(hub.plan(&book).is_empty());
+    assert!(hub.plan(&reconcile_notes).is_empty());
     hub.now = NOW - DAY;
-    assert!(hub.plan(&book).is_empty(), "a clock that was set back ends no silence");
+    assert!(hub.plan(&reconcile_notes).is_empty(), "a clock that was set back ends no silence");
     hub.now = NOW + DAY;
     hub.nodes[1] = sign("n2", hub.now);
-    let heard = hub.plan(&book);
-    assert_eq!(heard.said(), ["node n2 is heard again, after 24h"]);
-    assert!(hub.plan(&heard.book).is_empty());
+    let heard = hub.plan(&reconcile_notes);
+    assert_eq!(heard.said(), ["node n2 is back, after 24h"]);
+    assert!(hub.plan(&heard.reconcile_notes).is_empty());
     hub.nodes[1].leaves = true;
     hub.now = NOW + 2 * DAY;
     hub.nodes[0] = sign("n1", hub.now);
-    assert!(hub.plan(&heard.book).is_empty(), "who said that he goes promised nothing");
+    assert!(hub.plan(&heard.reconcile_notes).is_empty(), "who said that he goes promised nothing");
     hub.nodes.pop();
-    assert!(hub.plan(&book).is_empty(), "one that was removed is not spoken of");
+    assert!(hub.plan(&reconcile_notes).is_empty(), "one that was removed is not spoken of");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_a_node_says_of_itself_is_read_also_from_an_older_one() {
     let wrong = Sign { next: Some(Time(0)), ..sign("n1", NOW) };
     assert_eq!(wrong.missed(DOWN, NOW + DOWN), None, "its clock was wrong, and it was just heard");
     assert_eq!(read("").missed(Duration::ZERO, NOW + DAY), None, "it promised nothing");
-    assert!(ReconcileNotes::read(r#"{"version":1}"#).is_ok_and(|book| book.silent.is_empty()));
+    assert!(ReconcileNotes::read(r#"{"version":1}"#).is_ok_and(|reconcile_notes| reconcile_notes.silent.is_empty()));
     assert!(ReconcileNotes::read(r#"{"version":2}"#).is_err_and(|error| error.contains("newer")));
 }
 
@@ -223,7 +223,7 @@ fn what_a_loop_that_is_over_had_set_aside_is_settled_after_a_day() {
     state.spec.wanted.guard.budget.calls = Some(10);
     assert_eq!(state.settles_at(), None);
     for (fence, at) in [(1, NOW), (2, NOW + MINUTE)] {
-        state.lend(&TaskId::new("k3f9-1"), Fence(fence), at).expect("there is enough");
+        state.reserve(&TaskId::new("k3f9-1"), Fence(fence), at).expect("there is enough");
     }
     // A task that was open when the loop ended is still listed.
     state.open.push(OpenTask { task: TaskId::new("k3f9-1"), check: "a".to_owned() });

@@ -60,23 +60,23 @@ pub struct Silence {
 /// Adds the nodes that fell silent and those that are back to the plan. The last sign of life
 /// distinguishes one silence from the next, whatever clocks do.
 pub(super) fn listen(look: &ReconcileView<'_>, plan: &mut ReconcilePlan) {
-    let known = std::mem::take(&mut plan.book.silent);
+    let known = std::mem::take(&mut plan.reconcile_notes.silent);
     for sign in look.nodes {
         let (node, since) = (&sign.node, sign.seen_at);
         let before = known.get(node);
         if let Some(silence) = before.filter(|silence| silence.since == since) {
-            plan.book.silent.insert(node.clone(), *silence);
+            plan.reconcile_notes.silent.insert(node.clone(), *silence);
             continue;
         }
         if let Some(silence) = before {
             plan.heard.push(node.clone());
-            plan.notes.push(format!("node {node} is heard again, after {}", human(since.since(silence.since))));
+            plan.notes.push(format!("node {node} is back, after {}", human(since.since(silence.since))));
         }
         if let Some(promised) = sign.missed(look.timeouts.down, look.now) {
             let (late, silent) = (human(look.now.since(promised)), human(look.now.since(since)));
-            plan.notes.push(format!("node {node} is silent for {silent}; it said it would be heard {late} ago"));
+            plan.notes.push(format!("node {node} is silent for {silent}; its heartbeat was due {late} ago"));
             plan.missed.push(node.clone());
-            plan.book.silent.insert(node.clone(), Silence { since, promised });
+            plan.reconcile_notes.silent.insert(node.clone(), Silence { since, promised });
         }
     }
 }

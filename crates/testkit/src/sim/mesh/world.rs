@@ -32,7 +32,7 @@ pub(super) const EPOCH: i64 = 1_800_000_000_000;
 /// this includes leases and amnesties.
 const LIVENESS: Duration = Duration::from_secs(6 * 3600);
 /// Tasks for a check, and attempts at each of them.
-const MAX_CONFLICT_RETRIES: u32 = 5 * work::POISON;
+const MAX_ATTEMPTS_PER_CHECK: u32 = 5 * work::POISON;
 /// Turns of an attempt.
 const TURNS: u32 = 5;
 /// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and
@@ -229,9 +229,9 @@ impl World {
             self.at_the_end();
             return true;
         }
-        let all = self.setup.checks as u32 * MAX_CONFLICT_RETRIES * (self.setup.work + Duration::from_secs(60));
+        let all = self.setup.checks as u32 * MAX_ATTEMPTS_PER_CHECK * (self.setup.work + Duration::from_secs(60));
         let turns =
-            self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(MAX_CONFLICT_RETRIES * TURNS) / most);
+            self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(MAX_ATTEMPTS_PER_CHECK * TURNS) / most);
         let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { budget::SILENT } else { Duration::ZERO };
         let all = all + silent + Duration::from_secs(turns * 3600);
         let since = self.faults.healed_at.max(self.current.since).max(self.hub.since);
