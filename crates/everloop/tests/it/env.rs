@@ -174,6 +174,19 @@ impl Env {
         assert!(held.is_some(), "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
     }
 
+    /// Waits until the command prints all of `words`. What the outside received is recorded a moment
+    /// later, so a receiver that has it does not mean that the record is there.
+    #[track_caller]
+    pub fn wait_for_words(&self, args: &[&str], words: &[&str]) {
+        let mut printed = String::new();
+        let has_all = || {
+            printed = self.run(args).stdout;
+            words.iter().all(|word| printed.contains(word)).then_some(())
+        };
+        let held = try_wait_for(DEADLINE, has_all);
+        assert!(held.is_some(), "waited in vain for {words:?} in everloop {args:?}:\n{printed}");
+    }
+
     /// Waits until an agent is at work: granted, committed, and its process there.
     #[track_caller]
     pub fn wait_for_agent(&self) {
