@@ -39,6 +39,20 @@ pub enum Damage {
     /// A newer everloop wrote the record.
     #[error("journal record {seq} has format {version}, newer than this everloop understands ({EVENT_VERSION})")]
     Newer { seq: u64, version: u32 },
+    /// A record without a signature among signed ones.
+    #[error("journal record {seq} is not signed: something other than everloop wrote it")]
+    Unsigned { seq: u64 },
+    /// The signature does not fit the record and those before it.
+    #[error("journal record {seq} or one before it was changed: the signature does not fit")]
+    Forged { seq: u64 },
+    /// Records after this one are missing.
+    #[error(
+        "the end of the journal was changed: record {seq} is the last one, and the signature of the end does not fit"
+    )]
+    CutOff { seq: u64 },
+    /// The journal is signed, and the key is missing.
+    #[error("the key of the journal (`ledger.key` in the state folder) is missing, so it cannot be verified")]
+    NoKey,
     /// The checksum fits but the content cannot be read.
     #[error("journal record {seq} cannot be read: {why}")]
     Unreadable { seq: u64, why: String },

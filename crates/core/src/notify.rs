@@ -81,7 +81,7 @@ impl Severity {
 /// Severity of the ticket of this cause.
 pub fn severity(key: &str) -> Severity {
     match key.split_once(':').map_or(key, |(kind, _)| kind) {
-        "guard.freeze" | "turns.stuck" | "stalled" => Severity::Critical,
+        "guard.freeze" | "turns.stuck" | "stalled" | "journal" => Severity::Critical,
         "session" => Severity::Info,
         _ => Severity::Warning,
     }

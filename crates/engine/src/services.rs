@@ -4,6 +4,7 @@
 //! - here: what every service gets
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
 //! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on
+//! - `replay`: whether the stored states follow from the journal
 //! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use crate::state_folder::StateFolder;
 
 pub mod loops;
 pub mod messages;
+pub mod replay;
 pub mod runtime;
 pub mod sessions;
 pub mod status;

@@ -33,6 +33,7 @@ use crate::record::read_state;
 use crate::state_folder::{Ownership, StateFolder, node_id};
 
 mod action_run;
+mod audit;
 mod boards;
 mod clock;
 mod commit;
@@ -236,6 +237,7 @@ impl Supervisor {
             let role = if self.until == Until::Told { "up" } else { "run" };
             self.mirror = mirror::Follower::start(&self.home, role);
         }
+        let audit = if self.until == Until::Idle { None } else { audit::Audit::start(&self.home) };
         self.look_around(watcher).await?;
         self.watchdog.ready();
         while !self.is_done()? && !watcher.wants_to_go() {
@@ -258,6 +260,9 @@ impl Supervisor {
         }
         self.last_messages().await;
         self.last_words().await;
+        if let Some(audit) = audit {
+            audit.finished().await;
+        }
         if let Some(mirror) = self.mirror.take() {
             mirror.gone().await;
         }

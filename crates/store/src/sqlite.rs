@@ -1,6 +1,7 @@
 //! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one node.
 //!
 //! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
+//! `sqlite/chain.rs` signs the journal and verifies it,
 //! `sqlite/mirror.rs` supports the mirror and restores from it, `sqlite/columns.rs` maps the
 //! columns. Methods stand in the same order as in the model, so that both can be compared side by
 //! side.
@@ -11,6 +12,7 @@
 //! [`Error::Missing`].
 
 mod batch;
+mod chain;
 mod columns;
 mod mirror;
 mod open;
@@ -30,6 +32,7 @@ use rusqlite::Connection;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
 use crate::{Error, Ledger};
 
+use chain::ChainKey;
 pub use open::FORMAT;
 
 /// Access to the file.
@@ -48,21 +51,25 @@ pub enum OpenMode {
 #[derive(Debug)]
 pub struct Sqlite {
     conn: Connection,
+    key: Option<ChainKey>,
 }
 
 impl Sqlite {
     /// Opens the ledger at `path`. Runs no integrity checks, so that a reader starts at once.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, Error> {
-        let conn = match mode {
-            OpenMode::ReadWrite => open::writer(path)?,
-            OpenMode::ReadOnly => open::reader(path)?,
-        };
-        Ok(Self { conn })
+        match mode {
+            OpenMode::ReadWrite => {
+                let conn = open::writer(path)?;
+                let key = Some(ChainKey::read_or_draw(path, &conn)?);
+                Ok(Self { conn, key })
+            }
+            OpenMode::ReadOnly => Ok(Self { conn: open::reader(path)?, key: ChainKey::read(path)? }),
+        }
     }
 
     /// A ledger without a file, lost when it is dropped; the same SQL. For tests.
     pub fn in_memory() -> Result<Self, Error> {
-        Ok(Self { conn: open::in_memory()? })
+        Ok(Self { conn: open::in_memory()?, key: None })
     }
 
     /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order of claims.
@@ -79,7 +86,8 @@ impl Sqlite {
     /// Reads the whole file and returns the problems SQLite finds; empty for an intact file. Slow:
     /// for `doctor`.
     ///
-    /// This covers pages and indexes. [`crate::replay::replay`] verifies the journal's content.
+    /// This covers pages and indexes. [`crate::replay::replay`] verifies the journal's content,
+    /// [`Self::verify_chain`] that everloop wrote it.
     pub fn check_integrity(&self) -> Result<Vec<String>, Error> {
         read::check_integrity(&self.conn)
     }
@@ -87,7 +95,7 @@ impl Sqlite {
 
 impl Ledger for Sqlite {
     fn transact(&mut self, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
-        batch::run(&mut self.conn, now, ops)
+        batch::run(&mut self.conn, self.key.as_ref(), now, ops)
     }
 
     fn loops(&self) -> Result<Vec<LoopRow>, Error> {

@@ -1,5 +1,6 @@
 //! `everloop replay`: the journal proves the stored states.
 
+use everloop_core::journal::{Stored, reseal};
 use everloop_store::{Ledger, OpenMode, Sqlite};
 
 use crate::env::Env;
@@ -14,7 +15,7 @@ fn world() -> Env {
 fn what_was_run_is_equal() {
     let env = world();
     let said = env.run(&["replay"]).ok().stdout;
-    assert!(said.starts_with("equal: ") && said.contains("1 loop, 4 guards"), "{said}");
+    assert!(said.starts_with("equal: ") && said.contains("1 loop, 4 guards, signed\n"), "{said}");
     let data = env.run(&["replay", "--json"]).ok().json();
     assert_eq!(data["equal"], true);
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
@@ -57,6 +58,57 @@ fn a_damaged_record_is_named() {
     assert!(doctor.contains("journal record 1 is damaged"), "{doctor}");
 }
 
+/// Changes the ledger as a program without its key can: state and journal agree, and so do the
+/// checksums.
+fn tamper(env: &Env, from: &str, to: &str) {
+    let path = env.state().join("ledger.db");
+    let rows = Sqlite::open(&path, OpenMode::ReadOnly).unwrap().journal_raw(0, 1_000).unwrap();
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    let mut sum = 0;
+    for row in rows {
+        let forged = reseal(&Stored { body: row.body.replace(from, to), ..row.clone() }, row.seq, sum);
+        sum = forged.sum;
+        let change = (forged.seq as i64, &forged.body, forged.sum);
+        conn.execute("UPDATE journal SET body = ?2, sum = ?3 WHERE seq = ?1", change).unwrap();
+    }
+    conn.execute("UPDATE loops SET state = replace(state, ?1, ?2)", (from, to)).unwrap();
+}
+
+fn tickets(env: &Env) -> String {
+    env.run(&["ticket", "list"]).stdout
+}
+
+#[test]
+fn a_start_finds_what_was_changed_behind_the_journal_and_opens_a_ticket() {
+    let again = ["run", "y", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"];
+    let env = world();
+    env.run(&again).exits(3);
+    assert!(!tickets(&env).contains("not what everloop wrote"), "an untouched ledger");
+    tamper(&env, "test -f done", "true");
+    let said = env.run(&["replay"]).exits(1).stderr;
+    assert!(said.contains("was changed: the signature does not fit"), "{said}");
+    env.run(&["run", "z", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    let listed = tickets(&env);
+    assert_eq!(listed.matches("the ledger is not what everloop wrote").count(), 1, "{listed}");
+    let doctor = env.run(&["doctor"]).exits(1).stdout;
+    assert!(doctor.contains("the signature does not fit"), "{doctor}");
+}
+
+#[test]
+fn a_removed_record_and_a_rewritten_state_are_found_at_the_next_start() {
+    let again = ["run", "y", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"];
+    for (change, found) in [
+        ("DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)", "the signature"),
+        ("UPDATE loops SET state = replace(state, '\"turns\":2', '\"turns\":1')", ".turns: journal 2, stored 1"),
+    ] {
+        let env = world();
+        rusqlite::Connection::open(env.state().join("ledger.db")).unwrap().execute_batch(change).unwrap();
+        env.run(&again).exits(3);
+        let listed = tickets(&env);
+        assert!(listed.contains("not what everloop wrote") && listed.contains(found), "{listed}");
+    }
+}
+
 /// Written by the last version before the names of the glossary: loops that were reached, stopped
 /// at their limit, crashed and paused, a question, a freeze, a quarantine and a steering message.
 #[test]
@@ -66,7 +118,7 @@ fn a_state_folder_of_the_version_before_the_glossary_is_equal() {
     let old = include_bytes!("../fixtures/state-0.1-first-words.db");
     std::fs::write(env.state().join("ledger.db"), old).unwrap();
     let said = env.run(&["replay"]).ok().stdout;
-    assert!(said.starts_with("equal: 48 events, 3 loops, 6 guards"), "{said}");
+    assert!(said.starts_with("equal: 48 events, 3 loops, 6 guards, not signed"), "{said}");
     let loops = env.run(&["status", "--json"]).stdout;
     for name in ["a-file-that-greets", "never", "crash"] {
         assert!(loops.contains(name), "{loops}");

@@ -9,6 +9,7 @@ use everloop_core::op::{Amendment, NewTask, Op, Refusal, Reply, TaskEnd, TaskRow
 use everloop_core::time::Time;
 use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
 
+use super::chain::{self, ChainKey};
 use super::{columns, read, sql};
 use crate::rows::Leader;
 use crate::{Error, leader, task};
@@ -16,9 +17,9 @@ use crate::{Error, leader, task};
 /// Performs all of `ops` or none. The write lock is taken before the first read, so no row can
 /// change between a decision and the commit; dropping the transaction without a commit rolls it
 /// back.
-pub(super) fn run(conn: &mut Connection, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
+pub(super) fn run(conn: &mut Connection, key: Option<&ChainKey>, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql("begin a transaction"))?;
-    let batch = Batch { tx, now };
+    let batch = Batch { tx, key, now };
     let replies = ops.iter().map(|op| batch.apply(op)).collect::<Result<_, _>>()?;
     batch.tx.commit().map_err(sql("commit a transaction"))?;
     Ok(replies)
@@ -26,6 +27,7 @@ pub(super) fn run(conn: &mut Connection, now: Time, ops: &[Op]) -> Result<Vec<Re
 
 struct Batch<'a> {
     tx: Transaction<'a>,
+    key: Option<&'a ChainKey>,
     now: Time,
 }
 
@@ -254,6 +256,7 @@ impl Batch<'_> {
 
     fn append(&self, owner: Option<&LoopId>, events: &[Event]) -> Result<Reply, Error> {
         let (mut seq, mut sum) = read::journal_end(&self.tx)?;
+        let mut records = Vec::with_capacity(events.len());
         for event in events {
             let stored = journal::encode(seq + 1, self.now, owner, event, sum);
             self.write(
@@ -269,6 +272,10 @@ impl Batch<'_> {
                 ],
             )?;
             (seq, sum) = (stored.seq, stored.sum);
+            records.push(stored);
+        }
+        if let Some(key) = self.key {
+            chain::sign(&self.tx, key, &records)?;
         }
         Ok(Reply::Appended(seq))
     }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Params, Transaction, TransactionBehavior, params};
 
 use super::batch::insert_task;
 use super::read::Query;
-use super::{Sqlite, sql};
+use super::{Sqlite, chain, sql};
 use crate::mirror::{MirrorSource, Rows, TaskMark};
 use crate::{Error, Ledger};
 
@@ -75,6 +75,10 @@ impl Sqlite {
         tasks(&tx, rows)?;
         states(&tx, rows)?;
         records(&tx, rows)?;
+        // A mirror has checksums and no signatures; the chain begins anew.
+        if let Some(key) = &self.key {
+            chain::sign(&tx, key, &rows.journal)?;
+        }
         tx.commit().map_err(sql("commit a transaction"))?;
         Ok(true)
     }

@@ -11,8 +11,11 @@ use super::sql;
 use crate::Error;
 
 /// One script per format, oldest first. A shipped one is never edited.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/sqlite/0001_init.sql"), include_str!("../../migrations/sqlite/0002_docs.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/sqlite/0001_init.sql"),
+    include_str!("../../migrations/sqlite/0002_docs.sql"),
+    include_str!("../../migrations/sqlite/0003_chain.sql"),
+];
 
 /// The newest supported ledger format, kept in the file's `user_version`.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;

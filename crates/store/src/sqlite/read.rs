@@ -76,7 +76,7 @@ impl Query {
         rows.collect::<Result<_, _>>().map_err(sql(self.doing))
     }
 
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         conn: &Connection,
         params: impl Params,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
-use everloop_core::journal::Damage;
+use everloop_core::journal::{Damage, Stored, reseal};
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
@@ -37,6 +37,10 @@ fn with_steps(path: &Path, n: u64) {
     for version in 0..n {
         step(&mut ledger, version);
     }
+}
+
+fn with_steps_from(path: &Path, first: u64) {
+    step(&mut writer(path), first);
 }
 
 fn wal_of(path: &Path) -> PathBuf {
@@ -116,6 +120,93 @@ fn a_missing_record_is_a_gap() {
     assert!(matches!(ledger.journal(0, None, 9), Err(Error::Damaged(d)) if d == gap));
 }
 
+/// Replaces a text in the journal and mends all checksums, as an intruder without the key can.
+fn forge(path: &Path, from: &str, to: &str) {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    let mut sum = 0;
+    for row in writer(path).journal_raw(0, 100).unwrap() {
+        let forged = reseal(&Stored { body: row.body.replace(from, to), ..row.clone() }, row.seq, sum);
+        sum = forged.sum;
+        let change = (forged.seq as i64, &forged.body, forged.sum);
+        conn.execute("UPDATE journal SET body = ?2, sum = ?3 WHERE seq = ?1", change).unwrap();
+    }
+}
+
+fn chain(path: &Path) -> Result<Option<u64>, Damage> {
+    match Sqlite::open(path, OpenMode::ReadOnly).unwrap().verify_chain() {
+        Err(Error::Damaged(damage)) => Err(damage),
+        other => Ok(other.unwrap()),
+    }
+}
+
+#[test]
+fn what_only_everloop_wrote_is_signed() {
+    let (_home, path) = home();
+    drop(writer(&path));
+    assert_eq!(chain(&path), Ok(None), "nothing is written yet");
+    with_steps(&path, 5);
+    assert_eq!(chain(&path), Ok(Some(1)));
+    let key = fs::metadata(path.with_extension("key")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_change_with_mended_checksums_is_found() {
+    let (_home, path) = home();
+    with_steps(&path, 5);
+    forge(&path, "step 2", "step 7");
+    assert_eq!(replay(&writer(&path), drop).unwrap(), 5, "the checksums fit");
+    assert_eq!(chain(&path), Err(Damage::Forged { seq: 3 }));
+    with_steps_from(&path, 5);
+    assert_eq!(chain(&path), Err(Damage::Forged { seq: 3 }), "what is written after it does not heal it");
+}
+
+#[test]
+fn removed_added_and_unsigned_records_are_found() {
+    let cases = [
+        ("DELETE FROM journal WHERE seq = 5", Damage::CutOff { seq: 4 }),
+        ("DELETE FROM journal WHERE seq = 5; DELETE FROM journal_macs WHERE seq = 5", Damage::CutOff { seq: 4 }),
+        ("DELETE FROM journal_macs", Damage::Unsigned { seq: 1 }),
+        ("DELETE FROM journal_macs; DELETE FROM journal_head", Damage::Unsigned { seq: 1 }),
+        ("DELETE FROM journal_head", Damage::CutOff { seq: 5 }),
+        ("UPDATE journal_head SET seq = 4", Damage::CutOff { seq: 5 }),
+        (
+            "INSERT INTO journal SELECT 6, at, owner, version, body, sum FROM journal WHERE seq = 5",
+            Damage::Unsigned { seq: 6 },
+        ),
+        ("UPDATE journal_macs SET mac = x'00' WHERE seq = 2", Damage::Forged { seq: 2 }),
+    ];
+    for (change, found) in cases {
+        let (_home, path) = home();
+        with_steps(&path, 5);
+        raw(&path, change);
+        assert_eq!(chain(&path), Err(found), "{change}");
+    }
+    let (_home, path) = home();
+    with_steps(&path, 5);
+    raw(&path, "DELETE FROM journal WHERE seq = 5; DELETE FROM journal_macs WHERE seq = 5");
+    with_steps_from(&path, 5);
+    assert_eq!(chain(&path), Err(Damage::Forged { seq: 5 }), "a new record does not hide it");
+    let (_home, path) = home();
+    with_steps(&path, 5);
+    fs::remove_file(path.with_extension("key")).unwrap();
+    assert_eq!(chain(&path), Err(Damage::NoKey));
+}
+
+#[test]
+fn records_of_an_older_format_are_covered_from_the_first_signature_on() {
+    let (_home, path) = home();
+    raw(&path, include_str!("../fixtures/ledger-2.sql"));
+    drop(writer(&path));
+    assert_eq!(chain(&path), Ok(None), "an untampered old journal opens");
+    let old = writer(&path).last_seq().unwrap();
+    let note = Op::Append { owner: None, events: vec![Event::Note { text: "new".into() }] };
+    writer(&path).transact(Time(20), &[note]).unwrap();
+    assert_eq!(chain(&path), Ok(Some(old + 1)));
+    forge(&path, "tests", "nests");
+    assert_eq!(chain(&path), Err(Damage::Forged { seq: old + 1 }));
+}
+
 #[test]
 fn a_row_that_makes_no_sense_is_named() {
     let (_home, path) = home();
@@ -176,7 +267,7 @@ fn nobody_else_can_read_the_files() {
         names.push(entry.file_name());
     }
     names.sort();
-    assert_eq!(names, ["ledger.db", "ledger.db-shm", "ledger.db-wal"]);
+    assert_eq!(names, ["ledger.db", "ledger.db-shm", "ledger.db-wal", "ledger.key"]);
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn database(chart: &mut Chart, ledger: &Sqlite) {
 
 fn journal(chart: &mut Chart, ledger: &Sqlite, now: Time) {
     let mut last = None;
-    match replay::replay(ledger, |record| last = Some(record.at)) {
+    let walked = replay::replay(ledger, |record| last = Some(record.at));
+    match walked.and_then(|events| ledger.verify_chain().map(|_| events)) {
         Ok(events) => chart.ok(format!("the journal is whole: {}", count(events, "record"))),
         Err(e) => chart.fail(e.to_string(), "records before it can be trusted; keep a copy of the folder"),
     }
