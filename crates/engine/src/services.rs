@@ -3,7 +3,8 @@
 //!
 //! - here: what every service gets
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
-//! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on
+//! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on; `diff`: what
+//!   the work of a loop changes
 //! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::projects::Projects;
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
+pub mod diff;
 pub mod loops;
 pub mod messages;
 pub mod runtime;

@@ -2,6 +2,7 @@
 //! MCP (`mcp/tools.rs`) and a path of HTTP (`http/read.rs`).
 
 use everloop_engine::error::Failure;
+use everloop_engine::services::diff::{self, DiffDetail};
 use everloop_engine::services::{ServiceContext, status, why};
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -43,6 +44,12 @@ pub const READINGS: &[Reading] = &[
         about: "Why a loop is as it is: the rule that decided, what it looked at, and when that will change.",
         unnamed: Unnamed::Nearest,
         read: |context, word| json(&answers::why(&why::why(context, word)?, &plain(context))),
+    },
+    Reading {
+        name: "diff",
+        about: "What the work of a loop changes: its start, the last work that was kept, and the lines by file.",
+        unnamed: Unnamed::Nearest,
+        read: |context, word| json(&diff::diff(context, word, DiffDetail::Files)?),
     },
 ];
 

@@ -294,6 +294,7 @@ mod tests {
         let promised = [
             "status",
             "why",
+            "diff",
             "next_task",
             "add_task",
             "complete_task",

@@ -172,7 +172,7 @@ fn bad_lines_are_answered_and_end_nothing() {
 }
 
 /// How many tools there are.
-const TOOLS: usize = 10;
+const TOOLS: usize = 11;
 
 /// Revisions with a handshake, the newest first.
 const HANDSHAKES: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
