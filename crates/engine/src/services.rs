@@ -5,6 +5,8 @@
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
 //! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on; `diff`: what
 //!   the work of a loop changes
+//! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow from
+//!   the journal
 //! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
@@ -24,13 +26,16 @@ use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
 pub mod diff;
+pub mod journal;
 pub mod loops;
 pub mod messages;
+pub mod replay;
 pub mod runtime;
 pub mod sessions;
 pub mod status;
 pub mod tasks;
 pub mod tickets;
+pub mod usage;
 pub mod why;
 
 /// What every service gets: which state folder, from which folder, and on behalf of what caller.
