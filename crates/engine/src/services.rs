@@ -7,7 +7,9 @@
 //!   the work of a loop changes
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow from
 //!   the journal
-//! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
+//! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
+//!   `handoff`: what one leaves for the next; `sessions`: what is known of them
+//! - `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +27,10 @@ use crate::projects::Projects;
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
+pub mod check;
 pub mod diff;
+pub mod handoff;
+pub mod hook;
 pub mod journal;
 pub mod loops;
 pub mod messages;
