@@ -46,7 +46,8 @@ pub fn of_commands(commands: &[String], dir: &Path) -> CheckSet {
     CheckSet { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), hide: Vec::new() }
 }
 
-/// The checks of the loop that a word means; without a word those of the newest loop of this folder.
+/// The checks of the loop that a word means; without a word those of the newest loop of this
+/// folder.
 pub fn of_loop(context: &ServiceContext, word: Option<&str>) -> Result<Option<CheckSet>, Failure> {
     let home = context.home()?;
     let Some(ledger) = context.reader(&home)? else { return Ok(None) };
