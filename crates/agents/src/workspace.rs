@@ -11,10 +11,12 @@
 //!   touched; [`locks`]: stale and shared locks
 //! - [`turn`]: where a turn starts and what it made; [`snapshot`]: uncommitted changes of the
 //!   person
+//! - [`diff`]: what differs between two commits, and what a loop's work changes
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
 //! - [`remote`]: a repository that many nodes share
 //! - [`in_place`]: without git; [`files`]: small operations on files
 
+mod diff;
 mod files;
 mod fingerprint;
 mod in_place;
@@ -38,6 +40,7 @@ use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
 use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
+pub use diff::{FileDiff, WorkDiff};
 pub use in_place::fingerprint;
 pub use project_folder::{HeadState, ProjectFolder, Repository, discover};
 pub use refs::result as result_ref;

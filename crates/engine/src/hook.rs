@@ -1,5 +1,5 @@
 //! The context of a hook: a session that everloop did not start, seen from the hooks of its CLI.
-//! The core decides whether it may stop; `cli/hook.rs` puts the two together.
+//! The core decides whether it may stop; `services/hook.rs` puts the two together.
 //!
 //! - [`payload`]: the CLI's JSON on stdin, whichever CLI it is
 //! - [`session_folder`]: the project and the loop that holds its sessions; [`tree`]: a signature of

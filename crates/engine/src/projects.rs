@@ -18,6 +18,9 @@ pub trait Projects: Send + Sync + std::fmt::Debug {
     /// The files that decide the answers about `dir`; an answer holds until one of them changes.
     fn sources(&self, dir: &Path) -> Vec<PathBuf>;
 
+    /// The folder of the project that `dir` belongs to; `dir` itself without one.
+    fn root(&self, dir: &Path) -> PathBuf;
+
     /// Where a project publishes its board, statuses and task changes. A folder without
     /// configuration publishes nothing.
     fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure>;

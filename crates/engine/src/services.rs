@@ -3,9 +3,15 @@
 //!
 //! - here: what every service gets
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
-//! - `tickets`: answers to what waits for a person; `status`, `why`: what is going on
-//! - `replay`: whether the stored states follow from the journal
-//! - `sessions`: sessions that everloop did not start; `runtime`: running futures and jobs
+//! - `tickets`: what waits for a person; `guard`: holds; `quarantine`: rules about subjects
+//! - `prompts`: what agents are given
+//! - `status`, `why`: what is going on; `diff`: what
+//!   the work of a loop changes
+//! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
+//!   from the journal
+//! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
+//!   `handoff`: what one leaves for the next; `sessions`: what is known of them
+//! - `runtime`: running futures and jobs
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,14 +29,23 @@ use crate::projects::Projects;
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
+pub mod check;
+pub mod diff;
+pub mod guard;
+pub mod handoff;
+pub mod hook;
+pub mod journal;
 pub mod loops;
 pub mod messages;
+pub mod prompts;
+pub mod quarantine;
 pub mod replay;
 pub mod runtime;
 pub mod sessions;
 pub mod status;
 pub mod tasks;
 pub mod tickets;
+pub mod usage;
 pub mod why;
 
 /// What every service gets: which state folder, from which folder, and on behalf of what caller.

@@ -21,6 +21,7 @@ mod check;
 mod choices;
 mod config;
 pub mod demo;
+mod diff;
 mod doctor;
 mod down;
 mod generate;
@@ -93,6 +94,8 @@ pub enum Verb {
     Logs(logs::LogsArgs),
     /// Show a loop, a task or a turn
     Show(show::ShowArgs),
+    /// Show what a loop's work changes, as a patch or by file
+    Diff(diff::DiffArgs),
     /// Add an instruction to the next turn's prompt
     Steer(steer::SteerArgs),
     /// Start no further turn until `resume`
@@ -230,6 +233,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Why(args) => why::why(&args, session),
         Verb::Logs(args) => logs::logs(&args, session),
         Verb::Show(args) => show::show(&args, session),
+        Verb::Diff(args) => diff::diff(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),
         Verb::Stop(args) => stop::stop(&args, session),

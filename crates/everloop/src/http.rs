@@ -6,7 +6,7 @@
 //! - `access`: which requests are served; `answer`: what goes out, and how much may come in
 //! - `health`: `GET /health`; `metrics`: `GET /metrics`; `look`: what both read in the ledger
 //! - `telemetry`: `POST /v1/metrics` and `/v1/logs`
-//! - `mcp`: `POST /mcp`
+//! - `mcp`: `POST /mcp`; `read`: `GET /api/VERB`, what verbs that read answer
 //!
 //! Nothing here decides, and nothing but `mcp` writes to the ledger. No request makes the
 //! supervisor wait: what reads the ledger does so on a thread of its own.
@@ -22,6 +22,7 @@ use axum::http::header::{AsHeaderName, CACHE_CONTROL, HeaderValue, X_CONTENT_TYP
 use axum::routing::{get, post};
 use axum::{BoxError, Router, middleware};
 use everloop_engine::port::{PortState, ServePort};
+use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
@@ -33,6 +34,7 @@ mod health;
 mod look;
 mod mcp;
 mod metrics;
+mod read;
 mod serve;
 mod telemetry;
 
@@ -42,6 +44,8 @@ use answer::Answer;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Each call holds a thread and a connection to the ledger.
 const MAX_MCP_CALLS: usize = 8;
+/// Each holds a thread, and may run git.
+const MAX_READS: usize = 4;
 
 /// Serves a supervisor's port over HTTP.
 pub struct Http;
@@ -56,10 +60,12 @@ impl ServePort for Http {
 struct App {
     port: Arc<PortState>,
     looked: look::Cache,
+    /// Permits of calls of verbs that read.
+    reads: Arc<Semaphore>,
 }
 
 fn router(port: Arc<PortState>) -> Router {
-    let app = Arc::new(App { port, looked: look::Cache::default() });
+    let app = Arc::new(App { port, looked: look::Cache::default(), reads: Arc::new(Semaphore::new(MAX_READS)) });
     // Open to every program of this machine. These pages contain no secrets, so they may be
     // compressed.
     let open = Router::new()
@@ -70,8 +76,9 @@ fn router(port: Arc<PortState>) -> Router {
     let turns = Router::new().route("/v1/metrics", post(telemetry::metrics)).route("/v1/logs", post(telemetry::logs));
     let tools = Router::new()
         .route("/mcp", post(mcp::mcp).with_state(mcp::service(&app.port.home)))
-        .route_layer(GlobalConcurrencyLimitLayer::new(MAX_MCP_CALLS))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), access::with_token));
+        .route_layer(GlobalConcurrencyLimitLayer::new(MAX_MCP_CALLS));
+    let private =
+        tools.merge(read::routes()).route_layer(middleware::from_fn_with_state(Arc::clone(&app), access::with_token));
     let limits = ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
@@ -79,7 +86,7 @@ fn router(port: Arc<PortState>) -> Router {
         .layer(HandleErrorLayer::new(|_: BoxError| async { Answer::error(408, "the request took too long") }))
         .timeout(REQUEST_TIMEOUT);
     open.merge(turns)
-        .merge(tools)
+        .merge(private)
         .fallback(elsewhere)
         .method_not_allowed_fallback(|| async { Answer::error(405, "this path takes another method, see Allow") })
         .layer(limits)

@@ -2,7 +2,8 @@
 //!
 //! - `cli`: the command line, a file per verb
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
-//! - `http`: the routes of the supervisor's port; `mcp`: tools for agents
+//! - `http`: the routes of the supervisor's port; `mcp`: tools for agents; `readings`: verbs that
+//!   read, for both
 //! - `ui`: the only place that prints
 //!
 //! Everything that runs is in `everloop-engine`; this crate parses, calls it and shows its answer.
@@ -12,6 +13,7 @@ mod config;
 mod detect;
 mod http;
 mod mcp;
+mod readings;
 mod ui;
 
 use std::process::ExitCode;

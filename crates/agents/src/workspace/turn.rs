@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::merge::{Joined, Relation, commit_tree, relation, subject, trailers};
 use super::tree::Detail;
 use super::worktrees::{BaseChoice, Worktrees};
-use super::{Base, ChangeKind, Collected, CommitMeta, Dropped, PathChange, Side, WorkspaceError, files, refs};
+use super::{Base, Collected, CommitMeta, Dropped, PathChange, Side, WorkspaceError, diff, files, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 use crate::protect;
 
@@ -100,7 +100,8 @@ impl Worktrees {
             return Ok(Collected { notes, ..Collected::default() });
         }
         let (commit, pin) = self.keep(commit_meta, &note, Made { tree, head: look.head }).await?;
-        let (changes, diffstat) = differences(&git, &note.base, &commit).await?;
+        let files = diff::files(&git, &note.base, &commit).await?;
+        let (diffstat, changes) = (diff::sum(&files), diff::paths(files));
         let violations = self.violations(&changes).await?;
         Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
     }
@@ -183,34 +184,4 @@ async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, WorkspaceEr
 
 async fn tree_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
     Ok(git.line(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?)
-}
-
-/// Changed paths between two commits, and their sum as text. A rename is a removal and an addition,
-/// which is how protected files count it.
-pub(super) async fn differences(git: &Git, from: &str, to: &str) -> Result<(Vec<PathChange>, String), WorkspaceError> {
-    let options = ["--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"];
-    let args: Vec<&str> = ["diff-tree", "-r", "-z"].into_iter().chain(options).chain([from, to, "--"]).collect();
-    let out = git.bytes(&args).await?;
-    let (mut changes, mut insertions, mut deletions) = (Vec::new(), 0u64, 0u64);
-    let mut records = git::records(&out);
-    while let Some(record) = records.next() {
-        if record.starts_with(b":") {
-            let kind = match record.last() {
-                Some(b'A') => ChangeKind::Added,
-                Some(b'D') => ChangeKind::Removed,
-                Some(b'T') => ChangeKind::Retyped,
-                _ => ChangeKind::Modified,
-            };
-            changes.extend(records.next().map(|path| PathChange { kind, path: git::path_from(path) }));
-        } else {
-            let text = String::from_utf8_lossy(record);
-            let mut numbers = text.split('\t').map(|n| n.parse().unwrap_or(0));
-            insertions += numbers.next().unwrap_or(0);
-            deletions += numbers.next().unwrap_or(0);
-        }
-    }
-    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let files = count(changes.len() as u64, "file");
-    let words = format!("{files}, {}, {}", count(insertions, "insertion"), count(deletions, "deletion"));
-    Ok((changes, words))
 }

@@ -38,7 +38,7 @@ pub struct SessionFolder {
 impl SessionFolder {
     /// The place of a session in `cwd`; `None` without settings there, or when they contain several
     /// loops and name none of them.
-    pub fn find(projects: &impl Projects, cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
+    pub fn find(projects: &dyn Projects, cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
         let Some(spec) = projects.session(cwd, now)? else { return Ok(None) };
         let mut place = Self {
             dir: spec.dir,

@@ -37,10 +37,7 @@ pub struct ReplayReport {
 /// Walks the journal of the state folder; compares one loop, or all of them and the guard.
 pub fn replay(context: &ServiceContext, word: Option<&str>) -> Result<ReplayReport, Failure> {
     let Some(ledger) = context.reader(&context.home()?)? else { return Ok(ReplayReport::default()) };
-    let only = match word {
-        Some(word) => Some(context.find_loop(&ledger, Some(word))?.0.id),
-        None => None,
-    };
+    let only = context.named_loop(&ledger, word)?;
     audit(&ledger, only.as_ref())
 }
 

@@ -12,7 +12,7 @@ use super::Cli;
 pub const GROUPS: [(&str, &[&str]); 7] = [
     ("Every day", &["run", "status", "why", "logs", "show", "steer", "pause", "resume", "stop", "ticket"]),
     ("Work", &["init", "check", "prompt", "wake", "up", "down", "demo"]),
-    ("Watch", &["usage", "guard", "quarantine", "notify"]),
+    ("Watch", &["diff", "usage", "guard", "quarantine", "notify"]),
     ("Board", &["task", "board", "message"]),
     ("Mesh", &["mesh"]),
     ("Agents", &["agents", "pane", "mcp", "hook", "handoff", "plugin"]),

@@ -7,7 +7,8 @@ use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
 use everloop_core::time::{Time, parse_duration};
 use everloop_engine::error::{Code, Failure};
-use everloop_store::{Ledger, Sqlite};
+use everloop_engine::services::journal::{self, JournalRange};
+use everloop_store::Sqlite;
 use jiff::civil;
 use jiff::tz::TimeZone;
 
@@ -24,10 +25,6 @@ const HELP: &str = "Examples:
 
 /// Between two reads of the ledger: too short to notice, too long to cost CPU time.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Records read at once.
-const CHUNK: usize = 500;
-/// Lines shown by default.
-const LINES: usize = 50;
 
 /// Shows what happened, oldest first: of one loop, or of all of them, the guard and the supervisor.
 #[derive(Debug, clap::Args)]
@@ -56,13 +53,10 @@ pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure>
     if let Some(turn) = &args.turn {
         return output::show(turn, args, session, &ledger);
     }
-    let owner = match &args.id {
-        Some(word) => Some(session.find_loop(&ledger, Some(word))?.0.id),
-        None => None,
-    };
+    let owner = session.named_loop(&ledger, args.id.as_deref())?;
     let printer = Printer { session, zone: TimeZone::system() };
-    let start = Start { owner: owner.as_ref(), lines: args.lines, since: since(args, session)? };
-    let last = show(&ledger, &start, &printer)?;
+    let range = JournalRange { owner: owner.as_ref(), lines: args.lines, since: since(args, session)? };
+    let last = journal::read(&ledger, &range, |records| printer.print(records))?;
     if args.follow {
         follow(&ledger, owner.as_ref(), last, &printer)?;
     }
@@ -99,13 +93,6 @@ fn point_in_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     Some(Time(local.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond()))
 }
 
-/// Where a listing begins.
-struct Start<'a> {
-    owner: Option<&'a LoopId>,
-    lines: Option<usize>,
-    since: Option<Time>,
-}
-
 /// Prints matching records.
 struct Printer<'a> {
     session: &'a VerbSession,
@@ -128,44 +115,6 @@ impl Printer<'_> {
     }
 }
 
-/// Prints the existing records; returns the number after which following begins.
-fn show(ledger: &Sqlite, start: &Start<'_>, printer: &Printer<'_>) -> Result<u64, Failure> {
-    let end = ledger.last_seq()?;
-    let Some(since) = start.since else {
-        let records = ledger.journal_tail(start.owner, start.lines.unwrap_or(LINES))?;
-        printer.print(&records)?;
-        return Ok(records.last().map_or(end, |r| r.seq.max(end)));
-    };
-    let mut after = before(ledger, since, end)?;
-    let mut kept: Vec<JournalRecord> = Vec::new();
-    loop {
-        let records = ledger.journal(after, start.owner, CHUNK)?;
-        let Some(last) = records.last() else { break };
-        after = last.seq;
-        match start.lines {
-            None => printer.print(&records)?,
-            Some(lines) => {
-                kept.extend(records);
-                kept.drain(..kept.len().saturating_sub(lines));
-            }
-        }
-    }
-    printer.print(&kept)?;
-    Ok(after.max(end))
-}
-
-/// The number of the last record before a point in time. Numbers and times grow together, so 17
-/// reads find one of 100,000.
-pub(super) fn before(ledger: &Sqlite, since: Time, end: u64) -> Result<u64, Failure> {
-    let (mut low, mut high) = (0, end);
-    while low < high {
-        let middle = low.midpoint(high);
-        let later = ledger.journal_raw(middle, 1)?.first().is_none_or(|row| row.at >= since);
-        if later { high = middle } else { low = middle + 1 }
-    }
-    Ok(low)
-}
-
 /// Prints new records until the loop is over or the output is closed.
 fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Printer<'_>) -> Result<(), Failure> {
     let mut seen = None;
@@ -173,14 +122,8 @@ fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Pri
         let version = ledger.data_version()?;
         if seen != Some(version) {
             seen = Some(version);
-            // Read before the records: an end that comes in between is seen the next time.
-            let over = owner.map(|id| ended(ledger, id)).transpose()?.unwrap_or(false);
-            loop {
-                let records = ledger.journal(after, owner, CHUNK)?;
-                let Some(last) = records.last() else { break };
-                after = last.seq;
-                printer.print(&records)?;
-            }
+            let (last, over) = journal::read_new(ledger, owner, after, |records| printer.print(records))?;
+            after = last;
             if over {
                 return Ok(());
             }
@@ -192,18 +135,8 @@ fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Pri
     }
 }
 
-fn ended(ledger: &Sqlite, id: &LoopId) -> Result<bool, Failure> {
-    match ledger.get_loop(id)? {
-        Some(row) => Ok(row.is_over()),
-        None => Ok(true),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use everloop_core::event::Event;
-    use everloop_core::op::Op;
-
     use super::*;
 
     #[test]
@@ -217,17 +150,5 @@ mod tests {
         assert_eq!(read("2026-11-15T21:30:00Z"), Some(30));
         assert_eq!(read("2026-11-15"), Some(-22 * 60));
         assert_eq!(read("yesterday-ish"), None);
-    }
-
-    #[test]
-    fn the_first_record_after_a_time_is_found_without_reading_all() {
-        let mut ledger = Sqlite::in_memory().unwrap();
-        for at in [10, 20, 20, 30, 40] {
-            let note = Event::Note { text: at.to_string() };
-            ledger.transact(Time(at), &[Op::Append { owner: None, events: vec![note] }]).unwrap();
-        }
-        let found: Vec<u64> =
-            [0, 10, 11, 20, 25, 40, 41].iter().map(|t| before(&ledger, Time(*t), 5).unwrap()).collect();
-        assert_eq!(found, [0, 0, 1, 1, 3, 4, 5]);
     }
 }

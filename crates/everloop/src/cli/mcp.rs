@@ -9,7 +9,7 @@ const HELP: &str = "Examples:
   claude --mcp-config '{\"mcpServers\":{\"everloop\":{\"command\":\"everloop\",\"args\":[\"mcp\"]}}}'
   codex -c 'mcp_servers.everloop.command=\"everloop\"' -c 'mcp_servers.everloop.args=[\"mcp\"]'
 
-Tools: status, next_task, add_task, complete_task, report_metric, ask_human, sleep_until, wake, send_message, why.
+Tools: status, why, diff, next_task, add_task, complete_task, report_metric, ask_human, sleep_until, wake, send_message.
 Each does what the verb of the command line does. `everloop up` serves the same at `POST /mcp`, with the token of the state folder.";
 
 /// Serves one agent until its input ends. What the agent writes is data and never has a person's

@@ -1,15 +1,7 @@
 //! `everloop prompt`: the prompt that the next turn would get; `search` finds earlier ones.
 
-use everloop_core::ids::TaskId;
-use everloop_core::op::{TaskRow, TaskState};
-use everloop_core::state::{LoopState, Phase};
-use everloop_core::time::Time;
-use everloop_engine::board;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::mailbox;
-use everloop_engine::supervisor::prompt::render;
-use everloop_store::{Ledger, Sqlite};
-use serde_json::json;
+use everloop_engine::services::prompts;
 
 use super::VerbSession;
 use search::PromptFilter;
@@ -69,39 +61,7 @@ pub fn prompt(args: &PromptArgs, session: &mut VerbSession) -> Result<Code, Fail
 }
 
 fn show(args: &ShowArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let Some(ledger) = session.reader(&home)? else { return Err(super::no_loops()) };
-    let (_, mut state) = session.find_loop(&ledger, args.id.as_deref())?;
-    let now = session.now();
-    let task = match &state.phase {
-        Phase::Turn(turn) => ledger.task(&turn.task)?,
-        Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Ended { .. } => {
-            let task = next_task(&ledger, &state, now)?;
-            look_ahead(&mut state, task.as_ref());
-            task
-        }
-    };
-    let comments = task.as_ref().map(|row| mailbox::comments(&ledger, &row.task.id)).transpose()?.unwrap_or_default();
-    let text = render(&state, task.as_ref(), comments, now)?;
-    session.ui.answer(&[text.trim_end().to_owned()], &json!({ "loop": state.id, "prompt": text }))?;
+    let next = prompts::next(session, args.id.as_deref())?;
+    session.ui.answer(&[next.text.trim_end().to_owned()], &next)?;
     Ok(Code::Ok)
-}
-
-/// The task of the next turn, unless it is one that the loop will make for itself.
-fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<TaskRow>, Failure> {
-    if let (true, Some(task)) = (state.retry, &state.task) {
-        let row = ledger.task(task)?;
-        if row.as_ref().is_some_and(|r| matches!(r.state, TaskState::Queued | TaskState::Leased { .. })) {
-            return Ok(row);
-        }
-    }
-    let (_, immune) = everloop_engine::immune::read(ledger)?;
-    board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)
-}
-
-/// Sets the number and the task of the next turn.
-fn look_ahead(state: &mut LoopState, task: Option<&TaskRow>) {
-    state.started += 1;
-    let own = TaskId::of_loop(&state.id, state.task_number + 1);
-    state.task = Some(task.map_or(own, |row| row.task.id.clone()));
 }

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use everloop_agents::clock;
-use everloop_core::immune::rules::{RuleRequest, add as wish_for, lift as lift_it};
-use everloop_core::immune::{Dimension, Immune, ImmuneRule, RuleEffect, Subject};
-use everloop_core::reason::RuleId;
-use everloop_core::time::{Time, parse_duration};
-use everloop_core::why::spared;
+use everloop_core::immune::{Dimension, Immune, RuleEffect, Subject};
+use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::immune::{read, write};
-use everloop_engine::membership::Membership;
-use everloop_store::Ledger;
+use everloop_engine::services::quarantine::{
+    self as service, LiftRequest, QuarantineAnswer, QuarantineReach, QuarantineRequest,
+};
 use serde_json::json;
 
 use super::VerbSession;
@@ -81,42 +78,26 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
 }
 
 pub fn quarantine(args: QuarantineArgs, session: &mut VerbSession) -> Result<Code, Failure> {
+    let reach = |mesh| if mesh { QuarantineReach::Mesh } else { QuarantineReach::Here };
     match args.what {
         Verb::List => list(session),
         Verb::Add { who, only, time, why, mesh } => {
-            let what = what(who, only)?;
-            if mesh {
-                let (membership, mut hub) = session.hub()?;
-                let now = membership.hub_now()?;
-                return add(&mut hub, now, (&what, time), &why, session);
-            }
-            let code = add(&mut session.writer(&session.home()?)?, session.now(), (&what, time), &why, session)?;
-            session.home()?.wake();
-            Ok(code)
+            add(&QuarantineRequest { what: what(who, only)?, time, why, reach: reach(mesh) }, session)
         }
         Verb::Lift { who, why, mesh } => {
-            if mesh {
-                let (membership, mut hub) = session.hub()?;
-                let now = membership.hub_now()?;
-                return lift(&mut hub, now, &who, &why, session);
-            }
-            let code = lift(&mut session.writer(&session.home()?)?, session.now(), &who, &why, session)?;
-            session.home()?.wake();
-            Ok(code)
+            let lifted = service::lift(session, &LiftRequest { word: who, why, reach: reach(mesh) })?;
+            session.ui.answer(&[format!("lifted {lifted}")], &json!({ "lifted": lifted }))?;
+            Ok(Code::Ok)
         }
     }
 }
 
 fn list(session: &VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let immune = match session.reader(&home)? {
-        Some(ledger) => read(&ledger)?.1,
-        None => Immune::default(),
-    };
+    let QuarantineAnswer { here: immune, mesh } = service::list(session)?;
     let look = session.ui.look(session.now());
     let mut somebody = is_anybody_held(&immune, &look);
     let (mut lines, mut content) = (view::table(&immune, &look), view::as_json(&immune, look.now));
-    if let Some(mesh) = of_the_mesh(session) {
+    if let Some(mesh) = mesh {
         lines.push("In the mesh:".to_owned());
         match mesh {
             Ok(record) => {
@@ -142,12 +123,6 @@ fn is_anybody_held(immune: &Immune, look: &StatusStyle) -> bool {
     !standings.is_empty() || !rules.is_empty()
 }
 
-/// The record of this node's mesh, if it belongs to one.
-fn of_the_mesh(session: &VerbSession) -> Option<Result<Immune, Failure>> {
-    let membership = session.home().and_then(|home| Membership::read(&home)).transpose()?;
-    Some(membership.and_then(|membership| Ok(read(&membership.open()?)?.1)))
-}
-
 fn what(who: Subject, only: Option<Subject>) -> Result<RuleEffect, Failure> {
     match only {
         None => Ok(RuleEffect::Avoid { subject: who }),
@@ -159,81 +134,14 @@ fn what(who: Subject, only: Option<Subject>) -> Result<RuleEffect, Failure> {
     }
 }
 
-fn add(
-    ledger: &mut impl Ledger,
-    now: Time,
-    (what, time): (&RuleEffect, Duration),
-    why: &str,
-    session: &VerbSession,
-) -> Result<Code, Failure> {
-    let (by, why) = (who_asks(session)?, reason_given(why)?);
-    if time.is_zero() {
-        return Err(Failure::usage("a quarantine needs an end in the future").hint("--for 2h"));
-    }
-    let wish = RuleRequest { what: what.clone(), by: &by, why, time };
-    let refused = |cap: &RuleId| {
-        Failure::failed(format!("cannot quarantine {what}: {}", spared(cap)))
-            .hint("to stop everything: everloop guard hold --reason TEXT")
-    };
-    let immune = write(ledger, now, |immune| wish_for(immune, &wish, now).map_err(|cap| refused(&cap.rule)))?;
-    let rule = immune.rules.iter().find(|r| r.what == *what);
-    let until = rule.map_or(now, |r| r.until);
-    let look = session.ui.look(now);
-    let said = match what {
-        RuleEffect::Avoid { subject } => format!("{subject} is not used until {}", moment(until, now, &look.zone)),
-        only @ RuleEffect::Only { .. } => format!("{only} until {}", moment(until, now, &look.zone)),
+fn add(request: &QuarantineRequest, session: &VerbSession) -> Result<Code, Failure> {
+    let added = service::add(session, request)?;
+    let (rule, look) = (added.rule, session.ui.look(added.now));
+    let until = moment(rule.as_ref().map_or(look.now, |r| r.until), look.now, &look.zone);
+    let said = match &request.what {
+        RuleEffect::Avoid { subject } => format!("{subject} is not used until {until}"),
+        only @ RuleEffect::Only { .. } => format!("{only} until {until}"),
     };
     session.ui.answer(&[said], &json!({ "rule": rule }))?;
     Ok(Code::Ok)
-}
-
-fn lift(ledger: &mut impl Ledger, now: Time, word: &str, why: &str, session: &VerbSession) -> Result<Code, Failure> {
-    let (by, why) = (who_asks(session)?, reason_given(why)?);
-    let found = named(&read(ledger)?.1, word)?;
-    write(ledger, now, |immune| {
-        lift_it(immune, &found, &by, why).map(|did| vec![did]).ok_or_else(|| nobody(immune, word))
-    })?;
-    session.ui.answer(&[format!("lifted {found}")], &json!({ "lifted": found }))?;
-    Ok(Code::Ok)
-}
-
-/// Parses the number of a rule, or a subject.
-fn named(immune: &Immune, word: &str) -> Result<RuleEffect, Failure> {
-    if let Ok(id) = word.parse::<u32>() {
-        let rule: Option<&ImmuneRule> = immune.rules.iter().find(|r| r.id == id);
-        return rule.map(|r| r.what.clone()).ok_or_else(|| nobody(immune, word));
-    }
-    let subject = parse_subject(word).map_err(Failure::usage)?;
-    let bound = immune.rules.iter().find(
-        |r| matches!(&r.what, RuleEffect::Only { kind, .. } if subject.dimension == Dimension::Kind && *kind == subject.name),
-    );
-    let plain = RuleEffect::Avoid { subject };
-    let known = immune.rules.iter().any(|r| r.what == plain);
-    Ok(bound.filter(|_| !known).map_or(plain, |r| r.what.clone()))
-}
-
-fn nobody(immune: &Immune, word: &str) -> Failure {
-    let rules = immune.rules.iter().map(|r| r.what.to_string());
-    let all: Vec<String> = immune.standings.keys().map(ToString::to_string).chain(rules).collect();
-    let failure = Failure::usage(format!("`{word}` is not quarantined"));
-    if all.is_empty() {
-        failure.hint("nothing is quarantined")
-    } else {
-        failure.hint(format!("there are: {}", all.join(", ")))
-    }
-}
-
-/// Quarantines are changed by people only: an agent does not choose its peers.
-fn who_asks(session: &VerbSession) -> Result<String, Failure> {
-    if session.caller.is_person() {
-        return Ok(session.caller.name());
-    }
-    Err(Failure::usage("only a person can change quarantines").hint("request it: everloop message send person TEXT"))
-}
-
-fn reason_given(why: &str) -> Result<&str, Failure> {
-    match why.trim() {
-        "" => Err(Failure::usage("the reason is empty").hint("--why \"its key is being renewed\"")),
-        why => Ok(why),
-    }
 }

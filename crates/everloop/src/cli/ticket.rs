@@ -1,24 +1,17 @@
 //! `everloop ticket`: tickets on the command line. `tickets` answers them.
 
-use std::path::PathBuf;
-
-use everloop_core::notify::{Alert, plan, sentence, severity};
+use everloop_core::notify::{sentence, severity};
 use everloop_core::op::Ticket;
+use everloop_core::reason::Reason;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
-use everloop_engine::membership::Membership;
-use everloop_engine::notifiers;
-use everloop_engine::projects::Projects as _;
-use everloop_engine::record::read_state;
-use everloop_engine::services::tickets::{self as services, MESH, TicketAnswer, TicketNumber, a_person};
-use everloop_engine::supervisor::mesh::copy_of;
-use everloop_engine::tickets::{self, Doer, TicketRecord};
-use everloop_store::{Ledger, Sqlite, Tickets};
+use everloop_engine::services::tickets::{self as services, MESH, TicketAnswer, TicketList, TicketNumber, TicketShown};
+use everloop_engine::tickets::TicketRecord;
+use everloop_store::Tickets;
 use serde_json::{Value, json};
 
 use super::VerbSession;
 use super::message::send::{Taker, away};
-use crate::config::FileProjects;
 use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};
 
@@ -81,17 +74,12 @@ pub fn ticket(args: TicketArgs, session: &mut VerbSession) -> Result<Code, Failu
 }
 
 fn list(all: bool, session: &VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let which = if all { Tickets::Newest(LISTED) } else { Tickets::Open };
-    let found: Vec<(Ticket, TicketRecord)> = match session.reader(&home)? {
-        Some(ledger) => {
-            let with_seen = |t: Ticket| tickets::seen(&ledger, t.id).map(|(_, seen)| (t, seen));
-            ledger.tickets(which)?.into_iter().map(with_seen).collect::<Result<_, _>>()?
-        }
-        None => Vec::new(),
-    };
-    let copies: Vec<&str> = found.iter().map(|(t, _)| t.key.as_str()).collect();
-    let mesh: Vec<Ticket> = of_the_mesh(session)?.into_iter().filter(|t| !is_copied(t, &copies)).collect();
+    let TicketList { here: found, mesh } =
+        services::list(session, if all { Tickets::Newest(LISTED) } else { Tickets::Open })?;
+    let mesh = mesh.unwrap_or_else(|failure| {
+        session.ui.warn(&format!("tickets of the mesh are not listed: {}", failure.message));
+        Vec::new()
+    });
     let look = session.ui.look(session.now());
     let mut lines: Vec<String> = found.iter().map(|(t, seen)| fit(&line(t, seen, session), look.width)).collect();
     lines.extend(mesh.iter().map(|t| fit(&of_mesh(&line(t, &TicketRecord::default(), session)), look.width)));
@@ -107,25 +95,6 @@ fn list(all: bool, session: &VerbSession) -> Result<Code, Failure> {
     session.ui.answer(&lines, &json!({ "tickets": data }))?;
     let open = !mesh.is_empty() || found.iter().any(|(t, _)| t.closed.is_none());
     Ok(if open { Code::NeedsPerson } else { Code::Ok })
-}
-
-/// Open tickets of this node's mesh; without the hub, those that are not copied here cannot be
-/// known.
-fn of_the_mesh(session: &VerbSession) -> Result<Vec<Ticket>, Failure> {
-    let Some(membership) = Membership::read(&session.home()?)? else { return Ok(Vec::new()) };
-    match membership.open().and_then(|hub| Ok(hub.tickets(Tickets::Open)?)) {
-        Ok(open) => Ok(open),
-        Err(failure) => {
-            session.ui.warn(&format!("tickets of the mesh are not listed: {}", failure.message));
-            Ok(Vec::new())
-        }
-    }
-}
-
-/// Whether this node, as the leader, has a copy of it.
-fn is_copied(ticket: &Ticket, keys: &[&str]) -> bool {
-    let copy = copy_of(ticket);
-    keys.contains(&copy.as_str())
 }
 
 fn of_mesh(line: &str) -> String {
@@ -159,10 +128,7 @@ fn as_json(ticket: &Ticket, seen: &TicketRecord) -> Value {
 }
 
 fn show(word: &str, session: &VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let ledger = session.reader(&home)?.ok_or_else(|| no_ticket(word))?;
-    let ticket = tickets::find(&ledger, word)?;
-    let seen = tickets::seen(&ledger, ticket.id)?.1;
+    let TicketShown { ticket, record: seen, deliveries } = services::show(session, word)?;
     let now = session.now();
     let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(", loop {id}"));
     let mut lines = vec![
@@ -173,7 +139,9 @@ fn show(word: &str, session: &VerbSession) -> Result<Code, Failure> {
     if let Some((by, at)) = &seen.acked {
         lines.push(format!("seen by {} {}", clean(by), relative(*at, now)));
     }
-    let told = if ticket.closed.is_none() { told(&ledger, &ticket, session)? } else { Vec::new() };
+    let look = session.ui.look(now);
+    let says = |reason: &Reason| sentence(reason, now, &|at| moment(at, now, &look.zone));
+    let told: Vec<(&String, String)> = deliveries.iter().map(|(name, reason)| (name, says(reason))).collect();
     lines.extend(told.iter().map(|(name, said)| format!("{name}: {}", clean(said))));
     match &ticket.closed {
         Some((at, answer)) => lines.push(format!("closed {}: {}", relative(*at, now), clean(answer))),
@@ -183,30 +151,6 @@ fn show(word: &str, session: &VerbSession) -> Result<Code, Failure> {
     let told: Vec<Value> = told.iter().map(|(name, said)| json!({ "name": name, "says": said })).collect();
     session.ui.answer(&lines, &json!({ "ticket": as_json(&ticket, &seen), "notifiers": told }))?;
     Ok(code)
-}
-
-/// For each notifier why this ticket is delivered now, later or not at all: repeats the
-/// supervisor's own decision.
-fn told(ledger: &Sqlite, ticket: &Ticket, session: &VerbSession) -> Result<Vec<(String, String)>, Failure> {
-    let owner = ticket.owner.as_ref().map(|id| ledger.get_loop(id)).transpose()?.flatten();
-    let home = owner.and_then(|row| read_state(&row).ok()).map(|state| PathBuf::from(state.spec.workspace.dir));
-    let alerts = tickets::alerts(ledger)?;
-    let look = session.ui.look(session.now());
-    let mut found = Vec::new();
-    for sender in FileProjects.notifiers(home.as_deref().unwrap_or(&session.dir), look.now)? {
-        let (_, outbox) = notifiers::outbox(ledger, &sender.key())?;
-        let mine: Vec<Alert> =
-            alerts.iter().filter(|a| a.id == ticket.id && sender.hears(a, home.as_deref())).cloned().collect();
-        let plan = plan(&mine, &sender.of.route, &outbox, notifiers::moment(look.now));
-        let says = plan.reasons.get(&ticket.id);
-        let says = says.map(|reason| sentence(reason, look.now, &|at| moment(at, look.now, &look.zone)));
-        found.extend(says.map(|says| (sender.of.notifier.name.clone(), says)));
-    }
-    Ok(found)
-}
-
-fn no_ticket(word: &str) -> Failure {
-    Failure::usage(format!("there is no ticket `{word}`")).hint("`everloop ticket list --all` shows them")
 }
 
 fn answer(word: &str, text: &str, session: &VerbSession) -> Result<Code, Failure> {
@@ -230,12 +174,7 @@ pub(super) fn show_answer(session: &VerbSession, answer: &TicketAnswer) -> Resul
 }
 
 fn ack(word: &str, session: &VerbSession) -> Result<Code, Failure> {
-    let by = a_person(session)?;
-    let home = session.home()?;
-    let mut ledger = session.writer(&home)?;
-    let doer = Doer { by: &by, now: session.now(), with: &[] };
-    let (ticket, first) = tickets::ack(&mut ledger, word, doer)?;
-    home.wake();
+    let (ticket, first) = services::ack(session, word)?;
     let said = match &first {
         Some(other) => format!("#{} was seen already by {}", ticket.id, clean(other)),
         None => format!("#{} is not repeated any more; it stays open", ticket.id),

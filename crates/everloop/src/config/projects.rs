@@ -23,6 +23,10 @@ impl Projects for FileProjects {
         user.into_iter().chain([find(dir).unwrap_or(dir).join(PROJECT_FILE)]).collect()
     }
 
+    fn root(&self, dir: &Path) -> PathBuf {
+        find(dir).unwrap_or(dir).to_owned()
+    }
+
     fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure> {
         match find(dir) {
             None => Ok(OutboundSpec::default()),

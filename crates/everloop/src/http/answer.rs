@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use everloop_engine::error::Failure;
 use http_body_util::LengthLimitError;
 use serde_json::{Value, json};
 
@@ -30,6 +31,13 @@ impl Answer {
     /// What was wrong.
     pub fn error(status: u16, message: &str) -> Self {
         Self::json(status, &json!({ "schema_version": 1, "error": message }))
+    }
+
+    /// Why a service failed, as `--json` prints it.
+    pub fn failure(status: u16, failure: &Failure) -> Self {
+        let mut body = failure.to_json();
+        body["schema_version"] = json!(1);
+        Self::json(status, &body)
     }
 }
 

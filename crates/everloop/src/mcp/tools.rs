@@ -1,60 +1,57 @@
-//! The tools: what each takes, and which service it calls.
+//! The tools: what each takes, and which service it calls. Those that read are in `readings`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::ids::Fence;
 use everloop_engine::error::Failure;
+use everloop_engine::services::ServiceContext;
 use everloop_engine::services::loops::{self, PauseRequest};
 use everloop_engine::services::messages::{self, PERSON, SendRequest};
 use everloop_engine::services::tasks::{
     self, AddTask, AmendTask, FailTask, FinishTask, NextTask, TaskChange, TaskHold,
 };
-use everloop_engine::services::{ServiceContext, status, why};
-use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Given, Kind, Param, check, may, must, schema, takes};
-use crate::ui::paint::Paint;
-use crate::ui::status::StatusStyle;
-use crate::ui::{answers, to_json};
+use crate::readings::{READINGS, Reading, Unnamed};
+use crate::ui::to_json;
 
 /// A tool of MCP.
+#[derive(Clone, Copy)]
 pub struct Tool {
     name: &'static str,
     about: &'static str,
     params: &'static [Param],
-    run: fn(&ServiceContext, &Given<'_>) -> Result<String, Failure>,
+    run: Run,
+}
+
+/// What a tool calls.
+#[derive(Clone, Copy)]
+enum Run {
+    Service(fn(&ServiceContext, &Given<'_>) -> Result<String, Failure>),
+    Read(&'static Reading),
 }
 
 const LOOP: Param = may("loop", Kind::Text, "Id or name of a loop; without it the one this session belongs to");
+const SESSION_LOOP: &[Param] = &[LOOP];
+const ONLY_LOOP: &[Param] = &[may("loop", Kind::Text, "Only this loop")];
 const OUTCOMES: &[&str] = &["done", "failed", "blocked"];
 /// How long a task is held, unless a call names another time.
 const LEASE: Duration = Duration::from_secs(600);
-/// Lines are joined or cut nowhere in an answer to a program.
-const WIDTH: usize = usize::MAX;
 
-const TOOLS: [Tool; 10] = [
-    Tool {
-        name: "status",
-        about: "Loops, what they are doing, open tickets, and whether a supervisor runs.",
-        params: &[may("loop", Kind::Text, "Only this loop")],
-        run: |context, given| {
-            let seen = status::status(context, given.text("loop"))?;
-            answer(&answers::status(&seen, context.now()))
-        },
-    },
+const TOOLS: &[Tool] = &[
     Tool {
         name: "next_task",
         about: "Takes the most urgent task that is ready, for a time and under a fence that complete_task needs. \
                 `task` is null when nothing is ready.",
         params: &[LOOP, may("lease", Kind::Text, "For how long it is yours, like 10m (the default) or 2h")],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let hold = TaskHold { node: None, lease: given.duration("lease")?.unwrap_or(LEASE) };
             let taken = tasks::next(context, &NextTask { owner: given.owner(), hold })?;
             answer(&json!({ "task": taken }))
-        },
+        }),
     },
     Tool {
         name: "add_task",
@@ -69,7 +66,7 @@ const TOOLS: [Tool; 10] = [
             may("delay", Kind::Text, "Not before this time has passed, like 30m"),
             LOOP,
         ],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let request = AddTask {
                 title: given.string("title"),
                 prompt: given.string("prompt"),
@@ -81,7 +78,7 @@ const TOOLS: [Tool; 10] = [
                 author: None,
             };
             answer(&tasks::add(context, request)?)
-        },
+        }),
     },
     Tool {
         name: "complete_task",
@@ -93,7 +90,7 @@ const TOOLS: [Tool; 10] = [
             may("outcome", Kind::OneOf(OUTCOMES), "How it ended"),
             may("result", Kind::Text, "What came of it, or why it did not work, in a few lines"),
         ],
-        run: complete,
+        run: Run::Service(complete),
     },
     Tool {
         name: "report_metric",
@@ -104,20 +101,20 @@ const TOOLS: [Tool; 10] = [
             must("value", Kind::Number, "The figure"),
             may("unit", Kind::Text, "Of what"),
         ],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let value = given.value("value").cloned().unwrap_or_default();
             let text = format!("metric {} = {value} {}", given.string("name"), given.string("unit"));
             answer(&messages::comment(context, &given.task(), &text)?)
-        },
+        }),
     },
     Tool {
         name: "ask_human",
         about: "Opens a ticket with a question for a person. The answer comes with a later turn; go on with something else.",
         params: &[must("question", Kind::Text, "The question, with what one has to know to answer it"), LOOP],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let text = given.string("question");
             answer(&messages::send(context, &SendRequest { to: PERSON.to_owned(), text, about: given.owner() })?)
-        },
+        }),
     },
     Tool {
         name: "sleep_until",
@@ -128,17 +125,17 @@ const TOOLS: [Tool; 10] = [
             may("reason", Kind::Text, "What is waited for"),
             LOOP,
         ],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let until = given.end(context.now())?;
             let request = PauseRequest { word: given.owner(), reason: given.string("reason"), until };
             answer(&loops::pause(context, request)?)
-        },
+        }),
     },
     Tool {
         name: "wake",
         about: "Makes a waiting loop look again now. The guard's gaps, caps and cooldowns stay.",
         params: &[LOOP],
-        run: |context, given| answer(&loops::wake(context, given.owner)?),
+        run: Run::Service(|context, given| answer(&loops::wake(context, given.owner)?)),
     },
     Tool {
         name: "send_message",
@@ -147,20 +144,10 @@ const TOOLS: [Tool; 10] = [
             must("to", Kind::Text, "A loop, a task id, `@NAME` for a box of that name, or `person`"),
             must("text", Kind::Text, "The message"),
         ],
-        run: |context, given| {
+        run: Run::Service(|context, given| {
             let request = SendRequest { to: given.string("to"), text: given.string("text"), about: None };
             answer(&messages::send(context, &request)?)
-        },
-    },
-    Tool {
-        name: "why",
-        about: "Why a loop is as it is: the rule that decided, what it looked at, and when that will change.",
-        params: &[LOOP],
-        run: |context, given| {
-            let found = why::why(context, given.owner)?;
-            let look = StatusStyle { now: context.now(), zone: TimeZone::system(), paint: Paint::Off, width: WIDTH };
-            answer(&answers::why(&found, &look))
-        },
+        }),
     },
 ];
 
@@ -185,13 +172,25 @@ fn answer(content: &impl Serialize) -> Result<String, Failure> {
     to_json(content, false)
 }
 
+/// Every tool: first those that read.
+fn all() -> impl Iterator<Item = Tool> {
+    READINGS.iter().map(Tool::reading).chain(TOOLS.iter().copied())
+}
+
 /// The tool of this name.
-pub fn find(name: &str) -> Option<&'static Tool> {
-    const ALL: &[Tool] = &TOOLS;
-    ALL.iter().find(|tool| tool.name == name)
+pub fn find(name: &str) -> Option<Tool> {
+    all().find(|tool| tool.name == name)
 }
 
 impl Tool {
+    fn reading(reading: &'static Reading) -> Self {
+        let params = match reading.unnamed {
+            Unnamed::All => ONLY_LOOP,
+            Unnamed::Nearest => SESSION_LOOP,
+        };
+        Self { name: reading.name, about: reading.about, params, run: Run::Read(reading) }
+    }
+
     /// Calls the service, which returns JSON; `owner` is the loop if the arguments name none.
     pub fn call(
         &self,
@@ -201,18 +200,22 @@ impl Tool {
     ) -> Result<String, Failure> {
         check(self.params, arguments).map_err(|why| Failure::usage(why).hint(takes(self.name, self.params)))?;
         let named = arguments.get("loop").and_then(Value::as_str);
-        (self.run)(context, &Given { arguments, owner: named.or(owner) })
+        match self.run {
+            Run::Service(run) => run(context, &Given { arguments, owner: named.or(owner) }),
+            Run::Read(Reading { unnamed: Unnamed::All, read, .. }) => read(context, named),
+            Run::Read(Reading { unnamed: Unnamed::Nearest, read, .. }) => read(context, named.or(owner)),
+        }
     }
 }
 
 /// The error for a tool that is not there.
 pub fn unknown(name: &str) -> String {
-    format!("there is no tool `{name}`; there are {}", TOOLS.map(|tool| tool.name).join(", "))
+    format!("there is no tool `{name}`; there are {}", all().map(|tool| tool.name).collect::<Vec<_>>().join(", "))
 }
 
 /// All tools with their schemas.
 pub fn list() -> Vec<rmcp::model::Tool> {
-    TOOLS.iter().map(|tool| rmcp::model::Tool::new(tool.name, tool.about, Arc::new(schema(tool.params)))).collect()
+    all().map(|tool| rmcp::model::Tool::new(tool.name, tool.about, Arc::new(schema(tool.params)))).collect()
 }
 
 #[cfg(test)]
@@ -290,6 +293,8 @@ mod tests {
         let all = list();
         let promised = [
             "status",
+            "why",
+            "diff",
             "next_task",
             "add_task",
             "complete_task",
@@ -298,7 +303,6 @@ mod tests {
             "sleep_until",
             "wake",
             "send_message",
-            "why",
         ];
         assert!(all.iter().map(|tool| tool.name.as_ref()).eq(promised));
         for tool in &all {

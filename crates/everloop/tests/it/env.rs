@@ -174,8 +174,8 @@ impl Env {
         assert!(held.is_some(), "waited in vain: {what}\n{}", self.run(&["status"]).stdout);
     }
 
-    /// Waits until the command prints all of `words`. What the outside received is recorded a moment
-    /// later, so a receiver that has it does not mean that the record is there.
+    /// Waits until the command prints all of `words`. What the outside received is recorded a
+    /// moment later, so a receiver that has it does not mean that the record is there.
     #[track_caller]
     pub fn wait_for_words(&self, args: &[&str], words: &[&str]) {
         let mut printed = String::new();

@@ -400,3 +400,29 @@ fn telemetry_arrives_again_after_a_restart() {
     agent.env.run(&["stop", "--now"]).ok();
     assert_eq!(agent.usage()["microusd"], 250_000);
 }
+
+#[test]
+fn verbs_that_read_answer_as_their_json_does() {
+    let env = Env::new().git();
+    let (_up, address) = up(&env);
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", "true", "--min-gap", "1h", "--in-place", "--detach"]).ok();
+    env.wait_for("it waits", || get(address, "/health").1.contains("\"waiting\":1"));
+    let token = fs::read_to_string(env.state().join("token")).expect("the token is there");
+    let read = |path: &str| {
+        let headers = format!("Authorization: Bearer {}\r\n", token.trim());
+        let (status, text) = request(address, &format!("GET {path}"), &headers, "");
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+        (status, serde_json::from_str::<Value>(body).unwrap_or_default())
+    };
+    let id = env.the_loop()["id"].as_str().expect("there is a loop").to_owned();
+    assert_eq!(read("/api/status"), (200, env.run(&["status", "--json"]).ok().json()));
+    for path in [format!("/api/why/{id}"), "/api/why".to_owned()] {
+        let (status, why) = read(&path);
+        assert_eq!((status, &why["loop"], &why["phase"]["reason"]["rule"]), (200, &json!(id), &json!("guard.gap")));
+    }
+    let (status, unknown) = read("/api/why/no%2Fsuch%20loop");
+    assert_eq!((status, &unknown["error"]["message"]), (400, &json!("there is no loop `no/such loop`")), "{unknown}");
+    assert!(unknown["error"]["hint"].is_string() && unknown["schema_version"] == 1, "{unknown}");
+    assert_eq!((read("/api/run").0, get(address, "/api/status").0, get(address, "/api/why/x").0), (404, 401, 401));
+    assert_eq!(request(address, "POST /api/status", &format!("Authorization: Bearer {}\r\n", token.trim()), "").0, 405);
+}

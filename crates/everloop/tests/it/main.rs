@@ -8,6 +8,7 @@ mod check;
 mod completion;
 mod config;
 mod demo;
+mod diff;
 mod doctor;
 mod down;
 mod env;

@@ -167,9 +167,12 @@ fn bad_lines_are_answered_and_end_nothing() {
         (client.ask("tools/call", &json!({ "name": "rm" })), "there is no tool `rm`; there are status,");
     assert_eq!(unknown["error"]["code"], -32602);
     assert!(unknown["error"]["message"].as_str().is_some_and(|text| text.starts_with(rm)), "{unknown}");
-    assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(10));
+    assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(TOOLS));
     client.end();
 }
+
+/// How many tools there are.
+const TOOLS: usize = 11;
 
 /// Revisions with a handshake, the newest first.
 const HANDSHAKES: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -196,7 +199,7 @@ fn every_revision_is_spoken_over_standard_input_and_output() {
         let hello = client.initialize(wanted)["result"].clone();
         assert_eq!(hello["protocolVersion"], given, "{wanted}");
         assert_eq!((&hello["serverInfo"]["name"], &hello["capabilities"]), (&json!("everloop"), &json!({"tools": {}})));
-        assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(10));
+        assert_eq!(client.ask("tools/list", &json!({}))["result"]["tools"].as_array().map(Vec::len), Some(TOOLS));
         assert_eq!(client.ok("status", &json!({}))["loops"], json!([]), "{wanted}");
         assert_eq!(client.ask("ping", &json!({}))["result"], json!({}));
         client.end();
@@ -206,7 +209,7 @@ fn every_revision_is_spoken_over_standard_input_and_output() {
     for revision in HANDSHAKES.into_iter().chain([NEWEST]) {
         assert!(found["supportedVersions"].as_array().is_some_and(|all| all.contains(&json!(revision))), "{found}");
     }
-    assert_eq!(client.ask("tools/list", &newest(json!({})))["result"]["tools"].as_array().map(Vec::len), Some(10));
+    assert_eq!(client.ask("tools/list", &newest(json!({})))["result"]["tools"].as_array().map(Vec::len), Some(TOOLS));
     let add = newest(json!({ "name": "add_task", "arguments": { "title": "x" } }));
     assert_eq!(client.ask("tools/call", &add)["result"]["isError"], false);
     assert_eq!(env.run(&["task", "list", "--json"]).ok().json()["tasks"][0]["author"], "agent newest");
@@ -298,7 +301,7 @@ fn the_supervisor_serves_the_same_over_http_to_who_has_the_token() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     assert_eq!(post(&env, "wrong", list).0, 401);
     let (status, listed) = post(&env, &token, list);
-    assert_eq!((status, listed["result"]["tools"].as_array().map(Vec::len)), (200, Some(10)));
+    assert_eq!((status, listed["result"]["tools"].as_array().map(Vec::len)), (200, Some(TOOLS)));
     let add = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add_task","arguments":{"title":"over HTTP"}}}"#;
     assert_eq!(post(&env, &token, add).1["result"]["isError"], false);
     assert!(env.run(&["task", "list"]).ok().stdout.contains("over HTTP"));
@@ -329,11 +332,11 @@ fn every_revision_is_spoken_over_http() {
         let client = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
         assert_eq!(ask(revision, "initialize", &hello)["protocolVersion"], revision);
-        assert_eq!(ask(revision, "tools/list", &json!({}))["tools"].as_array().map(Vec::len), Some(10));
+        assert_eq!(ask(revision, "tools/list", &json!({}))["tools"].as_array().map(Vec::len), Some(TOOLS));
         assert_eq!(ask(revision, "tools/call", &call(revision))["isError"], false);
     }
     assert!(ask(NEWEST, "server/discover", &newest(json!({})))["supportedVersions"].is_array());
-    assert_eq!(ask(NEWEST, "tools/list", &newest(json!({})))["tools"].as_array().map(Vec::len), Some(10));
+    assert_eq!(ask(NEWEST, "tools/list", &newest(json!({})))["tools"].as_array().map(Vec::len), Some(TOOLS));
     assert_eq!(ask(NEWEST, "tools/call", &newest(call(NEWEST)))["isError"], false);
     let tasks = env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
     let authors: Vec<&str> = tasks.as_array().into_iter().flatten().filter_map(|t| t["author"].as_str()).collect();

@@ -11,7 +11,7 @@ use super::env::Env;
 use super::world::World;
 
 /// Every tool, with matching arguments. The ledger shows the effect of each call.
-const CALLS: [(&str, &str); 10] = [
+const CALLS: [(&str, &str); 11] = [
     ("status", "{}"),
     ("next_task", r#"{"lease":"5m"}"#),
     ("report_metric", r#"{"task":"T-1","name":"latency","value":12}"#),
@@ -21,6 +21,7 @@ const CALLS: [(&str, &str); 10] = [
     ("send_message", r#"{"to":"@reviewer","text":"hello"}"#),
     ("wake", r#"{"loop":"make-made-txt"}"#),
     ("why", r#"{"loop":"make-made-txt"}"#),
+    ("diff", r#"{"loop":"make-made-txt"}"#),
     ("sleep_until", r#"{"loop":"make-made-txt","for":"1s"}"#),
 ];
 
@@ -117,7 +118,7 @@ fn sdk(env: &Env, revision: Option<&str>, how: &[&str]) -> Value {
 
 /// A loop that waits for its next turn, and a supervisor that looks after it.
 fn at_work() -> (Env, super::env::Background) {
-    let env = Env::new();
+    let env = Env::new().git();
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "1h", "--detach"]).ok();
     env.run(&["down"]).ok();
     let up = env.spawn(&["up", "--listen", "127.0.0.1:0"]);

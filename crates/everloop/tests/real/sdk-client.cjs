@@ -57,6 +57,7 @@ async function main() {
   await good("send_message", { to: "@reviewer", text: "hello" });
   await good("wake", { loop });
   await good("why", { loop });
+  await good("diff", { loop });
   await good("sleep_until", { loop, for: "1s", reason: "CI runs" });
   for (const { name } of tools) {
     const { error, text } = await call(name, { nonsense: ["x"] });

@@ -6,7 +6,7 @@ use everloop_core::guard::{GuardState, Guards, Scope, Spend};
 use everloop_core::spec::LoopSpec;
 use everloop_core::state::LoopState;
 use everloop_engine::error::{Code, Failure};
-use everloop_store::Ledger;
+use everloop_engine::services::guard::{self as service, GuardAnswer};
 use serde_json::{Value, json};
 
 use crate::cli::VerbSession;
@@ -20,12 +20,7 @@ use crate::ui::usage::window;
 const WINDOWS: [(&str, u64); 3] = [("minute", 60), ("hour", 3600), ("day", 86_400)];
 
 pub fn status(session: &VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let Some(ledger) = session.reader(&home)? else {
-        session.ui.answer(&["nothing has started yet".to_owned()], &json!({ "scopes": [], "frozen": false }))?;
-        return Ok(Code::Ok);
-    };
-    let (guards, loops) = (ledger.guards()?, super::loops(&ledger)?);
+    let GuardAnswer { guards, loops } = service::status(session)?;
     let look = session.ui.look(session.now());
     let frozen = guards.values().any(|v| v.state.freeze.is_some());
     let scopes: Vec<Value> = guards.iter().map(|(s, v)| scope_json(s, &v.state, spec_of(s, &loops), &look)).collect();
