@@ -8,7 +8,8 @@
 //! - [`hook`]: sessions that everloop did not start; [`completion`]: signs of being complete;
 //!   [`install`]: what makes their CLIs know of everloop; [`unit`]: service managers
 //! - [`hold`]: freezes by a person; [`immune`]: quarantine rules; [`record`]: stored states, and
-//!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns
+//!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns;
+//!   [`replay`]: whether states follow from the journal
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in;
 //!   [`projects`]: the configuration of folders, as typed answers; [`account`]: variables of
 //!   accounts; [`caller`]: the person or agent that acts
@@ -35,6 +36,7 @@ pub mod projects;
 pub mod quantities;
 pub mod record;
 pub mod recover;
+pub mod replay;
 pub mod services;
 pub mod state_folder;
 pub mod supervisor;

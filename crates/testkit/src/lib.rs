@@ -13,6 +13,7 @@
 //!   before it and cuts
 //! - [`sample`]: loop states to print
 //! - [`processes`]: which processes belong to a state folder
+//! - [`tamper`]: changes to a ledger behind everloop's back
 //! - [`wait`]: waiting for something that happens, with a deadline
 
 pub mod budget;
@@ -27,4 +28,5 @@ pub mod processes;
 pub mod proxy;
 pub mod sample;
 pub mod sim;
+pub mod tamper;
 pub mod wait;

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::Failure;
-use crate::services::replay;
+use crate::replay;
 use crate::state_folder::StateFolder;
 
 /// Kind and key of the document that holds the last finding, so that a person who has seen a
 /// difference is not asked again about the same one.
 const DOC: (&str, &str) = ("audit", "journal");
-/// The ticket.
+/// Key of the ticket about it.
 const TICKET: &str = "journal";
 /// Differences that the ticket lists.
 const LISTED: usize = 5;

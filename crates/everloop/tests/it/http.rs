@@ -222,7 +222,9 @@ fn a_thousand_requests_leave_nothing_behind() {
     ask(100);
     let (fds, kib) = (descriptors(), status_of(up.pid(), "VmRSS"));
     ask(1000);
-    env.wait_for("all connections are closed", || descriptors() <= fds);
+    // The mirror and SQLite open and close files of their own meanwhile; what requests leave behind
+    // would be hundreds.
+    env.wait_for("all connections are closed", || descriptors() <= fds + 4);
     let grown = status_of(up.pid(), "VmRSS").saturating_sub(kib);
     assert!(grown < 1024, "{grown} KiB");
 }

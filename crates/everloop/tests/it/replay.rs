@@ -1,7 +1,9 @@
 //! `everloop replay`: the journal proves the stored states.
 
-use everloop_core::journal::{Stored, reseal};
+use std::path::Path;
+
 use everloop_store::{Ledger, OpenMode, Sqlite};
+use everloop_testkit::tamper::{forge, remove_last_record, rewrite_states};
 
 use crate::env::Env;
 
@@ -58,22 +60,6 @@ fn a_damaged_record_is_named() {
     assert!(doctor.contains("journal record 1 is damaged"), "{doctor}");
 }
 
-/// Changes the ledger as a program without its key can: state and journal agree, and so do the
-/// checksums.
-fn tamper(env: &Env, from: &str, to: &str) {
-    let path = env.state().join("ledger.db");
-    let rows = Sqlite::open(&path, OpenMode::ReadOnly).unwrap().journal_raw(0, 1_000).unwrap();
-    let conn = rusqlite::Connection::open(&path).unwrap();
-    let mut sum = 0;
-    for row in rows {
-        let forged = reseal(&Stored { body: row.body.replace(from, to), ..row.clone() }, row.seq, sum);
-        sum = forged.sum;
-        let change = (forged.seq as i64, &forged.body, forged.sum);
-        conn.execute("UPDATE journal SET body = ?2, sum = ?3 WHERE seq = ?1", change).unwrap();
-    }
-    conn.execute("UPDATE loops SET state = replace(state, ?1, ?2)", (from, to)).unwrap();
-}
-
 fn tickets(env: &Env) -> String {
     env.run(&["ticket", "list"]).stdout
 }
@@ -84,7 +70,7 @@ fn a_start_finds_what_was_changed_behind_the_journal_and_opens_a_ticket() {
     let env = world();
     env.run(&again).exits(3);
     assert!(!tickets(&env).contains("not what everloop wrote"), "an untouched ledger");
-    tamper(&env, "test -f done", "true");
+    forge(&env.state().join("ledger.db"), "test -f done", "true");
     let said = env.run(&["replay"]).exits(1).stderr;
     assert!(said.contains("was changed: the signature does not fit"), "{said}");
     env.run(&["run", "z", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
@@ -97,12 +83,12 @@ fn a_start_finds_what_was_changed_behind_the_journal_and_opens_a_ticket() {
 #[test]
 fn a_removed_record_and_a_rewritten_state_are_found_at_the_next_start() {
     let again = ["run", "y", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"];
-    for (change, found) in [
-        ("DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)", "the signature"),
-        ("UPDATE loops SET state = replace(state, '\"turns\":2', '\"turns\":1')", ".turns: journal 2, stored 1"),
+    for (tamper, found) in [
+        (remove_last_record as fn(&Path), "the signature"),
+        (|ledger| rewrite_states(ledger, "\"turns\":2", "\"turns\":1"), ".turns: journal 2, stored 1"),
     ] {
         let env = world();
-        rusqlite::Connection::open(env.state().join("ledger.db")).unwrap().execute_batch(change).unwrap();
+        tamper(&env.state().join("ledger.db"));
         env.run(&again).exits(3);
         let listed = tickets(&env);
         assert!(listed.contains("not what everloop wrote") && listed.contains(found), "{listed}");

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
-use everloop_core::journal::{Damage, Stored, reseal};
+use everloop_core::journal::Damage;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, OpenMode, Sqlite};
+use everloop_testkit::tamper::forge;
 use tempfile::TempDir;
 
 fn home() -> (TempDir, PathBuf) {
@@ -118,18 +119,6 @@ fn a_missing_record_is_a_gap() {
     let gap = Damage::Gap { expected: 3, found: 4 };
     assert!(matches!(replay(&ledger, drop), Err(Error::Damaged(d)) if d == gap));
     assert!(matches!(ledger.journal(0, None, 9), Err(Error::Damaged(d)) if d == gap));
-}
-
-/// Replaces a text in the journal and mends all checksums, as an intruder without the key can.
-fn forge(path: &Path, from: &str, to: &str) {
-    let conn = rusqlite::Connection::open(path).unwrap();
-    let mut sum = 0;
-    for row in writer(path).journal_raw(0, 100).unwrap() {
-        let forged = reseal(&Stored { body: row.body.replace(from, to), ..row.clone() }, row.seq, sum);
-        sum = forged.sum;
-        let change = (forged.seq as i64, &forged.body, forged.sum);
-        conn.execute("UPDATE journal SET body = ?2, sum = ?3 WHERE seq = ?1", change).unwrap();
-    }
 }
 
 fn chain(path: &Path) -> Result<Option<u64>, Damage> {
