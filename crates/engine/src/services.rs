@@ -5,8 +5,8 @@
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
 //! - `tickets`: what waits for a person; `guard`: holds; `quarantine`: rules about subjects
 //! - `prompts`: what agents are given
-//! - `status`, `why`: what is going on; `diff`: what
-//!   the work of a loop changes
+//! - `status`, `why`: what is going on; `show`: a loop, a task or a turn in full; `diff`: what the
+//!   work of a loop changes
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
 //! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
@@ -42,6 +42,7 @@ pub mod quarantine;
 pub mod replay;
 pub mod runtime;
 pub mod sessions;
+pub mod show;
 pub mod status;
 pub mod tasks;
 pub mod tickets;

@@ -15,8 +15,6 @@ mod list;
 
 pub(super) use list::state;
 
-pub(super) use everloop_engine::services::tasks::no_task;
-
 const HELP: &str = "Examples:
   everloop task add \"port the parser\" --loop k3f9 --priority 5
   everloop task list

@@ -5,9 +5,8 @@ use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::watch::MonitorSpec;
 use everloop_core::why::why;
-use everloop_engine::completion;
 use everloop_engine::error::{Code, Failure};
-use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
+use everloop_engine::services::show::LoopShown;
 use serde_json::json;
 
 use crate::cli::VerbSession;
@@ -20,15 +19,10 @@ use crate::ui::text::{clean, clean_lines, fit};
 
 /// Lines shown of a failing check's output.
 const OUTPUT_LINES: usize = 20;
-/// Waiting tasks that are listed; `everloop task list` has all.
-const TASKS_SHOWN: usize = 20;
 
-pub fn show(state: &LoopState, ledger: &Sqlite, session: &VerbSession) -> Result<Code, Failure> {
+pub fn show(found: &LoopShown, session: &VerbSession) -> Result<Code, Failure> {
+    let LoopShown { state, tasks, signs } = found;
     let look = session.ui.look(session.now());
-    let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
-    let mut tasks =
-        ledger.tasks(&TaskFilter { owner: TaskOwner::Loop(state.id.clone()), states, limit: TASKS_SHOWN })?;
-    tasks.retain(|row| row.task.kind != "batch");
     let mut lines = summary(state, look.paint);
     lines.extend(rules(&state.spec));
     lines.push(format!(
@@ -37,13 +31,12 @@ pub fn show(state: &LoopState, ledger: &Sqlite, session: &VerbSession) -> Result
         clean(&why(state, look.now, &|at| moment(at, look.now, &look.zone)))
     ));
     lines.extend(turns(state, &look));
-    for row in &tasks {
+    for row in tasks {
         lines.push(fit(
             &format!("task {} ({}): {}", row.task.id, row.state.label(), clean(&row.task.title)),
             look.width,
         ));
     }
-    let signs = completion::known(ledger, &state.id)?;
     lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
     lines.extend(failing(state));
     session.ui.answer(&lines, &json!({ "loop": state, "tasks": tasks, "signs": signs }))?;

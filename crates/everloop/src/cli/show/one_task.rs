@@ -1,10 +1,9 @@
 //! A task in full, with its late results.
 
 use everloop_core::event::Outcome;
-use everloop_core::ids::TurnId;
-use everloop_core::op::{TaskRow, Trust};
+use everloop_core::op::Trust;
 use everloop_engine::error::{Code, Failure};
-use everloop_store::Ledger;
+use everloop_engine::services::show::TaskShown;
 use serde_json::json;
 
 use crate::cli::VerbSession;
@@ -16,9 +15,9 @@ use crate::ui::text::{clean, clean_lines};
 /// Lines shown of a prompt or a result; `--json` has all.
 const TEXT_LINES: usize = 40;
 
-pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &VerbSession) -> Result<Code, Failure> {
+pub fn show(found: &TaskShown, session: &VerbSession) -> Result<Code, Failure> {
+    let TaskShown { row, late_results, deps, turn } = found;
     let look = session.ui.look(session.now());
-    let late_results = ledger.late_results(&row.task.id)?;
     let at = |time| moment(time, look.now, &look.zone);
     let task = &row.task;
     let mut lines = vec![
@@ -30,8 +29,8 @@ pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &VerbSession) -> Resul
         format!("Author    {}{}", clean(&task.author), if task.trust == Trust::Agent { " (an agent)" } else { "" }),
         format!("Made      {}, changed {}", at(row.created_at), at(row.updated_at)),
     ];
-    for dep in &task.deps {
-        let state = ledger.task(dep)?.map_or("gone", |d| d.state.label());
+    for (dep, known) in deps {
+        let state = known.as_ref().map_or("gone", |d| d.state.label());
         lines.push(format!("After     {} ({state})", clean(dep.as_str())));
     }
     lines.extend(block("Prompt", &task.prompt));
@@ -39,14 +38,12 @@ pub fn show(row: &TaskRow, ledger: &impl Ledger, session: &VerbSession) -> Resul
     // The result of a loop's own task is its turn's outcome.
     let outcome = serde_json::from_str::<Outcome>(result).ok().map(|outcome| amounts_to(&outcome));
     lines.extend(block("Result", outcome.as_deref().unwrap_or(result)));
-    for late in &late_results {
+    for late in late_results {
         let head = format!("Late      result under fence {} at {}, does not count:", late.fence, at(late.at));
         lines.push(head);
         lines.extend(clean_lines(&late.result, TEXT_LINES).into_iter().map(|line| format!("          {line}")));
     }
-    if row.fence.0 > 0 && session.home()?.turn(&TurnId::of(&task.id, row.fence)).is_dir() {
-        lines.push(format!("Turn      everloop show {}", TurnId::of(&task.id, row.fence)));
-    }
+    lines.extend(turn.as_ref().map(|turn| format!("Turn      everloop show {turn}")));
     session.ui.answer(&lines, &json!({ "task": row, "shelf": late_results }))?;
     Ok(Code::Ok)
 }

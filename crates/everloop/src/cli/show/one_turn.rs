@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use everloop_agents::job::{self, Stream};
+use everloop_agents::job;
 use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
 use everloop_core::why::choice;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::record::read_state;
-use everloop_store::{Ledger, Sqlite};
+use everloop_engine::services::show::TurnShown;
 use serde_json::json;
 
 use crate::cli::VerbSession;
@@ -17,26 +16,17 @@ use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
 
-/// The end of each stream that is shown; `everloop logs --turn` has all that was kept.
-const TAIL_BYTES: u64 = 4096;
+/// Lines shown of the end of each stream.
 const TAIL_LINES: usize = 40;
 
-pub fn show(turn: &TurnId, ledger: &Sqlite, session: &VerbSession) -> Result<Code, Failure> {
+pub fn show(found: &TurnShown, session: &VerbSession) -> Result<Code, Failure> {
+    let TurnShown { turn, state, record, process, .. } = found;
     let look = session.ui.look(session.now());
-    let dir = session.home()?.turn(turn);
-    let state = owner(turn, ledger)?;
     let attempt = state.as_ref().and_then(|s| s.tries.iter().find(|t| t.turn == *turn));
-    let failed = |e: job::JobError| Failure::failed(format!("cannot read the record of turn `{turn}`")).because(&e);
-    let there = dir.is_dir();
-    let record = if there { job::record(&dir).map_err(failed)? } else { None };
-    let started = if there { job::started(&dir).map_err(failed)? } else { None };
-    let tail = |stream| if there { job::output(&dir, stream, TAIL_BYTES) } else { Ok(String::new()) };
-    let (out, err) = (tail(Stream::Out).map_err(failed)?, tail(Stream::Err).map_err(failed)?);
-
     let mut lines = vec![format!("Turn      {turn}")];
     lines.extend(state.as_ref().and_then(|s| agent(s, turn, &look)));
     lines.extend(attempt.map(amounts_to).unwrap_or_default());
-    match (&record, &started) {
+    match (record, process) {
         (Some(record), _) => lines.extend(ended(record, &look)),
         (None, Some(started)) if started.shim.is_alive() => {
             lines.push(format!(
@@ -45,36 +35,26 @@ pub fn show(turn: &TurnId, ledger: &Sqlite, session: &VerbSession) -> Result<Cod
                 started.shim.pid
             ));
         }
-        (None, _) if there => lines.push("Ended     without a record".to_owned()),
+        (None, _) if found.dir.is_some() => lines.push("Ended     without a record".to_owned()),
         (None, _) => {
             lines.push("Ended     its folder is gone; the work of old turns stays under its ref".to_owned());
         }
     }
-    if there {
-        lines.extend(files(&dir));
-    }
-    lines.extend(section("stdout", &out));
-    lines.extend(section("stderr", &err));
-    let prompt = dir.join("prompt.md");
+    lines.extend(found.dir.iter().flat_map(|dir| files(dir, found)));
+    lines.extend(section("stdout", &found.stdout_tail));
+    lines.extend(section("stderr", &found.stderr_tail));
     let content = json!({
         "turn": turn,
         "try": attempt,
         "record": record,
-        "process": started,
-        "dir": there.then_some(&dir),
-        "prompt": prompt.is_file().then_some(&prompt),
-        "stdout_tail": out,
-        "stderr_tail": err,
+        "process": process,
+        "dir": found.dir,
+        "prompt": found.prompt,
+        "stdout_tail": found.stdout_tail,
+        "stderr_tail": found.stderr_tail,
     });
     session.ui.answer(&lines, &content)?;
     Ok(Code::Ok)
-}
-
-/// The loop that the turn's task belongs to.
-fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
-    let id = ledger.task(turn.task())?.and_then(|row| row.task.owner);
-    let row = id.map(|id| ledger.get_loop(&id)).transpose()?.flatten();
-    row.as_ref().map(read_state).transpose()
 }
 
 /// The turn's agent, and why, where the loop has several agents.
@@ -125,20 +105,10 @@ fn ended(record: &job::JobRecord, look: &StatusStyle) -> Vec<String> {
     lines
 }
 
-fn files(dir: &Path) -> Vec<String> {
-    let mut names: Vec<(String, u64)> = std::fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len())))
-        .collect();
-    names.sort();
-    let listed: Vec<String> = names.into_iter().map(|(name, bytes)| format!("{} ({bytes})", clean(&name))).collect();
+fn files(dir: &Path, found: &TurnShown) -> Vec<String> {
+    let listed: Vec<String> = found.files.iter().map(|(name, bytes)| format!("{} ({bytes})", clean(name))).collect();
     let mut lines = vec![format!("Folder    {}", dir.display()), format!("Files     {}", listed.join(", "))];
-    let prompt = dir.join("prompt.md");
-    if prompt.is_file() {
-        lines.push(format!("Prompt    {}", prompt.display()));
-    }
+    lines.extend(found.prompt.as_ref().map(|prompt| format!("Prompt    {}", prompt.display())));
     lines
 }
 
