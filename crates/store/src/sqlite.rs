@@ -28,7 +28,7 @@ use everloop_core::time::Time;
 use rusqlite::Connection;
 
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
-use crate::{Error, Ledger};
+use crate::{Error, Ledger, LocalLedger};
 
 pub use open::FORMAT;
 
@@ -65,11 +65,6 @@ impl Sqlite {
         Ok(Self { conn: open::in_memory()? })
     }
 
-    /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order of claims.
-    pub fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
-        read::ready(&self.conn, now, owner, n)
-    }
-
     /// A number that changes when *another* connection has committed: a hint to read again, nothing
     /// more.
     pub fn data_version(&self) -> Result<u64, Error> {
@@ -82,6 +77,12 @@ impl Sqlite {
     /// This covers pages and indexes. [`crate::replay::replay`] verifies the journal's content.
     pub fn check_integrity(&self) -> Result<Vec<String>, Error> {
         read::check_integrity(&self.conn)
+    }
+}
+
+impl LocalLedger for Sqlite {
+    fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
+        read::ready(&self.conn, now, owner, n)
     }
 }
 

@@ -92,17 +92,8 @@ fn hold(scope: Scope, reason: &str, time: Option<std::time::Duration>, session: 
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let scope = known(scope, &ledger, session)?;
-    let by = person();
     let now = session.now();
-    let freeze = Freeze {
-        cause: "person".to_owned(),
-        audit: vec![format!("{by}: {reason}")],
-        since: now,
-        until: time.map(|d| now + d),
-        canary_at: None,
-        canary_every_ms: 0,
-        by: Some(by),
-    };
+    let freeze = Freeze::by_person(person(), &reason, now, time.map(|d| now + d));
     hold::write(&mut ledger, &scope, (&Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, now), &[])?;
     home.wake();
     let look = session.ui.look(now);

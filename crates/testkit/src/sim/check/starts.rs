@@ -14,7 +14,7 @@ use everloop_store::Ledger as _;
 
 use super::{Invariants, broken};
 use crate::sim::agent::METERED;
-use crate::sim::world::{Violation, World};
+use crate::sim::world::{Violation, World, here};
 
 /// The longest delay that an agent can request.
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
@@ -22,7 +22,7 @@ const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 impl World {
     fn scopes(&self, id: &LoopId, account: &str) -> [Scope; 4] {
         let account = Scope::Account(account.to_owned());
-        [Scope::All, Scope::Node(self.node.clone()), account, Scope::Loop(id.clone())]
+        [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())]
     }
 
     /// A start, before it is applied.
