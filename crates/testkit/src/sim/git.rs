@@ -158,9 +158,12 @@ impl Repository {
         self.target = self.commit(Commit { parent: Some(self.target.clone()), tree, task: None });
     }
 
-    /// The operator writes the last commit anew, if it is work that landed.
+    /// The operator writes the last commit anew, once, if it is work that landed.
     pub fn operator_amends(&mut self) {
         let Some(mut commit) = self.get(&self.target).filter(|c| c.task.is_some()).cloned() else { return };
+        if commit.parent.as_ref().is_some_and(|parent| self.tree(parent).own != commit.tree.own) {
+            return;
+        }
         commit.tree.own += 1;
         self.target = self.commit(commit);
     }

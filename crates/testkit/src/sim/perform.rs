@@ -32,7 +32,7 @@ impl World {
     pub(super) fn begin(&mut self, id: &LoopId, action: Action) -> Flow {
         let job = match action {
             Action::Baseline => Job::Baseline,
-            Action::Spawn { turn, .. } if self.random.one_in(4) => return self.start(id, &turn),
+            Action::Spawn { turn, .. } if self.random.one_in(2) => return self.start(id, &turn),
             Action::Spawn { turn, .. } => Job::Start(turn),
             Action::Adopt { turn } => {
                 self.mine(0, Occurrence::Deliver(turn));
@@ -73,7 +73,7 @@ impl World {
             }
             Job::Check(turn, judgement, tree) => self.run_checks_on(id, turn, *judgement, &tree),
             Job::LookUp(turn, task, commit) => self.look_up(id, turn, &task, commit),
-            Job::Swap(turn, commit, expected) => self.swap(id, turn, commit, &expected),
+            Job::Swap(turn, commit, expected) => self.swap(id, turn, &commit, &expected),
             Job::Tell(key) => {
                 // A notifier that is down is ignored here; the ticket stands in the ledger.
                 let _told = self.step("tell", &key, |w| w.watch.tell(&key))?;
@@ -254,12 +254,12 @@ impl World {
         }
     }
 
-    fn swap(&mut self, id: &LoopId, turn: TurnId, commit: String, expected: &str) -> Flow {
+    fn swap(&mut self, id: &LoopId, turn: TurnId, commit: &str, expected: &str) -> Flow {
         let swapped = self.step("update-ref", turn.as_str(), |w| {
-            w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, &commit)
+            w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, commit)
         })?;
         let result = match swapped {
-            Ok(true) => landing::landed(&commit),
+            Ok(true) => landing::landed(commit),
             Ok(false) => Integration::Moved("somebody committed".to_owned()),
             Err(_) => return Err(Halt::GiveUp),
         };

@@ -36,6 +36,9 @@ pub(super) struct Shim {
     ends: u64,
 }
 
+/// One operation on the disk.
+type DiskAct<'a> = &'a dyn Fn(&mut World) -> Result<(), Errno>;
+
 fn record(turn: &TurnId) -> String {
     format!("{turn}/exit.json")
 }
@@ -179,7 +182,7 @@ impl World {
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
         let (aside, name) = (format!("{turn}/exit.new"), record(turn));
         let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
-        let acts: [(&str, &dyn Fn(&mut World) -> Result<(), Errno>); 4] = [
+        let acts: [(&str, DiskAct<'_>); 4] = [
             ("record: write", &|w| w.disk.write(&aside, &bytes, &mut w.random)),
             ("record: sync", &|w| w.disk.sync(&aside, &mut w.random)),
             ("record: rename", &|w| w.disk.rename(&aside, &name)),

@@ -42,7 +42,7 @@ const TABLE: &[Row] = &[
     (Bug::RecoveryForgetsExited, "good", InCrashes, "I1", "a turn that ended during the downtime is thrown away"),
     (Bug::WaitWithoutTimer, "dies young", InCalm, "I5", "a cooldown has no timer"),
     (Bug::CommitWithoutSync, "good", InCrashes, "durability", "a commit is promised before it is synced"),
-    (Bug::PerformsBeforeCommit, "good", InCrashes, "I7", "the agent is started before that is written down"),
+    (Bug::PerformsBeforeCommit, "dies young", InCrashes, "I5", "the agent is started before that is written down"),
     (Bug::TicketEveryTime, "gives up", InCalm, "I11", "the same cause opens its ticket again"),
     (Bug::StopIgnored, "people", InCrashes, "I6", "a wish to stop is noted and not obeyed"),
     (Bug::BackoffMarkerShortens, "dies young", InCalm, "I6", "an agent can shorten the guard's own wait"),
