@@ -148,6 +148,21 @@ pub struct Freeze {
     pub by: Option<String>,
 }
 
+impl Freeze {
+    /// A person's hold, until a time or until it is released.
+    pub fn by_person(by: String, reason: &str, since: Time, until: Option<Time>) -> Self {
+        Self {
+            cause: "person".to_owned(),
+            audit: vec![format!("{by}: {reason}")],
+            since,
+            until,
+            canary_at: None,
+            canary_every_ms: 0,
+            by: Some(by),
+        }
+    }
+}
+
 /// A scope that cools down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cooling {

@@ -8,6 +8,7 @@
 //! - [`action`]: actions for the shell, and the inputs that report their results
 //! - [`guard`]: whether a turn may start now, and if not, when and why
 //! - [`immune`]: which subject makes turns fail: smaller share, quarantine, trial
+//! - [`landing`]: whether work is on the target already, or may be moved there
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
 //! - [`notify`]: which notifier reports a ticket, when and how often
@@ -43,6 +44,7 @@ pub mod immune;
 pub mod jitter;
 pub mod journal;
 pub mod judge;
+pub mod landing;
 pub mod mesh;
 pub mod notify;
 pub mod op;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::action::Input;
 use crate::ids::{LoopId, TaskId};
 use crate::op::{NewTask, Op, Trust};
 use crate::reason::RuleId;
@@ -209,6 +210,64 @@ impl WatchReading {
     /// Whether the probe found a change.
     pub fn is_news(&self) -> bool {
         self.found.as_ref().is_ok_and(|found| self.from.as_ref() != Some(&found.cursor))
+    }
+}
+
+/// The probes of one loop's monitors, in a supervisor's memory.
+#[derive(Clone, Debug, Default)]
+pub struct MonitorRounds {
+    /// When each was last probed.
+    looked: BTreeMap<String, Time>,
+    /// Failed probes in a row, by monitor.
+    blind: BTreeMap<String, u32>,
+    /// Beats in a row without a change.
+    empty: u32,
+    /// A probe is under way.
+    under_way: bool,
+}
+
+impl MonitorRounds {
+    /// When the next beat is due; not while one is under way.
+    pub fn next(&self, state: &LoopState, now: Time) -> Option<Time> {
+        next(state, &self.looked, now).filter(|_| !self.under_way)
+    }
+
+    /// Begins a beat: the monitors that are due.
+    pub fn begin<'a>(&mut self, state: &'a LoopState, now: Time) -> Vec<&'a MonitorSpec> {
+        let due = due(state, &self.looked, now);
+        self.looked.extend(due.iter().map(|m| (m.name.clone(), now)));
+        due
+    }
+
+    /// The beat waits for probes.
+    pub fn wait(&mut self) {
+        self.under_way = true;
+    }
+
+    /// Makes all monitors due soon.
+    pub fn look_soon(&mut self) {
+        self.looked.clear();
+        self.empty = 0;
+    }
+
+    /// Ends a beat: its input for the loop, if a monitor was probed.
+    pub fn end(&mut self, mut looks: Vec<WatchReading>) -> Option<Input> {
+        self.under_way = false;
+        if looks.is_empty() {
+            return None;
+        }
+        for look in &mut looks {
+            let times = self.blind.entry(look.monitor.clone()).or_default();
+            match &mut look.found {
+                Ok(_) => *times = 0,
+                Err(blind) => {
+                    *times += 1;
+                    blind.times = *times;
+                }
+            }
+        }
+        self.empty = if looks.iter().any(WatchReading::is_news) { 0 } else { self.empty.saturating_add(1) };
+        Some(Input::Beat { looks, empty: self.empty })
     }
 }
 

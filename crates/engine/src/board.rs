@@ -13,11 +13,11 @@ pub mod intents;
 pub mod merge;
 
 use everloop_core::entry;
-use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::ids::TaskId;
 use everloop_core::op::{NewTask, TaskRow, Trust};
-use everloop_core::time::Time;
 use everloop_core::watch;
-use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
+pub use everloop_store::shell::most_urgent;
+use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
 use crate::error::Failure;
 
@@ -25,25 +25,8 @@ use crate::error::Failure;
 /// loop that watches that file would see its own signals there.
 pub const OWN_KINDS: [&str; 4] = ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL];
 
-/// Ready tasks that are read first; more only where all of these are the loop's own.
-const FIRST_PAGE: u32 = 16;
 /// Open tasks that are counted; a fuller board takes no task from an agent.
 const OPEN_TASKS_LIMIT: usize = 5_000;
-
-/// The most urgent ready task on the board for a loop: queued and due, or with its lease over; none
-/// of `kinds_out`.
-pub fn most_urgent(ledger: &Sqlite, owner: &LoopId, kinds_out: &[&str], now: Time) -> Result<Option<TaskRow>, Failure> {
-    let wanted = |kind: &str| kind != "batch" && kind != watch::KEEPALIVE && !kinds_out.contains(&kind);
-    let mut look = FIRST_PAGE;
-    loop {
-        let rows = ledger.ready(now, Some(owner), look)?;
-        let all = (rows.len() as u64) < u64::from(look);
-        match rows.into_iter().find(|row| wanted(&row.task.kind)) {
-            None if !all => look = look.saturating_mul(8),
-            found => return Ok(found),
-        }
-    }
-}
 
 /// Refuses what an agent may not put onto the board.
 pub fn admit(ledger: &impl Ledger, task: &NewTask) -> Result<(), Failure> {
@@ -74,7 +57,10 @@ impl<L: Ledger> entry::EntryContext for Known<'_, L> {
 
 #[cfg(test)]
 mod tests {
+    use everloop_core::ids::LoopId;
     use everloop_core::op::Op;
+    use everloop_core::time::Time;
+    use everloop_store::Sqlite;
 
     use super::*;
 

@@ -19,6 +19,7 @@ use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
+use everloop_core::watch::MonitorRounds;
 use everloop_store::{Ledger, LoopRow, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -130,7 +131,7 @@ struct LiveLoop {
     /// Kept here between action runs; a run takes it along.
     workspace: Option<Workspace>,
     /// Polls its monitors.
-    rounds: watch::MonitorRounds,
+    rounds: MonitorRounds,
 }
 
 impl LiveLoop {
@@ -382,7 +383,7 @@ impl Supervisor {
     async fn pick_up(&mut self, row: &LoopRow, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let state = read_state(row)?;
         let found = self.find_turn(&state);
-        let rounds = watch::MonitorRounds::default();
+        let rounds = MonitorRounds::default();
         let slot = LiveLoop {
             state,
             version: row.version,

@@ -1,4 +1,4 @@
-//! The part of everloop that remembers. Durable and atomic; it decides nothing.
+//! The part of everloop that remembers. Durable and atomic; ledgers decide nothing.
 //!
 //! - [`Ledger`] (here): the single interface, and its answers where [`everloop_core::op`] leaves
 //!   them open
@@ -7,6 +7,7 @@
 //! - [`postgres`]: the hub that many nodes share
 //! - [`mirror`]: the ledger as plain files, and back
 //! - [`replay`]: a walk over the whole journal that trusts nothing
+//! - [`shell`]: read, decide, commit, then perform: the supervisor's steps over any ledger
 //! - [`rows`]: row types and filters of reads
 //! - [`error`]: the errors of all ledgers
 //! - `task`, `leader`: the rules that every ledger shares, pure
@@ -20,6 +21,7 @@ pub mod model;
 pub mod postgres;
 pub mod replay;
 pub mod rows;
+pub mod shell;
 pub mod sqlite;
 mod task;
 
@@ -27,13 +29,30 @@ use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
+use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 
 pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
 pub use rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
+pub use shell::LocalLedger;
 pub use sqlite::{OpenMode, Sqlite};
+
+/// When a commit is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before its reply.
+    Full,
+    /// Some time later: a power loss may take it back.
+    Normal,
+}
+
+/// When the commits of a local ledger are on disk. SQLite is configured by this, and the simulated
+/// disk does the same.
+pub fn durability() -> Durability {
+    if planted::is(Bug::CommitWithoutSync) { Durability::Normal } else { Durability::Full }
+}
 
 /// Storage of everloop. Synchronous: the supervisor calls it from the single task that owns it.
 ///

@@ -17,7 +17,7 @@ use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, TaskState, Tick
 use everloop_core::time::Time;
 
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
-use crate::{Error, Ledger};
+use crate::{Error, Ledger, LocalLedger, task};
 
 /// A ledger in memory. A clone is an independent copy of the whole ledger.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +101,13 @@ impl Model {
         self.tasks.values().collect()
     }
 
+    /// Tasks that can be claimed now, in the order of claims.
+    fn ready_rows(&self, now: Time, owner: Option<&LoopId>) -> impl Iterator<Item = &TaskRow> {
+        let first = (owner.cloned(), Reverse(i32::MAX), Time(i64::MIN), TaskId::new(""));
+        let places = self.waiting.range(first..).take_while(move |place| place.0.as_ref() == owner);
+        places.map(|place| &self.tasks[&place.3]).filter(move |row| task::is_due(row, now) && self.deps_done(row))
+    }
+
     fn deps_done(&self, row: &TaskRow) -> bool {
         row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(|t| t.state == TaskState::Done))
     }
@@ -108,6 +115,12 @@ impl Model {
     fn record(&self, stored: &Stored) -> Result<JournalRecord, Damage> {
         let before = (stored.seq as usize).checked_sub(2).map(|i| &self.journal[i]);
         journal::open(stored, before)
+    }
+}
+
+impl LocalLedger for Model {
+    fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
+        Ok(self.ready_rows(now, owner).take(n as usize).cloned().collect())
     }
 }
 

@@ -30,7 +30,7 @@ use everloop_core::time::Time;
 use rusqlite::Connection;
 
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
-use crate::{Error, Ledger};
+use crate::{Error, Ledger, LocalLedger};
 
 use chain::ChainKey;
 pub use open::FORMAT;
@@ -72,11 +72,6 @@ impl Sqlite {
         Ok(Self { conn: open::in_memory()?, key: None })
     }
 
-    /// Up to `n` tasks of a loop (`None`: of no loop) that may be taken, in the order of claims.
-    pub fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
-        read::ready(&self.conn, now, owner, n)
-    }
-
     /// A number that changes when *another* connection has committed: a hint to read again, nothing
     /// more.
     pub fn data_version(&self) -> Result<u64, Error> {
@@ -90,6 +85,12 @@ impl Sqlite {
     /// [`Self::verify_chain`] that everloop wrote it.
     pub fn check_integrity(&self) -> Result<Vec<String>, Error> {
         read::check_integrity(&self.conn)
+    }
+}
+
+impl LocalLedger for Sqlite {
+    fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
+        read::ready(&self.conn, now, owner, n)
     }
 }
 

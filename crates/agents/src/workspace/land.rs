@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::TaskId;
+use everloop_core::landing::{self, LandingStep, landed};
 
-use super::merge::{Relation, relation};
+use super::merge::relation;
 use super::tree::{Detail, status};
 use super::worktrees::Worktrees;
 use super::{WorkspaceError, refs};
@@ -38,18 +39,14 @@ impl Worktrees {
     /// Moves the target onto `commit`.
     pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
         let git = self.git();
-        let landed = |commit: &str| Ok(Integration::Done(Integrated::Landed { commit: commit.to_owned() }));
         let target = git.commit(&self.target).await?;
         if let Some(target) = &target {
-            match relation(git, target, commit).await? {
-                Relation::Behind if target == commit => return landed(commit),
-                Relation::Behind => {}
-                Relation::Ahead => return landed(commit),
-                Relation::Diverged => {
-                    return match self.landed_before(task, commit, target).await? {
-                        Some(found) => landed(&found),
-                        None => Ok(Integration::Moved(format!("{} is at {target} now", self.target))),
-                    };
+            match landing::step(relation(git, target, commit).await?, target, commit) {
+                LandingStep::Landed => return Ok(landed(commit)),
+                LandingStep::Move => {}
+                LandingStep::LookUp => {
+                    let found = self.landed_before(task, commit, target).await?;
+                    return Ok(landing::looked_up(found, || format!("{} is at {target} now", self.target)));
                 }
             }
         }
@@ -59,10 +56,10 @@ impl Worktrees {
             Some(checkout) => self.forward(checkout, &wish).await?,
             None => self.swap(&checkouts, &wish).await?,
         };
-        let Some(obstacle) = obstacle else { return landed(commit) };
+        let Some(obstacle) = obstacle else { return Ok(landed(commit)) };
         let now = git.commit(&self.target).await?;
         if now.as_deref() == Some(commit) {
-            return landed(commit);
+            return Ok(landed(commit));
         }
         if now != target {
             return Ok(Integration::Moved(format!("{} moved while work was about to land", self.target)));

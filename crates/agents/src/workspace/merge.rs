@@ -2,21 +2,12 @@
 
 use std::ffi::OsStr;
 
+use everloop_core::landing::Relation;
+
 use super::tree::Worktree;
 use super::worktrees::Worktrees;
 use super::{CommitMeta, Merged, WorkspaceError, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
-
-/// How two commits relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    /// The first is the second, or an ancestor of it.
-    Behind,
-    /// The second is an ancestor of the first.
-    Ahead,
-    /// Each has commits that the other has not.
-    Diverged,
-}
 
 /// The result of joining two lines.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::ids::TaskId;
 
-use super::merge::{Joined, Relation, commit_tree, merge_tree, relation, subject, trailers};
+use super::merge::{Joined, commit_tree, merge_tree, relation, subject, trailers};
 use super::{CommitMeta, WorkspaceError, files};
 use crate::git::{self, Git, LONG_DEADLINE};
+use everloop_core::landing::Relation;
 
 /// Merges that are searched for a trailer: a node that missed more than this runs the checks again
 /// in any case.

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use everloop_core::ids::TurnId;
 use serde::{Deserialize, Serialize};
 
-use super::merge::{Joined, Relation, commit_tree, relation, subject, trailers};
+use super::merge::{Joined, commit_tree, relation, subject, trailers};
 use super::tree::Detail;
 use super::worktrees::{BaseChoice, Worktrees};
 use super::{Base, Collected, CommitMeta, Dropped, PathChange, Side, WorkspaceError, diff, files, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 use crate::protect;
+use everloop_core::landing::Relation;
 
 /// Where a turn started, kept so that another supervisor can collect its work.
 #[derive(Debug, Serialize, Deserialize)]

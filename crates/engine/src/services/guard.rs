@@ -55,17 +55,8 @@ pub fn hold(context: &ServiceContext, request: HoldRequest) -> Result<(Scope, Fr
     let home = context.home()?;
     let mut ledger = context.writer(&home)?;
     let scope = known(request.scope, &ledger, context)?;
-    let by = person();
     let now = context.now();
-    let freeze = Freeze {
-        cause: "person".to_owned(),
-        audit: vec![format!("{by}: {reason}")],
-        since: now,
-        until: request.time.map(|d| now + d),
-        canary_at: None,
-        canary_every_ms: 0,
-        by: Some(by),
-    };
+    let freeze = Freeze::by_person(person(), &reason, now, request.time.map(|d| now + d));
     hold::write(&mut ledger, &scope, (&Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, now), &[])?;
     home.wake();
     Ok((scope, freeze))

@@ -98,7 +98,7 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
         }
     }
     let (_, immune) = crate::immune::read(ledger)?;
-    board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)
+    Ok(board::most_urgent(ledger, &state.id, &immune.kinds_out(now), now)?)
 }
 
 /// Sets the number and the task of the next turn.

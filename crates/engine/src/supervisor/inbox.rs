@@ -7,7 +7,7 @@ use everloop_core::action::{Input, LoopCommand};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Message, Op};
-use everloop_store::{Ledger, LoopRow, Recipients};
+use everloop_store::{Ledger, LoopRow, Recipients, shell};
 use serde::{Deserialize, Serialize};
 
 use super::{LoopSelection, Supervisor, Watcher};
@@ -74,12 +74,9 @@ impl Supervisor {
     /// The command's events and the removal of the message are one transaction.
     async fn obey(&mut self, message: &Message, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let id = LoopId::new(message.to.clone());
-        let consume = Op::Consume { ids: vec![message.id] };
-        match serde_json::from_str::<LoopCommand>(&message.body) {
-            Ok(command) => {
-                let input = Input::Command { by: message.by.clone(), command };
-                self.handle_with(&id, &input, &[consume], watcher).await
-            }
+        let (input, consume) = shell::obey(message);
+        match input {
+            Ok(input) => self.handle_with(&id, &input, &[consume], watcher).await,
             Err(e) => {
                 let text = format!("dropped an unreadable message from {}: {e}", message.by);
                 let note = Op::Append { owner: None, events: vec![Event::Note { text }] };

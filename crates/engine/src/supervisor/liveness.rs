@@ -9,14 +9,12 @@ use everloop_core::action::Input;
 use everloop_core::evidence::{Health, Sample, health};
 use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TurnId};
-use everloop_core::op::Op;
 use everloop_core::phase::PhaseLiveness;
 use everloop_core::state::{LoopState, Phase, Turn, TurnStage};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger};
+use everloop_store::{Error, Ledger, shell};
 use tokio::sync::watch;
 
-use super::commit::LEASE;
 use super::stream::Sighting;
 use super::{Supervisor, Watcher};
 use crate::error::Failure;
@@ -171,8 +169,7 @@ impl Supervisor {
         }
         if now.since(liveness.renewed) >= RENEW {
             liveness.renewed = now;
-            let renew = Op::Renew { task: turn.task.clone(), fence: turn.fence, lease: LEASE };
-            match self.ledger.transact(now, &[renew]) {
+            match self.ledger.transact(now, &[shell::renew(turn)]) {
                 // A person took the task away: the turn ends by itself and its result is kept as a
                 // late result.
                 Ok(_) | Err(Error::Refused(_) | Error::Full { .. }) => {}
@@ -186,7 +183,7 @@ impl Supervisor {
     fn looks_stuck(&self, id: &LoopId, turn: &Turn, sample: &Sample) -> Result<bool, Failure> {
         let quiet = sample.phase_liveness.map_or(sample.silent, |phase_liveness| phase_liveness.quiet);
         let Some(slot) = self.slots.get(id).filter(|_| quiet > POLL_INTERVAL) else { return Ok(false) };
-        let guards = self.guards_for(&slot.state)?;
+        let guards = shell::guards_of(&self.ledger, &slot.state, &self.node)?;
         let account = guards.get(&Scope::Account(turn.account.clone()));
         let usual = account.map(|v| v.state.gaps.clone()).unwrap_or_default();
         Ok(health(sample, &slot.state.spec.guard, &usual) == Health::Stuck)

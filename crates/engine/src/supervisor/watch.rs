@@ -2,18 +2,13 @@
 //! beat that finds nothing writes nothing and starts nothing. What is remembered here is lost with
 //! the process; what was seen is in the loop's state.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use everloop_agents::monitor;
 use everloop_core::action::Input;
-use everloop_core::decide::Ready;
 use everloop_core::ids::LoopId;
-use everloop_core::op::TaskState;
-use everloop_core::state::LoopState;
-use everloop_core::time::Time;
-use everloop_core::watch::{self, Blind, MonitorCursor, MonitorSpec, Target, WatchReading, WatchedContent};
-use everloop_store::{Ledger, Recipients};
+use everloop_core::watch::{Blind, MonitorCursor, MonitorSpec, Target, WatchReading, WatchedContent};
+use everloop_store::{Ledger, Recipients, shell};
 
 use super::{Answer, Supervisor, Watcher};
 use crate::error::Failure;
@@ -22,40 +17,11 @@ use crate::mailbox::MessageBody;
 /// Messages of a mailbox that are read; it holds no more.
 const MAILBOX_POLL_INTERVAL: usize = 200;
 
-/// The polls of one loop's monitors.
-#[derive(Default)]
-pub(super) struct MonitorRounds {
-    /// When each was last polled.
-    looked: BTreeMap<String, Time>,
-    /// Failed polls in a row, by monitor.
-    blind: BTreeMap<String, u32>,
-    /// Beats in a row without a change.
-    empty: u32,
-    /// A poll is under way.
-    under_way: bool,
-}
-
-impl MonitorRounds {
-    /// When the next beat is due; not while one is under way.
-    pub(super) fn next(&self, state: &LoopState, now: Time) -> Option<Time> {
-        watch::next(state, &self.looked, now).filter(|_| !self.under_way)
-    }
-}
-
 impl Supervisor {
-    /// The keepalive that counts, if it is open.
-    pub(super) fn keepalive(&self, state: &LoopState) -> Result<Option<Ready>, Failure> {
-        let Some(id) = watch::keepalive_of(state) else { return Ok(None) };
-        let row = self.ledger.task(&id)?;
-        let open = row.filter(|row| matches!(row.state, TaskState::Queued | TaskState::Leased { .. }));
-        Ok(open.as_ref().map(Ready::from))
-    }
-
     /// Makes all monitors of a loop due soon.
     pub(super) fn look_soon(&mut self, id: &LoopId) {
         if let Some(slot) = self.slots.get_mut(id) {
-            slot.rounds.looked.clear();
-            slot.rounds.empty = 0;
+            slot.rounds.look_soon();
         }
     }
 
@@ -70,12 +36,11 @@ impl Supervisor {
         for id in ids {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             let state = slot.state.clone();
-            let due = watch::due(&state, &slot.rounds.looked, now);
-            slot.rounds.looked.extend(due.iter().map(|m| (m.name.clone(), now)));
+            let due = slot.rounds.begin(&state, now);
             let mut looks = Vec::new();
             let mut far = Vec::new();
             for monitor in due {
-                if self.is_told(&state, monitor)? {
+                if shell::is_told(&self.ledger, &state, monitor)? {
                     continue;
                 }
                 let seen = state.watch.seen.get(&monitor.name).cloned();
@@ -93,12 +58,6 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether the last change that a monitor saw still waits to be worked on.
-    fn is_told(&self, state: &LoopState, monitor: &MonitorSpec) -> Result<bool, Failure> {
-        let Some(task) = watch::latest_task(state, monitor) else { return Ok(false) };
-        Ok(self.ledger.task(task)?.is_some_and(|row| row.state == TaskState::Queued))
-    }
-
     fn go_and_look(
         &mut self,
         id: &LoopId,
@@ -107,7 +66,7 @@ impl Supervisor {
         far: Vec<(MonitorSpec, Option<MonitorCursor>)>,
     ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        slot.rounds.under_way = true;
+        slot.rounds.wait();
         let (answers, id) = (self.answers.clone(), id.clone());
         tokio::spawn(async move {
             // A monitor that hangs delays the beat for no longer than its own timeout, not the sum
@@ -147,29 +106,18 @@ impl Supervisor {
     pub(super) async fn take_looks(
         &mut self,
         id: &LoopId,
-        mut looks: Vec<WatchReading>,
+        looks: Vec<WatchReading>,
         watcher: &mut impl Watcher,
     ) -> Result<(), Failure> {
-        let Some(slot) = self.slots.get_mut(id) else { return Ok(()) };
-        let rounds = &mut slot.rounds;
-        rounds.under_way = false;
-        if looks.is_empty() {
-            return Ok(());
-        }
-        for look in &mut looks {
-            let times = rounds.blind.entry(look.monitor.clone()).or_default();
-            match &mut look.found {
-                Ok(_) => *times = 0,
-                Err(blind) => {
-                    *times += 1;
-                    blind.times = *times;
-                    tracing::debug!(owner = %id, monitor = look.monitor, why = blind.why, "cannot poll the monitor");
-                }
+        for look in &looks {
+            if let Err(blind) = &look.found {
+                tracing::debug!(owner = %id, monitor = look.monitor, why = blind.why, "cannot poll the monitor");
             }
         }
-        rounds.empty = if looks.iter().any(WatchReading::is_news) { 0 } else { rounds.empty.saturating_add(1) };
-        let empty = rounds.empty;
-        self.handle(id, &Input::Beat { looks, empty }, watcher).await
+        match self.slots.get_mut(id).and_then(|slot| slot.rounds.end(looks)) {
+            Some(beat) => self.handle(id, &beat, watcher).await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -115,11 +115,7 @@ impl Batch<'_> {
     }
 
     fn claim(&mut self, node: &NodeId, n: u32, owner: Option<&LoopId>, until: Time) -> Reply {
-        let first = (owner.cloned(), std::cmp::Reverse(i32::MAX), Time(i64::MIN), TaskId::new(""));
-        let places = self.model.waiting.range(first..).take_while(|place| place.0.as_ref() == owner);
-        let ready = places
-            .map(|place| &self.model.tasks[&place.3])
-            .filter(|row| task::is_due(row, self.now) && self.model.deps_done(row));
+        let ready = self.model.ready_rows(self.now, owner);
         let mut rows: Vec<TaskRow> = ready.take(n as usize).cloned().collect();
         for row in &mut rows {
             task::lease(row, node, until, self.now);

@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::sql;
-use crate::Error;
+use crate::{Durability, Error, durability};
 
 /// One script per format, oldest first. A shipped one is never edited.
 const MIGRATIONS: &[&str] = &[
@@ -27,12 +27,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than the distinct statements of this crate, so that each is compiled once.
 const STATEMENTS_KEPT: usize = 64;
 
-/// WAL and a full sync per commit: a reply means that the batch is on disk. The page cache is 1
-/// MiB, because the supervisor must stay small and its working set is a few rows. A WAL that grew
+/// WAL, and by [`crate::durability`] a full sync per commit: a reply means that the batch is on
+/// disk. The page cache is 1 MiB, because the supervisor must stay small and its working set is a few rows. A WAL that grew
 /// under a long read is cut back to 4 MiB.
 const WRITER_SETTINGS: &str = "
     PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = FULL;
     PRAGMA cache_size = -1024;
     PRAGMA journal_size_limit = 4194304;
 ";
@@ -49,6 +48,11 @@ pub(super) fn writer(path: &Path) -> Result<Connection, Error> {
     // Before anything is written: the file of a newer everloop stays untouched.
     refuse_newer(path, format_of(&conn).map_err(cannot_open(path))?)?;
     conn.execute_batch(WRITER_SETTINGS).map_err(cannot_open(path))?;
+    let sync = match durability() {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", sync).map_err(cannot_open(path))?;
     migrate(&mut conn, path)?;
     Ok(conn)
 }

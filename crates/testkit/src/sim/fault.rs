@@ -49,7 +49,7 @@ pub enum FaultPlan {
 }
 
 /// A plan under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
     plan: FaultPlan,
     random: Random,

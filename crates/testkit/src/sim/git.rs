@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::landing::Relation;
 
 use super::random::of_text;
 
@@ -110,9 +111,18 @@ impl Repository {
         self.history(new).any(|(id, _)| id == old)
     }
 
-    /// Whether a task's trailer stands on the target.
-    pub fn has_landed(&self, task: &TaskId) -> bool {
-        self.history(&self.target).any(|(_, c)| c.task.as_ref() == Some(task))
+    /// How the target relates to a commit.
+    pub fn relation(&self, commit: &str) -> Relation {
+        match (self.contains(commit, &self.target), self.contains(&self.target, commit)) {
+            (true, _) => Relation::Behind,
+            (false, true) => Relation::Ahead,
+            (false, false) => Relation::Diverged,
+        }
+    }
+
+    /// The commit on the target with a task's trailer.
+    pub fn landed_before(&self, task: &TaskId) -> Option<String> {
+        self.history(&self.target).find(|(_, c)| c.task.as_ref() == Some(task)).map(|(id, _)| id.to_owned())
     }
 
     /// Moves the target if it is where it was thought to be.
@@ -124,23 +134,13 @@ impl Repository {
         fits
     }
 
-    /// The same work on top of another commit.
+    /// The same work on top of another commit; what both changed alike is there once.
     pub fn rebase(&mut self, work: &str, onto: &str, task: &TaskId) -> String {
-        let base = self.history(work).map(|(id, _)| id).find(|id| self.contains(onto, id)).map(str::to_owned);
-        self.merge(base.as_deref(), work, onto, task)
-    }
-
-    /// What a commit changed, done once more on top of another, whether it is there already or not.
-    pub fn cherry_pick(&mut self, work: &str, onto: &str, task: &TaskId) -> String {
-        let base = self.get(work).and_then(|c| c.parent.clone());
-        self.merge(base.as_deref(), work, onto, task)
-    }
-
-    fn merge(&mut self, base: Option<&str>, work: &str, onto: &str, task: &TaskId) -> String {
+        let base = self.history(work).map(|(id, _)| id).find(|id| self.contains(onto, id));
         let base = base.map(|id| self.tree(id)).unwrap_or_default();
         let (ours, theirs) = (self.tree(onto), self.tree(work));
         let broken = base.fixed & !theirs.fixed;
-        let new_lines = theirs.log.iter().filter(|line| !base.log.contains(line)).cloned();
+        let new_lines = theirs.log.iter().filter(|line| !base.log.contains(line) && !ours.log.contains(line)).cloned();
         let tree = Tree {
             fixed: (ours.fixed | (theirs.fixed & !base.fixed)) & !broken,
             tampered: ours.tampered || theirs.tampered,
@@ -156,6 +156,16 @@ impl Repository {
         let mut tree = self.tree(&self.target);
         tree.own += 1;
         self.target = self.commit(Commit { parent: Some(self.target.clone()), tree, task: None });
+    }
+
+    /// The operator writes the last commit anew, once, if it is work that landed.
+    pub fn operator_amends(&mut self) {
+        let Some(mut commit) = self.get(&self.target).filter(|c| c.task.is_some()).cloned() else { return };
+        if commit.parent.as_ref().is_some_and(|parent| self.tree(parent).own != commit.tree.own) {
+            return;
+        }
+        commit.tree.own += 1;
+        self.target = self.commit(commit);
     }
 
     /// Whether a commit is held by a pin or the target.

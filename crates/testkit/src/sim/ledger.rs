@@ -5,12 +5,11 @@
 //! a damaged middle is refused, never guessed at. While nothing was torn the model in memory *is*
 //! what the disk holds, so that opening is free ([`Ledger::reopen`]).
 
-use everloop_core::guard::{Guards, Scope, Versioned};
+use everloop_core::guard::Guards;
 use everloop_core::immune::{DOC, FLEET, Immune};
 use everloop_core::op::{Op, Reply};
-use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger as _, Model, Recipients, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Durability, Error, Ledger as _, Model, Recipients, TaskFilter, TaskOwner, Tickets, durability};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{Disk, Errno};
@@ -89,10 +88,10 @@ impl Ledger {
 
     /// Makes it safe.
     pub fn sync(disk: &mut Disk, random: &mut Random) -> Result<(), Error> {
-        if planted::is(Bug::CommitWithoutSync) {
-            return Ok(());
+        match durability() {
+            Durability::Full => disk.sync(FILE, random).map_err(failed),
+            Durability::Normal => Ok(()),
         }
-        disk.sync(FILE, random).map_err(failed)
     }
 
     /// The caller may know.
@@ -147,11 +146,6 @@ impl Ledger {
     /// The sequence number of the last journal record.
     pub fn last_seq(&self) -> u64 {
         self.model.last_seq().expect("the model always answers")
-    }
-
-    /// A guard's state.
-    pub fn guard(&self, scope: &Scope) -> Versioned {
-        self.model.guard(scope).expect("the model always answers")
     }
 
     /// The immune system's document, with its version.

@@ -107,13 +107,6 @@ pub struct MeshReport {
     pub tail: Vec<String>,
 }
 
-impl MeshReport {
-    /// All that went wrong.
-    pub fn fault_count(&self) -> u64 {
-        self.faults.values().sum()
-    }
-}
-
 const fn minutes(n: u64) -> Duration {
     Duration::from_secs(n * 60)
 }

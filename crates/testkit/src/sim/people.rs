@@ -86,6 +86,11 @@ impl World {
                     site.git.operator_commits();
                 }
             }
+            Happening::OperatorAmends(id) => {
+                if let Some(site) = self.sites.get_mut(&id) {
+                    site.git.operator_amends();
+                }
+            }
             Happening::News(id) => {
                 if let Some(site) = self.sites.get_mut(&id) {
                     site.news += 1;
@@ -117,7 +122,7 @@ impl World {
 
     fn change_guard(&mut self, scope: &Scope, event: Event, ticket: Option<Op>) {
         let now = self.wall();
-        let mut guard = self.ledger.guard(scope);
+        let mut guard = self.ledger.model().guard(scope).expect("the model always answers");
         guard.state.apply(scope, &event, now);
         let mut ops = vec![
             Op::SaveGuard { scope: scope.clone(), version: guard.version, state: Box::new(guard.state) },
@@ -139,15 +144,7 @@ impl World {
     }
 
     fn hold(&mut self, scope: &Scope) {
-        let freeze = Freeze {
-            cause: PERSON.to_owned(),
-            audit: vec!["a person said so".to_owned()],
-            since: self.wall(),
-            until: None,
-            canary_at: None,
-            canary_every_ms: 0,
-            by: Some(PERSON.to_owned()),
-        };
+        let freeze = Freeze::by_person(PERSON.to_owned(), "said so", self.wall(), None);
         self.change_guard(scope, Event::Frozen { scope: scope.clone(), freeze }, None);
     }
 

@@ -2,9 +2,9 @@
 //! sub-step can be repeated.
 
 use everloop_core::action::{Action, Input, Integration};
-use everloop_core::event::{Exit, Integrated, Judgement, StopCause};
+use everloop_core::event::{Exit, Judgement, StopCause};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
-use everloop_core::planted::{self, Bug};
+use everloop_core::landing::{self, LandingStep};
 use everloop_core::scoreboard::{CheckResult, CheckRun, Scoreboard, run_again, verdict};
 use everloop_core::state::{LoopState, Phase};
 
@@ -16,9 +16,7 @@ use super::world::{Flow, Halt, Occurrence, Plans, World};
 #[derive(Clone, Debug)]
 pub(super) enum Job {
     Baseline,
-    Prepare(TurnId),
-    Describe(TurnId),
-    Fork(TurnId),
+    Start(TurnId),
     Signal(TurnId, StopCause),
     Collect(TurnId, TaskId),
     Pin(TurnId, Box<Judgement>, Tree),
@@ -30,55 +28,35 @@ pub(super) enum Job {
 }
 
 impl World {
-    /// Begins an action.
-    pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
+    /// Begins an action. An idle machine starts an agent before the owner takes its next input.
+    pub(super) fn begin(&mut self, id: &LoopId, action: Action) -> Flow {
         let job = match action {
             Action::Baseline => Job::Baseline,
-            Action::Spawn { turn, .. } => Job::Prepare(turn),
-            Action::Adopt { turn } => return self.mine(0, Occurrence::Deliver(turn)),
+            Action::Spawn { turn, .. } if self.random.one_in(2) => return self.start(id, &turn),
+            Action::Spawn { turn, .. } => Job::Start(turn),
+            Action::Adopt { turn } => {
+                self.mine(0, Occurrence::Deliver(turn));
+                return Ok(());
+            }
             Action::Stop { turn, cause } => Job::Signal(turn, cause),
             Action::Judge { turn, task } => Job::Collect(turn, task),
             Action::Integrate { turn, task, commit } => Job::LookUp(turn, task, commit),
             Action::Tell { key, .. } => Job::Tell(key),
-            Action::Look => return self.look_soon(id),
+            Action::Look => {
+                self.held_mut(id).into_iter().for_each(|held| held.rounds.monitors.look_soon());
+                self.plan_beat(id);
+                return Ok(());
+            }
             Action::Cleanup => Job::Cleanup,
         };
-        self.later(id, job);
-    }
-
-    fn later(&mut self, id: &LoopId, job: Job) {
-        let ms = match job {
-            Job::Baseline | Job::Check(..) => self.random.between(500, 20_000),
-            _ => self.random.between(1, 400),
-        };
-        self.mine(ms, Occurrence::Work(id.clone(), job));
-    }
-
-    /// The planted mistake: the agent is started before the ledger records that it will be.
-    pub(super) fn perform_at_once(&mut self, id: &LoopId, actions: &[Action]) -> Flow {
-        for action in actions {
-            if let Action::Spawn { turn, .. } = action {
-                self.prepare(id, turn);
-                self.describe(id, turn);
-                self.shim_starts(turn)?;
-            }
-        }
-        Ok(())
+        self.go_on(id, job)
     }
 
     /// Does a sub-step.
     pub(super) fn work(&mut self, id: &LoopId, job: Job) -> Flow {
         match job {
             Job::Baseline => self.baseline(id),
-            Job::Prepare(turn) => match self.step("prepare", turn.as_str(), |w| w.prepare(id, &turn))? {
-                Ok(()) => self.go_on(id, Job::Describe(turn)),
-                Err(_) => self.not_started(id, &turn, "no worktree"),
-            },
-            Job::Describe(turn) => match self.step("job", turn.as_str(), |w| w.describe(id, &turn))? {
-                Ok(()) => self.go_on(id, Job::Fork(turn)),
-                Err(_) => self.not_started(id, &turn, "no folder"),
-            },
-            Job::Fork(turn) => self.fork(id, &turn),
+            Job::Start(turn) => self.start(id, &turn),
             Job::Signal(turn, cause) => match self.step("stop", turn.as_str(), |w| w.stop_shim(&turn, cause))? {
                 Ok(()) => Ok(()),
                 Err(_) => Err(Halt::GiveUp),
@@ -95,7 +73,7 @@ impl World {
             }
             Job::Check(turn, judgement, tree) => self.run_checks_on(id, turn, *judgement, &tree),
             Job::LookUp(turn, task, commit) => self.look_up(id, turn, &task, commit),
-            Job::Swap(turn, commit, expected) => self.swap(id, turn, commit, &expected),
+            Job::Swap(turn, commit, expected) => self.swap(id, turn, &commit, &expected),
             Job::Tell(key) => {
                 // A notifier that is down is ignored here; the ticket stands in the ledger.
                 let _told = self.step("tell", &key, |w| w.watch.tell(&key))?;
@@ -110,12 +88,16 @@ impl World {
 
     #[expect(clippy::unnecessary_wraps, reason = "it ends the arms of a match in which the others can fail")]
     fn go_on(&mut self, id: &LoopId, job: Job) -> Flow {
-        self.later(id, job);
+        let ms = match job {
+            Job::Baseline | Job::Check(..) => self.random.between(500, 20_000),
+            _ => self.random.between(1, 400),
+        };
+        self.mine(ms, Occurrence::Work(id.clone(), job));
         Ok(())
     }
 
     fn state_of(&self, id: &LoopId) -> Option<&LoopState> {
-        self.supervisor.as_ref().and_then(|s| s.held.get(id)).map(|h| &h.state)
+        self.held(id).map(|held| &held.state)
     }
 
     fn baseline(&mut self, id: &LoopId) -> Flow {
@@ -148,7 +130,14 @@ impl World {
         self.watch.told(turn, told);
     }
 
-    fn fork(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+    /// Prepares a turn and starts its shim.
+    fn start(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+        if self.step("prepare", turn.as_str(), |w| w.prepare(id, turn))?.is_err() {
+            return self.not_started(id, turn, "no worktree");
+        }
+        if self.step("job", turn.as_str(), |w| w.describe(id, turn))?.is_err() {
+            return self.not_started(id, turn, "no folder");
+        }
         let starts = |w: &mut World| {
             // Mostly at once; on a busy machine a supervisor can die and come back before its shim
             // begins.
@@ -246,39 +235,31 @@ impl World {
 
     /// Before anything is moved: is it there already?
     fn look_up(&mut self, id: &LoopId, turn: TurnId, task: &TaskId, commit: String) -> Flow {
-        let naive = planted::is(Bug::IntegratesWithoutTrailerLookup);
         let looked = self.step("look up", turn.as_str(), |w| {
-            let git = &mut w.sites.get_mut(id).expect("every loop has a site").git;
-            let target = git.target.clone();
-            if naive {
-                let fits = git.contains(&commit, &target) && commit != target;
-                let new = if fits { commit } else { git.cherry_pick(&commit, &target, task) };
-                return Ok((new, target));
-            }
-            if git.contains(&commit, &target) && commit != target {
-                return Ok((commit, target));
-            }
-            // The target has it already, as itself or in another shape: a crash came before that
-            // was recorded.
-            if git.contains(&target, &commit) || git.has_landed(task) {
+            let git = &w.sites[id].git;
+            let before = match landing::step(git.relation(&commit), &git.target, &commit) {
+                LandingStep::Move => return Ok(git.target.clone()),
+                LandingStep::Landed => landing::landed(&git.target),
+                LandingStep::LookUp => landing::looked_up(git.landed_before(task), || "somebody committed".to_owned()),
+            };
+            if matches!(before, Integration::Done(_)) {
                 w.watch.mark("landed before");
-                return Err(Integration::Done(Integrated::Landed { commit: target }));
             }
-            Err(Integration::Moved("somebody committed".to_owned()))
+            Err(before)
         })?;
         match looked {
-            Ok(Ok((commit, expected))) => self.go_on(id, Job::Swap(turn, commit, expected)),
+            Ok(Ok(expected)) => self.go_on(id, Job::Swap(turn, commit, expected)),
             Ok(Err(result)) => self.answer(id, &Input::Integrated { turn, result }),
             Err(_) => Err(Halt::GiveUp),
         }
     }
 
-    fn swap(&mut self, id: &LoopId, turn: TurnId, commit: String, expected: &str) -> Flow {
+    fn swap(&mut self, id: &LoopId, turn: TurnId, commit: &str, expected: &str) -> Flow {
         let swapped = self.step("update-ref", turn.as_str(), |w| {
-            w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, &commit)
+            w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, commit)
         })?;
         let result = match swapped {
-            Ok(true) => Integration::Done(Integrated::Landed { commit }),
+            Ok(true) => landing::landed(commit),
             Ok(false) => Integration::Moved("somebody committed".to_owned()),
             Err(_) => return Err(Halt::GiveUp),
         };

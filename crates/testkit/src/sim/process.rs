@@ -13,6 +13,7 @@ use everloop_core::stream::TurnReport;
 use everloop_core::time::Time;
 
 use super::agent::Kind;
+use super::disk::Errno;
 use super::random::of_text;
 use super::world::{Flow, Halt, Occurrence, Plans, World};
 
@@ -34,6 +35,9 @@ pub(super) struct Shim {
     /// How often the plan for its end was changed.
     ends: u64,
 }
+
+/// One operation on the disk.
+type DiskAct<'a> = &'a dyn Fn(&mut World) -> Result<(), Errno>;
 
 fn record(turn: &TurnId) -> String {
     format!("{turn}/exit.json")
@@ -178,20 +182,18 @@ impl World {
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
         let (aside, name) = (format!("{turn}/exit.new"), record(turn));
         let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
-        let written =
-            self.step_beside("record: write", turn.as_str(), |w| w.disk.write(&aside, &bytes, &mut w.random))?;
-        if !matches!(written, Ok(Ok(()))) {
-            return Ok(());
+        let acts: [(&str, DiskAct<'_>); 4] = [
+            ("record: write", &|w| w.disk.write(&aside, &bytes, &mut w.random)),
+            ("record: sync", &|w| w.disk.sync(&aside, &mut w.random)),
+            ("record: rename", &|w| w.disk.rename(&aside, &name)),
+            ("record: sync folder", &|w| w.disk.sync_folder()),
+        ];
+        for (what, act) in acts {
+            if !matches!(self.step_beside(what, turn.as_str(), act)?, Ok(Ok(()))) {
+                break;
+            }
         }
-        let synced = self.step_beside("record: sync", turn.as_str(), |w| w.disk.sync(&aside, &mut w.random))?;
-        if !matches!(synced, Ok(Ok(()))) {
-            return Ok(());
-        }
-        let renamed = self.step_beside("record: rename", turn.as_str(), |w| w.disk.rename(&aside, &name))?;
-        if !matches!(renamed, Ok(Ok(()))) {
-            return Ok(());
-        }
-        self.step_beside("record: sync folder", turn.as_str(), |w| w.disk.sync_folder())?.map_or(Ok(()), |_| Ok(()))
+        Ok(())
     }
 
     /// The record of a turn's end, if there is one.
@@ -226,8 +228,7 @@ impl World {
     /// The supervisor notices that a turn's shim is gone.
     pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
         let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
-        let held = self.supervisor.as_ref().and_then(|s| s.held.get(&owner));
-        let waits = held.is_some_and(
+        let waits = self.held(&owner).is_some_and(
             |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == TurnStage::Running),
         );
         if !waits {

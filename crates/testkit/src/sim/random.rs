@@ -3,7 +3,7 @@
 use everloop_core::jitter::mix;
 
 /// A stream of numbers that depends on nothing but its seed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Random {
     seed: u64,
     drawn: u64,

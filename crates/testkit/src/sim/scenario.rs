@@ -52,6 +52,8 @@ pub enum Happening {
     Enqueue(LoopId),
     /// The operator commits on the target directly.
     OperatorCommits(LoopId),
+    /// The operator writes the last commit of the target anew, with its trailer.
+    OperatorAmends(LoopId),
     /// Something is there for the monitor of a loop to see.
     News(LoopId),
     /// A person releases everything between a decision and its commit.
@@ -185,22 +187,20 @@ fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
     spec.watch = WatchSpec { monitors: vec![monitor], park_after };
 }
 
+/// A check of this name.
+pub(super) fn check(name: String) -> CheckSpec {
+    let (run, timeout) = (format!("./{name}"), Duration::from_secs(60));
+    CheckSpec { name, run, timeout, weight: 1, pin: String::new() }
+}
+
 /// The spec of a simulated loop.
 pub fn spec(checks: u32) -> LoopSpec {
-    let check = |n: u32| CheckSpec {
-        name: format!("check{n}"),
-        run: format!("./check {n}"),
-        timeout: Duration::from_secs(60),
-        weight: 1,
-        pin: String::new(),
-    };
     LoopSpec {
         goal: "make the checks pass".to_owned(),
-        checks: (0..checks).map(check).collect(),
+        checks: (0..checks).map(|n| check(format!("check{n}"))).collect(),
         agent: AgentSpec {
             name: "scripted".to_owned(),
             argv: vec!["agent".to_owned()],
-            pass_env: Vec::new(),
             account: "default".to_owned(),
             turn_microusd: 0,
             turn_tokens: 1000,

@@ -1,38 +1,32 @@
-//! The supervisor's shell, step by step as the real one does it: read, decide, commit, then
-//! perform.
+//! The supervisor: the product's shell ([`everloop_store::shell`]) with simulated effects, its
+//! timers and its inbox.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everloop_core::action::{Input, LoopCommand, TurnTrace};
-use everloop_core::decide::{Context, Decision, Ready, decide};
+use everloop_core::action::{Action, Input, TurnTrace};
 use everloop_core::evidence::Sample;
-use everloop_core::guard::Guards;
-use everloop_core::guard::permit::{SLOTS, concerned};
+use everloop_core::guard::permit::SLOTS;
 use everloop_core::ids::{LoopId, TurnId};
+use everloop_core::immune::Immune;
 use everloop_core::jitter::mix;
-use everloop_core::op::{Op, Refusal, Reply, TaskState, shelve_late};
-use everloop_core::planted::{self, Bug};
+use everloop_core::op::{Op, Refusal, Reply};
 use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
-use everloop_core::watch::KEEPALIVE;
-use everloop_store::{Error, Ledger as _, Recipients, StateName, TaskFilter, TaskOwner};
+use everloop_store::shell::{self, Circumstances, Committed, InputRun, Progress, Rejected, ShellEffects};
+use everloop_store::{Error, Ledger as _, Model, Recipients};
 
 use super::disk::Errno;
 use super::ledger::{Ledger, Prepared};
-use super::watch::{Rounds, torn_off};
-use super::world::{Flow, Halt, Occurrence, World, violated};
+use super::watch::Rounds;
+use super::world::{Flow, Halt, Occurrence, Violation, World, here, violated};
 
-/// How long a task is held without renewal.
-const LEASE: Duration = Duration::from_secs(90);
 /// Signs of life are looked for this often.
 const LOOK_MS: u64 = 60_000;
 /// A full disk is waited out in steps of this.
 const FULL_WAIT_MS: u64 = 5_000;
 /// The box is read this often even when the bell was lost.
 const POLL_MS: u64 = 30_000;
-/// How often the supervisor decides again because another process wrote first.
-const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// A loop in the supervisor's memory.
 pub(super) struct Held {
@@ -54,7 +48,6 @@ pub(super) struct Supervisor {
     pub(super) held: BTreeMap<LoopId, Held>,
     pub(super) since_ms: u64,
     clock: Time,
-    decisions: u64,
     pub(super) draining: bool,
 }
 
@@ -72,7 +65,7 @@ impl World {
             return Ok(());
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
-        self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, decisions: 0, draining: false });
+        self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, draining: false });
         let opened = self.step("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))?;
         match opened {
             Ok(Ok(())) => self.doubt = false,
@@ -117,97 +110,14 @@ impl World {
 
     /// What an input means for a loop, with operations that belong into the same transaction.
     pub(super) fn handle(&mut self, id: &LoopId, input: &Input, extra: &[Op]) -> Flow {
-        for _ in 0..MAX_CONFLICT_RETRIES {
-            let now = self.clock();
-            let Some((decision, version)) = self.decide(id, input, now) else { return Ok(()) };
-            if planted::is(Bug::PerformsBeforeCommit) {
-                self.perform_at_once(id, &decision.actions)?;
-            }
-            let mut batch = extra.to_vec();
-            batch.extend(decision.batch(version));
-            if !decision.events.is_empty() {
-                self.meddle();
-            }
-            let later = torn_off(&mut batch);
-            match self.commit(now, batch)? {
-                Ok(saved) => {
-                    self.commit(now, later)?.ok();
-                    self.take_effect(decision, saved.unwrap_or(version));
-                    return Ok(());
-                }
-                Err(Refusal::Conflict { .. }) => {
-                    self.watch.mark("conflict");
-                    self.read_again(id);
-                }
-                Err(refusal) => return violated("I3", format!("an honest write was refused: {refusal}")),
+        let mut run = InputRun::new(id, input, extra);
+        loop {
+            match run.go(self)? {
+                Progress::Done => return Ok(()),
+                Progress::Full => self.stand_still(FULL_WAIT_MS),
+                Progress::Conflicts => return violated("I5", "the loop is written by somebody else all the time"),
             }
         }
-        violated("I5", "the loop is written by somebody else all the time")
-    }
-
-    fn decide(&mut self, id: &LoopId, input: &Input, now: Time) -> Option<(Decision, u64)> {
-        let supervisor = self.supervisor.as_mut()?;
-        supervisor.decisions += 1;
-        let seed = mix(self.seed ^ self.incarnation, supervisor.decisions);
-        let (supervisor, held) = (self.supervisor.as_ref()?, self.supervisor.as_ref()?.held.get(id)?);
-        let state = &held.state;
-        let scopes = concerned(state, &self.node);
-        let guards: Guards = scopes.into_iter().map(|s| (s.clone(), self.ledger.guard(&s))).collect();
-        let (version, immune) = self.ledger.immune();
-        let ctx = Context {
-            now,
-            seed,
-            node: &self.node,
-            guards: &guards,
-            immune: (version, &immune),
-            lease: LEASE,
-            draining: supervisor.draining,
-            current_task: self.current_task(state),
-            board_task: self.board_task(id, &immune.kinds_out(now), now),
-            keepalive: self.keepalive(state),
-        };
-        Some((decide(state, input, &ctx), held.version))
-    }
-
-    fn current_task(&self, state: &LoopState) -> Option<Ready> {
-        let row = self.ledger.model().task(state.task.as_ref()?).expect("the model always answers")?;
-        matches!(row.state, TaskState::Queued | TaskState::Leased { .. }).then(|| Ready::from(&row))
-    }
-
-    fn board_task(&self, id: &LoopId, kinds_out: &[&str], now: Time) -> Option<Ready> {
-        let watches = self.sites.get(id).is_some_and(|site| !site.setup.spec.watch.is_empty());
-        if !self.watch.board_used && !watches {
-            return None;
-        }
-        let filter = TaskFilter { owner: TaskOwner::Loop(id.clone()), states: vec![StateName::Queued], limit: 100 };
-        let mut rows = self.ledger.model().tasks(&filter).expect("the model always answers");
-        let wanted = |kind: &str| kind != "batch" && kind != KEEPALIVE && !kinds_out.contains(&kind);
-        rows.retain(|r| wanted(&r.task.kind) && r.task.ready_at <= now);
-        rows.sort_by_key(|r| (-r.task.priority, r.created_at, r.task.id.clone()));
-        rows.first().map(Ready::from)
-    }
-
-    /// One durable transaction; returns the loop's new version, or the refusal.
-    fn commit(&mut self, now: Time, mut batch: Vec<Op>) -> Flow<Result<Option<u64>, Refusal>> {
-        while !batch.is_empty() {
-            let prepared = match self.ledger.prepare(now, &batch) {
-                Ok(prepared) => prepared,
-                Err(Error::Refused(Refusal::Fenced { task, fence }))
-                    if self.watch.amended.contains(&task) && shelve_late(&mut batch, &task, fence) =>
-                {
-                    self.watch.mark("late_result");
-                    continue;
-                }
-                Err(Error::Refused(refusal)) => return Ok(Err(refusal)),
-                Err(e) => return violated("ledger", e.to_string()),
-            };
-            if self.store(&prepared)? {
-                let replies = self.ledger.confirm(prepared);
-                self.must_be_alive()?;
-                return Ok(Ok(replies.iter().rev().find_map(Reply::version)));
-            }
-        }
-        Ok(Ok(None))
     }
 
     /// Writes and syncs; false when the disk was full, nothing was written, and another try is
@@ -221,7 +131,6 @@ impl World {
                 self.say("disk full", "");
                 self.watch.mark("disk full");
                 let reopened = self.ledger.reopen(&mut self.disk, &mut self.random, true);
-                self.stand_still(FULL_WAIT_MS);
                 return reopened.map(|()| false).or(Err(Halt::GiveUp));
             }
             Err(_) => {
@@ -240,49 +149,9 @@ impl World {
         }
     }
 
-    fn read_again(&mut self, id: &LoopId) {
-        let row = self.ledger.model().get_loop(id).expect("the model always answers");
-        if let (Some(row), Some(held)) = (row, self.supervisor.as_mut().and_then(|s| s.held.get_mut(id))) {
-            held.state = serde_json::from_str(&row.state).expect("a stored state can be read");
-            held.version = row.version;
-        }
-    }
-
-    fn take_effect(&mut self, decision: Decision, version: u64) {
-        let id = decision.state.id.clone();
-        let (now, now_ms) = (self.clock(), self.now_ms);
-        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(&id)) else { return };
-        held.state = decision.state;
-        held.version = version;
-        held.timers += 1;
-        // A millisecond late is in time; a millisecond early would be a second wake for nothing.
-        held.timer = decision.wake_at.map(|at| now_ms + at.since(now).as_millis() as u64 + 1);
-        let running = match &held.state.phase {
-            Phase::Turn(turn) if turn.stage == TurnStage::Running => Some(turn.id.clone()),
-            _ => None,
-        };
-        let look = running.is_some() && held.watched != running;
-        if look {
-            held.slept_ms = 0;
-            held.watched.clone_from(&running);
-        }
-        let (timer, timers) = (held.timer, held.timers);
-        if let Some(at) = timer {
-            self.mine(at - now_ms, Occurrence::Tick(id.clone(), timers));
-        }
-        if let (true, Some(turn)) = (look, running) {
-            self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn));
-        }
-        for action in decision.actions {
-            self.perform(&id, action);
-        }
-        self.plan_beat(&id);
-    }
-
     /// A timer rang.
     pub(super) fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
-        let held = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id));
-        let Some(held) = held.filter(|h| h.timers == timers) else { return Ok(()) };
+        let Some(held) = self.held_mut(id).filter(|h| h.timers == timers) else { return Ok(()) };
         held.timer = None;
         self.say("tick", id.as_str());
         self.handle(id, &Input::Tick, &[])
@@ -304,11 +173,9 @@ impl World {
     /// Reads the box; each command's events and the removal of its message are one transaction.
     pub(super) fn read_box(&mut self) -> Flow {
         for message in self.ledger.model().messages(Recipients::All, 100).expect("the model always answers") {
-            let command: LoopCommand = serde_json::from_str(&message.body).expect("people write commands");
             self.say("obey", &message.body);
-            let consume = Op::Consume { ids: vec![message.id] };
-            let input = Input::Command { by: message.by.clone(), command };
-            self.handle(&LoopId::new(message.to), &input, &[consume])?;
+            let (input, consume) = shell::obey(&message);
+            self.handle(&LoopId::new(message.to), &input.expect("people write commands"), &[consume])?;
         }
         self.mine(POLL_MS, Occurrence::Inbox);
         Ok(())
@@ -317,7 +184,7 @@ impl World {
     /// Looks for signs of life of a running turn.
     pub(super) fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
         let (now, late_ms, signs) = (self.clock(), self.late_ms, self.silent_ms(turn));
-        let Some(held) = self.supervisor.as_mut().and_then(|s| s.held.get_mut(id)) else { return Ok(()) };
+        let Some(held) = self.held_mut(id) else { return Ok(()) };
         let Phase::Turn(current) = &held.state.phase else { return Ok(()) };
         if current.id != *turn || current.stage != TurnStage::Running {
             return Ok(());
@@ -330,6 +197,9 @@ impl World {
             timer_late: Duration::from_millis(late_ms),
             ..Sample::default()
         };
+        // Refused when a person took the task away.
+        let renew = [shell::renew(current)];
+        self.ledger.transact(now, &renew, &mut self.disk, &mut self.random).ok();
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
         self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));
         Ok(())
@@ -352,5 +222,114 @@ impl World {
         }
         self.mine(1_000, Occurrence::Leave);
         Ok(())
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Violated(Violation { invariant: "ledger", text: error.to_string() })
+    }
+}
+
+impl ShellEffects for World {
+    type Ledger = Model;
+    type Error = Halt;
+
+    fn ledger(&self) -> &Model {
+        self.ledger.model()
+    }
+
+    fn live(&self, id: &LoopId) -> Option<(&LoopState, u64)> {
+        self.held(id).map(|held| (&held.state, held.version))
+    }
+
+    fn immune(&self) -> Flow<(u64, Immune)> {
+        Ok(self.ledger.immune())
+    }
+
+    fn circumstances(&mut self) -> Circumstances {
+        self.decisions += 1;
+        let seed = mix(self.seed ^ self.incarnation, self.decisions);
+        let draining = self.supervisor.as_ref().is_some_and(|s| s.draining);
+        Circumstances { now: self.clock(), seed, node: here(), draining }
+    }
+
+    fn transact(&mut self, now: Time, batch: &[Op]) -> Result<Vec<Reply>, Rejected<Halt>> {
+        self.meddle();
+        let prepared = match self.ledger.prepare(now, batch) {
+            Ok(prepared) => prepared,
+            Err(Error::Refused(refusal)) => return Err(self.refused(refusal)),
+            Err(e) => return Err(Rejected::Failed(e.into())),
+        };
+        if !self.store(&prepared).map_err(Rejected::Failed)? {
+            return Err(Rejected::Full);
+        }
+        let replies = self.ledger.confirm(prepared);
+        self.must_be_alive().map_err(Rejected::Failed)?;
+        Ok(replies)
+    }
+
+    fn read_again(&mut self, id: &LoopId) -> Flow {
+        let row = self.ledger.model().get_loop(id)?;
+        if let (Some(row), Some(held)) = (row, self.held_mut(id)) {
+            held.state = serde_json::from_str(&row.state).expect("a stored state can be read");
+            held.version = row.version;
+        }
+        Ok(())
+    }
+
+    fn committed(&mut self, committed: Committed) {
+        let id = committed.state.id.clone();
+        let (now, now_ms) = (self.clock(), self.now_ms);
+        let Some(held) = self.held_mut(&id) else { return };
+        held.state = committed.state;
+        held.version = committed.version;
+        held.timers += 1;
+        // A millisecond late is in time; a millisecond early would be a second wake for nothing.
+        held.timer = committed.wake_at.map(|at| now_ms + at.since(now).as_millis() as u64 + 1);
+        let running = match &held.state.phase {
+            Phase::Turn(turn) if turn.stage == TurnStage::Running => Some(turn.id.clone()),
+            _ => None,
+        };
+        let look = running.is_some() && held.watched != running;
+        if look {
+            held.slept_ms = 0;
+            held.watched.clone_from(&running);
+        }
+        let (timer, timers) = (held.timer, held.timers);
+        if let Some(at) = timer {
+            self.mine(at - now_ms, Occurrence::Tick(id.clone(), timers));
+        }
+        if let (true, Some(turn)) = (look, running) {
+            self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn));
+        }
+        self.plan_beat(&id);
+    }
+
+    fn perform(&mut self, id: &LoopId, action: Action) -> Flow {
+        self.begin(id, action)
+    }
+}
+
+impl World {
+    /// Only a person is a reason for a refusal.
+    fn refused(&mut self, refusal: Refusal) -> Rejected<Halt> {
+        match &refusal {
+            Refusal::Conflict { .. } => self.watch.mark("conflict"),
+            Refusal::Fenced { task, .. } if self.watch.amended.contains(task) => self.watch.mark("late_result"),
+            _ => {
+                let text = format!("an honest write was refused: {refusal}");
+                return Rejected::Failed(Halt::Violated(Violation { invariant: "I3", text }));
+            }
+        }
+        Rejected::Refused(refusal)
+    }
+
+    pub(super) fn held(&self, id: &LoopId) -> Option<&Held> {
+        self.supervisor.as_ref()?.held.get(id)
+    }
+
+    pub(super) fn held_mut(&mut self, id: &LoopId) -> Option<&mut Held> {
+        self.supervisor.as_mut()?.held.get_mut(id)
     }
 }

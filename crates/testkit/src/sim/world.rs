@@ -4,8 +4,7 @@
 //! makes what it had planned void (its incarnation is over), a power loss also what shims and
 //! agents had planned (the boot is over).
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::event::StopCause;
 use everloop_core::ids::{LoopId, NodeId, TaskId, TurnId};
@@ -84,31 +83,6 @@ pub(super) enum Plans {
     World,
 }
 
-#[derive(Debug)]
-struct Entry {
-    at: u64,
-    order: u64,
-    plans: Plans,
-    what: Occurrence,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
 /// A loop's repository and agent.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -136,15 +110,18 @@ impl Site {
 }
 
 /// Everything there is.
+#[derive(Default)]
 pub struct World {
     pub(super) seed: u64,
     pub(super) random: Random,
-    pub(super) node: NodeId,
     pub(super) now_ms: u64,
     pub(super) wall_ms: i64,
-    heap: BinaryHeap<Reverse<Entry>>,
+    /// What is to come, by time and by the order in which it was planned.
+    heap: BTreeMap<(u64, u64), (Plans, Occurrence)>,
     planned: u64,
     pub(super) incarnation: u64,
+    /// Decisions so far, for their seeds.
+    pub(super) decisions: u64,
     pub(super) boot: u64,
     pub(super) late_ms: u64,
     pub(super) disk: Disk,
@@ -187,32 +164,11 @@ impl World {
         let mut world = Self {
             seed,
             random: Random::new(seed),
-            node: NodeId::new("here"),
-            now_ms: 0,
-            wall_ms: 0,
-            heap: BinaryHeap::new(),
-            planned: 0,
-            incarnation: 0,
-            boot: 0,
-            late_ms: 0,
-            disk: Disk::default(),
-            ledger: Ledger::default(),
-            doubt: false,
             sites: scenario.loops.iter().map(|l| (l.id.clone(), site(l))).collect(),
-            shims: BTreeMap::new(),
-            meters: BTreeMap::new(),
-            locked: BTreeSet::new(),
-            stops: BTreeMap::new(),
-            supervisor: None,
             faults: Faults::new(plan, seed),
-            trace: Trace::default(),
-            watch: Watch::default(),
-            meddling: false,
-            finishing: false,
-            finished: false,
             to_come: scenario.happenings.len(),
             limit_ms: scenario.limit_ms,
-            occurrences: 0,
+            ..Self::default()
         };
         for (at, happening) in &scenario.happenings {
             world.plan_at(*at, Plans::World, Occurrence::Happens(Box::new(happening.clone())));
@@ -224,14 +180,14 @@ impl World {
     /// Runs until all is over.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.submit();
-        while let Some(Reverse(next)) = self.heap.pop() {
+        while let Some(((at, _), (plans, what))) = self.heap.pop_first() {
             self.occurrences += 1;
-            if !self.holds(next.plans) {
+            if !self.holds(plans) {
                 continue;
             }
-            self.late_ms = self.now_ms.saturating_sub(next.at);
-            self.now_ms = self.now_ms.max(next.at);
-            match self.occur(next.what) {
+            self.late_ms = self.now_ms.saturating_sub(at);
+            self.now_ms = self.now_ms.max(at);
+            match self.occur(what) {
                 Ok(()) => {}
                 Err(Halt::Kill) => self.die(),
                 Err(Halt::GiveUp) => {
@@ -269,7 +225,7 @@ impl World {
 
     fn plan_at(&mut self, at: u64, plans: Plans, what: Occurrence) {
         self.planned += 1;
-        self.heap.push(Reverse(Entry { at, order: self.planned, plans, what }));
+        self.heap.insert((at, self.planned), (plans, what));
     }
 
     /// Something the supervisor of now will do.
@@ -280,12 +236,9 @@ impl World {
     /// Everything that a sleeping machine does not do is late by this much; timers of the
     /// supervisor count boot time.
     pub(super) fn sleep_ms(&mut self, ms: u64) {
-        let old = std::mem::take(&mut self.heap);
-        for Reverse(mut entry) in old {
-            if matches!(entry.plans, Plans::Machine(_)) || matches!(entry.what, Occurrence::Work(..)) {
-                entry.at += ms;
-            }
-            self.heap.push(Reverse(entry));
+        for ((at, order), (plans, what)) in std::mem::take(&mut self.heap) {
+            let late = matches!(plans, Plans::Machine(_)) || matches!(what, Occurrence::Work(..));
+            self.heap.insert((at + if late { ms } else { 0 }, order), (plans, what));
         }
         self.stand_still(ms);
     }
@@ -321,20 +274,7 @@ impl World {
         detail: &str,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
-        let fault = self.enter(name, detail);
-        match fault {
-            Some(Fault::KillBefore) => return Err(Halt::Kill),
-            Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
-            Some(Fault::Error) => return Ok(Err(Injected)),
-            Some(Fault::Delay(ms)) => self.stand_still(ms),
-            Some(Fault::KillAfter | Fault::PowerAfter(_)) | None => {}
-        }
-        let done = effect(self);
-        match fault {
-            Some(Fault::KillAfter) => Err(Halt::Kill),
-            Some(Fault::PowerAfter(loss)) => Err(Halt::Power(loss)),
-            _ => Ok(Ok(done)),
-        }
+        self.struck(name, detail, |_| Err(Halt::Kill), effect)
     }
 
     /// A numbered step of another process: a kill of the supervisor at this moment does not stop
@@ -345,9 +285,23 @@ impl World {
         detail: &str,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
+        let kill = |world: &mut Self| {
+            world.die();
+            Ok(())
+        };
+        self.struck(name, detail, kill, effect)
+    }
+
+    fn struck<T>(
+        &mut self,
+        name: &str,
+        detail: &str,
+        kill: impl Fn(&mut Self) -> Flow,
+        effect: impl FnOnce(&mut Self) -> T,
+    ) -> Flow<Result<T, Injected>> {
         let fault = self.enter(name, detail);
         match fault {
-            Some(Fault::KillBefore) => self.die(),
+            Some(Fault::KillBefore) => kill(self)?,
             Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
             Some(Fault::Error) => return Ok(Err(Injected)),
             Some(Fault::Delay(ms)) => self.stand_still(ms),
@@ -355,7 +309,7 @@ impl World {
         }
         let done = effect(self);
         match fault {
-            Some(Fault::KillAfter) => self.die(),
+            Some(Fault::KillAfter) => kill(self)?,
             Some(Fault::PowerAfter(loss)) => return Err(Halt::Power(loss)),
             _ => {}
         }
@@ -395,6 +349,11 @@ impl World {
         let pause = self.random.between(20_000, 60_000);
         self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
     }
+}
+
+/// The machine.
+pub(super) fn here() -> NodeId {
+    NodeId::new("here")
 }
 
 /// The simulation ends here.

@@ -8,7 +8,7 @@ use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 
 use super::{Watch, broken};
-use crate::sim::world::{Violation, World};
+use crate::sim::world::{Violation, World, here};
 
 /// The longest quarantine by the tiers in beats, unless a vendor's limit sets its end.
 const OUT_MOST: u32 = 160;
@@ -47,7 +47,8 @@ impl World {
     fn check_ways(&self) -> Result<(), Violation> {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
-            let mut all = self.watch.all_invariants.values().flat_map(|w| candidates(&w.fold, &self.node)).flatten();
+            let node = here();
+            let mut all = self.watch.all_invariants.values().flat_map(|w| candidates(&w.fold, &node)).flatten();
             let all_out = |s: Subject| s.dimension != dimension || out(&s);
             if all.all(all_out) {
                 return broken("I8", format!("every {} is quarantined", dimension.label()));
@@ -67,7 +68,7 @@ impl World {
         let invariants = &self.watch.all_invariants[id];
         let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
-        if candidates(&invariants.fold, &self.node).any(|who| !who.iter().any(out)) {
+        if candidates(&invariants.fold, &here()).any(|who| !who.iter().any(out)) {
             return broken("I8", format!("turn {turn} was given to {bad}, who is quarantined, and others are there"));
         }
         Ok(())

@@ -14,17 +14,17 @@ use everloop_store::Ledger as _;
 
 use super::{Invariants, broken};
 use crate::sim::agent::METERED;
-use crate::sim::world::{Violation, World};
+use crate::sim::world::{Violation, World, here};
 
 /// The longest delay that an agent can request.
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
-impl World {
-    fn scopes(&self, id: &LoopId, account: &str) -> [Scope; 4] {
-        let account = Scope::Account(account.to_owned());
-        [Scope::All, Scope::Node(self.node.clone()), account, Scope::Loop(id.clone())]
-    }
+fn scopes(id: &LoopId, account: &str) -> [Scope; 4] {
+    let account = Scope::Account(account.to_owned());
+    [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())]
+}
 
+impl World {
     /// A start, before it is applied.
     pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { turn, permit, account, .. } = event else { return Ok(()) };
@@ -36,7 +36,7 @@ impl World {
         if let Some(current) = &invariants.current {
             return broken("I6", name(&format!("beside turn {}", current.turn)));
         }
-        for scope in self.scopes(id, account) {
+        for scope in scopes(id, account) {
             let canary = permit.canary.as_ref() == Some(&scope);
             if let Some(freeze) = self.watch.frozen.get(&scope)
                 && freeze.canary_at.is_none_or(|due| due > at)

@@ -278,15 +278,7 @@ impl NodeEffects for Host<'_> {
 
     fn guards(&mut self, scopes: &BTreeSet<Scope>) -> Guards {
         let frozen = self.world.nodes[self.n].frozen.is_some();
-        let freeze = || Freeze {
-            cause: "person".to_owned(),
-            audit: Vec::new(),
-            since: Time::default(),
-            until: None,
-            canary_at: None,
-            canary_every_ms: 0,
-            by: Some("a person".to_owned()),
-        };
+        let freeze = || Freeze::by_person("a person".to_owned(), "said so", Time::default(), None);
         let guard = |scope: &Scope| {
             let freeze = (frozen && *scope == Scope::All).then(freeze);
             Versioned { version: 0, state: GuardState { freeze, ..GuardState::default() } }

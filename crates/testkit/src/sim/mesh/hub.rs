@@ -12,8 +12,9 @@ use super::world::{Event, World};
 const RETURN_MS: u64 = 60_000;
 
 /// How the hub is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mood {
+    #[default]
     Well,
     /// Unreachable: down, or it accepts no connection, or its tables are gone.
     Away,
@@ -24,6 +25,7 @@ pub(super) enum Mood {
 }
 
 /// The hub of the simulated mesh.
+#[derive(Default)]
 pub(super) struct Hub {
     pub model: Model,
     pub mood: Mood,
@@ -43,20 +45,6 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub fn new() -> Self {
-        Self {
-            model: Model::default(),
-            mood: Mood::Well,
-            since: 0,
-            ahead: 0,
-            odd_until: 0,
-            copies: 0,
-            backup: None,
-            second: (0, 0),
-            herd: 0,
-        }
-    }
-
     pub fn back_up(&mut self) {
         self.backup = Some(self.model.clone());
     }

@@ -102,7 +102,7 @@ pub(super) struct Node {
     pub seen: u64,
     pub copy: u64,
     /// The product's node, while there is power.
-    pub core: Option<MeshNode>,
+    pub core: Option<Box<MeshNode>>,
     /// What it sends again and again, made once.
     pub heartbeat: Rc<[Op; 1]>,
 }
@@ -172,10 +172,10 @@ impl Node {
     }
 
     /// The node as its disk makes it.
-    fn boot(&self) -> MeshNode {
+    fn boot(&self) -> Box<MeshNode> {
         let (node, here, slots) = (self.id.clone(), self.id.clone(), u32::try_from(self.slots).unwrap_or(u32::MAX));
         let settings = NodeSettings { node, here, slots, time_scale: 1 };
-        MeshNode::with(settings, self.disk.held.clone(), self.disk.replica.clone())
+        Box::new(MeshNode::with(settings, self.disk.held.clone(), self.disk.replica.clone()))
     }
 
     /// Its thread does nothing.

@@ -1,7 +1,6 @@
 //! Virtual time, and what is still to come.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +10,8 @@ use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::op::Op;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
-use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, LoopSpec};
 use everloop_core::time::Time;
-use everloop_core::watch::WatchSpec;
 use everloop_store::{Ledger, Tickets};
 
 use super::facts::Facts;
@@ -24,6 +22,7 @@ use super::limits::{Limits, fleet_name};
 use super::node::{Disk, Node};
 use super::{MeshReport, Setup};
 use crate::sim::random::Random;
+use crate::sim::scenario;
 use crate::sim::trace::Trace;
 
 /// The time of correct clocks at the beginning, in milliseconds since 1970.
@@ -82,33 +81,6 @@ pub(super) enum Event {
     NextLoop,
 }
 
-struct Due {
-    at: u64,
-    sequence: u64,
-    event: Event,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    /// The earliest is the greatest, for a heap that gives the greatest first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.sequence).cmp(&(self.at, self.sequence))
-    }
-}
-
 /// The loop that is under way.
 pub(super) struct Current {
     pub id: LoopId,
@@ -142,7 +114,8 @@ pub(super) struct World {
     width: u32,
     /// When the last loop ended; from then on there is no new work.
     over: Option<u64>,
-    heap: BinaryHeap<Due>,
+    /// What is to come, by time and by the order in which it was planned.
+    heap: BTreeMap<(u64, u64), Event>,
     sequence: u64,
 }
 
@@ -160,7 +133,7 @@ impl World {
             setup: setup.clone(),
             limits,
             now: 0,
-            hub: Hub::new(),
+            hub: Hub::default(),
             git: MeshRepository::new(),
             nodes,
             current: Current { id: LoopId::new(""), since: 0, number: 0 },
@@ -177,7 +150,7 @@ impl World {
             begun: 0,
             width,
             over: None,
-            heap: BinaryHeap::new(),
+            heap: BTreeMap::new(),
             sequence: 0,
         };
         world.next_loop();
@@ -192,7 +165,7 @@ impl World {
 
     /// Runs to the end.
     pub fn run(mut self) -> MeshReport {
-        while let Some(Due { at, event, .. }) = self.heap.pop() {
+        while let Some(((at, _), event)) = self.heap.pop_first() {
             self.now = at;
             self.happen(event);
             if self.facts.violation.is_some() || self.is_over() {
@@ -332,7 +305,7 @@ impl World {
 
     pub fn later(&mut self, wait: u64, event: Event) {
         self.sequence += 1;
-        self.heap.push(Due { at: self.now + wait, sequence: self.sequence, event });
+        self.heap.insert((self.now + wait, self.sequence), event);
     }
 
     /// A node looks around in so many milliseconds, and not before.
@@ -412,29 +385,13 @@ fn new_loop(setup: &Setup, id: LoopId, (width, limits): (u32, Limits), now: Time
     let mut guard = GuardSpec::default();
     guard.budget.calls = limits.calls;
     guard.caps.per_hour = limits.per_hour.and_then(|n| n.try_into().ok());
-    let check = |i: u64| CheckSpec {
-        name: format!("c{i}"),
-        run: String::new(),
-        timeout: Duration::from_secs(1),
-        weight: 1,
-        pin: String::new(),
-    };
+    let check = |i: u64| scenario::check(format!("c{i}"));
     let wanted = LoopSpec {
-        goal: "all of them".to_owned(),
         checks: (0..setup.checks).map(check).collect(),
         agent: AgentSpec { name: "worker".to_owned(), account: "team".to_owned(), ..AgentSpec::default() },
-        others: Vec::new(),
-        workspace: WorkspaceSpec {
-            dir: String::new(),
-            mode: WorkspaceMode::InPlace,
-            integrate: Integrate::Reached,
-            setup: None,
-            include_dirty: false,
-            protect: Vec::new(),
-        },
         bounds: Bounds::default(),
         guard,
-        watch: WatchSpec::default(),
+        ..scenario::spec(0)
     };
     let spec = MeshSpec {
         wanted,

@@ -67,7 +67,8 @@ pub fn known() -> Vec<Scenario> {
             .with(|l| l.spec.guard.max_parallel_turns = 1)
             .and(LoopSetup { spec: one_slot(), ..LoopSetup::new("b", 2) }),
     ];
-    all.push(target_moves());
+    all.push(target_moves("the target moves", 2_500, Happening::OperatorCommits));
+    all.push(target_moves("the target is rewritten", 700, Happening::OperatorAmends));
     all.push(people());
     all.push(watches());
     all.push(watches_and_works());
@@ -101,11 +102,11 @@ fn one_slot() -> everloop_core::spec::LoopSpec {
     spec
 }
 
-/// The operator commits all the time, so that the work has to be judged again and again.
-fn target_moves() -> Scenario {
-    let id = LoopId::new("a");
-    let moves = (1..300).map(|n| (n * 2_500, Happening::OperatorCommits(id.clone())));
-    Scenario { happenings: moves.collect(), ..Scenario::new("the target moves", 2) }
+/// The operator is on the same branch all the time, so that the work has to be judged again and
+/// again.
+fn target_moves(name: &str, every_ms: u64, how: fn(LoopId) -> Happening) -> Scenario {
+    let moves = (1..300).map(|n| (n * every_ms, how(LoopId::new("a"))));
+    Scenario { happenings: moves.collect(), ..Scenario::new(name, 2) }
 }
 
 /// A person pauses, resumes, stops and releases, some of it twice.
