@@ -41,7 +41,7 @@ pub struct Circumstances {
     pub now: Time,
     /// Seed of the jitter.
     pub seed: u64,
-    /// This node.
+    /// The node that the supervisor runs on.
     pub node: NodeId,
     /// The supervisor shuts down.
     pub draining: bool,
@@ -69,7 +69,7 @@ pub enum Rejected<E> {
     Refused(Refusal),
     /// No room on the disk; the same batch may fit later.
     Full,
-    /// Anything else.
+    /// Any other error.
     Failed(E),
 }
 

@@ -28,8 +28,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENTS_KEPT: usize = 64;
 
 /// WAL, and by [`crate::durability`] a full sync per commit: a reply means that the batch is on
-/// disk. The page cache is 1 MiB, because the supervisor must stay small and its working set is a few rows. A WAL that grew
-/// under a long read is cut back to 4 MiB.
+/// disk. The page cache is 1 MiB, because the supervisor must stay small and its working set is a
+/// few rows. A WAL that grew under a long read is cut back to 4 MiB.
 const WRITER_SETTINGS: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA cache_size = -1024;

@@ -38,7 +38,7 @@ impl Tree {
 }
 
 /// A commit of the simulated repository.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// What it was made on.
     pub parent: Option<String>,
@@ -46,6 +46,8 @@ pub struct Commit {
     pub tree: Tree,
     /// Its `Task-Id` trailer.
     pub task: Option<TaskId>,
+    /// The operator wrote it anew.
+    pub amended: bool,
 }
 
 /// A turn's private checkout.
@@ -74,7 +76,7 @@ impl Repository {
     pub fn new(tree: Tree) -> Self {
         let mut git =
             Self { commits: BTreeMap::new(), target: String::new(), pins: BTreeMap::new(), worktrees: BTreeMap::new() };
-        git.target = git.commit(Commit { parent: None, tree, task: None });
+        git.target = git.commit(Commit { tree, ..Commit::default() });
         git
     }
 
@@ -148,24 +150,20 @@ impl Repository {
             own: ours.own,
             scratch: ours.scratch.max(theirs.scratch),
         };
-        self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()) })
+        self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()), amended: false })
     }
 
     /// A commit of the operator.
     pub fn operator_commits(&mut self) {
         let mut tree = self.tree(&self.target);
         tree.own += 1;
-        self.target = self.commit(Commit { parent: Some(self.target.clone()), tree, task: None });
+        self.target = self.commit(Commit { parent: Some(self.target.clone()), tree, ..Commit::default() });
     }
 
     /// The operator writes the last commit anew, once, if it is work that landed.
     pub fn operator_amends(&mut self) {
-        let Some(mut commit) = self.get(&self.target).filter(|c| c.task.is_some()).cloned() else { return };
-        if commit.parent.as_ref().is_some_and(|parent| self.tree(parent).own != commit.tree.own) {
-            return;
-        }
-        commit.tree.own += 1;
-        self.target = self.commit(commit);
+        let Some(commit) = self.get(&self.target).filter(|c| c.task.is_some() && !c.amended).cloned() else { return };
+        self.target = self.commit(Commit { amended: true, ..commit });
     }
 
     /// Whether a commit is held by a pin or the target.

@@ -177,7 +177,12 @@ impl World {
         let changed = tree != site.git.tree(&start);
         let mut head = start.clone();
         if changed {
-            head = site.git.commit(Commit { parent: Some(head), tree: tree.clone(), task: Some(task.clone()) });
+            head = site.git.commit(Commit {
+                parent: Some(head),
+                tree: tree.clone(),
+                task: Some(task.clone()),
+                amended: false,
+            });
         }
         if !site.git.contains(&head, &site.git.target) {
             head = site.git.rebase(&head, &site.git.target.clone(), task);
@@ -277,7 +282,7 @@ impl World {
         for turn in old {
             let Some(Worktree { start, tree }) = git.worktrees.remove(&turn) else { continue };
             if tree != git.tree(&start) {
-                let commit = git.commit(Commit { parent: Some(start), tree, task: task_of(&turn) });
+                let commit = git.commit(Commit { parent: Some(start), tree, task: task_of(&turn), amended: false });
                 git.pins.entry(format!("refs/everloop/{turn}-left")).or_insert(commit);
             }
         }

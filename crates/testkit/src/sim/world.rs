@@ -351,7 +351,7 @@ impl World {
     }
 }
 
-/// The machine.
+/// The simulated machine.
 pub(super) fn here() -> NodeId {
     NodeId::new("here")
 }
