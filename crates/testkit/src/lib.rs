@@ -4,6 +4,7 @@
 //!   real core is run, crashed at every step and held to its invariants
 //! - [`budget`]: as much simulation as a given time allows
 //! - [`chaos`]: three real nodes in networks of their own, a real hub, and faults
+//! - [`docs`]: files of `docs/` that are made from code
 //! - [`fake_model`]: a model server on loopback that plays a script, for the real agent programs
 //! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
@@ -19,6 +20,7 @@
 pub mod budget;
 pub mod chaos;
 pub mod clis;
+pub mod docs;
 pub mod fake_model;
 pub mod fleet;
 pub mod offline;

@@ -56,7 +56,7 @@ pub fn hold(context: &ServiceContext, request: HoldRequest) -> Result<(Scope, Fr
     let mut ledger = context.writer(&home)?;
     let scope = known(request.scope, &ledger, context)?;
     let now = context.now();
-    let freeze = Freeze::by_person(person(), &reason, now, request.time.map(|d| now + d));
+    let freeze = Freeze::by_person(person(), reason, now, request.time.map(|d| now + d));
     hold::write(&mut ledger, &scope, (&Event::Frozen { scope: scope.clone(), freeze: freeze.clone() }, now), &[])?;
     home.wake();
     Ok((scope, freeze))

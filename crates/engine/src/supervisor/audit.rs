@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::error::Failure;
 use crate::replay;
 use crate::state_folder::StateFolder;
+use crate::token::hex;
 
 /// Kind and key of the document that holds the last finding, so that a person who has seen a
 /// difference is not asked again about the same one.
@@ -60,7 +61,7 @@ fn audit(home: &StateFolder) -> Result<(), Failure> {
 }
 
 fn report(ledger: &mut Sqlite, finding: &str) -> Result<(), Failure> {
-    let sum = Sha256::digest(finding.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let sum = hex(&Sha256::digest(finding.as_bytes()));
     let known = ledger.doc(DOC.0, DOC.1)?;
     let is_same = |body: &str| serde_json::from_str::<Value>(body).is_ok_and(|body| body["finding"] == sum.as_str());
     if known.as_ref().is_some_and(|doc| is_same(&doc.body)) {

@@ -195,13 +195,7 @@ mod tests {
 
     #[test]
     fn the_picture_in_docs_is_that_of_the_recording() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
         let lines: Vec<String> = RECORDED.lines().map(str::to_owned).collect();
-        let picture = svg::terminal(TITLE, &lines);
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            fs::write(&path, &picture).expect("the docs can be written");
-        }
-        let there = fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == picture, "run `UPDATE_DOCS=1 cargo test -p everloop picture`");
+        everloop_testkit::docs::assert_current("demo.svg", &svg::terminal(TITLE, &lines), "picture");
     }
 }

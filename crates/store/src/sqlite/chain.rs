@@ -9,8 +9,9 @@
 //!
 //! Not covered: an older copy of ledger *and* key in place of the newer one.
 
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,7 +129,10 @@ fn parse(text: &str) -> Option<ChainKey> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a text takes everything");
+        text
+    })
 }
 
 /// What a hash covers of a record. Lengths come first, so that no two records give the same bytes.

@@ -114,16 +114,6 @@ mod tests {
 
     #[test]
     fn the_reference_of_commands_in_docs_is_the_current_one() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, reference()).expect("the docs can be written");
-        }
-        let there = std::fs::read_to_string(&path).unwrap_or_default();
-        let current = reference();
-        let different = there.lines().zip(current.lines()).find(|(old, new)| old != new);
-        assert!(
-            there == current,
-            "run `UPDATE_DOCS=1 cargo test -p everloop reference`; first difference: {different:#?}"
-        );
+        everloop_testkit::docs::assert_current("commands.md", &reference(), "reference");
     }
 }
