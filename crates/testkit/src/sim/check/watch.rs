@@ -72,7 +72,13 @@ impl World {
     pub(super) fn check_heard(&self) -> Result<(), Violation> {
         for (id, invariants) in &self.watch.all_invariants {
             let watches = !invariants.fold.spec.watch.is_empty();
-            let had_time = matches!(invariants.ended, Some(LoopEnd::Reached | LoopEnd::Stopped { .. }));
+            // A loop that has used its turns up ends at once, and sees nothing that comes later.
+            let used_up = invariants.fold.spec.bounds.max_turns.is_some_and(|n| invariants.fold.turns >= n);
+            let had_time = match invariants.ended {
+                Some(LoopEnd::Reached) => !used_up,
+                Some(LoopEnd::Stopped { .. }) => true,
+                Some(_) | None => false,
+            };
             let news = self.sites[id].news;
             if watches && had_time && invariants.heard != Some(news) {
                 return broken("signal", format!("loop {id} has heard {:?} of {news}", invariants.heard));
