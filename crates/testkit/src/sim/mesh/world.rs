@@ -431,6 +431,8 @@ fn new_loop(setup: &Setup, id: LoopId, (width, limits): (u32, Limits), now: Time
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds::default(),
         guard,
