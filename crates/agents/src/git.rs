@@ -3,8 +3,8 @@
 //! business.
 //!
 //! Files are data that an agent may have written. So no call runs hooks, a file system monitor, an
-//! external diff, an editor, a pager or a transport helper, replaces objects by others, fetches what
-//! is missing, or waits for a prompt. Calls over the files of a turn use everloop's own git folder
+//! external diff, an editor, a pager or a transport helper, replaces objects by others, fetches
+//! missing ones, or waits for a prompt. Calls over the files of a turn use everloop's own git folder
 //! ([`Git::own`]), with settings taken when the loop was made and none of the machine's files.
 //! Calls in a person's repository ([`Git::operators`], [`Git::shared`]) read the person's
 //! configuration and only move refs or files there.
@@ -310,7 +310,7 @@ impl Git {
     }
 }
 
-/// Feeds a process. If it ends without reading everything, its exit code tells why.
+/// Feeds a process. If it ends without reading everything, its exit code is the result.
 async fn write_all(pipe: Option<ChildStdin>, input: &[u8]) {
     if let Some(mut pipe) = pipe {
         pipe.write_all(input).await.ok();

@@ -1,8 +1,8 @@
 //! Where turns work and how their work lands. Lists the parts and gives them one interface.
 //!
 //! With git, the agent of a loop works in a clone of its own, whose objects are read from the
-//! person's repository; the checks run in a checkout that no agent can reach. What comes back from a
-//! turn is its files, taken with a git folder and an index of everloop's own: no configuration,
+//! person's repository; the checks run in a checkout that no agent can reach. Only the files of a
+//! turn come back, taken with a git folder and an index of everloop's own: no configuration,
 //! attribute driver, ref or object of the agent is ever read by a git that everloop runs. Work is
 //! only ever kept under `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`],
 //! forward only, and only when no file of the person is in the way.
@@ -88,8 +88,8 @@ pub enum WorkspaceError {
     /// Results were requested of a turn that never began here.
     #[error("no workspace was prepared for turn `{turn}`")]
     Unprepared { turn: TurnId },
-    /// A ref that only everloop moves is not where the ledger says.
-    #[error("`{name}` is at {found}, and the ledger says {expected}: not everloop moved it")]
+    /// A ref that only everloop moves is not at the commit in the ledger.
+    #[error("`{name}` is at {found} instead of {expected}, which is in the ledger")]
     RefMoved { name: String, found: String, expected: String },
     /// The git settings of a loop are lost, and those in force are others.
     #[error("git's filters, attributes or ignored files in `{}` are not what they were when the loop was made", .dir.display())]
@@ -324,7 +324,7 @@ impl Workspace {
         }
     }
 
-    /// Where the ledger says that a target is which only everloop moves. A target of the person is
+    /// The commit in the ledger of a target that only everloop moves. A target of the person is
     /// not concerned.
     pub fn expect_target(&mut self, commit: &str) {
         if let Kind::Git(trees) = &mut self.0

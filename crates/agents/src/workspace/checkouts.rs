@@ -161,7 +161,7 @@ impl Checkouts {
         self.own.git()
     }
 
-    /// The commit of the target. A target that only everloop moves must be where the ledger says.
+    /// The commit of the target. A target that only everloop moves must be at the commit in the ledger.
     pub async fn target_now(&self) -> Result<Option<String>, WorkspaceError> {
         let known = self.chosen.as_ref().and_then(|chosen| chosen.target.as_ref());
         let now = match refs::loose(&self.place.common, &self.target) {

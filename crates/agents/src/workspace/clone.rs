@@ -62,8 +62,8 @@ impl CloneParts {
         Self { common: common.to_owned(), config, exclude, packed_refs: Vec::new() }
     }
 
-    /// Makes the clone over the files in `tree` ready: its head at `commit`, its index the one given,
-    /// nothing unfinished. Branches and settings of the agent stay. Whatever is there instead of a
+    /// Makes the clone over the files in `tree` ready: its head at `commit`, its index a copy of
+    /// `index`, nothing unfinished. Branches and settings of the agent stay. Whatever is there instead of a
     /// clone is moved to `strays`.
     pub fn make_ready(&self, tree: &Path, commit: &str, index: &Path, strays: &Path) -> Result<(), WorkspaceError> {
         let git = tree.join(".git");
@@ -123,7 +123,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// What tells whether an agent has written its index: inode, size and change time.
+/// A sign of whether an agent has written its index: inode, size and change time.
 pub(super) type IndexMark = (u64, u64, i64, i64);
 
 /// The mark of the clone's index.

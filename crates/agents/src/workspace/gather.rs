@@ -45,7 +45,7 @@ impl Gathered {
     }
 }
 
-/// Gathers the files in `tree` at `paths`, and those of `forced` that everloop's index does not have.
+/// Gathers the files in `tree` at `paths`, and those of `forced` that are not in everloop's `index`.
 pub(super) fn gather(
     tree: &Path,
     index: &Path,

@@ -13,7 +13,7 @@ const MOST_ENTRIES: usize = 1_000_000;
 /// Size of an entry before the object's name.
 const STAT_BYTES: usize = 40;
 
-/// An entry.
+/// A file that the index describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub path: &'a [u8],
@@ -31,7 +31,7 @@ impl Entry<'_> {
         self.mode & 0o170_000 == 0o160_000
     }
 
-    /// Whether git wrote the file long enough before `then` for its change time to tell.
+    /// Whether git wrote the file before `then`, and not within the same tick of the clock.
     pub fn changed_before(&self, then: SystemTime) -> bool {
         tick_after(self.times[0].into(), self.times[1].into()) < then
     }

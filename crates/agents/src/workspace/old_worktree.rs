@@ -1,5 +1,5 @@
 //! Worktrees that everloop kept in the person's repository before loops had clones of their own.
-//! They are taken over at the next turn: the folder stays or is made again, git's record of it goes.
+//! They are taken over at the next turn: the folder of a turn stays, git's record of it goes.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

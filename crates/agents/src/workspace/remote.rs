@@ -133,8 +133,8 @@ impl Remote {
         }
     }
 
-    /// Files of the branch at `target` that match the globs in `protect` and that `commit` changes or
-    /// removes.
+    /// Files of the branch at `target` that match the globs in `protect` and that `commit` changes
+    /// or removes.
     pub async fn violations(
         &self,
         target: &str,

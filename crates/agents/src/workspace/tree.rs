@@ -1,4 +1,4 @@
-//! What `git status` says about a tree: of the person, or of a turn.
+//! The result of `git status` in a tree of the person or of a turn.
 
 use std::path::PathBuf;
 

@@ -298,11 +298,13 @@ impl Checkouts {
     }
 }
 
-/// The message of a turn's commit: what the agent said about its own commits is part of the text.
+/// The message of a turn's commit, with the first lines of the agent's own commits.
 fn message(commit_meta: &CommitMeta<'_>, tree: &Path) -> String {
     let own = clone::own_commits(tree);
-    let list: String = own.iter().map(|subject| format!("- {subject}\n")).collect();
-    let said = if own.is_empty() { String::new() } else { format!("The agent's own commits:\n{list}\n") };
+    let said = match own.as_slice() {
+        [] => String::new(),
+        own => format!("The agent's own commits:\n- {}\n\n", own.join("\n- ")),
+    };
     format!("{}\n\n{said}{}", subject(commit_meta.subject), trailers(commit_meta))
 }
 

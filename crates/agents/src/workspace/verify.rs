@@ -15,7 +15,7 @@ use super::{Side, WorkspaceError, files, old_worktree};
 use crate::git::{Git, GitError};
 use crate::protect::hex;
 
-/// The name of the checkout below its random folder: commands see it, and it says what it is.
+/// The name of the checkout below its random folder, as commands see it.
 const NAME: &str = "verify";
 
 /// Bytes of a random name.
@@ -37,14 +37,13 @@ impl Verify {
         let is_name = |name: &str| name.len() == 2 * NAME_BYTES && name.bytes().all(|b| b.is_ascii_hexdigit());
         let entries = fs::read_dir(root).map_err(WorkspaceError::files("read", root))?;
         let found = entries.flatten().find(|entry| entry.file_name().to_str().is_some_and(is_name));
-        let folder = match found {
-            Some(entry) => entry.path(),
-            None => {
-                let mut name = [0; NAME_BYTES];
-                let drawn = getrandom::fill(&mut name).map_err(std::io::Error::other);
-                drawn.map_err(WorkspaceError::files("draw a name in", root))?;
-                root.join(hex(&name))
-            }
+        let folder = if let Some(entry) = found {
+            entry.path()
+        } else {
+            let mut name = [0; NAME_BYTES];
+            let drawn = getrandom::fill(&mut name).map_err(std::io::Error::other);
+            drawn.map_err(WorkspaceError::files("draw a name in", root))?;
+            root.join(hex(&name))
         };
         let keep = keep.iter().filter_map(|name| inside(name)).collect();
         Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default() })
@@ -86,13 +85,12 @@ impl Checkouts {
         let id_bytes = sweep::id_bytes(&commit);
         let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
         let sweep = Sweep { tree: path.clone(), index: index.clone(), id_bytes, keep, recent, unknown };
-        let (swept, recent) = match files::apart(move || sweep.run()).await {
-            Ok(swept) => swept,
+        let (swept, recent) = if let Ok(swept) = files::apart(move || sweep.run()).await {
+            swept
+        } else {
             // A check may have taken its own permissions away.
-            Err(_) => {
-                self.begin_verify().await?;
-                (Swept { whole: false, removed: true }, Recent::default())
-            }
+            self.begin_verify().await?;
+            (Swept { whole: false, removed: true }, Recent::default())
         };
         if swept.removed && self.verify.keep.is_empty() {
             self.forget_setup(Side::Verify)?;

@@ -86,7 +86,7 @@ impl Supervisor {
         match job::inspect(&self.home.turn(&turn.id)) {
             Ok(job::JobTrace::Alive { .. }) => TurnTrace::Alive,
             Ok(job::JobTrace::Exited(mut exit)) => {
-                // A file does not tell where a turn started.
+                // The base of a turn is never taken from a file of its job.
                 exit.base = None;
                 let dir = self.home.turn(&turn.id);
                 Follow::new(dir, agent_of(state, turn), turn, Vec::new()).finish(&mut exit);

@@ -88,7 +88,7 @@ async fn push_work(
         .map_err(|e| format!("cannot read the address of the remote: {e}"))?;
     let remote = Remote::open(&dir.join("repo"), &url).await.map_err(|e| full_text(&e))?;
     let there = remote.local(&result_ref(&claim.local)).await.map_err(|e| full_text(&e))?;
-    // The ledger says what was made; a ref that says otherwise was moved by something else.
+    // The ledger decides; a ref that differs was moved by something else.
     if reached && there != work {
         return Err(format!("`{}` is not at the loop's work", result_ref(&claim.local)));
     }
