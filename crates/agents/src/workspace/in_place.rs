@@ -14,7 +14,7 @@ use everloop_core::ids::TurnId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::worktrees::{record_setup, setup_recorded};
+use super::checkouts::{record_setup, setup_recorded};
 use super::{Collected, WorkspaceError, files};
 use crate::protect::{self, Globs};
 
