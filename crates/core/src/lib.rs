@@ -8,6 +8,7 @@
 //! - [`action`]: actions for the shell, and the inputs that report their results
 //! - [`guard`]: whether a turn may start now, and if not, when and why
 //! - [`immune`]: which subject makes turns fail: smaller share, quarantine, trial
+//! - [`isolation`]: what a command may read, write and connect to
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
 //! - [`notify`]: which notifier reports a ticket, when and how often
@@ -40,6 +41,7 @@ pub mod guard;
 pub mod hook;
 pub mod ids;
 pub mod immune;
+pub mod isolation;
 pub mod jitter;
 pub mod journal;
 pub mod judge;

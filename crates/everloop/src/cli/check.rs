@@ -7,10 +7,12 @@ use std::time::Duration;
 use everloop_agents::check::{Checker, Question};
 use everloop_agents::environment::Hidden;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use everloop_engine::account;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::isolation;
 use everloop_engine::record::read_state;
 use everloop_store::Ledger;
 use serde_json::{Value, json};
@@ -56,6 +58,8 @@ pub struct Set {
     pub checks: Vec<CheckSpec>,
     /// Variables passed to them.
     pub pass_env: Vec<String>,
+    /// What they may reach.
+    pub isolation: IsolationSpec,
     /// Secrets to redact from their output.
     pub hide: Vec<Hidden>,
 }
@@ -89,7 +93,8 @@ fn given(commands: &[String], dir: &Path) -> Set {
         let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
         checks.push(CheckSpec { name, run: run.clone(), timeout: TIMEOUT, weight: 1, pin: String::new() });
     }
-    Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), hide: Vec::new() }
+    let isolation = IsolationSpec::default();
+    Set { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), isolation, hide: Vec::new() }
 }
 
 /// The checks of a loop that exists, or of one that is only in the file.
@@ -104,6 +109,7 @@ fn chosen(word: Option<&str>, session: &VerbSession) -> Result<Vec<Set>, Failure
                 dir: l.workspace.dir,
                 checks: l.checks,
                 pass_env: l.agent.pass_env,
+                isolation: l.isolation,
             })
             .collect())
     };
@@ -137,6 +143,7 @@ fn existing(word: Option<&str>, session: &VerbSession) -> Result<Option<Set>, Fa
         dir: PathBuf::from(state.spec.workspace.dir),
         checks: state.spec.checks,
         pass_env: state.spec.agent.pass_env,
+        isolation: state.spec.isolation,
     }))
 }
 
@@ -159,6 +166,7 @@ pub async fn run_all(
             shim: up::own_shim()?,
             jobs: jobs.clone(),
             pass_env: set.pass_env.clone(),
+            isolation: Some(isolation::of_check(&set.isolation, home.root(), &set.dir)),
             hide: set.hide.clone(),
         };
         let question = Question { checks: &set.checks, cwd: &set.dir, before: None, changed: true };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::op::Op;
@@ -435,6 +436,7 @@ fn new_loop(setup: &Setup, id: LoopId, (width, limits): (u32, Limits), now: Time
         bounds: Bounds::default(),
         guard,
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     };
     let spec = MeshSpec {
         wanted,
