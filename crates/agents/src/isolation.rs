@@ -5,7 +5,8 @@
 //! - [`grants`]: the trees that are opened; `landlock`: as rules of the kernel
 //! - `bubblewrap`: the same as a mount namespace; `container`: the operator's command line
 //! - `cli_home`: the folders of a CLI before a turn
-//! - `filter`: system calls that neither covers; `capabilities`: powers of root; `network`: a network of its own
+//! - `filter`: system calls that neither covers; `capabilities`: powers of root; `network`: a
+//!   network of its own
 
 mod bubblewrap;
 mod capabilities;
@@ -69,7 +70,7 @@ impl Confinement {
             IsolationMode::Auto | IsolationMode::Landlock => Ok(Self {
                 argv: of.argv.to_vec(),
                 rules: Some(landlock::rules(of)?),
-                filters: filter::filters(filter::Around::Landlock)?,
+                filters: filter::filters(filter::Enclosure::Landlock)?,
                 network: of.isolation.network,
                 passed: Vec::new(),
             }),

@@ -67,6 +67,7 @@ pub enum NetworkAccess {
 }
 
 impl NetworkAccess {
+    /// All of them, in the order of the reference.
     pub const ALL: [NetworkAccess; 3] = [NetworkAccess::Open, NetworkAccess::Loopback, NetworkAccess::None];
 
     /// Name in flags and files.
@@ -143,8 +144,6 @@ pub enum CommandKind {
     },
     Check,
     Setup,
-    Monitor,
-    Notifier,
 }
 
 /// The places of this machine that concern one command.
@@ -170,7 +169,7 @@ pub struct Isolation {
     pub mode: IsolationMode,
     /// Neither these nor anything below them is readable…
     pub unreadable: Vec<PathBuf>,
-    /// …except these.
+    /// …except these, which may be inside of them.
     pub readable: Vec<PathBuf>,
     /// Nothing but these and what is below them is writable.
     pub writable: Vec<PathBuf>,
@@ -190,7 +189,7 @@ impl Isolation {
         let wanted = expand(&spec.readable);
         let clis = match kind {
             CommandKind::Turn { clis, .. } => clis.as_slice(),
-            CommandKind::Check | CommandKind::Setup | CommandKind::Monitor | CommandKind::Notifier => &[],
+            CommandKind::Check | CommandKind::Setup => &[],
         };
         let mut hidden = vec![at.state.to_owned()];
         hidden.extend(places::SECRETS.iter().map(|path| at_home(path, at.home)));
@@ -201,6 +200,9 @@ impl Isolation {
         // What the operator names as readable is not hidden, whatever list it is on.
         hidden.retain(|path| !wanted.iter().any(|wanted| path.starts_with(wanted)));
         hidden.extend(expand(&spec.unreadable));
+        // A rule holds for a whole tree: with a hidden file in it, the folder of the command itself
+        // could take no new file.
+        hidden.retain(|path| path == at.state || !path.starts_with(at.folder));
         let mut writable = vec![at.folder.to_owned()];
         writable.extend(at.own_writable.iter().cloned());
         writable.extend(expand(&spec.writable));
@@ -237,9 +239,7 @@ fn network(kind: &CommandKind, spec: &IsolationSpec) -> NetworkAccess {
     match kind {
         CommandKind::Turn { agent: AgentKind::Command, clis } if clis.is_empty() => spec.agent_network,
         CommandKind::Check => spec.check_network,
-        CommandKind::Turn { .. } | CommandKind::Setup | CommandKind::Monitor | CommandKind::Notifier => {
-            NetworkAccess::Open
-        }
+        CommandKind::Turn { .. } | CommandKind::Setup => NetworkAccess::Open,
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the commands of a loop may reach on this machine: the loop's rules with the places filled in.
+//! What the commands of a loop may reach on this machine: the loop's rules, with the places filled
+//! in.
 
 use std::path::{Path, PathBuf};
 
@@ -73,8 +74,8 @@ impl CommandPlace<'_> {
         places_at(home, env, (self.home.root(), self.tree()))
     }
 
-    /// The whole worktree, also where the loop works in a folder of it. Never above the worktrees of
-    /// loops, whatever a turn removed.
+    /// The whole worktree, also where the loop works in a folder of it. Never above the worktrees
+    /// of loops, whatever a turn removed.
     fn tree(&self) -> &Path {
         let worktrees = self.home.root().join("work");
         let mut above = self.folder.ancestors().take_while(|dir| dir.starts_with(&worktrees));

@@ -6,7 +6,8 @@
 //!   former names of keys
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
-//!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their origins
+//!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
+//!   origins
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
 //!   monitors; [`naming`]: generated names

@@ -10,7 +10,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use seccompiler::BpfProgram;
 
 use super::capabilities::DROPPED;
-use super::filter::{self, Around};
+use super::filter::{self, Enclosure};
 use super::grants::Grants;
 use super::{Confined, Confinement, means};
 
@@ -39,7 +39,7 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
         NetworkAccess::Loopback | NetworkAccess::None => word(&["--unshare-net"]),
     }
     let mut passed = Vec::new();
-    for filter in filter::filters(Around::Bubblewrap)? {
+    for filter in filter::filters(Enclosure::Bubblewrap)? {
         let fd = file_of(&filter)?;
         word(&["--add-seccomp-fd", &fd.as_raw_fd().to_string()]);
         passed.push(fd);

@@ -25,7 +25,7 @@ pub(super) const DROPPED: &[(&str, libc::c_ulong)] = &[
 #[expect(unsafe_code, reason = "prctl for the bounding set has no safe wrapper")]
 pub(super) fn drop_all() {
     for (_, number) in DROPPED {
-        // SAFETY: only integers are passed. The call fails for users without powers, which is right.
+        // SAFETY: only integers are passed. The call fails for users without powers, rightly.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, *number, 0, 0, 0) };
     }
 }

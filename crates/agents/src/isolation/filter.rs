@@ -12,7 +12,7 @@ use super::means::{LANDLOCK_SIGNALS, landlock_abi};
 
 /// What stands around the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum Enclosure {
     /// Its rules keep tracing, and mostly signals, among a command's own processes.
     Landlock,
     /// Its namespace has no other processes.
@@ -52,12 +52,12 @@ const REFUSED: &[i64] = &[
 ];
 
 /// The programs, in the order in which they are entered.
-pub(super) fn filters(around: Around) -> Result<Vec<BpfProgram>, String> {
+pub(super) fn filters(around: Enclosure) -> Result<Vec<BpfProgram>, String> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for call in [libc::SYS_unshare, libc::SYS_clone] {
         refused.insert(call, vec![rule(0, SeccompCmpOp::MaskedEq(USER_NAMESPACE), USER_NAMESPACE)?]);
     }
-    if around == Around::Landlock && landlock_abi() < LANDLOCK_SIGNALS {
+    if around == Enclosure::Landlock && landlock_abi() < LANDLOCK_SIGNALS {
         spare_everloop(&mut refused)?;
     }
     // The flags of clone3 are in memory that a filter cannot read: callers use clone instead.

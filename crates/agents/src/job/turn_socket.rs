@@ -1,5 +1,5 @@
-//! How `everloop` inside of an isolated turn reaches the ledger: it cannot open the state folder, so
-//! it sends its words and its three streams to the shim, which runs them outside, as this turn.
+//! How `everloop` inside of an isolated turn reaches the ledger: it cannot open the state folder,
+//! so it sends its words and its three streams to the shim, which runs them outside, as this turn.
 //!
 //! The caller is known by its connection: the kernel names the process at the other end, and the
 //! shim answers its own descendants alone. What a turn may do is decided by the verb, which sees
@@ -26,9 +26,9 @@ pub const VARIABLE: &str = "EVERLOOP_SOCKET";
 /// Marks an `everloop` that the shim runs for its turn.
 pub const BEHIND: &str = "EVERLOOP_BEHIND_SOCKET";
 
-/// The variable of a turn; without it there is no caller to speak for.
+/// The variable of a turn; without it there is no socket.
 const TURN: &str = "EVERLOOP_TURN";
-/// Marks of the turn that the program outside gets besides the shim's own environment.
+/// File name of the socket.
 const NAME: &str = "everloop.sock";
 /// A request is written by one call; a slower one is dropped, so that it cannot hold up the shim.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(200);

@@ -74,8 +74,8 @@ pub struct CliFolder {
     pub folders: &'static [&'static str],
     /// Folders that have to exist, though it writes nothing there.
     pub needed: &'static [&'static str],
-    /// A folder of its own for turns: where new files stand beside its settings, rules about paths
-    /// cannot tell them apart.
+    /// A folder of its own for turns, where new files would stand beside its settings: a rule about
+    /// a folder holds for both.
     pub private: Option<PrivateHome>,
 }
 
@@ -180,14 +180,14 @@ pub const CLIS: &[CliFolder] = &[
 
 /// A cache of a build tool, and the variable that moves it.
 #[derive(Clone, Copy, Debug)]
-pub struct Cache {
+pub struct ToolCache {
     pub variable: Option<&'static str>,
     pub default: &'static str,
     /// The part of it that is written.
     pub part: &'static str,
 }
 
-impl Cache {
+impl ToolCache {
     pub(super) fn path(&self, at: &Places<'_>) -> PathBuf {
         let moved = self.variable.and_then(|name| (at.env)(name)).filter(|dir| dir.is_absolute());
         let base = moved.unwrap_or_else(|| at_home(self.default, at.home));
@@ -195,12 +195,12 @@ impl Cache {
     }
 }
 
-const fn cache(variable: Option<&'static str>, default: &'static str, part: &'static str) -> Cache {
-    Cache { variable, default, part }
+const fn cache(variable: Option<&'static str>, default: &'static str, part: &'static str) -> ToolCache {
+    ToolCache { variable, default, part }
 }
 
 /// Caches that build tools cannot work without once a dependency is added.
-pub const CACHES: &[Cache] = &[
+pub const CACHES: &[ToolCache] = &[
     cache(Some("CARGO_HOME"), "~/.cargo", "registry"),
     cache(Some("CARGO_HOME"), "~/.cargo", "git"),
     cache(Some("CARGO_HOME"), "~/.cargo", ".package-cache"),

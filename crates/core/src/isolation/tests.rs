@@ -34,8 +34,6 @@ fn secrets_are_hidden_from_every_kind_of_command() {
         turn(AgentKind::Command, &["./agent.sh"]),
         CommandKind::Check,
         CommandKind::Setup,
-        CommandKind::Monitor,
-        CommandKind::Notifier,
     ];
     for kind in kinds {
         let isolation = made(&kind, &IsolationSpec::default());
@@ -60,9 +58,9 @@ fn a_cli_reaches_its_own_login_and_no_other() {
     let moved = Isolation::of(
         &turn(AgentKind::Claude, &["claude"]),
         &IsolationSpec::default(),
-        &places(&|name| (name == "CLAUDE_CONFIG_DIR").then(|| "/work/login".into())),
+        &places(&|name| (name == "CLAUDE_CONFIG_DIR").then(|| "/srv/login".into())),
     );
-    assert!(has(&moved.made, "/work/login/projects"));
+    assert!(has(&moved.made, "/srv/login/projects"));
 }
 
 #[test]
@@ -114,4 +112,16 @@ fn only_checks_and_plain_commands_lose_the_network() {
     assert_eq!(made(&turn(AgentKind::Command, &["claude", "-p"]), &spec).network, NetworkAccess::Open);
     assert_eq!(made(&turn(AgentKind::Claude, &[]), &spec).network, NetworkAccess::Open);
     assert_eq!(made(&CommandKind::Setup, &spec).network, NetworkAccess::Open);
+}
+
+#[test]
+fn the_folder_of_a_command_is_open_as_a_whole() {
+    let spec = IsolationSpec { unreadable: vec!["/home/me/code/.env".to_owned()], ..IsolationSpec::default() };
+    let mut at = places(&|_| None);
+    at.folder = Path::new("/home/me/code");
+    assert!(!has(&Isolation::of(&CommandKind::Check, &spec, &at).unreadable, "/home/me/code/.env"));
+    at.folder = Path::new("/home/me");
+    let at_home = Isolation::of(&CommandKind::Check, &spec, &at);
+    assert_eq!(at_home.unreadable[0], Path::new("/etc/gshadow"));
+    assert!(has(&at_home.unreadable, "/home/me/.local/state/everloop"), "the state stays hidden");
 }

@@ -25,7 +25,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
     ("beside", "echo x > $HOME/../planted"),
     ("truncate", "truncate -s 0 $HOME/kept && ! test -s $HOME/kept"),
     ("remove", "rm -f $HOME/removed && ! test -e $HOME/removed"),
-    ("rename", "mv $HOME/moved $HOME/moved2"),
+    ("rename", "mv $HOME/moved-$1 $HOME/gone-$1"),
     ("link", "ln $HOME/.ssh/id_canary ./taken-$1 && grep -q c4nary ./taken-$1"),
     ("profile", "echo x >> $HOME/.profile"),
     ("git-config", "git config --global alias.x '!x'"),
@@ -55,7 +55,7 @@ fn world() -> Env {
     }
     fs::create_dir_all(env.state()).expect("a new folder can be filled");
     let secrets = [".ssh/id_canary", ".aws/credentials", ".netrc", ".codex/auth.json", "keys/other"];
-    for name in secrets.into_iter().chain(["kept", "removed", "moved"]) {
+    for name in secrets.into_iter().chain(["kept", "removed", "moved-turn", "moved-check"]) {
         fs::write(home.join(name), "c4nary\n").expect("a new folder can be filled");
     }
     fs::write(env.state().join("canary.json"), "c4nary\n").expect("a new folder can be filled");
@@ -79,8 +79,10 @@ fn world() -> Env {
 fn loot(env: &Env, mode: &str) -> BTreeSet<String> {
     let agent = "./hostile.sh turn";
     let check = "./hostile.sh check; test -f done-turn";
-    env.run(&["run", "x", "--check", check, "--agent-cmd", agent, "--min-gap", "0", "--isolation", mode, "-n", "1"])
-        .ok();
+    let words = ["run", "x", "--check", check, "--agent-cmd", agent, "--min-gap", "0", "--isolation", mode, "-n", "1"];
+    let out = env.run(&words);
+    // Without isolation one of the attempts stops the loop.
+    assert!(out.code == 0 || mode == "none", "{out:?}");
     assert!(env.project().join("done-check").exists(), "the hostile check ran");
     let names = fs::read_dir(env.project()).expect("the project is there").flatten();
     names.filter_map(|e| e.file_name().to_str()?.strip_prefix("loot-").map(str::to_owned)).collect()
@@ -109,7 +111,6 @@ fn every_attempt_is_refused_under_bubblewrap() {
 fn every_attempt_succeeds_without_isolation() {
     let found = loot(&world(), "none");
     let missing: Vec<String> = all("turn").filter(|name| !found.contains(name)).collect();
-    // Destroyed by the turn before the check: those prove themselves once.
     assert_eq!(missing, Vec::<String>::new(), "an attempt that cannot succeed proves nothing");
 }
 
@@ -160,7 +161,7 @@ fn temporary_files_go_with_the_turn() {
 #[test]
 fn honest_work_with_git_goes_on() {
     let env = Env::new().git();
-    let agent = "git checkout -q -b topic 2>/dev/null; echo a > a && git add a && git commit -qm mine && git log --oneline | \
+    let agent = "git checkout -q -b topic 2>/dev/null; echo a > a && git add a && git -c user.name=a -c user.email=a@b.c commit -qm mine && git log --oneline | \
                  grep -q mine && git stash list && touch done";
     let check = "test -f done && git log -1 --format=%H && git status --short > /dev/null && git diff HEAD~0 --stat";
     let run = ["run", "x", "--check", check, "--agent-cmd", agent, "--min-gap", "0", "-n", "2"];
@@ -184,9 +185,11 @@ fn honest_work_with_build_tools_goes_on() {
     env.write("n", "1\n");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "tools"]);
-    let agent = "sed -i 's/{ 1 }/{ 2 }/' src/lib.rs && echo 2 > n && cargo test -q --offline && npm test";
-    let mut args = vec!["run", "x", "--agent-cmd", agent, "--min-gap", "0", "-n", "1"];
-    for check in ["cargo test -q --offline", "npm test", "python3 -m unittest -q test_p"] {
+    let var = |name: &str| std::env::var(name).map_or(String::new(), |value| format!("{name}={value} "));
+    let cargo = format!("{}{}cargo test -q --offline", var("CARGO_HOME"), var("RUSTUP_HOME"));
+    let agent = format!("sed -i 's/{{ 1 }}/{{ 2 }}/' src/lib.rs && echo 2 > n && {cargo} && npm test");
+    let mut args = vec!["run", "x", "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"];
+    for check in [cargo.as_str(), "npm test", "python3 -m unittest -q test_p"] {
         args.extend(["--check", check]);
     }
     env.run(&args).ok();
