@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_core::event::{Exit, StopCause};
+use everloop_core::isolation::Isolation;
 use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use everloop_core::time::human;
@@ -54,6 +55,8 @@ pub struct Checker {
     /// Names of variables that checks may see besides the allow list. Their values are redacted
     /// from the output.
     pub pass_env: Vec<String>,
+    /// What checks may reach.
+    pub isolation: Option<Isolation>,
     /// Secrets to redact although checks cannot see them: an agent may have written one to a file.
     pub hide: Vec<Hidden>,
 }
@@ -175,6 +178,7 @@ impl Checker {
             secrets: self.pass_env.clone(),
             backoff_word: None,
             errors: Errors::WithOutput,
+            isolation: self.isolation.clone(),
             ..Spec::new(argv, cwd)
         };
         job::prepare(dir, &spec)?;

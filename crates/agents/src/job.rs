@@ -8,11 +8,14 @@
 //! - `spec`: what to run; `job_log`: the job log
 //! - `shim`: the shim itself; `capture`, `marker`, `text`: how it processes output; `output`,
 //!   `tail`: reading it back
+//! - `carried`: how the variables reach the shim; `turn_socket`: how `everloop` inside of a turn
+//!   reaches the outside
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop,
 //!   interrupt, kill
 //! - `sample`: liveness; `cgroup`, `tree`: finding and killing everything that belongs to a job
 
 mod capture;
+mod carried;
 mod cgroup;
 mod control;
 mod error;
@@ -27,6 +30,7 @@ mod spec;
 mod tail;
 mod text;
 mod tree;
+pub mod turn_socket;
 
 pub use capture::Stream;
 pub use control::{interrupt, kill, stop};
@@ -42,7 +46,7 @@ pub use tail::{Tail, TailChunk};
 pub use text::plain;
 
 /// Variables with this prefix are for the shim alone: it redacts their values from the output and
-/// removes them from the command's environment.
+/// does not pass them to the command.
 pub const HIDE_PREFIX: &str = "EVERLOOP_HIDE_";
 
 /// The argument with which the main binary becomes a shim.

@@ -4,6 +4,7 @@
 //! - [`job`]: one mechanism to run an agent, a check or a setup command without leaks
 //! - [`api`]: everloop's own agent, which calls a model's API without any CLI
 //! - [`environment`]: what such a command may see; [`redact`]: what its output must not show
+//! - [`isolation`]: what such a command may reach
 //! - [`tmux`]: interactive agents in panes
 //! - [`workspace`]: where turns work and how their work lands; [`git`]: how git is called
 //! - [`check`]: the commands that decide whether the goal is reached; [`protect`]: what a turn may
@@ -24,6 +25,7 @@ pub mod environment;
 pub mod exchange;
 pub mod git;
 mod http_client;
+pub mod isolation;
 pub mod job;
 pub mod monitor;
 pub mod notify;

@@ -199,6 +199,12 @@ fn descendants_by_scan(root: i32) -> Vec<Stat> {
     found
 }
 
+/// No process of the same user reads this one's memory, environment or descriptors from here on.
+pub fn hide_memory() {
+    // An error is possible only on kernels without the call.
+    nix::sys::prctl::set_dumpable(false).ok();
+}
+
 #[expect(unsafe_code, reason = "no safe wrapper in nix; the call takes two integers and returns a new descriptor")]
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed; a non-negative result is a descriptor without another owner.

@@ -8,6 +8,7 @@
 //! - [`action`]: actions for the shell, and the inputs that report their results
 //! - [`guard`]: whether a turn may start now, and if not, when and why
 //! - [`immune`]: which subject makes turns fail: smaller share, quarantine, trial
+//! - [`isolation`]: what a command may read, write and connect to
 //! - [`landing`]: whether work is on the target already, or may be moved there
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
@@ -41,6 +42,7 @@ pub mod guard;
 pub mod hook;
 pub mod ids;
 pub mod immune;
+pub mod isolation;
 pub mod jitter;
 pub mod journal;
 pub mod judge;

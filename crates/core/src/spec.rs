@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::isolation::IsolationSpec;
 use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
 
@@ -39,6 +40,9 @@ pub struct LoopSpec {
     /// Monitors besides the checks.
     #[serde(default, skip_serializing_if = "WatchSpec::is_empty")]
     pub watch: WatchSpec,
+    /// What its commands may reach.
+    #[serde(default, skip_serializing_if = "IsolationSpec::is_default")]
+    pub isolation: IsolationSpec,
 }
 
 impl LoopSpec {

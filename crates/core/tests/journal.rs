@@ -16,6 +16,7 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::{
     Class, Dimension, ImmuneRule, ImmuneStep as Step, ObservedOutcome, RuleEffect, Subject, Threshold,
 };
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
 use everloop_core::reason::{Reason, RuleId};
@@ -78,6 +79,7 @@ fn spec() -> Box<LoopSpec> {
         bounds: bounds(),
         guard: GuardSpec { bucket, ..GuardSpec::default() },
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     })
 }
 

@@ -45,6 +45,11 @@ impl Code {
         Code::Terminated,
     ];
 
+    /// The code with this number; another number is a failure.
+    pub fn from_exit(number: u8) -> Self {
+        Self::ALL.into_iter().find(|code| code.number() == number).unwrap_or(Code::Failed)
+    }
+
     /// The exit code of the process.
     pub fn number(self) -> u8 {
         self as u8

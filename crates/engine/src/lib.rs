@@ -13,6 +13,7 @@
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in;
 //!   [`projects`]: the configuration of folders, as typed answers; [`account`]: variables of
 //!   accounts; [`caller`]: the person or agent that acts
+//! - [`isolation`]: what a loop's commands may reach on this machine
 //! - [`figures`], [`telemetry`], [`port`], [`token`]: what a supervisor publishes, and where
 //! - [`error`]: failures with hints and exit codes; [`diagnostic`]: mistakes in files; [`text`],
 //!   [`quantities`]: safe text, times and money in words
@@ -28,6 +29,7 @@ pub mod hold;
 pub mod hook;
 pub mod immune;
 pub mod install;
+pub mod isolation;
 pub mod mailbox;
 pub mod membership;
 pub mod notifiers;

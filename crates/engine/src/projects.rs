@@ -7,6 +7,7 @@ use std::time::Duration;
 use everloop_agents::notify::Notifier;
 use everloop_core::completion::CompletionRule;
 use everloop_core::hook::{Rules, Shrink};
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::notify::{Alert, Route};
 use everloop_core::spec::{AgentSpec, CheckSpec, VariableSource};
 use everloop_core::time::Time;
@@ -130,6 +131,8 @@ pub struct SessionSpec {
     pub goal: String,
     /// The checks of the loop.
     pub checks: Vec<CheckSpec>,
+    /// What the checks may reach.
+    pub isolation: IsolationSpec,
     /// What the project wants of sessions.
     pub hook: HookSpec,
     /// Globs of protected files; those after `!` are not protected.

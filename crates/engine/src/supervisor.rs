@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use everloop_agents::clock::machine_period;
 use everloop_agents::job::ShimProgram;
+use everloop_agents::process;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::Input;
 use everloop_core::correlated_stalls::CorrelatedStalls;
@@ -231,6 +232,7 @@ impl Supervisor {
     /// Supervises the loops until nothing is left to do. Returns the signal that ended it, if one
     /// did.
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
+        process::hide_memory();
         let mut wake_pipe = wake_pipe::WakePipe::hang(&self.home)?;
         let mut signals = Signals::listen()?;
         self.port.serve();

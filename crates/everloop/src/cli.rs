@@ -16,6 +16,7 @@ use crate::ui::{Format, Ui};
 
 mod agents;
 pub mod api;
+mod behind;
 mod board;
 mod check;
 mod choices;
@@ -179,6 +180,12 @@ impl Deref for VerbSession {
 /// Performs the parsed command line.
 pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
     let ui = Ui::new(if cli.json { Format::Json } else { Format::Text });
+    if let Err(refused) = behind::admit(&cli) {
+        return (ui, Err(refused));
+    }
+    if let Some(answered) = behind::forward(&cli) {
+        return (ui, answered);
+    }
     let dir = match &cli.dir {
         Some(dir) => dir.canonicalize(),
         None => std::env::current_dir(),

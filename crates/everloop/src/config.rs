@@ -6,7 +6,8 @@
 //!   former names of keys
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
-//!   accounts; [`hub`]; [`show`]: its values and their origins
+//!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
+//!   origins
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
 //!   monitors; [`naming`]: generated names
@@ -25,6 +26,7 @@ mod completion;
 mod guard;
 mod hook;
 mod hub;
+mod isolation;
 mod keys;
 mod layer;
 mod naming;

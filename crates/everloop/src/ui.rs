@@ -21,6 +21,7 @@ pub mod answers;
 pub mod board;
 pub mod events;
 
+pub mod isolation;
 pub mod live;
 pub mod now;
 pub mod paint;

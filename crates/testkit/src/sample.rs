@@ -5,6 +5,7 @@ use std::time::Duration;
 use everloop_core::event::Outcome;
 use everloop_core::guard::{Permit, Spend};
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase, Try, Turn, TurnStage};
@@ -68,6 +69,7 @@ pub fn spec() -> LoopSpec {
         bounds: Bounds { max_turns: Some(10), ..Bounds::default() },
         guard: GuardSpec::default(),
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     }
 }
 

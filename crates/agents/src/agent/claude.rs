@@ -63,6 +63,8 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
             }
         }
     }
+    // A project's own settings, hooks and MCP servers were perhaps written by a turn before.
+    call.args(["--setting-sources", "user", "--strict-mcp-config"]);
     // Required by stream-json. It also ends the list of allowed tools.
     call.arg("--verbose");
     call.extra(order);

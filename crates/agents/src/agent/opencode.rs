@@ -36,6 +36,8 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     call.extra(order);
     call.set("OPENCODE_CONFIG_CONTENT", settings(order.agent).to_string());
     call.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
+    // Plugins and MCP servers of the project were perhaps written by a turn before.
+    call.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
     if order.agent.api_base.is_some() {
         // The list of models comes from a separate server, which a private address replaces.
         call.set("OPENCODE_DISABLE_MODELS_FETCH", "1");

@@ -29,6 +29,22 @@ impl Cgroup {
         Some(Self { path })
     }
 
+    /// Bounds its processes and its memory, where the system delegates that.
+    pub(super) fn limit(&self, processes: Option<u64>, memory_mb: Option<u64>) {
+        let limits = [("pids", "pids.max", processes), ("memory", "memory.max", memory_mb.map(|mb| mb << 20))];
+        for (controller, file, most) in limits {
+            let Some(most) = most else { continue };
+            let set = || fs::write(self.path.join(file), most.to_string());
+            if set().is_err() {
+                // Best effort: a group with processes of its own cannot pass controllers on.
+                let above = self.path.parent().map(|above| above.join("cgroup.subtree_control"));
+                if above.is_some_and(|above| fs::write(above, format!("+{controller}")).is_ok()) {
+                    set().ok();
+                }
+            }
+        }
+    }
+
     /// A group that a shim recorded; `None` when it is gone or lacks the prefix.
     pub(super) fn recorded(path: &Path) -> Option<Self> {
         let ours = path.file_name()?.to_str()?.starts_with(NAME_PREFIX);

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
+use super::carried;
 use super::error::JobError;
 use super::job_log;
 use super::recover::{JobTrace, inspect};
@@ -64,7 +65,8 @@ pub enum JobEnd {
     Gone,
 }
 
-/// Starts the shim of a prepared job. `env` is all that shim and command see, besides [`JOB_VAR`].
+/// Starts the shim of a prepared job. `env` is all that the command sees, besides [`JOB_VAR`]; its
+/// secrets are never in the environment of the shim.
 pub fn start(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let child = spawn(shim, &dir, env).map_err(JobError::io("start", &shim.exe))?;
@@ -82,6 +84,11 @@ fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::
     for standard in 0..=2 {
         files.add_dup2(null.as_raw_fd(), standard)?;
     }
+    let job = (JOB_VAR.into(), dir.as_os_str().to_owned());
+    let variables: Vec<(OsString, OsString)> =
+        env.into_iter().filter(|(name, _)| name != JOB_VAR).chain([job]).collect();
+    let carrier = carried::pack(&variables)?;
+    files.add_dup2(carrier.as_raw_fd(), carried::FD)?;
     let mut attributes = PosixSpawnAttr::init()?;
     let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
     // As `Command` does: no signal is blocked, and SIGPIPE, which every Rust program ignores, is
@@ -92,10 +99,9 @@ fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::
     attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
     let words = [shim.exe.as_os_str()].into_iter().chain(shim.args.iter().map(OsString::as_os_str));
     let argv: Vec<CString> = words.chain([dir.as_os_str()]).map(|w| c_string(&[w])).collect::<io::Result<_>>()?;
-    let job = (JOB_VAR.into(), dir.as_os_str().to_owned());
-    let variables = env.into_iter().filter(|(name, _)| name != JOB_VAR).chain([job]);
+    let open = variables.into_iter().filter(|(name, _)| carried::is_open(name));
     let envp: Vec<CString> =
-        variables.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
+        open.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
     Ok(posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?)
 }
 

@@ -65,6 +65,9 @@ pub struct Started {
     /// The control group of the command, if there is one.
     pub cgroup: Option<PathBuf>,
     pub started_at: Time,
+    /// The command's folder for temporary files, which goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmp: Option<PathBuf>,
 }
 
 /// How a job ended, and what it used.

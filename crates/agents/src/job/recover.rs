@@ -57,11 +57,16 @@ pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     // Under the lock: a shim that was forked and has not come this far finds the line and runs
     // nothing.
     job_log::add(dir, &JobLogEntry::Cancelled(Cancelled {}))?;
-    if let Some(cgroup) = started.and_then(|s| s.cgroup).as_deref().and_then(Cgroup::recorded) {
+    let (cgroup, tmp) = started.map_or((None, None), |s| (s.cgroup, s.tmp));
+    if let Some(cgroup) = cgroup.as_deref().and_then(Cgroup::recorded) {
         empty(&cgroup);
     }
     let mark = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     reap_marked(JOB_VAR, mark.as_os_str());
+    if let Some(tmp) = tmp {
+        // Best effort: its shim is gone, and the folder is in the machine's one for such files.
+        fs::remove_dir_all(tmp).ok();
+    }
     Ok(JobTrace::Gone)
 }
 

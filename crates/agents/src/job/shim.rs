@@ -12,6 +12,7 @@ mod pump;
 mod sweep;
 mod watch;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,14 +26,16 @@ use self::isolate::Signals;
 use self::pump::Pump;
 use self::sweep::Swept;
 use self::watch::ShimWatch;
+use super::carried;
 use super::cgroup::Cgroup;
 use super::control::stop_cause;
 use super::error::JobError;
 use super::job_log::{self, JobLog, JobLogEntry, JobRecord, Started};
 use super::spec::{Confine, Spec};
 use super::tree::ProcessTree;
+use super::turn_socket::TurnSocket;
 use crate::clock;
-use crate::process::Identity;
+use crate::process::{self, Identity};
 
 /// The job was run (whatever its result) and its record is written.
 const DONE: i32 = 0;
@@ -53,6 +56,7 @@ pub fn run_shim(dir: &Path) -> i32 {
 }
 
 fn attend(dir: &Path) -> Result<i32, JobError> {
+    process::hide_memory();
     isolate::stand_alone();
     isolate::close_inherited_on_exec();
     let Some(_lock) = job_log::try_lock(dir)? else { return Ok(REFUSED) };
@@ -62,7 +66,8 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     }
     let started_at = clock::now();
     let mut pump = None;
-    let ran = known.into_spec(dir).and_then(|spec| run(dir, &spec, started_at, &mut pump));
+    let vars = carried::unpack().map_err(JobError::io("read the variables of", dir))?;
+    let ran = known.into_spec(dir).and_then(|spec| run(&Attended { dir, spec: &spec, vars, started_at }, &mut pump));
     let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
     let ended = JobLogEntry::Ended(Box::new(record));
     if job_log::add(dir, &ended).is_err() {
@@ -75,8 +80,18 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     Ok(DONE)
 }
 
+/// The job of this shim.
+struct Attended<'a> {
+    dir: &'a Path,
+    spec: &'a Spec,
+    /// The variables of the command, and those to hide from it.
+    vars: Vec<(OsString, OsString)>,
+    started_at: Time,
+}
+
 /// From the identity report to the exit. An error means that the command was never started.
-fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Result<JobRecord, String> {
+fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String> {
+    let Attended { dir, spec, started_at, .. } = *job;
     let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
     isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
     let shim = Identity::current().map_err(|e| e.to_string())?;
@@ -84,35 +99,43 @@ fn run(dir: &Path, spec: &Spec, started_at: Time, kept: &mut Option<Pump>) -> Re
         Confine::Cgroup => Cgroup::create(&format!("{}-{}", shim.pid, shim.start_ticks)),
         Confine::Tree => None,
     };
+    if let (Some(cgroup), Some(isolation)) = (&cgroup, &spec.isolation) {
+        cgroup.limit(isolation.max_processes, isolation.max_memory_mb);
+    }
     let mut tree = ProcessTree { root: shim.pid, cgroup };
-    say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at })?;
+    let tmp = spec.isolation.as_ref().map(|_| isolate::temporary_folder()).transpose()?;
+    say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at, tmp: tmp.clone() })?;
     // A stop request is written before the shim is looked up; the shim reports its identity before
     // it reads stop requests. So one of the two always sees the other.
     if let Some(cause) = stop_cause(dir) {
-        leave(&tree);
+        leave(&tree, tmp.as_deref());
         return Ok(never_ran(started_at, None, Some(cause)));
     }
-    let launched = match launch::launch(spec, tree.cgroup.as_ref()) {
+    let mut socket = TurnSocket::listen(tmp.as_deref(), &job.vars);
+    let around =
+        launch::Around { vars: &job.vars, tmp: tmp.as_deref(), socket: socket.path(), cgroup: tree.cgroup.as_ref() };
+    let launched = match launch::launch(spec, around) {
         Ok(launched) => launched,
         Err(e) => {
-            leave(&tree);
+            leave(&tree, tmp.as_deref());
             return Err(e);
         }
     };
     if tree.cgroup.is_some() && !launched.grouped {
-        leave(&tree);
+        leave(&tree, None);
         tree.cgroup = None;
         let shim = Identity::current().map_err(|e| e.to_string())?;
-        say_started(dir, Started { shim, cgroup: None, started_at }).ok();
+        say_started(dir, Started { shim, cgroup: None, started_at, tmp: tmp.clone() }).ok();
     }
-    let pump = kept.insert(Pump::new(dir, spec, launched.out, launched.err));
+    let pump = kept.insert(Pump::new(dir, spec, &job.vars, (launched.out, launched.err)));
     let mut watch = ShimWatch::new(dir, spec, (&signals, &tree), launched.pid);
-    watch.run(pump);
+    watch.run(pump, &mut socket);
+    socket.close();
     let gentle = if watch.is_killing() { Duration::ZERO } else { sweep::GENTLE };
     let swept = sweep::sweep(&tree, &signals, pump, gentle);
     pump.finish();
     let record = describe(&watch, pump, swept, started_at);
-    leave(&tree);
+    leave(&tree, tmp.as_deref());
     Ok(record)
 }
 
@@ -124,8 +147,12 @@ fn cgroup_path(tree: &ProcessTree) -> Option<std::path::PathBuf> {
     tree.cgroup.as_ref().map(|c| c.path().to_owned())
 }
 
-/// Removes the control group, which is empty by now.
-fn leave(tree: &ProcessTree) {
+/// Removes the control group, which is empty by now, and the command's temporary files.
+fn leave(tree: &ProcessTree, tmp: Option<&Path>) {
+    if let Some(tmp) = tmp {
+        // Best effort: what cannot be removed stays in the machine's folder for such files.
+        std::fs::remove_dir_all(tmp).ok();
+    }
     if let Some(cgroup) = &tree.cgroup {
         // A killed process leaves the group a moment after it stopped running.
         let end = Instant::now() + Duration::from_millis(200);

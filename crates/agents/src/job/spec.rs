@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_core::isolation::Isolation;
 use everloop_core::time::millis;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,9 @@ pub struct Spec {
     pub confine: Confine,
     #[serde(default)]
     pub errors: Errors,
+    /// What it may reach; `None` is everything, for everloop's own programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
 }
 
 /// Where a command's standard error goes.
@@ -92,6 +96,7 @@ impl Spec {
             backoff_word: Some("BACKOFF".to_owned()),
             confine: Confine::Cgroup,
             errors: Errors::Apart,
+            isolation: None,
         }
     }
 }

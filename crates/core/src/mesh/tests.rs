@@ -50,6 +50,7 @@ pub(super) fn state() -> MeshLoop {
         bounds: Bounds::default(),
         guard: GuardSpec::default(),
         watch: crate::watch::WatchSpec::default(),
+        isolation: crate::isolation::IsolationSpec::default(),
     };
     let spec = MeshSpec {
         wanted,

@@ -9,6 +9,7 @@ use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCaus
 use everloop_core::guard::Guards;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::Immune;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase};
@@ -65,6 +66,7 @@ fn spec(checks: usize) -> LoopSpec {
         bounds: Bounds::default(),
         guard: GuardSpec::default(),
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     }
 }
 

@@ -8,6 +8,7 @@ use everloop_agents::protect::{self, Globs};
 use everloop_core::event::LoopEnd;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::spec::{AgentSpec, CheckSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -25,6 +26,8 @@ pub struct SessionFolder {
     pub name: String,
     pub goal: String,
     pub checks: Vec<CheckSpec>,
+    /// What the checks may reach.
+    pub isolation: IsolationSpec,
     /// The loop, where the ledger knows it.
     pub state: Option<LoopState>,
     /// The project's settings for sessions.
@@ -45,6 +48,7 @@ impl SessionFolder {
             name: spec.name,
             goal: spec.goal,
             checks: spec.checks,
+            isolation: spec.isolation,
             state: None,
             hook: spec.hook,
             root: spec.root,
@@ -71,6 +75,7 @@ impl SessionFolder {
         let newest = known.into_iter().max_by_key(|s| (!s.is_over(), s.created_at));
         if let Some(state) = newest {
             self.checks.clone_from(&state.spec.checks);
+            self.isolation.clone_from(&state.spec.isolation);
             self.protect.clone_from(&state.spec.workspace.protect);
             self.state = Some(state);
         } else {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everloop_agents::check::{Checker, Question};
 use everloop_agents::environment::Hidden;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::CheckSpec;
 use everloop_store::Ledger;
@@ -15,6 +16,7 @@ use super::ServiceContext;
 use super::runtime::own_shim;
 use crate::account;
 use crate::error::Failure;
+use crate::isolation;
 use crate::record::read_state;
 
 /// As in everloop.toml: a check that takes longer hangs more often than it works.
@@ -30,6 +32,8 @@ pub struct CheckSet {
     pub checks: Vec<CheckSpec>,
     /// Variables passed to them.
     pub pass_env: Vec<String>,
+    /// What they may reach.
+    pub isolation: IsolationSpec,
     /// Secrets to redact from their output.
     pub hide: Vec<Hidden>,
 }
@@ -43,7 +47,15 @@ pub fn of_commands(commands: &[String], dir: &Path) -> CheckSet {
         let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
         checks.push(CheckSpec { name, run: run.clone(), timeout: TIMEOUT, weight: 1, pin: String::new() });
     }
-    CheckSet { name: "checks".to_owned(), dir: dir.to_owned(), checks, pass_env: Vec::new(), hide: Vec::new() }
+    let isolation = IsolationSpec::default();
+    CheckSet {
+        name: "checks".to_owned(),
+        dir: dir.to_owned(),
+        checks,
+        pass_env: Vec::new(),
+        isolation,
+        hide: Vec::new(),
+    }
 }
 
 /// The checks of the loop that a word means; without a word those of the newest loop of this
@@ -64,6 +76,7 @@ pub fn of_loop(context: &ServiceContext, word: Option<&str>) -> Result<Option<Ch
         dir: PathBuf::from(state.spec.workspace.dir),
         checks: state.spec.checks,
         pass_env: state.spec.agent.pass_env,
+        isolation: state.spec.isolation,
     }))
 }
 
@@ -82,8 +95,13 @@ pub async fn run_all(
     let mut boards = Vec::new();
     let mut interrupted = false;
     for set in sets {
-        let checker =
-            Checker { shim: own_shim()?, jobs: jobs.clone(), pass_env: set.pass_env.clone(), hide: set.hide.clone() };
+        let checker = Checker {
+            shim: own_shim()?,
+            jobs: jobs.clone(),
+            pass_env: set.pass_env.clone(),
+            isolation: Some(isolation::of_check(&set.isolation, home.root(), &set.dir)),
+            hide: set.hide.clone(),
+        };
         let question = Question { checks: &set.checks, cwd: &set.dir, before: None, changed: true };
         let board = tokio::select! {
             board = checker.run(question) => Some(board),

@@ -401,6 +401,7 @@ impl SessionContext<'_> {
             dir: self.place.dir.clone(),
             checks: self.place.checks.clone(),
             pass_env: self.place.pass_env(),
+            isolation: self.place.isolation.clone(),
             hide: self.place.hidden(),
         };
         let check_timeout: Duration = self.place.hook.check_timeout;

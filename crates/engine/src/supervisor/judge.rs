@@ -8,6 +8,7 @@ use everloop_agents::workspace::{Collected, CommitMeta, Merged, Prospect, Side, 
 use everloop_core::action::{Input, Integration};
 use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::isolation::CommandKind;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::Phase;
@@ -109,6 +110,7 @@ impl ActionRun {
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
             pass_env: self.state.spec.agent.pass_env.clone(),
+            isolation: Some(self.command_at(&cwd).other(&CommandKind::Check)),
             hide: account::hidden(self.state.spec.agents()),
         };
         let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };

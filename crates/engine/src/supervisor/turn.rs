@@ -12,6 +12,7 @@ use everloop_agents::workspace::{CommitMeta, Dropped, Side, Started};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::isolation::CommandKind;
 use everloop_core::spec::{AgentSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use tokio::time::sleep;
@@ -21,6 +22,7 @@ use super::diff::Diff;
 use super::stream::{Follow, agent_of};
 use crate::account;
 use crate::error::Failure;
+use crate::isolation::CommandPlace;
 use crate::telemetry::TelemetryLine;
 
 /// Folders of earlier turns that are kept on disk, with their output.
@@ -151,11 +153,16 @@ impl ActionRun {
         };
         let mut invocation = agent::invocation(&order);
         self.ready_pane(&agent, &mut invocation).await?;
-        let spec = self.job_spec(&agent, &invocation).await?;
+        let mut spec = self.job_spec(&agent, &invocation).await?;
+        let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, &prompt_file)?;
+        spec.isolation = isolation;
         job::prepare(&dir, &spec).map_err(|e| full_text(&e))?;
         let mut env = account;
         for (name, value) in invocation.env {
             env = env.with(name, value);
+        }
+        for (name, folder) in moved {
+            env = env.with(name, folder);
         }
         let env = env
             .with("EVERLOOP_LOOP", self.state.id.as_str())
@@ -179,6 +186,11 @@ impl ActionRun {
         Ok((running, Some(follow)))
     }
 
+    /// A command of this loop in a folder, to be isolated.
+    pub(super) fn command_at<'a>(&'a self, folder: &'a Path) -> CommandPlace<'a> {
+        CommandPlace { spec: &self.state.spec, home: &self.home, folder }
+    }
+
     async fn job_spec(&mut self, agent: &AgentSpec, invocation: &Invocation) -> Result<Spec, String> {
         let cwd = self.workspace().await?.turn_dir();
         let mut spec = Spec::new(invocation.argv.clone(), cwd);
@@ -200,6 +212,7 @@ impl ActionRun {
         let mut spec = Spec::new(argv, cwd);
         spec.wall = self.state.spec.guard.turn_timeout;
         spec.secrets.clone_from(&self.state.spec.agent.pass_env);
+        spec.isolation = Some(self.command_at(&spec.cwd).other(&CommandKind::Setup));
         let env = Environment::from_ours(&spec.secrets).hiding(&account::hidden(self.state.spec.agents())).into_vars();
         let exit = run_once(&self.shim, &dir, &spec, env).await?;
         if !exit.ok() {

@@ -71,6 +71,7 @@ fn chosen(word: Option<&str>, session: &VerbSession) -> Result<Vec<CheckSet>, Fa
                 dir: l.workspace.dir,
                 checks: l.checks,
                 pass_env: l.agent.pass_env,
+                isolation: l.isolation,
             })
             .collect())
     };

@@ -125,6 +125,12 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
     for line in crate::ui::agents::permissions(&state.spec) {
         ui.talk(&format!("  {line}"));
     }
+    let isolation = crate::ui::isolation::line(&state.spec);
+    if crate::ui::isolation::holds(&state.spec) {
+        ui.talk(&format!("  isolation: {isolation}"));
+    } else {
+        ui.warn(&format!("isolation: {isolation}"));
+    }
     for warning in &wanted.warnings {
         ui.warn(warning);
     }

@@ -56,6 +56,9 @@ fn lines(found: &LoopWhy, look: &StatusStyle) -> Vec<String> {
     if !state.is_over() {
         lines.extend(quarantine::lines(&found.immune, look, concerned));
     }
+    if !state.is_over() {
+        lines.push(format!("Isolation: {}.", crate::ui::isolation::line(&state.spec)));
+    }
     for ticket in &found.tickets {
         lines.push(format!("Ticket ({}): {}", relative(ticket.opened_at, look.now), clean(&ticket.text)));
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use everloop_core::hook::Rules;
+use everloop_core::isolation::MAX_PROCESSES;
 use everloop_core::spec::{self, DEFAULT_ACCOUNT};
 use everloop_core::watch;
 use schemars::JsonSchema;
@@ -18,9 +19,9 @@ use super::outbound::EVERY as MAILBOX_EVERY;
 use super::resolve::CHECK_TIMEOUT;
 use super::settings::{LoopFlag, Takes, section};
 use super::value::{
-    AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag, List,
-    ListenAddress, NamedVariables, NonEmptyText, PermissionKey, PlainVariables, Price, Priority, Span, TimeLimit,
-    VariableName, choose, write_duration,
+    AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag,
+    IsolationModeKey, List, ListenAddress, NamedVariables, NetworkKey, NonEmptyText, PermissionKey, PlainVariables,
+    Price, Priority, Span, TimeLimit, VariableName, choose, write_duration,
 };
 
 /// A file that declares loops and how they work.
@@ -33,6 +34,8 @@ use super::value::{
 pub struct ConfigFile {
     /// The keys of a loop, used where a loop does not set them.
     defaults: Option<LoopKeys>,
+    /// What the commands of all loops may reach.
+    isolation: Option<IsolationKeys>,
     /// Agents that can take a turn, by name. `claude`, `codex`, `gemini`, `opencode` and `api` are
     /// there without a section.
     agent: Option<BTreeMap<String, AgentKeys>>,
@@ -291,6 +294,48 @@ section! {
 
     /// When a turn may start.
     guard: GuardKeys;
+
+    /// What its commands may reach, where it differs from `[isolation]`.
+    isolation: IsolationKeys;
+}
+
+section! {
+    /// What turns, checks and setups may read, write and connect to.
+    pub struct IsolationKeys;
+
+    /// By which means: `auto` (Landlock where the kernel has it, else bubblewrap), `landlock`,
+    /// `bubblewrap`, `container`, or `none`.
+    mode: IsolationModeKey = "auto" => env "EVERLOOP_ISOLATION" flag LoopFlag::new("isolation", Takes::One("MODE")).help(
+        "what isolates turns and checks: auto, landlock, bubblewrap, container or none"
+    );
+
+    /// Paths that may be read although they are on the built-in list of secrets.
+    readable: List;
+
+    /// More paths that no command may read.
+    unreadable: List;
+
+    /// Paths that commands may write, besides their own folder: caches.
+    writable: List;
+
+    /// Whether the caches of cargo, npm, pip, go and the like may be written.
+    caches: Flag = true;
+
+    /// What checks may connect to: `open`, `loopback` (one of their own) or `none`.
+    check_network: NetworkKey = "open";
+
+    /// What an agent may connect to that is a plain command; a CLI needs its vendor.
+    agent_network: NetworkKey = "open";
+
+    /// The command line of the mode `container`: `{command}` stands for the command's words,
+    /// `{dir}` for its folder, `{tmp}` for its folder of temporary files.
+    container: CommandLine;
+
+    /// Processes of one command at a time, where a control group can be made.
+    max_processes: CountLimit = MAX_PROCESSES.cast_signed();
+
+    /// Megabytes of memory of one command, where a control group can be made.
+    max_memory_mb: CountLimit = "none";
 }
 
 section! {

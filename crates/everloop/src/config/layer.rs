@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::guard::guard_layer;
-use super::keys::LoopKeys;
+use super::keys::{IsolationKeys, LoopKeys};
 use super::settings;
 
 /// Where a value comes from.
@@ -125,5 +125,8 @@ impl Layer {
 pub fn built_in() -> Layer {
     let mut layer = settings::built_in::<LoopKeys>();
     layer.lay(&guard_layer(&GuardSpec::default(), &Origin::BuiltIn));
+    for (key, sourced) in settings::built_in::<IsolationKeys>().0 {
+        layer.0.insert(format!("isolation.{key}"), sourced);
+    }
     layer
 }

@@ -60,6 +60,7 @@ impl Projects for FileProjects {
             dir: wanted.workspace.dir.clone(),
             goal: wanted.goal.clone(),
             checks: wanted.checks.clone(),
+            isolation: wanted.isolation.clone(),
             hook,
             protect: wanted.workspace.protect.iter().cloned().chain(unprotected).collect(),
             agents: wanted.agents().cloned().collect(),

@@ -13,8 +13,8 @@ use toml::{Spanned, Table, Value};
 use super::agent;
 use super::guard::GuardKeys;
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
-    MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, IsolationKeys,
+    LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
@@ -141,7 +141,14 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "defaults" => {
                     if let Some(table) = self.table("defaults", value) {
-                        sections.defaults = self.loop_section("defaults", table);
+                        let layer = self.loop_section("defaults", table);
+                        sections.defaults.lay(&layer);
+                    }
+                }
+                "isolation" => {
+                    if let Some(table) = self.table("isolation", value) {
+                        let here = Here { place: "isolation", prefix: "isolation." };
+                        self.section::<IsolationKeys>(&here, table, &mut sections.defaults);
                     }
                 }
                 "agent" => {
@@ -212,6 +219,7 @@ impl Reader<'_> {
     fn unknown_section(&mut self, name: &str, span: &Range<usize>, value: &DeValue<'_>) {
         let known = [
             "defaults",
+            "isolation",
             "agent",
             "account",
             "loop",
@@ -234,10 +242,10 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "isolation" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
@@ -325,6 +333,12 @@ impl Reader<'_> {
                     let place = format!("{}.guard", here.place);
                     if let Some(table) = self.table(&place, value) {
                         self.section::<GuardKeys>(&Here { place: &place, prefix: "guard." }, table, layer);
+                    }
+                }
+                "isolation" => {
+                    let place = format!("{}.isolation", here.place);
+                    if let Some(table) = self.table(&place, value) {
+                        self.section::<IsolationKeys>(&Here { place: &place, prefix: "isolation." }, table, layer);
                     }
                 }
                 "check" => self.tables::<CheckKeys>((here.place, "check", Some("run")), value, layer),
@@ -418,6 +432,7 @@ impl Reader<'_> {
                 () if names::<MonitorKeys>().contains(&name) => {
                     Some(format!("it belongs into `[[{section}.monitor]]`"))
                 }
+                () if names::<IsolationKeys>().contains(&name) => Some("it belongs into `[isolation]`".to_owned()),
                 () if names::<LoopKeys>().contains(&name) => Some(format!("it belongs into `[{section}]`")),
                 () if names::<AccountKeys>().contains(&name) => Some("it belongs into `[account.NAME]`".to_owned()),
                 () if names::<NodeKeys>().contains(&name) => Some("it belongs into `[node]`".to_owned()),

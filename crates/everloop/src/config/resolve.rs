@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
@@ -11,6 +12,7 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 use super::agent::{self, AgentChoices};
 use super::guard::guard_layer;
+use super::isolation;
 use super::keys::{CheckKeys, LoopKeys, WorkspaceKey};
 use super::layer::{Layer, Origin};
 use super::naming;
@@ -64,6 +66,8 @@ pub struct ResolvedLoop {
     pub guard: GuardSpec,
     /// What is watched besides the checks.
     pub watch: WatchSpec,
+    /// What its commands may reach.
+    pub isolation: IsolationSpec,
     /// What is allowed but perhaps not meant; lower-case fragments.
     pub warnings: Vec<String>,
     /// Every value and where it comes from.
@@ -125,6 +129,7 @@ impl ResolvedLoop {
             bounds: self.bounds.clone(),
             guard: self.guard.clone(),
             watch: self.watch.clone(),
+            isolation: self.isolation.clone(),
         }
     }
 }
@@ -167,6 +172,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     }
     let guard = guard(&keys, &values, &mut wrong);
     let watch = watch::watch(&keys, &values, &mut wrong);
+    let isolation = isolation::isolation(&keys, &values, (agents, chosen.as_slice(), moment), &mut wrong);
     ConfigError::unless_empty(wrong)?;
 
     let bounds = Bounds {
@@ -198,6 +204,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         bounds,
         guard,
         watch,
+        isolation,
         warnings,
         values: values_shown,
     })

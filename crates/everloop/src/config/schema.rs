@@ -17,6 +17,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::super::guard::GuardKeys;
+    use super::super::keys::IsolationKeys;
     use super::super::keys::{
         AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
         MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
@@ -104,6 +105,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<HubKeys>(schema, "[hub]");
         text += "\n`EVERLOOP_HUB_URL` and `everloop mesh hub … --url` go before both.\n";
         text += &section::<GuardKeys>(schema, "[loop.NAME.guard]");
+        text += &section::<IsolationKeys>(schema, "[isolation]");
         text += &section::<NodeKeys>(schema, "[node]");
         text += &section::<BoardKeys>(schema, "[board]");
         text += &section::<MailboxKeys>(schema, "[mailbox]");

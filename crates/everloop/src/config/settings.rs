@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::guard::GuardKeys;
-use super::keys::LoopKeys;
+use super::keys::{IsolationKeys, LoopKeys};
 use super::layer::{Layer, Origin};
 
 /// One key of a section.
@@ -157,7 +157,9 @@ pub fn of_loops() -> &'static [(String, Setting)] {
     static ALL: LazyLock<Vec<(String, Setting)>> = LazyLock::new(|| {
         let own = LoopKeys::settings().into_iter().map(|setting| (setting.key.to_owned(), setting));
         let guard = GuardKeys::settings().into_iter().map(|setting| (format!("guard.{}", setting.key), setting));
-        own.chain(guard).collect()
+        let reach =
+            IsolationKeys::settings().into_iter().map(|setting| (format!("isolation.{}", setting.key), setting));
+        own.chain(guard).chain(reach).collect()
     });
     &ALL
 }

@@ -5,7 +5,7 @@ use toml::Value;
 
 use super::agent::Chosen;
 use super::guard::GuardKeys;
-use super::keys::{AccountKeys, AgentKeys, LoopKeys};
+use super::keys::{AccountKeys, AgentKeys, IsolationKeys, LoopKeys};
 use super::layer::Layer;
 use super::settings::names;
 
@@ -24,9 +24,10 @@ pub struct Effective {
 
 /// All values of a loop, of its agents and of their accounts, in the order of the reference.
 pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Effective> {
-    let (own, guard) = (names::<LoopKeys>(), names::<GuardKeys>());
-    let mut rows = section(&format!("loop.{name}"), values, &|key| match key.strip_prefix("guard.") {
-        Some(inner) => (usize::MAX, position(&guard, inner)),
+    let (own, guard, reach) = (names::<LoopKeys>(), names::<GuardKeys>(), names::<IsolationKeys>());
+    let mut rows = section(&format!("loop.{name}"), values, &|key| match key.split_once('.') {
+        Some(("guard", inner)) => (usize::MAX - 1, position(&guard, inner)),
+        Some((_, inner)) => (usize::MAX, position(&reach, inner)),
         None => (position(&own, key), 0),
     });
     let named = agents.iter().filter_map(|a| Some((format!("agent.{}", a.spec.name), a.layer.as_ref()?)));

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use everloop_core::isolation::{IsolationMode, NetworkAccess};
 use everloop_core::notify::{QuietHours, Severity};
 use everloop_core::spec::{self, AgentKind};
 use everloop_core::time::{Time, human, parse_duration};
@@ -86,6 +87,14 @@ pub struct AgentKindName(pub AgentKind);
 /// What an agent may do without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermissionKey(pub spec::Permission);
+
+/// By which means commands are isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsolationModeKey(pub IsolationMode);
+
+/// What a command may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkKey(pub NetworkAccess);
 
 /// The API format that everloop's own agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,6 +413,14 @@ kind!(AgentKindName, { "anyOf": [
 
 kind!(PermissionKey, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |value| {
     pick(value, &[("edits", PermissionKey(spec::Permission::Edits)), ("full", PermissionKey(spec::Permission::Full))])
+});
+
+kind!(IsolationModeKey, { "enum": ["auto", "landlock", "bubblewrap", "container", "none"] }, |value| {
+    pick(value, &IsolationMode::ALL.map(|mode| (mode.label(), IsolationModeKey(mode))))
+});
+
+kind!(NetworkKey, { "enum": ["open", "loopback", "none"] }, |value| {
+    pick(value, &NetworkAccess::ALL.map(|access| (access.label(), NetworkKey(access))))
 });
 
 kind!(ApiFormat, { "anyOf": [{ "const": "messages" }, { "const": "responses" }] }, |value| {

@@ -5,6 +5,7 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
+use super::isolation;
 use super::paint::Paint;
 use super::quantities::{Accuracy, coarse, moment, money, relative};
 use super::table::Table;
@@ -37,6 +38,10 @@ pub fn status_table(loops: &[LoopState], guards: &Guards, look: &StatusStyle) ->
     }
     let mut lines = if loops.is_empty() { vec!["no loops".to_owned()] } else { table.lines(look.width) };
     lines.extend(holds(guards, look));
+    let open = |state: &&LoopState| !state.is_over() && !isolation::holds(&state.spec);
+    let open = loops.iter().filter(open);
+    lines
+        .extend(open.map(|s| look.paint.warn(&format!("{}: isolation {}", s.id, isolation::means(&s.spec.isolation)))));
     lines
 }
 

@@ -29,7 +29,9 @@ impl World {
     }
 
     fn in_env(env: Env, toml: &str) -> Self {
-        env.write("everloop.toml", &format!("{AGENT}[loop.main]\ngoal = \"make it\"\nagent = \"mine\"\n{toml}"));
+        let tmp = env.project().with_file_name("tmp").display().to_string();
+        let reach = format!("[isolation]\nwritable = [\"{tmp}\"]\n");
+        env.write("everloop.toml", &format!("{AGENT}{reach}[loop.main]\ngoal = \"make it\"\nagent = \"mine\"\n{toml}"));
         let up = env.spawn(&["-C", "../home", "up"]);
         env.wait_for("the supervisor", || env.state().join("bell").exists());
         Self { env, up: Some(up) }

@@ -257,7 +257,9 @@ impl Waiting {
         let env = Env::new().git();
         let body = format!("env > \"$HOME/env\"\nwhile [ ! -e \"$HOME/end\" ]; do sleep 0.05; done\necho '{last}'");
         let agent = env.script("agent.sh", &body);
-        let toml = format!("[agent.claude]\ncommand = [\"{agent}\"]\n{keys}\n");
+        let home = Self::home(&env).display().to_string();
+        let reach = format!("[isolation]\nwritable = [\"{home}\"]\n");
+        let toml = format!("{reach}[agent.claude]\ncommand = [\"{agent}\"]\n{keys}\n");
         env.write("everloop.toml", &toml);
         env.git_run(&["add", "-A"]);
         env.git_run(&["commit", "-q", "-m", "everloop.toml"]);

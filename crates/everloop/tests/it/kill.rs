@@ -94,7 +94,7 @@ fn long_two_hundred_kills_change_nothing() {
 #[test]
 fn a_turn_outlives_its_supervisor_and_is_adopted() {
     let env = Env::new().git();
-    let agent = "sh -c 'touch ../begun-$EVERLOOP_TURN; while ! test -f '$GO'; do sleep 0.02; done; touch done'";
+    let agent = "sh -c 'while ! test -f '$GO'; do sleep 0.02; done; touch done'";
     let go = env.project().parent().unwrap().join("go");
     let agent = agent.replace("'$GO'", &go.display().to_string());
     let args = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"];

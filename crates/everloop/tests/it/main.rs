@@ -20,6 +20,7 @@ mod hostile;
 mod http;
 mod init;
 mod injection;
+mod isolation;
 mod kill;
 mod logs;
 mod many_agents;

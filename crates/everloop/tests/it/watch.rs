@@ -29,7 +29,8 @@ fn config(env: &Env, monitors: &str, more: &str) {
     let agent = format!("cat > {}/$EVERLOOP_TASK", out.display());
     let toml = format!(
         "[loop.main]\ngoal = \"keep it well\"\nchecks = [\"true\"]\nworkspace = \"in-place\"\nagent_cmd = '{agent}'\n{more}\n\
-         guard = {{ min_gap = \"0\" }}\n{monitors}"
+         guard = {{ min_gap = \"0\" }}\nisolation = {{ writable = [\"{}\"] }}\n{monitors}",
+        out.display()
     );
     env.write("everloop.toml", &toml);
 }

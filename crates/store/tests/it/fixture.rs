@@ -10,6 +10,7 @@ use std::time::Duration;
 use everloop_core::event::{Event, LoopEnd};
 use everloop_core::guard::{Backing, Bucket, Cooling, GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{
     AgentSpec, Bounds, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, StartCaps, WorkspaceMode, WorkspaceSpec,
@@ -60,6 +61,7 @@ fn spec() -> LoopSpec {
             ..GuardSpec::default()
         },
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::IsolationSpec;
 use everloop_core::op::Amendment;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
@@ -220,5 +221,6 @@ pub fn spec(checks: u32) -> LoopSpec {
         bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
         guard: GuardSpec::default(),
         watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
     }
 }

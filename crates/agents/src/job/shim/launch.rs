@@ -4,11 +4,12 @@
 //! group. The shim has one thread, so the child may run any code between fork and exec; still it
 //! only makes system calls.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -22,6 +23,8 @@ use nix::unistd::{
 use super::super::HIDE_PREFIX;
 use super::super::cgroup::Cgroup;
 use super::super::spec::{Errors, Spec};
+use super::super::turn_socket;
+use crate::isolation::{Confined, Confinement};
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -54,10 +57,22 @@ struct Plan {
     report: OwnedFd,
     errors: Errors,
     shim: Pid,
+    confinement: Confinement,
+}
+
+/// What the shim made for the command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub(super) vars: &'a [(OsString, OsString)],
+    /// The folder for its temporary files, if it is isolated.
+    pub(super) tmp: Option<&'a Path>,
+    /// Where `everloop` inside of it reaches the shim.
+    pub(super) socket: Option<&'a Path>,
+    pub(super) cgroup: Option<&'a Cgroup>,
 }
 
 /// Starts the command; without the group if it cannot be put into it.
-pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, String> {
+pub(super) fn launch(spec: &Spec, around: Around<'_>) -> Result<Launched, String> {
     if !spec.cwd.is_dir() {
         return Err(format!("`{}` is not a folder", spec.cwd.display()));
     }
@@ -66,9 +81,10 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     let (out, out_writer) = pipe().map_err(pipe_failed)?;
     let (err, err_writer) = pipe().map_err(pipe_failed)?;
     let (report, report_writer) = pipe2(OFlag::O_CLOEXEC).map_err(|e| format!("pipe: {e}"))?;
+    let confinement = confinement(spec, around)?;
     let plan = Plan {
-        argv: spec.argv.iter().map(|a| c_string(a.as_bytes())).collect::<Result<_, _>>()?,
-        env: environment()?,
+        argv: confinement.argv.iter().map(|a| c_string(a.as_bytes())).collect::<Result<_, _>>()?,
+        env: environment(around)?,
         cwd: c_string(spec.cwd.as_os_str().as_bytes())?,
         stdin: stdin(spec)?,
         out: out_writer,
@@ -76,8 +92,9 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
         report: report_writer,
         errors: spec.errors,
         shim: getpid(),
+        confinement,
     };
-    let door = cgroup.and_then(|group| group.door().ok());
+    let door = around.cgroup.and_then(|group| group.door().ok());
     let (pid, grouped) = make_child(&plan, door.as_ref()).map_err(|e| format!("fork: {e}"))?;
     // Closes the shim's copies of the writing ends, so that both pipes end with the command.
     drop(plan);
@@ -91,10 +108,27 @@ pub(super) fn launch(spec: &Spec, cgroup: Option<&Cgroup>) -> Result<Launched, S
     Err(format!("`{program}`: {why}"))
 }
 
-/// The shim's own environment without the variables for the shim alone.
-fn environment() -> Result<Vec<CString>, String> {
-    let seen = std::env::vars_os().filter(|(name, _)| !name.as_bytes().starts_with(HIDE_PREFIX.as_bytes()));
-    seen.map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes()].concat())).collect()
+/// The isolation of the command, with everything opened that it needs.
+fn confinement(spec: &Spec, around: Around<'_>) -> Result<Confinement, String> {
+    match (&spec.isolation, around.tmp) {
+        (Some(isolation), Some(tmp)) => {
+            let of = Confined { isolation, argv: &spec.argv, cwd: &spec.cwd, tmp };
+            Confinement::prepare(of).map_err(|why| format!("cannot isolate the command: {why}"))
+        }
+        _ => Ok(Confinement::open(&spec.argv)),
+    }
+}
+
+/// The variables for the command: without those for the shim alone, with places of its own.
+fn environment(around: Around<'_>) -> Result<Vec<CString>, String> {
+    let places =
+        [("TMPDIR", around.tmp), ("TMP", around.tmp), ("TEMP", around.tmp), (turn_socket::VARIABLE, around.socket)];
+    let own = |name: &OsStr| places.iter().any(|(own, path)| path.is_some() && name == *own);
+    let seen =
+        around.vars.iter().filter(|(name, _)| !name.as_bytes().starts_with(HIDE_PREFIX.as_bytes()) && !own(name));
+    let seen = seen.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let placed = places.iter().filter_map(|(name, path)| Some((OsStr::new(*name), (*path)?.as_os_str())));
+    seen.chain(placed).map(|(name, value)| c_string(&[name.as_bytes(), b"=", value.as_bytes()].concat())).collect()
 }
 
 fn stdin(spec: &Spec) -> Result<File, String> {
@@ -155,18 +189,20 @@ fn become_command(plan: &Plan) -> ! {
 
 fn prepare(plan: &Plan) -> nix::Result<()> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
-    if getppid() != plan.shim {
-        // The shim died before the line above: the parent-death signal would never arrive.
-        return Err(Errno::ESRCH);
-    }
+    chdir(plan.cwd.as_c_str())?;
     dup2_stdin(&plan.stdin)?;
     dup2_stdout(&plan.out)?;
     match plan.errors {
         Errors::Apart => dup2_stderr(&plan.err)?,
         Errors::WithOutput => dup2_stderr(&plan.out)?,
     }
-    chdir(plan.cwd.as_c_str())?;
+    plan.confinement.enter()?;
+    // After the isolation, which may change credentials and thereby clear this.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != plan.shim {
+        // The shim died before the line above: the parent-death signal would never arrive.
+        return Err(Errno::ESRCH);
+    }
     // The shim blocks the signals that it reads from a descriptor, and every Rust program ignores
     // SIGPIPE; a command must inherit neither.
     #[expect(unsafe_code, reason = "setting a signal to its default has no safe wrapper")]

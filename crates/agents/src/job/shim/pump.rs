@@ -52,11 +52,10 @@ struct Sums {
 }
 
 impl Pump {
-    /// Secrets are read from the shim's environment: those that the command sees too, and those
-    /// that it must not.
-    pub(super) fn new(dir: &Path, spec: &Spec, out: OwnedFd, err: OwnedFd) -> Self {
-        let seen = spec.secrets.iter().filter_map(|name| secret(name));
-        let secrets: Vec<Secret> = seen.chain(std::env::vars_os().filter_map(hidden)).collect();
+    /// Secrets are the variables that the command sees too, and those that it must not.
+    pub(super) fn new(dir: &Path, spec: &Spec, vars: &[(OsString, OsString)], (out, err): (OwnedFd, OwnedFd)) -> Self {
+        let seen = spec.secrets.iter().filter_map(|name| secret(name, vars));
+        let secrets: Vec<Secret> = seen.chain(vars.iter().cloned().filter_map(hidden)).collect();
         let line = |fd, stream| Line {
             fd: Some(fd),
             redactor: Redactor::new(&secrets),
@@ -162,7 +161,7 @@ fn hidden((name, value): (OsString, OsString)) -> Option<Secret> {
     Some(Secret { name, value: value.into_vec() })
 }
 
-fn secret(name: &str) -> Option<Secret> {
-    let value: OsString = std::env::var_os(name)?;
-    Some(Secret { name: name.to_owned(), value: value.into_vec() })
+fn secret(name: &str, vars: &[(OsString, OsString)]) -> Option<Secret> {
+    let (_, value) = vars.iter().find(|(known, _)| known == name)?;
+    Some(Secret { name: name.to_owned(), value: value.clone().into_vec() })
 }

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use super::super::control::stop_cause;
 use super::super::spec::Spec;
 use super::super::tree::ProcessTree;
+use super::super::turn_socket::TurnSocket;
 use super::isolate::Signals;
 use super::pump::Pump;
 use super::sweep::reap;
@@ -90,9 +91,9 @@ impl<'a> ShimWatch<'a> {
 
     /// Returns when the command has ended and its output was read, or cannot be ended. The pipes
     /// stay open.
-    pub(super) fn run(&mut self, pump: &mut Pump) {
+    pub(super) fn run(&mut self, pump: &mut Pump, socket: &mut TurnSocket) {
         // The command may have ended before the first wait for a signal.
-        self.reap();
+        self.reap(socket);
         loop {
             let now = Instant::now();
             self.keep_time(now);
@@ -100,16 +101,18 @@ impl<'a> ShimWatch<'a> {
                 return;
             }
             let patience = self.next_deadline().map(|at| at.saturating_duration_since(now));
-            if self.sleep(patience, pump) {
-                self.read_signals();
+            if self.sleep(patience, pump, socket) {
+                self.read_signals(socket);
             }
+            socket.serve();
             pump.read();
         }
     }
 
     /// Waits for input or the timeout; returns whether a signal came.
-    fn sleep(&self, patience: Option<Duration>, pump: &Pump) -> bool {
+    fn sleep(&self, patience: Option<Duration>, pump: &Pump, socket: &TurnSocket) -> bool {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(socket.open().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         fds.extend(pump.open().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         // Rounded up, or the last fraction of a millisecond would be spent spinning.
         let timeout = patience.map_or(PollTimeout::NONE, |d| {
@@ -119,10 +122,10 @@ impl<'a> ShimWatch<'a> {
         poll(&mut fds, timeout).is_ok() && fds[0].any().unwrap_or(false)
     }
 
-    fn read_signals(&mut self) {
+    fn read_signals(&mut self, socket: &mut TurnSocket) {
         while let Some(signal) = self.signals.next() {
             match signal {
-                Signal::SIGCHLD => self.reap(),
+                Signal::SIGCHLD => self.reap(socket),
                 Signal::SIGINT if self.ended.is_none() => self.to_group(Signal::SIGINT),
                 Signal::SIGTERM if self.ended.is_none() => self.asked_to_stop(),
                 // SIGHUP: the terminal of the parent does not concern the job.
@@ -131,12 +134,14 @@ impl<'a> ShimWatch<'a> {
         }
     }
 
-    fn reap(&mut self) {
+    fn reap(&mut self, socket: &mut TurnSocket) {
         let command = self.command;
         let mut ended = None;
         reap(|status| {
             if status.pid() == Some(command) {
                 ended = Some(status);
+            } else {
+                socket.ended(status);
             }
         });
         if let Some(status) = ended {

@@ -43,7 +43,8 @@ fn claude() {
     assert_eq!(
         edits.argv.join(" "),
         "/opt/claude -p --output-format stream-json --model=vendor/model --resume=id --max-budget-usd=1.500000 \
-         --permission-mode acceptEdits --allowedTools Bash(cargo test:*) Bash(make:*) --verbose --extra"
+         --permission-mode acceptEdits --allowedTools Bash(cargo test:*) Bash(make:*) --setting-sources user --strict-mcp-config \
+         --verbose --extra"
     );
     assert_eq!(value(&edits, "ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:9/v1"));
     assert_eq!(value(&edits, "CLAUDE_CODE_MAX_RETRIES"), Some("2"));

@@ -43,6 +43,7 @@ async fn run(world: &World, check: CheckSpec, before: Option<Verdict>) -> Result
         shim: ShimProgram::current()?,
         jobs: world.root.join("checks"),
         pass_env: vec!["PATH".to_owned()],
+        isolation: None,
         hide: Vec::new(),
     };
     let before = before.map(said);

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use everloop_agents::environment::Environment;
 use everloop_agents::git::Git;
+use everloop_agents::isolation::Means;
 use everloop_agents::job::{self, JobEnd, Spec};
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::IsolationMode;
 use everloop_core::time::Time;
 use everloop_engine::error::Failure;
 use everloop_engine::state_folder::StateFolder;
@@ -30,6 +32,7 @@ pub async fn look(home: &StateFolder, session: &VerbSession) -> Result<Vec<Findi
     let mut chart = Chart::new("machine");
     git(&mut chart, home.root()).await;
     containment(&mut chart, home).await?;
+    isolation(&mut chart);
     disk(&mut chart, home.root());
     clock(&mut chart, session.now());
     Ok(chart.findings)
@@ -82,6 +85,19 @@ async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failur
     match std::fs::remove_dir_all(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
         _ => Ok(()),
+    }
+}
+
+/// Names the means that isolate turns and checks by default, and what they leave open.
+fn isolation(chart: &mut Chart) {
+    let means = Means::of(IsolationMode::Auto);
+    let text =
+        format!("turns and checks are isolated by {}; not covered: {}", means.describe(), means.gaps().join("; "));
+    if means.holds() {
+        chart.ok(text);
+    } else {
+        let hint = "use a kernel with Landlock (6.2 or newer), or install bubblewrap";
+        chart.warn(format!("isolation: {}", means.describe()), hint);
     }
 }
 

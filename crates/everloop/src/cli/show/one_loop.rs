@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::cli::VerbSession;
 use crate::cli::why::sign_line;
+use crate::ui::isolation;
 use crate::ui::quantities::{ceiling, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::summary;
@@ -55,6 +56,7 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     let mut lines: Vec<String> = spec.agents().map(agent).collect();
     lines.extend(spec.watch.monitors.iter().map(monitor));
     lines.push(format!("Where     {}", clean(&place)));
+    lines.push(format!("Isolation {}", isolation::means(&spec.isolation)));
     lines.push(format!(
         "Limits    {}; gap {}, starts per minute/hour/day {caps}{paced}",
         ceiling(spec),

@@ -1,0 +1,105 @@
+//! An isolation as a mount namespace and a process namespace, made by `bwrap`. Hidden folders are
+//! empty there, and no process of others exists.
+
+use std::io::{Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use everloop_core::isolation::{NetworkAccess, places};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use seccompiler::BpfProgram;
+
+use super::capabilities::DROPPED;
+use super::filter::{self, Enclosure};
+use super::grants::Grants;
+use super::{Confined, Confinement, means};
+
+pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
+    let program = means::bubblewrap().ok_or("bubblewrap is not installed (`bwrap` is not in PATH)")?;
+    let mut argv = vec![program.display().to_string()];
+    let mut word = |words: &[&str]| argv.extend(words.iter().map(|w| (*w).to_owned()));
+    word(&[
+        "--die-with-parent",
+        "--unshare-pid",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev-bind",
+        "/dev",
+        "/dev",
+        "--proc",
+        "/proc",
+    ]);
+    for (name, _) in DROPPED {
+        word(&["--cap-drop", name]);
+    }
+    match of.isolation.network {
+        NetworkAccess::Open => {}
+        // Its loopback is up in any case; one that leads nowhere is as good as none.
+        NetworkAccess::Loopback | NetworkAccess::None => word(&["--unshare-net"]),
+    }
+    let mut passed = Vec::new();
+    for filter in filter::filters(Enclosure::Bubblewrap)? {
+        let fd = file_of(&filter)?;
+        word(&["--add-seccomp-fd", &fd.as_raw_fd().to_string()]);
+        passed.push(fd);
+    }
+    for (path, how) in mounts(of) {
+        let path = path.display().to_string();
+        match how {
+            Mount::Empty => word(&["--tmpfs", &path]),
+            Mount::NoFile => word(&["--ro-bind", "/dev/null", &path]),
+            Mount::Read => word(&["--ro-bind", &path, &path]),
+            Mount::Write => word(&["--bind", &path, &path]),
+        }
+    }
+    word(&["--chdir", &of.cwd.display().to_string(), "--"]);
+    argv.extend(of.argv.iter().cloned());
+    Ok(Confinement { argv, passed, ..Confinement::default() })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mount {
+    Empty,
+    NoFile,
+    Read,
+    Write,
+}
+
+/// From the outside inwards, so that what is opened inside of a hidden folder lies over it.
+fn mounts(of: Confined<'_>) -> Vec<(PathBuf, Mount)> {
+    let grants = Grants::of(of.isolation, of.tmp);
+    let hide = |path: &PathBuf| (path.clone(), if path.is_dir() { Mount::Empty } else { Mount::NoFile });
+    let sockets = places::SOCKETS.iter().map(PathBuf::from).chain(tmux()).filter(|path| path.exists());
+    let mut all: Vec<(PathBuf, Mount)> = sockets.map(|path| hide(&path)).collect();
+    all.extend(grants.hidden.iter().map(hide));
+    let holes = of.isolation.readable.iter().filter_map(|path| std::fs::canonicalize(path).ok());
+    all.extend(holes.map(|path| (path, Mount::Read)));
+    all.extend(grants.write.into_iter().map(|path| (path, Mount::Write)));
+    // Stable: of two mounts at one path the later one, which opens, wins.
+    all.sort_by_key(|(path, _)| path.components().count());
+    all
+}
+
+/// The sockets of tmux servers.
+fn tmux() -> impl Iterator<Item = PathBuf> {
+    let tmp = std::fs::read_dir(Path::new("/tmp")).into_iter().flatten().flatten();
+    tmp.filter(|entry| entry.file_name().to_string_lossy().starts_with("tmux-")).map(|entry| entry.path())
+}
+
+/// The instructions of a filter as a file in memory, as the kernel reads them.
+fn file_of(filter: &BpfProgram) -> Result<OwnedFd, String> {
+    let failed = |e: std::io::Error| format!("cannot pass the filter of system calls: {e}");
+    let fd = memfd_create(c"filter", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(e.into()))?;
+    let mut file = std::fs::File::from(fd);
+    for step in filter {
+        let mut bytes = [0; 8];
+        bytes[..2].copy_from_slice(&step.code.to_ne_bytes());
+        bytes[2] = step.jt;
+        bytes[3] = step.jf;
+        bytes[4..].copy_from_slice(&step.k.to_ne_bytes());
+        file.write_all(&bytes).map_err(failed)?;
+    }
+    file.rewind().map_err(failed)?;
+    Ok(file.into())
+}

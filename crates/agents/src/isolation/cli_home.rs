@@ -1,0 +1,83 @@
+//! The folders of a CLI before a turn: those that have to exist, and a private one where its files
+//! and its settings would otherwise stand side by side.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use everloop_core::isolation::Places;
+use everloop_core::isolation::places::{CliFolder, PrivateHome};
+
+/// Makes the folders of a CLI ready. Its private one, if it has one, is below `private`; the answer
+/// is the variable that names it.
+pub fn furnish(cli: &CliFolder, at: &Places<'_>, private: &Path) -> io::Result<Option<&'static str>> {
+    for folder in cli.needed {
+        fs::create_dir_all(cli.path(folder, at))?;
+    }
+    let Some(home) = &cli.private else { return Ok(None) };
+    let inside = if home.inside.is_empty() { private.to_owned() } else { private.join(home.inside) };
+    fs::create_dir_all(&inside)?;
+    clean(home, &inside)?;
+    for name in home.linked {
+        let original = cli.path(name, at);
+        if original.exists() {
+            symlink(original, inside.join(name))?;
+        }
+    }
+    Ok(Some(home.variable))
+}
+
+/// Removes everything but what the CLI keeps between turns; links are made anew.
+fn clean(home: &PrivateHome, inside: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(inside)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_kept = home.kept.iter().any(|kept| name.to_string_lossy().starts_with(kept));
+        let kind = entry.file_type()?;
+        match (kind.is_symlink(), kind.is_dir()) {
+            (false, _) if is_kept => {}
+            (false, true) => fs::remove_dir_all(entry.path())?,
+            _ => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everloop_core::isolation::places::CLIS;
+    use everloop_core::spec::AgentKind;
+
+    #[test]
+    fn what_a_turn_planted_is_gone_and_settings_are_the_persons() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, private) = (dir.path().join("home"), dir.path().join("private"));
+        fs::create_dir_all(home.join(".codex")).unwrap();
+        fs::write(home.join(".codex/config.toml"), "theirs").unwrap();
+        let none = |_: &str| None;
+        let at = Places {
+            home: &home,
+            state: dir.path(),
+            folder: dir.path(),
+            env: &none,
+            secret_files: Vec::new(),
+            own: Vec::new(),
+            own_writable: Vec::new(),
+        };
+        let codex = CLIS.iter().find(|cli| cli.kind == AgentKind::Codex).unwrap();
+        assert_eq!(furnish(codex, &at, &private).unwrap(), Some("CODEX_HOME"));
+        fs::create_dir_all(private.join("sessions/2026")).unwrap();
+        fs::remove_file(private.join("config.toml")).unwrap();
+        for planted in ["config.toml", "AGENTS.md", "hooks.json"] {
+            fs::write(private.join(planted), "planted").unwrap();
+        }
+        symlink("/etc", private.join("log")).unwrap();
+        furnish(codex, &at, &private).unwrap();
+        assert_eq!(fs::read_to_string(private.join("config.toml")).unwrap(), "theirs");
+        assert!(private.join("sessions/2026").exists());
+        assert!(!private.join("AGENTS.md").exists() && !private.join("hooks.json").exists());
+        assert!(!private.join("log").exists());
+    }
+}

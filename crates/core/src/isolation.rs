@@ -1,0 +1,275 @@
+//! What a command may reach: which paths it reads and writes, which network, how many processes.
+//!
+//! Pure: an [`Isolation`] is made from the loop's [`IsolationSpec`] and from the places of this
+//! machine. `agents::isolation` enforces it where commands are started. [`places`] is the data:
+//! where secrets, caches and the folders of the CLIs are.
+//!
+//! Reading is "everything except", writing is "nothing except". A path that the operator names
+//! beats the built-in lists.
+
+#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::AgentKind;
+
+pub mod places;
+
+/// By which means commands are isolated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IsolationMode {
+    /// Landlock where the kernel has it, else bubblewrap where it works.
+    #[default]
+    Auto,
+    Landlock,
+    /// Namespaces for mounts and processes.
+    Bubblewrap,
+    /// The operator's own command line around each command.
+    Container,
+    /// By the operator's word.
+    None,
+}
+
+impl IsolationMode {
+    /// All modes, in the order of the reference.
+    pub const ALL: [IsolationMode; 5] = [
+        IsolationMode::Auto,
+        IsolationMode::Landlock,
+        IsolationMode::Bubblewrap,
+        IsolationMode::Container,
+        IsolationMode::None,
+    ];
+
+    /// Name in flags and files.
+    pub fn label(self) -> &'static str {
+        match self {
+            IsolationMode::Auto => "auto",
+            IsolationMode::Landlock => "landlock",
+            IsolationMode::Bubblewrap => "bubblewrap",
+            IsolationMode::Container => "container",
+            IsolationMode::None => "none",
+        }
+    }
+}
+
+/// What a command may connect to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkAccess {
+    #[default]
+    Open,
+    /// A loopback of its own: servers that the command itself starts.
+    Loopback,
+    None,
+}
+
+impl NetworkAccess {
+    /// All of them, in the order of the reference.
+    pub const ALL: [NetworkAccess; 3] = [NetworkAccess::Open, NetworkAccess::Loopback, NetworkAccess::None];
+
+    /// Name in flags and files.
+    pub fn label(self) -> &'static str {
+        match self {
+            NetworkAccess::Open => "open",
+            NetworkAccess::Loopback => "loopback",
+            NetworkAccess::None => "none",
+        }
+    }
+}
+
+/// What a person configures about the isolation of a loop's commands. `~/x` is in the home folder
+/// of the node that runs the command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IsolationSpec {
+    pub mode: IsolationMode,
+    /// Paths that the built-in list hides and that commands may read nevertheless.
+    pub readable: Vec<String>,
+    /// More paths that no command may read.
+    pub unreadable: Vec<String>,
+    /// Paths that commands may write, besides their folder.
+    pub writable: Vec<String>,
+    /// Whether the caches of build tools are writable.
+    pub caches: bool,
+    pub check_network: NetworkAccess,
+    /// Of agents that are plain commands; a CLI needs its vendor.
+    pub agent_network: NetworkAccess,
+    /// The command line of [`IsolationMode::Container`]; `{dir}`, `{tmp}` and `{command}` are
+    /// replaced.
+    pub container: Vec<String>,
+    /// Processes and threads of one command at a time, where a control group can count them.
+    pub max_processes: Option<u64>,
+    /// Memory of one command, where a control group can count it.
+    pub max_memory_mb: Option<u64>,
+}
+
+/// Processes of one command by default: far above a parallel build, far below a fork bomb.
+pub const MAX_PROCESSES: u64 = 4096;
+
+impl Default for IsolationSpec {
+    fn default() -> Self {
+        Self {
+            mode: IsolationMode::Auto,
+            readable: Vec::new(),
+            unreadable: Vec::new(),
+            writable: Vec::new(),
+            caches: true,
+            check_network: NetworkAccess::Open,
+            agent_network: NetworkAccess::Open,
+            container: Vec::new(),
+            max_processes: Some(MAX_PROCESSES),
+            max_memory_mb: None,
+        }
+    }
+}
+
+impl IsolationSpec {
+    /// Whether nothing was configured.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a command is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandKind {
+    /// An agent's turn, with the CLIs that its command line starts.
+    Turn {
+        agent: AgentKind,
+        clis: Vec<AgentKind>,
+    },
+    Check,
+    Setup,
+}
+
+/// The places of this machine that concern one command.
+#[derive(Clone)]
+pub struct Places<'a> {
+    pub home: &'a Path,
+    pub state: &'a Path,
+    /// The folder that the command works in and may write.
+    pub folder: &'a Path,
+    /// Variables of the command that move caches and folders of CLIs.
+    pub env: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// Files of accounts that hold secrets.
+    pub secret_files: Vec<PathBuf>,
+    /// Paths of this command alone that it may read although they are in a hidden folder.
+    pub own: Vec<PathBuf>,
+    /// Paths of this command alone that it may write.
+    pub own_writable: Vec<PathBuf>,
+}
+
+/// What one command may reach. All paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    pub mode: IsolationMode,
+    /// Neither these nor anything below them is readable…
+    pub unreadable: Vec<PathBuf>,
+    /// …except these, which may be inside of them.
+    pub readable: Vec<PathBuf>,
+    /// Nothing but these and what is below them is writable.
+    pub writable: Vec<PathBuf>,
+    /// Folders that are made when they are missing, and then are writable.
+    pub made: Vec<PathBuf>,
+    pub network: NetworkAccess,
+    #[serde(default)]
+    pub container: Vec<String>,
+    pub max_processes: Option<u64>,
+    pub max_memory_mb: Option<u64>,
+}
+
+impl Isolation {
+    /// What a command of this kind may reach.
+    pub fn of(kind: &CommandKind, spec: &IsolationSpec, at: &Places<'_>) -> Self {
+        let expand = |paths: &[String]| paths.iter().map(|p| at_home(p, at.home)).collect::<Vec<_>>();
+        let wanted = expand(&spec.readable);
+        let clis = match kind {
+            CommandKind::Turn { clis, .. } => clis.as_slice(),
+            CommandKind::Check | CommandKind::Setup => &[],
+        };
+        let mut hidden = vec![at.state.to_owned()];
+        hidden.extend(places::SECRETS.iter().map(|path| at_home(path, at.home)));
+        let foreign = places::CLIS.iter().filter(|cli| !clis.contains(&cli.kind));
+        hidden.extend(foreign.flat_map(|cli| cli.logins.iter().map(|login| cli.path(login, at))));
+        hidden.extend(places::OTHER_LOGINS.iter().map(|path| at_home(path, at.home)));
+        hidden.extend(at.secret_files.iter().cloned());
+        // What the operator names as readable is not hidden, whatever list it is on.
+        hidden.retain(|path| !wanted.iter().any(|wanted| path.starts_with(wanted)));
+        hidden.extend(expand(&spec.unreadable));
+        // A rule holds for a whole tree: with a hidden file in it, the folder of the command itself
+        // could take no new file.
+        hidden.retain(|path| path == at.state || !path.starts_with(at.folder));
+        let mut writable = vec![at.folder.to_owned()];
+        writable.extend(at.own_writable.iter().cloned());
+        writable.extend(expand(&spec.writable));
+        if spec.caches {
+            writable.extend(places::CACHES.iter().map(|cache| cache.path(at)));
+        }
+        let mut made = Vec::new();
+        for cli in places::CLIS.iter().filter(|cli| clis.contains(&cli.kind)) {
+            writable.extend(cli.files.iter().map(|file| cli.path(file, at)));
+            made.extend(cli.folders.iter().map(|folder| cli.path(folder, at)));
+        }
+        let mut readable = at.own.clone();
+        readable.extend(wanted);
+        Self {
+            mode: spec.mode,
+            unreadable: tidy(hidden),
+            readable: tidy(readable),
+            writable: tidy(writable),
+            made: tidy(made),
+            network: network(kind, spec),
+            container: spec.container.clone(),
+            max_processes: spec.max_processes,
+            max_memory_mb: spec.max_memory_mb,
+        }
+    }
+
+    /// Whether the operator switched it off.
+    pub fn is_off(&self) -> bool {
+        self.mode == IsolationMode::None
+    }
+}
+
+fn network(kind: &CommandKind, spec: &IsolationSpec) -> NetworkAccess {
+    match kind {
+        CommandKind::Turn { agent: AgentKind::Command, clis } if clis.is_empty() => spec.agent_network,
+        CommandKind::Check => spec.check_network,
+        CommandKind::Turn { .. } | CommandKind::Setup => NetworkAccess::Open,
+    }
+}
+
+/// The CLIs that a command line names: an agent that is a plain command may start one, and then
+/// needs its login.
+pub fn clis_of(agent: AgentKind, argv: &[String]) -> Vec<AgentKind> {
+    if agent != AgentKind::Command {
+        return vec![agent];
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let words: Vec<&str> = argv.iter().flat_map(|arg| arg.split(|c: char| !is_part(c))).collect();
+    places::CLIS.iter().map(|cli| cli.kind).filter(|kind| words.contains(&kind.label())).collect()
+}
+
+/// `~/x` in a home folder.
+pub fn at_home(path: &str, home: &Path) -> PathBuf {
+    match path.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None if path == "~" => home.to_owned(),
+        None => PathBuf::from(path),
+    }
+}
+
+/// Sorted, without doubles and without paths that are not absolute.
+fn tidy(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.retain(|path| path.is_absolute());
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests;
