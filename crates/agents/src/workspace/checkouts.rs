@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use everloop_core::hex::hex;
 use everloop_core::ids::LoopId;
 use everloop_core::planted::{self, Bug};
 use everloop_core::spec::Origin;
@@ -249,7 +250,7 @@ pub(super) fn record_setup(marker: &Path, command: &str) -> Result<(), Workspace
 }
 
 fn hash(command: &str) -> String {
-    crate::protect::hex(&Sha256::digest(command.as_bytes()))
+    hex(&Sha256::digest(command.as_bytes()))
 }
 
 /// Decides where a new loop begins and pins it: the uncommitted state, the target, or an empty

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use everloop_core::hex::hex;
 use everloop_core::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,7 +15,6 @@ use sha2::{Digest, Sha256};
 use super::WorkspaceError;
 use super::project_folder::Repository;
 use crate::git::{self, Git};
-use crate::protect::hex;
 
 /// A file of patterns that is longer than this is not written by a person.
 const PATTERNS_CAP_BYTES: u64 = 1 << 20;

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use everloop_core::hex::hex;
 use everloop_core::planted::{self, Bug};
 
 use super::checkouts::Checkouts;
@@ -13,7 +14,6 @@ use super::clone::is_folder;
 use super::sweep::{self, Recent, Sweep, Swept, Unknown};
 use super::{Side, WorkspaceError, files, old_worktree};
 use crate::git::{Git, GitError};
-use crate::protect::hex;
 
 /// The name of the checkout below its random folder, as commands see it.
 const NAME: &str = "verify";
