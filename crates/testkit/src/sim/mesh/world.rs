@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
-use everloop_core::isolation::IsolationSpec;
 use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::op::Op;
