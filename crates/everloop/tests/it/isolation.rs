@@ -16,10 +16,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
     ("other-account", "grep -q c4nary $HOME/keys/other"),
     ("state", "cat $STATE/ledger.db > /dev/null"),
     ("hub", "grep -q c4nary $STATE/canary.json"),
-    (
-        "token",
-        "ls $STATE/turns/*/job.jsonl > /dev/null && cat $STATE/turns/*/job.jsonl $STATE/checks/*/*/job.jsonl | grep -q argv",
-    ),
+    ("token", "cat $STATE/turns/*/job.jsonl $STATE/checks/*/*/job.jsonl 2> /dev/null | grep -q argv"),
     ("environment", "grep -qa k3y-of-the-supervisor /proc/[0-9]*/environ"),
     ("home", "echo x > $HOME/planted"),
     ("beside", "echo x > $HOME/../planted"),
@@ -35,6 +32,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
     ("descriptors", "for_shims 'ls /proc/$pid/fd/0'"),
     ("namespace", "unshare -U true"),
     ("person", "env -u EVERLOOP_TURN $EXE resume -n 99"),
+    ("message", "env -u EVERLOOP_TURN -u EVERLOOP_SOCKET $EXE --state-dir $STATE message send x hello"),
     ("stop", "env -u EVERLOOP_TURN -u EVERLOOP_SOCKET $EXE --state-dir $STATE/ stop"),
 ];
 
@@ -75,43 +73,59 @@ fn world() -> Env {
     env
 }
 
+const HOSTILE_TURN: &str = "./hostile.sh turn";
+const HOSTILE_CHECK: &str = "./hostile.sh check; test -f done-turn";
+
 /// The attempts that succeeded, as `turn-ssh` or `check-ssh`.
-fn loot(env: &Env, mode: &str) -> BTreeSet<String> {
-    let agent = "./hostile.sh turn";
-    let check = "./hostile.sh check; test -f done-turn";
+fn loot(env: &Env, mode: &str, (agent, check): (&str, &str)) -> BTreeSet<String> {
     let words = ["run", "x", "--check", check, "--agent-cmd", agent, "--min-gap", "0", "--isolation", mode, "-n", "1"];
     let out = env.run(&words);
     // Without isolation one of the attempts stops the loop.
     assert!(out.code == 0 || mode == "none", "{out:?}");
-    assert!(env.project().join("done-check").exists(), "the hostile check ran");
     let names = fs::read_dir(env.project()).expect("the project is there").flatten();
-    names.filter_map(|e| e.file_name().to_str()?.strip_prefix("loot-").map(str::to_owned)).collect()
+    let names: BTreeSet<String> = names.filter_map(|e| e.file_name().into_string().ok()).collect();
+    for (side, _) in [("turn", agent), ("check", check)].into_iter().filter(|(_, run)| run.contains("hostile")) {
+        assert!(names.contains(&format!("done-{side}")), "the hostile {side} ran");
+    }
+    names.iter().filter_map(|name| name.strip_prefix("loot-").map(str::to_owned)).collect()
 }
 
-fn all(side: &str) -> impl Iterator<Item = String> + '_ {
-    ATTEMPTS.iter().map(move |(name, _)| format!("{side}-{name}"))
+fn refused(mode: &str) {
+    assert_eq!(loot(&world(), mode, (HOSTILE_TURN, HOSTILE_CHECK)), BTreeSet::new());
+}
+
+/// An attempt that cannot succeed proves nothing.
+fn succeeds(side: &str, commands: (&str, &str)) {
+    let found = loot(&world(), "none", commands);
+    // The checks of the baseline find nothing to resume.
+    let names = ATTEMPTS.iter().map(|(name, _)| *name).filter(|name| (side, *name) != ("check", "person"));
+    let missing: Vec<&str> = names.filter(|name| !found.contains(&format!("{side}-{name}"))).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "{side}");
 }
 
 #[test]
 fn every_attempt_is_refused_by_default() {
-    assert_eq!(loot(&world(), "auto"), BTreeSet::new());
+    refused("auto");
 }
 
 #[test]
 fn every_attempt_is_refused_under_landlock() {
-    assert_eq!(loot(&world(), "landlock"), BTreeSet::new());
+    refused("landlock");
 }
 
 #[test]
 fn every_attempt_is_refused_under_bubblewrap() {
-    assert_eq!(loot(&world(), "bubblewrap"), BTreeSet::new());
+    refused("bubblewrap");
 }
 
 #[test]
-fn every_attempt_succeeds_without_isolation() {
-    let found = loot(&world(), "none");
-    let missing: Vec<String> = all("turn").filter(|name| !found.contains(name)).collect();
-    assert_eq!(missing, Vec::<String>::new(), "an attempt that cannot succeed proves nothing");
+fn every_attempt_of_a_turn_succeeds_without_isolation() {
+    succeeds("turn", (HOSTILE_TURN, "test -f done-turn"));
+}
+
+#[test]
+fn every_attempt_of_a_check_succeeds_without_isolation() {
+    succeeds("check", ("true", HOSTILE_CHECK));
 }
 
 #[test]

@@ -10,8 +10,13 @@ use crate::env::{Env, Output};
 
 /// One turn of a script with the check that the file `done` holds `yes`.
 fn turn(env: &Env, script: &str) -> Output {
+    turn_under(env, "auto", script)
+}
+
+fn turn_under(env: &Env, isolation: &str, script: &str) -> Output {
     let agent = env.script("../agent", &format!("set -e\n{script}"));
-    env.run(&["run", "x", "--check", "grep -q yes done", "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"])
+    let run = ["run", "x", "--check", "grep -q yes done", "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"];
+    env.run(&[&run[..], &["--isolation", isolation]].concat())
 }
 
 /// An honest turn reaches the goal and lands.
@@ -57,14 +62,16 @@ fn an_agents_refs_stashes_and_settings_stay_in_its_clone() {
 
 #[test]
 fn a_file_in_the_way_of_the_checks_is_not_there() {
-    let env = Env::new().git();
-    env.write(".gitignore", "done\n");
-    env.git_run(&["add", "-A"]);
-    env.git_run(&["commit", "-q", "-m", "ignores the goal"]);
     // Everywhere below the state folder where a check may run, and in its own clone.
-    let plant = "echo yes >done; find .. -name README | while read f; do echo yes >$(dirname $f)/done; done";
-    turn(&env, plant).exits(3);
-    assert_eq!(tries(&env)[0]["outcome"]["is"], "no_op", "{}", tries(&env));
+    let plant = "echo yes >done; find .. -name README | while read f; do echo yes >$(dirname $f)/done || :; done";
+    for isolation in ["auto", "none"] {
+        let env = Env::new().git();
+        env.write(".gitignore", "done\n");
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-q", "-m", "ignores the goal"]);
+        turn_under(&env, isolation, plant).exits(3);
+        assert_eq!(tries(&env)[0]["outcome"]["is"], "no_op", "{isolation}: {}", tries(&env));
+    }
 }
 
 #[test]
