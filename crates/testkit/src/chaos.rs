@@ -143,6 +143,7 @@ impl ChaosMesh {
         sender.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
         sender.git(&["remote", "add", "origin", "../shared.git"]);
         std::fs::write(sender.path("agent.sh"), agent(&sender.path("calls"), seconds)).expect("the folder is ours");
+        std::fs::write(sender.path("calls"), "").expect("the folder is ours");
         let mut machines: Vec<Machine> =
             (1..=MACHINES).map(|number| Machine::node(&make, number, (&url, hub.port()))).collect();
         machines.iter_mut().for_each(Machine::start);
@@ -161,9 +162,10 @@ impl ChaosMesh {
         let checks: Vec<String> =
             (0..self.checks).map(|check| format!("test -f {}", file(self.loops, check))).collect();
         let width = self.checks.to_string();
+        let calls = self.sender.path("calls").display().to_string();
         let mut args = vec!["run", "write them all", "--mesh", "--detach", "--min-gap=0", "--width", &width];
         // The same goal as the loop before, but a new loop.
-        args.extend(["--new", "--agent-cmd", &command]);
+        args.extend(["--new", "--agent-cmd", &command, "--writable", &calls]);
         for check in &checks {
             args.extend(["--check", check]);
         }

@@ -28,7 +28,7 @@ pub const BEHIND: &str = "EVERLOOP_BEHIND_SOCKET";
 
 /// The variable of a turn; without it there is no socket.
 const TURN: &str = "EVERLOOP_TURN";
-/// File name of the socket.
+/// File name of the socket in the turn's temporary folder.
 const NAME: &str = "everloop.sock";
 /// A request is written by one call; a slower one is dropped, so that it cannot hold up the shim.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
@@ -159,6 +159,14 @@ fn own<'a>(messages: impl Iterator<Item = ControlMessageOwned> + 'a) -> Vec<Owne
         }
     }
     all
+}
+
+/// The socket of the turn that this process is part of. A CLI may start its tools with a few
+/// variables only; the temporary folder is one of them.
+pub fn find() -> Option<PathBuf> {
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let beside = || std::env::var_os("TMPDIR").map(|tmp| PathBuf::from(tmp).join(NAME));
+    named.or_else(beside).filter(|socket| socket.exists())
 }
 
 /// Lets the shim of this turn run `everloop` with these arguments on the caller's streams; its exit

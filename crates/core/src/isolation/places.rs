@@ -99,7 +99,8 @@ impl CliFolder {
             return at_home(path, at.home);
         }
         let moved = self.variable.and_then(|name| (at.env)(name)).filter(|dir| dir.is_absolute());
-        moved.unwrap_or_else(|| at_home(self.default, at.home)).join(path)
+        let folder = moved.unwrap_or_else(|| at_home(self.default, at.home));
+        if path == "." { folder } else { folder.join(path) }
     }
 }
 

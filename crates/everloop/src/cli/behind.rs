@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use everloop_agents::job::turn_socket::{BEHIND, VARIABLE, call};
+use everloop_agents::job::turn_socket::{self, BEHIND, call};
 use everloop_engine::error::{Code, Failure};
 
 use super::{Cli, Verb};
@@ -42,8 +42,10 @@ pub fn admit(cli: &Cli) -> Result<(), Failure> {
 
 /// Lets the shim of this turn run the verb; `None` when this process is to run it itself.
 pub fn forward(cli: &Cli) -> Option<Result<Code, Failure>> {
-    let socket = PathBuf::from(std::env::var_os(VARIABLE)?);
-    if !is_for_turns(cli.verb.as_ref()) || cli.state_dir != turns_folder() || !socket.exists() {
+    let socket = turn_socket::find()?;
+    // Another state folder is none of the turn's business: a project may run an everloop of its own.
+    let is_turns = turns_folder().is_none_or(|folder| cli.state_dir == Some(folder));
+    if !is_for_turns(cli.verb.as_ref()) || !is_turns {
         return None;
     }
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -107,7 +107,7 @@ impl Stage<'_> {
         let mut command = Command::new(exe);
         command.arg("--state-dir").arg(self.root.join("state")).arg("-C").arg(project);
         command.args(["run", "a small tool that greets, adds and counts", "--min-gap", "2s", "-n", "20"]);
-        command.args(["--agent-cmd", &agent]);
+        command.args(["--agent-cmd", &agent]).arg("--writable").arg(self.root.join("acts"));
         for check in project::CHECKS {
             command.args(["--check", check]);
         }

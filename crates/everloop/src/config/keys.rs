@@ -316,7 +316,7 @@ section! {
     unreadable: List;
 
     /// Paths that commands may write, besides their own folder: caches.
-    writable: List;
+    writable: List => flag LoopFlag::new("writable", Takes::Several("PATH"));
 
     /// Whether the caches of cargo, npm, pip, go and the like may be written.
     caches: Flag = true;

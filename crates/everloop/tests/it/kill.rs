@@ -24,17 +24,23 @@ fn args(env: &Env) -> Vec<String> {
 }
 
 fn allowed(env: &Env) -> std::path::PathBuf {
-    env.project().with_file_name("allowed")
+    gate(env).join("allowed")
+}
+
+/// A folder of its own: an isolated turn does not see a new file beside the state folder.
+fn gate(env: &Env) -> std::path::PathBuf {
+    env.project().with_file_name("gate")
 }
 
 fn allow(env: &Env, turns: usize) {
-    let new = env.project().with_file_name("allowed.new");
+    let new = gate(env).join("allowed.new");
     std::fs::write(&new, turns.to_string()).expect("the folder is there");
     std::fs::rename(new, allowed(env)).expect("the file was just written");
 }
 
 fn world() -> Env {
     let env = Env::new().git();
+    std::fs::create_dir(gate(&env)).expect("the folder is new");
     env.write("ids", "");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "ids"]);

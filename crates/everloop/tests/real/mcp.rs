@@ -25,13 +25,18 @@ const CALLS: [(&str, &str); 11] = [
     ("sleep_until", r#"{"loop":"make-made-txt","for":"1s"}"#),
 ];
 
+/// Calls that a turn may make; the variables of its own loop hold.
+const TURN_CALLS: [(&str, &str); 4] = [CALLS[0], CALLS[4], CALLS[5], CALLS[6]];
+
 /// A project with an agent that has our server among its own.
-fn world(cli: CliProgram, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<String>) -> World {
-    let calls: Vec<String> = CALLS.iter().map(|(tool, json)| format!("tool:name={prefix}{tool}:json={json}")).collect();
+fn world(cli: CliProgram, called: &[(&str, &str)], variables: &[(&str, &str)]) -> World {
+    let (prefix, _) = client_of(cli, "", variables);
+    let calls: Vec<String> =
+        called.iter().map(|(tool, json)| format!("tool:name={prefix}{tool}:json={json}")).collect();
     let script = format!("{},edit:path=made.txt:text=hello,text:say=done", calls.join(","));
     let world = World::new(cli, &script);
     let state = world.env.state().display().to_string();
-    let more = arguments(env!("CARGO_BIN_EXE_everloop"), &state);
+    let (_, more) = client_of(cli, &state, variables);
     let quoted: Vec<String> = more.iter().map(|word| json!(word).to_string()).collect();
     let program = format!("command = [\"{}\"]", cli.program().display());
     let longer = program.replace(']', &format!(", {}]", quoted.join(", ")));
@@ -45,8 +50,26 @@ fn world(cli: CliProgram, prefix: &str, arguments: impl Fn(&str, &str) -> Vec<St
     world
 }
 
-fn every_tool_is_called(world: &World) {
-    world.run(&["--permission", "full"]).ok();
+/// Prefix of the tools' names, and the arguments that add our server with these variables.
+fn client_of(cli: CliProgram, state: &str, variables: &[(&str, &str)]) -> (&'static str, Vec<String>) {
+    let (everloop, args) = (env!("CARGO_BIN_EXE_everloop"), ["--state-dir", state, "mcp"]);
+    if cli == CliProgram::Claude {
+        let variables: serde_json::Map<_, _> = variables.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+        let server = json!({ "type": "stdio", "command": everloop, "args": args, "env": variables });
+        let config = json!({ "mcpServers": { "everloop": server } }).to_string();
+        return ("mcp__everloop__", vec!["--mcp-config".to_owned(), config, "--strict-mcp-config".to_owned()]);
+    }
+    let set = |key: &str, value: Value| ["-c".to_owned(), format!("mcp_servers.everloop.{key}={value}")];
+    let variables = variables.iter().flat_map(|(name, value)| set(&format!("env.{name}"), json!(value)));
+    let words = [set("command", json!(everloop)), set("args", json!(args))].concat();
+    ("mcp__everloop/", words.into_iter().chain(variables).collect())
+}
+
+/// Without isolation and without the turn's socket, so that the server is the client's own process;
+/// the tasks here belong to no loop.
+fn every_tool_is_called(cli: CliProgram) {
+    let world = world(cli, &CALLS, &[("EVERLOOP_LOOP", ""), ("EVERLOOP_SOCKET", "")]);
+    world.run(&["--permission", "full", "--isolation", "none"]).ok();
     let env = &world.env;
     let task = env.run(&["task", "show", "T-1", "--json"]).ok().json()["task"].clone();
     assert_eq!((&task["state"]["is"], &task["result"]), (&json!("done"), &json!("done by a client")), "{task}");
@@ -66,30 +89,37 @@ fn every_tool_is_called(world: &World) {
     assert_eq!(world.calls().len(), CALLS.len() + 2, "no call was made twice");
 }
 
+/// Inside of an isolated turn the server cannot open the ledger: the turn's shim serves it.
+fn a_turn_calls_its_tools(cli: CliProgram) {
+    let world = world(cli, &TURN_CALLS, &[]);
+    world.run(&["--permission", "full"]).ok();
+    let added = world.env.run(&["task", "list", "--json"]).ok().json()["tasks"].clone();
+    let of_agents: Vec<&Value> = added.as_array().into_iter().flatten().filter(|t| t["trust"] == "agent").collect();
+    assert_eq!(of_agents.len(), 1, "{added}");
+    let inbox = world.env.run(&["message", "inbox", "@reviewer", "--json"]).ok().json();
+    assert_eq!(inbox["messages"][0]["text"], "hello", "{inbox}");
+    let tickets = world.env.run(&["status", "--json"]).ok().json()["tickets"].clone();
+    assert!(tickets[0]["text"].as_str().is_some_and(|t| t.starts_with("question from turn ")), "{tickets}");
+}
+
 #[test]
 fn claude_calls_every_tool() {
-    offline(|| {
-        let world = world(CliProgram::Claude, "mcp__everloop__", |everloop, state| {
-            // It hands its environment on; the tasks here belong to no loop.
-            let (args, no_loop) = (["--state-dir", state, "mcp"], json!({ "EVERLOOP_LOOP": "" }));
-            let server = json!({ "type": "stdio", "command": everloop, "args": args, "env": no_loop });
-            let config = json!({ "mcpServers": { "everloop": server } }).to_string();
-            vec!["--mcp-config".to_owned(), config, "--strict-mcp-config".to_owned()]
-        });
-        every_tool_is_called(&world);
-    });
+    offline(|| every_tool_is_called(CliProgram::Claude));
 }
 
 #[test]
 fn codex_calls_every_tool() {
-    offline(|| {
-        let world = world(CliProgram::Codex, "mcp__everloop/", |everloop, state| {
-            let set =
-                |key: &str, value: serde_json::Value| ["-c".to_owned(), format!("mcp_servers.everloop.{key}={value}")];
-            [set("command", json!(everloop)), set("args", json!(["--state-dir", state, "mcp"]))].concat()
-        });
-        every_tool_is_called(&world);
-    });
+    offline(|| every_tool_is_called(CliProgram::Codex));
+}
+
+#[test]
+fn claude_in_an_isolated_turn_calls_its_tools() {
+    offline(|| a_turn_calls_its_tools(CliProgram::Claude));
+}
+
+#[test]
+fn codex_in_an_isolated_turn_calls_its_tools() {
+    offline(|| a_turn_calls_its_tools(CliProgram::Codex));
 }
 
 /// The newest revision of the protocol, and two before it.

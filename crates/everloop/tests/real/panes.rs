@@ -32,8 +32,10 @@ fn claude_in_a_pane_takes_a_turn() {
 #[test]
 fn claude_in_a_pane_takes_a_turn_in_a_worktree() {
     // A person would confirm this once.
-    let trust = format!("sed -i \"s#{WORKTREE}#$PWD#\" \"$HOME/.claude.json\"");
-    offline(|| takes_a_turn(&["--setup", &trust]));
+    let trust =
+        format!("case $PWD in */turn) ;; *) exit 0 ;; esac; sed -i \"s#{WORKTREE}#$PWD#\" \"$HOME/.claude.json\"");
+    // The setup command changes a file of the person.
+    offline(|| takes_a_turn(&["--setup", &trust, "--isolation", "none"]));
 }
 
 fn takes_a_turn(more: &[&str]) {

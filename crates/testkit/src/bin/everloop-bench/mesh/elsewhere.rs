@@ -75,7 +75,9 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
     nodes[1].start();
     let agent = format!("sh {}", dir.join("agent.sh").display());
     let run = ["run", "x", "--mesh", "--detach", "--min-gap=0", "--check", "test -f a", "--check", "test -f b"];
-    sender.everloop(&[&run[..], &["--agent-cmd", &agent]].concat());
+    std::fs::write(&calls, "")?;
+    let writable = calls.display().to_string();
+    sender.everloop(&[&run[..], &["--agent-cmd", &agent, "--writable", &writable]].concat());
     let works = |node: &Machine| {
         let text = std::fs::read_to_string(&calls).unwrap_or_default();
         text.lines().any(|line| Path::new(line).starts_with(node.state()))
