@@ -91,6 +91,7 @@ fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProg
     BpfProgram::try_from(filter).map_err(failed)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn failed(error: seccompiler::BackendError) -> String {
     format!("cannot make the filter of system calls: {error}")
 }

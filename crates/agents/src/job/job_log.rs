@@ -42,7 +42,7 @@ struct Line<T> {
 #[serde(rename_all = "snake_case")]
 pub(super) enum JobLogEntry {
     /// What to run.
-    Job(Spec),
+    Job(Box<Spec>),
     /// The shim that runs it; appended again when its details change.
     Started(Started),
     /// A request to stop; the first one counts.
@@ -125,7 +125,7 @@ impl JobLog {
 
     fn take(&mut self, entry: JobLogEntry) {
         match entry {
-            JobLogEntry::Job(spec) => self.spec = Some(spec),
+            JobLogEntry::Job(spec) => self.spec = Some(*spec),
             JobLogEntry::Started(started) => self.started = Some(started),
             JobLogEntry::Stop(cause) => self.stop = self.stop.or(Some(cause)),
             JobLogEntry::Cancelled(_) => self.cancelled = true,
@@ -190,7 +190,7 @@ pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, JobError> {
         return Ok(false);
     }
     let path = dir.join(BOOK);
-    let line = text(&path, &JobLogEntry::Job(spec.clone()))?;
+    let line = text(&path, &JobLogEntry::Job(Box::new(spec.clone())))?;
     (&*file).write_all(&line).map_err(JobError::io("write", &path))?;
     Ok(true)
 }

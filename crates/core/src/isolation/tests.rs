@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn places<'a>(env: &'a dyn Fn(&str) -> Option<PathBuf>) -> Places<'a> {
+fn places(env: &dyn Fn(&str) -> Option<PathBuf>) -> Places<'_> {
     Places {
         home: Path::new("/home/me"),
         state: Path::new("/home/me/.local/state/everloop"),

@@ -145,12 +145,7 @@ impl Reader<'_> {
                         sections.defaults.lay(&layer);
                     }
                 }
-                "isolation" => {
-                    if let Some(table) = self.table("isolation", value) {
-                        let here = Here { place: "isolation", prefix: "isolation." };
-                        self.section::<IsolationKeys>(&here, table, &mut sections.defaults);
-                    }
-                }
+                "isolation" => self.isolation_section(value, &mut sections.defaults),
                 "agent" => {
                     for (name, span, table) in self.named("agent", value) {
                         let place = format!("agent.{name}");
@@ -207,6 +202,14 @@ impl Reader<'_> {
             }
         }
         sections
+    }
+
+    /// `[isolation]` stands for the section of the same name in the defaults of loops.
+    fn isolation_section(&mut self, value: &Spanned<DeValue<'_>>, defaults: &mut Layer) {
+        if let Some(table) = self.table("isolation", value) {
+            let here = Here { place: "isolation", prefix: "isolation." };
+            self.section::<IsolationKeys>(&here, table, defaults);
+        }
     }
 
     /// A section that is there once.

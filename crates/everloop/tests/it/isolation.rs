@@ -67,7 +67,7 @@ fn world() -> Env {
     let mut script = format!("STATE={state}\nEXE={exe}\n{shims}\nfor_shims_() {{ for_shims x \"$1\"; }}\n");
     for (name, attempt) in ATTEMPTS {
         let attempt = attempt.replace("for_shims ", "for_shims_ ");
-        script += &format!("({attempt}) > /dev/null 2>&1 && touch loot-$1-{name}\n");
+        script.extend(["(", &attempt, ") > /dev/null 2>&1 && touch loot-$1-", name, "\n"]);
     }
     env.script("hostile.sh", &format!("{script}touch done-$1\nexit 0"));
     env
