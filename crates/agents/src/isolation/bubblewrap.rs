@@ -44,7 +44,8 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
         word(&["--add-seccomp-fd", &fd.as_raw_fd().to_string()]);
         passed.push(fd);
     }
-    for (path, how) in mounts(of) {
+    let mounts = mounts(of);
+    for (path, how) in &mounts {
         let path = path.display().to_string();
         match how {
             Mount::Empty => word(&["--tmpfs", &path]),
@@ -52,6 +53,10 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
             Mount::Read => word(&["--ro-bind", &path, &path]),
             Mount::Write => word(&["--bind", &path, &path]),
         }
+    }
+    // Last, because folders in them were mounted on the way.
+    for (path, _) in mounts.iter().filter(|(_, how)| *how == Mount::Empty) {
+        word(&["--remount-ro", &path.display().to_string()]);
     }
     word(&["--chdir", &of.cwd.display().to_string(), "--"]);
     argv.extend(of.argv.iter().cloned());

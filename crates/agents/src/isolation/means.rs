@@ -57,6 +57,7 @@ impl Means {
             Means::Landlock { abi } => {
                 let mut gaps = vec![
                     "names in hidden folders can be listed (their contents cannot be read)",
+                    "modes and times of your files can be changed",
                     "sockets of other programs (D-Bus, tmux, docker) can be connected to",
                 ];
                 if *abi < LANDLOCK_SIGNALS {

@@ -124,9 +124,13 @@ fn take(gathered: &mut Gathered, tree: &Path, path: &Path) -> Result<(), Workspa
             }
             gathered.bytes += bytes;
         }
+        Kind::Link if !planted::is(Bug::FollowsLinks) && leads_out(&full, path) => {
+            gathered.leave_out(path, "it links out of the repository");
+            return Ok(());
+        }
+        Kind::Link => {}
         // A submodule: git takes the commit that is checked out there, or a file gave way to a
         // folder.
-        Kind::Link => {}
         Kind::Folder if full.join(".git").exists() => {}
         Kind::Special => {
             files::remove(&full).map_err(WorkspaceError::files("remove", &full))?;
@@ -141,6 +145,22 @@ fn take(gathered: &mut Gathered, tree: &Path, path: &Path) -> Result<(), Workspa
     }
     push(&mut gathered.there, path);
     Ok(())
+}
+
+/// Whether a link at `path` names something that is not in the repository: a check would read a
+/// file that no commit holds.
+fn leads_out(full: &Path, path: &Path) -> bool {
+    let Ok(target) = fs::read_link(full) else { return true };
+    let mut depth = path.components().count() - 1;
+    for part in target.components() {
+        match part {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return true,
+        }
+    }
+    false
 }
 
 fn push(list: &mut Vec<u8>, path: &Path) {

@@ -104,7 +104,7 @@ async fn odd_files() -> Done {
         fs::remove_file(dir.join("a.txt")).expect("it is there");
         fs::rename(dir.join("old name.txt"), dir.join("new name.txt")).expect("it is there");
         fs::remove_dir_all(dir.join("sub")).expect("it is there");
-        symlink("/etc/passwd", dir.join("sub")).expect("a link is possible");
+        symlink("new name.txt", dir.join("sub")).expect("a link is possible");
         for name in odd {
             put(dir, &format!("odd/{name}"), "x");
         }
