@@ -81,6 +81,9 @@ pub enum Bug {
     SignalKeepsCursor,
     TicketBeforeChange,
     ChangesForEver,
+    ReloadsConfig,
+    TrustsWithoutHash,
+    HooksWithoutTrust,
 }
 
 /// Those about many machines.
@@ -169,6 +172,9 @@ pub const IMMUNE: &[Bug] = &[
     Bug::HalfLifeIgnored,
     Bug::CapsLeaveNobody,
 ];
+
+/// Those about the configuration that is in force: found by changes of a folder's file.
+pub const CONFIGURATION: &[Bug] = &[Bug::ReloadsConfig, Bug::TrustsWithoutHash, Bug::HooksWithoutTrust];
 
 #[cfg(feature = "planted")]
 std::thread_local! {
