@@ -262,6 +262,8 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::Ended { .. }
         | Event::Recovered { .. }
         | Event::InSession { .. }
+        | Event::ConfigAccepted { .. }
+        | Event::ConfigRevoked { .. }
         | Event::Immune { .. }
         | Event::Signalled { .. }
         | Event::Keepalive { .. }

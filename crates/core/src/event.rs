@@ -17,7 +17,7 @@ use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 6;
+pub const EVENT_VERSION: u32 = 7;
 
 /// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -213,6 +213,17 @@ pub enum Event {
         /// What ended the one before.
         after: String,
     },
+    /// A person put the everloop.toml of a folder in force, as it was at that moment.
+    ConfigAccepted {
+        dir: String,
+        /// SHA-256 of the file, in hexadecimal digits.
+        hash: String,
+        by: String,
+        /// The verb that did it: `run`, `init`, `config apply` or `trust`.
+        via: String,
+    },
+    /// A person took that back: nothing of the folder's file is in force.
+    ConfigRevoked { dir: String, by: String },
     /// A journal line that changes no state.
     Note { text: String },
 }

@@ -87,6 +87,9 @@ pub enum Bug {
     LeavesIgnoredFiles,
     TakesAnySize,
     LandsUninspected,
+    ReloadsConfig,
+    TrustsWithoutHash,
+    HooksWithoutTrust,
 }
 
 /// Those about many machines.
@@ -185,6 +188,9 @@ pub const REPOSITORY: &[Bug] = &[
     Bug::TakesAnySize,
     Bug::LandsUninspected,
 ];
+
+/// Those about the configuration that is in force: found by changes of a folder's file.
+pub const CONFIGURATION: &[Bug] = &[Bug::ReloadsConfig, Bug::TrustsWithoutHash, Bug::HooksWithoutTrust];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

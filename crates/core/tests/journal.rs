@@ -35,6 +35,7 @@ const VERSION_3: &str = include_str!("fixtures/journal-v3.jsonl");
 const VERSION_4: &str = include_str!("fixtures/journal-v4.jsonl");
 const VERSION_5: &str = include_str!("fixtures/journal-v5.jsonl");
 const VERSION_6: &str = include_str!("fixtures/journal-v6.jsonl");
+const VERSION_7: &str = include_str!("fixtures/journal-v7.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -402,6 +403,13 @@ fn strategy() -> Vec<Event> {
     vec![Event::SpecChanged { spec }, Event::StrategyChanged { reason, agent: text("claude") }]
 }
 
+/// Additions of version 7: which everloop.toml is in force.
+fn configuration() -> Vec<Event> {
+    let (dir, by) = (text("/repo"), text("ann"));
+    let accepted = Event::ConfigAccepted { dir: dir.clone(), hash: "ab".repeat(32), by: by.clone(), via: text("run") };
+    vec![accepted, Event::ConfigRevoked { dir, by }]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -436,11 +444,13 @@ fn kind(event: &Event) -> &'static str {
         Event::Immune { .. } => "immune",
         Event::Signalled { .. } => "signalled",
         Event::Keepalive { .. } => "keepalive",
+        Event::ConfigAccepted { .. } => "config_accepted",
+        Event::ConfigRevoked { .. } => "config_revoked",
         Event::Note { .. } => "note",
     }
 }
 
-const KINDS: usize = 32;
+const KINDS: usize = 34;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -512,11 +522,25 @@ fn every_event_of_version_5_is_read_as_it_was_meant() {
     }
 }
 
+fn sixth() -> Vec<Event> {
+    fifth().into_iter().chain(strategy()).collect()
+}
+
 #[test]
-fn every_event_of_version_6_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 6, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = fifth().into_iter().chain(strategy()).collect();
-    let lines: Vec<&str> = VERSION_6.lines().collect();
+fn every_event_of_version_6_is_read_as_it_was_meant() {
+    let (events, lines) = (sixth(), VERSION_6.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_7_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 7, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = sixth().into_iter().chain(configuration()).collect();
+    let lines: Vec<&str> = VERSION_7.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

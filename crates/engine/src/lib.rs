@@ -11,8 +11,8 @@
 //!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns;
 //!   [`replay`]: whether states follow from the journal
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in;
-//!   [`projects`]: the configuration of folders, as typed answers; [`account`]: variables of
-//!   accounts; [`caller`]: the person or agent that acts
+//!   [`projects`]: the configuration of folders, as typed answers; [`trust`]: the one in force;
+//!   [`account`]: variables of accounts; [`caller`]: the person or agent that acts
 //! - [`isolation`]: what a loop's commands may reach on this machine
 //! - [`figures`], [`telemetry`], [`port`], [`token`]: what a supervisor publishes, and where
 //! - [`error`]: failures with hints and exit codes; [`diagnostic`]: mistakes in files; [`text`],
@@ -47,4 +47,5 @@ pub mod telemetry;
 pub mod text;
 pub mod tickets;
 pub mod token;
+pub mod trust;
 pub mod unit;

@@ -14,24 +14,42 @@ use everloop_core::time::Time;
 
 use crate::error::Failure;
 
-/// The configuration of folders, read anew at every call.
+/// The text of a project's file and its folder. Which text is in force is decided in
+/// [`crate::trust`], not by what the folder contains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectFile {
+    /// The folder of the file.
+    pub root: PathBuf,
+    pub text: String,
+}
+
+/// The meaning of configuration: of the texts that are given, and of the user's own files, which
+/// are read anew at every call.
 pub trait Projects: Send + Sync + std::fmt::Debug {
-    /// The files that decide the answers about `dir`; an answer holds until one of them changes.
-    fn sources(&self, dir: &Path) -> Vec<PathBuf>;
+    /// The user's own files; an answer holds until one of them changes.
+    fn user_files(&self) -> Vec<PathBuf>;
+
+    /// The project's file that is nearest to `dir`, in it or above; it may be in force or not.
+    fn file(&self, dir: &Path) -> Option<PathBuf>;
 
     /// The folder of the project that `dir` belongs to; `dir` itself without one.
     fn root(&self, dir: &Path) -> PathBuf;
 
+    /// Refuses a file with mistakes.
+    fn check(&self, file: &ProjectFile, now: Time) -> Result<(), Failure>;
+
+    /// The commands, addresses and secrets that a text names, one line each; untrusted text.
+    fn commands(&self, text: &str) -> Vec<String>;
+
     /// Where a project publishes its board, statuses and task changes. A folder without
     /// configuration publishes nothing.
-    fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure>;
+    fn outbound(&self, file: Option<&ProjectFile>) -> Result<OutboundSpec, Failure>;
 
-    /// The notifiers of the user and of the project that `dir` belongs to.
-    fn notifiers(&self, dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure>;
+    /// The notifiers of the user and of a project.
+    fn notifiers(&self, file: Option<&ProjectFile>, now: Time) -> Result<Vec<NotifierSender>, Failure>;
 
-    /// The loop that holds sessions in `dir`, with its checks; `None` without a project or without
-    /// one clear loop.
-    fn session(&self, dir: &Path, now: Time) -> Result<Option<SessionSpec>, Failure>;
+    /// The loop that holds sessions in a project, with its checks; `None` without one clear loop.
+    fn session(&self, file: &ProjectFile, now: Time) -> Result<Option<SessionSpec>, Failure>;
 }
 
 /// What a project publishes, and where.

@@ -9,6 +9,7 @@
 //!   work of a loop changes
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
+//! - `trust`: which everloop.toml is in force
 //! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
 //!   `handoff`: what one leaves for the next; `sessions`: what is known of them
 //! - `runtime`: running futures and jobs
@@ -46,6 +47,7 @@ pub mod show;
 pub mod status;
 pub mod tasks;
 pub mod tickets;
+pub mod trust;
 pub mod usage;
 pub mod why;
 
@@ -72,12 +74,17 @@ impl ServiceContext {
     /// own limits, its checks, or what others hold. What it does with another state folder than the
     /// one that it works for is its own affair.
     pub fn for_a_person(&self, what: &str) -> Result<(), Failure> {
-        let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
-        if self.caller.is_person() || self.state_dir != theirs {
+        if self.is_for_a_person() {
             return Ok(());
         }
         let hint = "request it from a person: everloop message send person \"TEXT\"";
         Err(Failure::usage(format!("only a person may {what}; the caller is {}", self.caller.name())).hint(hint))
+    }
+
+    /// Whether a decision here is a person's, or about another state folder than the turn's own.
+    pub fn is_for_a_person(&self) -> bool {
+        let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
+        self.caller.is_person() || self.state_dir != theirs
     }
 
     /// The current time, as every service sees it.

@@ -40,6 +40,7 @@ mod boards;
 mod clock;
 mod commit;
 mod completion;
+mod configuration;
 mod diff;
 mod inbox;
 mod judge;
@@ -178,6 +179,8 @@ pub struct Supervisor {
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
     notify: notify::NotifierRuns,
+    /// What is in force in the folders of loops.
+    configuration: configuration::Configuration,
     /// The file mirror; absent in a process that only delivers a message.
     mirror: Option<mirror::Follower>,
     watchdog: watchdog::Watchdog,
@@ -219,6 +222,7 @@ impl Supervisor {
             outside: outbound::Outbound::default(),
             mesh: None,
             notify: notify::NotifierRuns::default(),
+            configuration: configuration::Configuration::default(),
             mirror: None,
             watchdog: watchdog::Watchdog::new(),
         }
@@ -336,6 +340,7 @@ impl Supervisor {
         self.read_notices()?;
         let loops = self.ledger.loops()?;
         let addressed = self.addressed(&loops)?;
+        self.read_configuration();
         self.find_notifiers(&loops);
         for row in loops {
             let wanted = match &self.reach {
@@ -348,6 +353,7 @@ impl Supervisor {
             }
         }
         self.read_commands(watcher).await?;
+        self.report_configuration();
         self.keep_boards().await;
         Ok(())
     }
@@ -426,6 +432,7 @@ impl Supervisor {
         if self.until == Until::Told {
             self.slots.retain(|_, s| s.action_runs > 0 || !s.state.is_over());
         }
+        self.report_configuration();
         self.keep_boards().await;
         // Another loop may now start its turn (`max_parallel_turns`).
         self.tick_waiting(|rule| *rule == RuleId::GuardSlots, watcher).await

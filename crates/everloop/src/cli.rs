@@ -52,6 +52,7 @@ mod steer;
 mod stop;
 mod task;
 mod ticket;
+mod trust;
 mod uninstall;
 mod up;
 mod usage;
@@ -153,6 +154,8 @@ pub enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Show, check or describe the configuration
     Config(config::ConfigArgs),
+    /// Let the everloop.toml of a folder take effect for hooks and `up`; list and revoke that
+    Trust(trust::TrustArgs),
     /// Rebuild every state from the journal and compare
     Replay(replay::ReplayArgs),
     /// Rebuild a lost ledger (and hub) from the mirror
@@ -268,6 +271,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Hook(args) => Ok(hook::hook(&args, session)),
         Verb::Handoff(args) => handoff::handoff(&args, session),
         Verb::Config(args) => config::config(args, session),
+        Verb::Trust(args) => trust::trust(&args, session),
         Verb::Doctor(args) => doctor::doctor(&args, session),
         Verb::Generate(args) => generate::generate(&args, session),
         Verb::Demo(args) => demo::demo(&args, session),

@@ -7,7 +7,8 @@
 //! - [`layer`]: built-in < user file < project file < environment < flags ([`overrides`])
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
 //!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
-//!   origins
+//!   origins; [`commands`]: what a file would run
+//! - [`projects`]: the answers of files to the engine
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
 //!   monitors; [`naming`]: generated names
@@ -18,10 +19,12 @@ use std::sync::Arc;
 
 use everloop_core::time::Time;
 use everloop_engine::diagnostic::SourceText;
+use everloop_engine::projects::ProjectFile;
 use jiff::tz::TimeZone;
 
 mod account;
 mod agent;
+mod commands;
 mod completion;
 mod guard;
 mod hook;
@@ -47,6 +50,7 @@ mod value;
 mod watch;
 
 pub use agent::{BUILT_IN, built_in};
+pub use commands::commands;
 pub use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 pub use hub::HubSource;
 pub use keys::WorkspaceKey;
@@ -95,6 +99,8 @@ pub struct Config {
     env: Layer,
     flags: Layer,
     files: Vec<PathBuf>,
+    /// The project's file, as it was read.
+    text: Option<String>,
 }
 
 /// A point in time as people write it; without a zone it is local.
@@ -117,10 +123,34 @@ pub fn find(dir: &Path) -> Option<&Path> {
 /// Reads the files of a project and of the user; either may be missing. All mistakes are returned
 /// at once.
 pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    load_with(dir, &ProjectText::OnDisk, user_dir, overrides)
+}
+
+/// Where the text of a project's file comes from.
+#[derive(Clone, Debug)]
+pub enum ProjectText {
+    /// The file as it is now.
+    OnDisk,
+    /// What is in force, whatever the file contains now; `None` where nothing is.
+    Given(Option<String>),
+}
+
+/// As [`load`], with this text of the project.
+pub fn load_with(
+    dir: &Path,
+    project: &ProjectText,
+    user_dir: Option<&Path>,
+    overrides: &Overrides,
+) -> Result<Config, ConfigError> {
     let (env, flags, mut diagnostics) = overrides.layers();
     let mut files = Vec::new();
+    let mut project_text = None;
     let mut sections = |path: PathBuf, name: String, owner| {
-        let text = match text_of(&path) {
+        let found = match (owner, project) {
+            (FileOwner::Project, ProjectText::Given(text)) => Ok(text.clone()),
+            _ => text_of(&path),
+        };
+        let text = match found {
             Ok(None) => return Sections::default(),
             Ok(Some(text)) => text,
             Err(diagnostic) => {
@@ -129,6 +159,9 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
             }
         };
         files.push(path);
+        if owner == FileOwner::Project {
+            project_text = Some(text.clone());
+        }
         let (sections, mut found) = read(&Arc::new(SourceText { name, text }), owner);
         diagnostics.append(&mut found);
         sections
@@ -139,7 +172,7 @@ pub fn load(dir: &Path, user_dir: Option<&Path>, overrides: &Overrides) -> Resul
         sections(path, name, FileOwner::User)
     });
     let project = sections(dir.join(PROJECT_FILE), PROJECT_FILE.to_owned(), FileOwner::Project);
-    let config = Config { dir: dir.to_owned(), user, project, env, flags, files };
+    let config = Config { dir: dir.to_owned(), user, project, env, flags, files, text: project_text };
     diagnostics.extend(config.lacking());
     diagnostics.extend(config.notifiers(&ResolveContext::at(Time(0))).err().into_iter().flat_map(|e| e.diagnostics));
     ConfigError::unless_empty(diagnostics)?;
@@ -178,6 +211,12 @@ impl Config {
     /// The files that were read.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// The project's file, as it was read: what a person accepts is what was read, even if the file
+    /// changed since.
+    pub fn project_file(&self) -> Option<ProjectFile> {
+        Some(ProjectFile { root: self.dir.clone(), text: self.text.clone()? })
     }
 
     /// The address at which a supervisor serves, if one is configured; the project's value

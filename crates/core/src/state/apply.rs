@@ -80,6 +80,8 @@ impl LoopState {
             | Event::Recovered { .. }
             | Event::Note { .. }
             | Event::InSession { .. }
+            | Event::ConfigAccepted { .. }
+            | Event::ConfigRevoked { .. }
             | Event::Immune { .. }
             | Event::Noticed { .. }
             | Event::Cooldown { .. }

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Failure;
-use crate::projects::Projects;
+use crate::projects::{ProjectFile, Projects};
 
 /// Where a board is written on request when the project names no file.
 pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
-pub fn of(projects: &impl Projects, dir: &Path) -> Result<Option<PathBuf>, Failure> {
-    Ok(projects.outbound(dir)?.board)
+pub fn of(projects: &impl Projects, file: Option<&ProjectFile>) -> Result<Option<PathBuf>, Failure> {
+    Ok(projects.outbound(file)?.board)
 }
 
 /// The inbox folder beside a board.

@@ -9,6 +9,7 @@ use everloop_core::event::LoopEnd;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::isolation::IsolationSpec;
+use everloop_core::planted::{self, Bug};
 use everloop_core::spec::{AgentSpec, CheckSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -16,8 +17,36 @@ use everloop_store::{Ledger, Sqlite};
 
 use crate::account;
 use crate::error::Failure;
-use crate::projects::{HookSpec, Projects};
+use crate::projects::{HookSpec, ProjectFile, Projects};
 use crate::record::read_state;
+use crate::state_folder::StateFolder;
+use crate::trust::{TrustStore, canonical, on_disk};
+
+/// The configuration that is in force for a session in `cwd`: only what a person accepted. A turn's
+/// own worktree has that of its loop's project.
+pub fn in_force(
+    projects: &dyn Projects,
+    home: &StateFolder,
+    ledger: &Sqlite,
+    cwd: &Path,
+) -> Result<Option<ProjectFile>, Failure> {
+    if planted::is(Bug::HooksWithoutTrust) {
+        return Ok(on_disk(projects, cwd));
+    }
+    let store = TrustStore::read(ledger)?;
+    let found = store.in_force(projects, cwd);
+    if found.is_some() {
+        return Ok(found);
+    }
+    let (work, cwd) = (canonical(home.root()).join("work"), canonical(cwd));
+    let id = cwd.strip_prefix(&work).ok().and_then(|below| below.components().next());
+    let id = id.map(|id| LoopId::new(id.as_os_str().to_string_lossy()));
+    let Some(row) = id.map(|id| ledger.get_loop(&id)).transpose()?.flatten() else { return Ok(None) };
+    let project = PathBuf::from(read_state(&row)?.spec.workspace.dir);
+    let root = projects.file(&cwd).and_then(|file| file.parent().map(Path::to_owned));
+    let accepted = store.in_force(projects, &project);
+    Ok(root.filter(|root| root.starts_with(&work)).zip(accepted).map(|(root, file)| ProjectFile { root, ..file }))
+}
 
 /// The place of a session.
 pub struct SessionFolder {
@@ -39,10 +68,15 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// The place of a session in `cwd`; `None` without settings there, or when they contain several
-    /// loops and name none of them.
-    pub fn find(projects: &dyn Projects, cwd: &Path, ledger: &Sqlite, now: Time) -> Result<Option<Self>, Failure> {
-        let Some(spec) = projects.session(cwd, now)? else { return Ok(None) };
+    /// The place of a session under the configuration that is in force; `None` when that contains
+    /// several loops and names none of them.
+    pub fn find(
+        projects: &dyn Projects,
+        file: &ProjectFile,
+        ledger: &Sqlite,
+        now: Time,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(spec) = projects.session(file, now)? else { return Ok(None) };
         let mut place = Self {
             dir: spec.dir,
             name: spec.name,

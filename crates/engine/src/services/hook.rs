@@ -3,7 +3,7 @@
 //! Nothing happens while no supervisor runs. The ledger is read first and written at most once,
 //! because a person waits behind every call.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::agent::limits::{self, VendorRefusal};
@@ -30,11 +30,12 @@ use crate::completion::{self, CompletionInputs};
 use crate::error::Failure;
 use crate::hook::guardian::Guardian;
 use crate::hook::payload::{HookEvent, Payload};
-use crate::hook::session_folder::SessionFolder;
+use crate::hook::session_folder::{self, SessionFolder};
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
 use crate::mailbox::MessageBody;
 use crate::state_folder::StateFolder;
+use crate::trust::{self, FileHashes, TrustStore};
 
 /// Longer prompts are cut here.
 const PROMPT_BYTES: usize = 4 << 10;
@@ -89,12 +90,20 @@ pub fn hook(
     let Some(home) = StateFolder::supervised(context.state_dir.as_deref()) else { return Ok(HookVerdict::GoOn) };
     let Some(ledger) = context.reader(&home)? else { return Ok(HookVerdict::GoOn) };
     let cwd = payload.cwd().unwrap_or_else(|| context.dir.clone());
-    let Some(place) = SessionFolder::find(&*context.projects, &cwd, &ledger, context.now())? else {
+    let notice = notice(context, (moment, &cwd), &ledger)?;
+    let projects = &*context.projects;
+    let Some(file) = session_folder::in_force(projects, &home, &ledger, &cwd)? else {
+        if let Some(notice) = notice {
+            reply(HookReply::Answer(json!({ "systemMessage": notice })))?;
+        }
+        return Ok(HookVerdict::GoOn);
+    };
+    let Some(place) = SessionFolder::find(projects, &file, &ledger, context.now())? else {
         return Ok(HookVerdict::GoOn);
     };
     let agent = agent.map_or_else(|| payload.agent().to_owned(), str::to_owned);
     let now = context.now();
-    let mut session = SessionContext { context, reply, home, ledger: Some(ledger), place, payload, agent, now };
+    let mut session = SessionContext { context, reply, home, ledger: Some(ledger), place, payload, agent, notice, now };
     match moment {
         HookEvent::SessionStart => session.begins(),
         HookEvent::UserPromptSubmit => session.is_told(),
@@ -109,6 +118,21 @@ pub fn hook(
     }
 }
 
+/// One line for the person about a file that is not in force: what it would run, and how to trust
+/// it. In a turn the supervisor reports it.
+fn notice(
+    context: &ServiceContext,
+    (moment, cwd): (HookEvent, &Path),
+    ledger: &Sqlite,
+) -> Result<Option<String>, Failure> {
+    if in_turn() || !matches!(moment, HookEvent::SessionStart | HookEvent::Stop) {
+        return Ok(None);
+    }
+    let found = TrustStore::read(ledger)?.compare(&*context.projects, cwd, &mut FileHashes::default());
+    let line = found.and_then(|found| trust::notice(&*context.projects, &found));
+    Ok(line.map(|line| format!("everloop: {line}")))
+}
+
 /// One session at one moment.
 struct SessionContext<'a> {
     context: &'a ServiceContext,
@@ -119,6 +143,8 @@ struct SessionContext<'a> {
     place: SessionFolder,
     payload: Payload,
     agent: String,
+    /// About the configuration; part of the answer at the start of a session.
+    notice: Option<String>,
     now: Time,
 }
 
@@ -189,7 +215,10 @@ impl SessionContext<'_> {
     /// Adds context for the agent to the CLI's answer.
     fn tell(&mut self, context: &str) -> Result<(), Failure> {
         let name = self.payload.text("hook_event_name");
-        let told = json!({ "hookSpecificOutput": { "hookEventName": name, "additionalContext": context } });
+        let mut told = json!({ "hookSpecificOutput": { "hookEventName": name, "additionalContext": context } });
+        if let Some(notice) = self.notice.take() {
+            told["systemMessage"] = notice.into();
+        }
         (self.reply)(HookReply::Answer(told))
     }
 

@@ -1,19 +1,22 @@
 //! Loops and what they are doing. One look at the ledger, never at the journal.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use everloop_core::guard::{Freeze, Guards, Scope};
 use everloop_core::hook::{HookSession as Record, SESSION};
 use everloop_core::immune::Immune;
 use everloop_core::op::Ticket;
 use everloop_core::state::LoopState;
-use everloop_store::{Ledger, Tickets};
+use everloop_store::{Ledger, Sqlite, Tickets};
 
 use super::sessions::{SHOWN, read_record};
 use super::{ServiceContext, no_loops};
 use crate::error::Failure;
 use crate::notifiers;
 use crate::record::read_state;
-use crate::state_folder::LockOwner;
-use crate::state_folder::node_id;
+use crate::state_folder::{LockOwner, StateFolder, node_id};
+use crate::trust::{Difference, FileHashes, TrustStore, canonical};
 
 /// What one read of the ledger found.
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub struct StatusAnswer {
     /// Sessions that everloop did not start, by id.
     pub sessions: Vec<(String, Record)>,
     pub immune: Immune,
+    /// Files of projects that are not what is in force.
+    pub configuration: Vec<Difference>,
     pub supervisor: Option<LockOwner>,
 }
 
@@ -58,7 +63,26 @@ pub fn status(context: &ServiceContext, word: Option<&str>) -> Result<StatusAnsw
     }
     let troubles = notifiers::troubles(&ledger, context.now())?;
     let (_, immune) = crate::immune::read(&ledger)?;
-    Ok(StatusAnswer { loops, guards: ledger.guards()?, tickets, troubles, sessions, immune, supervisor })
+    let configuration = configuration(context, &home, &ledger, &loops)?;
+    Ok(StatusAnswer { loops, guards: ledger.guards()?, tickets, troubles, sessions, immune, configuration, supervisor })
+}
+
+/// Files that differ from what is in force: in the folders of loops that are not over, and of the
+/// caller where something was accepted.
+fn configuration(
+    context: &ServiceContext,
+    home: &StateFolder,
+    ledger: &Sqlite,
+    loops: &[LoopState],
+) -> Result<Vec<Difference>, Failure> {
+    let (store, own) = (TrustStore::read(ledger)?, canonical(home.root()));
+    let open = loops.iter().filter(|state| !state.is_over());
+    let mut dirs: BTreeSet<PathBuf> = open.map(|state| PathBuf::from(&state.spec.workspace.dir)).collect();
+    if store.in_force(&*context.projects, &context.dir).is_some() {
+        dirs.insert(context.dir.clone());
+    }
+    dirs.retain(|dir| !canonical(dir).starts_with(&own));
+    Ok(store.differences(&*context.projects, dirs.iter().map(PathBuf::as_path), &mut FileHashes::default()))
 }
 
 /// The freeze that keeps a loop from starting anything, with its scope.

@@ -19,6 +19,7 @@ use crate::notifiers;
 use crate::record::read_state;
 use crate::supervisor::mesh::copy_of;
 use crate::tickets::{self, Doer, Effect, TicketRecord};
+use crate::trust::TrustStore;
 
 /// Prefix of the number of a ticket of the mesh.
 pub const MESH: &str = "mesh:";
@@ -103,7 +104,9 @@ fn deliveries(ledger: &Sqlite, ticket: &Ticket, context: &ServiceContext) -> Res
     let alerts = tickets::alerts(ledger)?;
     let now = context.now();
     let mut found = Vec::new();
-    for sender in context.projects.notifiers(home.as_deref().unwrap_or(&context.dir), now)? {
+    let store = TrustStore::read(ledger)?;
+    let file = store.in_force(&*context.projects, home.as_deref().unwrap_or(&context.dir));
+    for sender in context.projects.notifiers(file.as_ref(), now)? {
         let (_, outbox) = notifiers::outbox(ledger, &sender.key())?;
         let mine: Vec<Alert> =
             alerts.iter().filter(|a| a.id == ticket.id && sender.hears(a, home.as_deref())).cloned().collect();

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use everloop_agents::git::Git;
 use everloop_core::ids::LoopId;
@@ -15,7 +14,7 @@ use super::outbound::{DeliveryResult, LAST_WORDS};
 use super::{Supervisor, Until};
 use crate::board::{board_folder, file, intents};
 use crate::error::Failure;
-use crate::projects::{OutboundSpec, Projects};
+use crate::projects::{OutboundSpec, ProjectFile, Projects};
 use crate::record::read_state;
 
 #[derive(Default)]
@@ -29,14 +28,14 @@ pub(super) struct Boards {
 }
 
 struct Place {
-    /// When the files of its configuration were last written.
-    stamps: Vec<Option<SystemTime>>,
+    /// The file that was in force.
+    file: Option<ProjectFile>,
     outside: OutboundSpec,
 }
 
 impl Supervisor {
-    /// Applies intents and writes what changed. Without a project that wants it this costs a `stat`
-    /// of each everloop.toml.
+    /// Applies intents and writes what changed. Without a project that wants it this costs next to
+    /// nothing.
     pub(super) async fn keep_boards(&mut self) {
         if self.until == Until::Idle {
             return;
@@ -80,7 +79,13 @@ impl Supervisor {
     fn wanted(&mut self) -> Vec<(PathBuf, OutboundSpec)> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
-        dirs.into_iter().map(|dir| (dir.clone(), self.boards.find(&*self.projects, &dir))).collect()
+        dirs.into_iter().map(|dir| (dir.clone(), self.outbound_of(&dir))).collect()
+    }
+
+    /// What the configuration that is in force in `dir` publishes.
+    pub(super) fn outbound_of(&mut self, dir: &Path) -> OutboundSpec {
+        let file = self.configuration.in_force(&*self.projects, dir);
+        self.boards.find(&*self.projects, dir, file)
     }
 
     /// Sends each tracker the statuses that it does not have yet.
@@ -120,7 +125,7 @@ impl Supervisor {
                 None => return Ok(()),
             },
         };
-        let wants = self.boards.find(&*self.projects, Path::new(&state.spec.workspace.dir));
+        let wants = self.outbound_of(Path::new(&state.spec.workspace.dir));
         let Some(sink) = &wants.mailbox else { return Ok(()) };
         self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
     }
@@ -148,25 +153,18 @@ impl Supervisor {
     }
 }
 
-/// When the files of a folder's configuration were last written; `None` for one that is not there.
-pub(super) fn written(projects: &dyn Projects, dir: &Path) -> Vec<Option<SystemTime>> {
-    let at = |path: &PathBuf| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    projects.sources(dir).iter().map(at).collect()
-}
-
 impl Boards {
-    /// What a project wants; its configuration is read again when it was written.
-    pub(super) fn find(&mut self, projects: &dyn Projects, dir: &Path) -> OutboundSpec {
-        let stamps = written(projects, dir);
-        let known = self.places.get(dir).filter(|place| place.stamps == stamps);
+    /// What a project wants; its configuration is read again when another one is in force.
+    fn find(&mut self, projects: &dyn Projects, dir: &Path, file: Option<ProjectFile>) -> OutboundSpec {
+        let known = self.places.get(dir).filter(|place| place.file == file);
         if let Some(place) = known {
             return place.outside.clone();
         }
-        let outside = projects.outbound(dir).unwrap_or_else(|failure| {
+        let outside = projects.outbound(file.as_ref()).unwrap_or_else(|failure| {
             self.tell(&failure);
             OutboundSpec::default()
         });
-        self.places.insert(dir.to_owned(), Place { stamps, outside: outside.clone() });
+        self.places.insert(dir.to_owned(), Place { file, outside: outside.clone() });
         // A new place is written to at once.
         self.seq = None;
         outside

@@ -1,7 +1,7 @@
 //! Completion signs in a turn that has ended: its output and its files. Each wakes the loop once,
 //! with an event; only the checks decide whether the goal is reached.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::{Input, LoopCommand, TurnTrace};
@@ -26,7 +26,8 @@ impl Supervisor {
         let Phase::Turn(turn) = &slot.state.phase else { return Ok(false) };
         let (by, name) = (format!("turn {}", turn.id), slot.state.name.clone());
         let dir: Option<PathBuf> = slot.workspace.as_ref().map(Workspace::turn_dir);
-        let rules = self.boards.find(&*self.projects, Path::new(&slot.state.spec.workspace.dir)).completions;
+        let project = PathBuf::from(&slot.state.spec.workspace.dir);
+        let rules = self.outbound_of(&project).completions;
         if rules.is_empty() {
             return Ok(false);
         }

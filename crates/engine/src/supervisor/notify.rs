@@ -20,12 +20,11 @@ use everloop_store::{Ledger, LoopRow};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::boards::written;
 use super::reply_listener::ReplyListener;
 use super::{Supervisor, Until, Watcher};
 use crate::error::Failure;
 use crate::notifiers;
-use crate::projects::NotifierSender;
+use crate::projects::{NotifierSender, ProjectFile};
 use crate::record::read_state;
 use crate::tickets::{self, Doer};
 
@@ -65,12 +64,21 @@ struct Post {
     _listener: Option<ReplyListener>,
 }
 
+/// What decides which notifiers there are.
+#[derive(PartialEq, Eq)]
+struct NotifierSources {
+    /// When the user's files were last written.
+    of_user: Vec<Option<SystemTime>>,
+    /// What is in force, by folder.
+    files: BTreeMap<PathBuf, Option<ProjectFile>>,
+}
+
 pub(super) struct NotifierRuns {
     posts: BTreeMap<String, Post>,
     /// Where loops work, also those that are over.
     homes: BTreeMap<LoopId, PathBuf>,
-    /// When configurations were last written, by folder.
-    stamps: BTreeMap<PathBuf, Vec<Option<SystemTime>>>,
+    /// What the notifiers were read from.
+    sources: Option<NotifierSources>,
     complaints: BTreeSet<String>,
     /// Whether messages may have become due.
     stale: bool,
@@ -85,7 +93,7 @@ impl Default for NotifierRuns {
         Self {
             posts: BTreeMap::new(),
             homes: BTreeMap::new(),
-            stamps: BTreeMap::new(),
+            sources: None,
             complaints: BTreeSet::new(),
             stale: false,
             wake_at: None,
@@ -124,7 +132,7 @@ impl NotifierRuns {
 }
 
 impl Supervisor {
-    /// Reads the notifiers again when a configuration may have changed.
+    /// Reads the notifiers again when another configuration is in force.
     pub(super) fn find_notifiers(&mut self, loops: &[LoopRow]) {
         if self.until == Until::Idle {
             return;
@@ -132,20 +140,17 @@ impl Supervisor {
         self.find_homes(loops);
         let mut dirs: BTreeSet<PathBuf> = self.notify.homes.values().cloned().collect();
         dirs.insert(self.home.root().to_owned());
-        let now: BTreeMap<PathBuf, Vec<Option<SystemTime>>> = dirs
-            .into_iter()
-            .map(|dir| {
-                let stamps = written(&*self.projects, &dir);
-                (dir, stamps)
-            })
-            .collect();
+        let written = |path: &PathBuf| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let of_user = self.projects.user_files().iter().map(written).collect();
+        let in_force = |dir: PathBuf| (dir.clone(), self.configuration.in_force(&*self.projects, &dir));
+        let sources = NotifierSources { of_user, files: dirs.into_iter().map(in_force).collect() };
         self.notify.stale = true;
-        if now == self.notify.stamps {
+        if self.notify.sources.as_ref() == Some(&sources) {
             return;
         }
         let mut senders: BTreeMap<String, NotifierSender> = BTreeMap::new();
-        for dir in now.keys() {
-            match self.projects.notifiers(dir, self.clock.now()) {
+        for (dir, file) in &sources.files {
+            match self.projects.notifiers(file.as_ref(), self.clock.now()) {
                 Ok(found) => senders.extend(found.into_iter().map(|sender| (sender.key(), sender))),
                 Err(failure) => {
                     // A file that is being written must not silence a notifier: the known ones
@@ -160,7 +165,7 @@ impl Supervisor {
                 }
             }
         }
-        self.notify.stamps = now;
+        self.notify.sources = Some(sources);
         self.take_posts(senders);
     }
 

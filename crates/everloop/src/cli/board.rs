@@ -89,10 +89,16 @@ fn said(session: &VerbSession, text: &str, name: &str) -> Result<Code, Failure> 
     Ok(Code::Ok)
 }
 
+/// The file that this folder's everloop.toml names, or the usual one.
+fn board_file(session: &VerbSession) -> Result<PathBuf, Failure> {
+    let named = board_folder::of(&FileProjects, FileProjects::on_disk(&session.dir).as_ref())?;
+    Ok(named.unwrap_or_else(|| session.dir.join(board_folder::USUAL)))
+}
+
 fn write(path: Option<PathBuf>, session: &VerbSession) -> Result<Code, Failure> {
     let path = match path {
         Some(path) => session.dir.join(path),
-        None => board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL)),
+        None => board_file(session)?,
     };
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
@@ -175,7 +181,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 fn driver(session: &VerbSession) -> Result<String, Failure> {
-    let file = board_folder::of(&FileProjects, &session.dir)?.unwrap_or_else(|| session.dir.join(board_folder::USUAL));
+    let file = board_file(session)?;
     let root = crate::config::find(&session.dir).unwrap_or(&session.dir);
     let file = file.strip_prefix(root).map_or_else(|_| board_folder::USUAL.into(), |f| f.display().to_string());
     let inbox = board_folder::inbox(Path::new(&file));

@@ -2,10 +2,11 @@
 //! configuration.
 
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::trust;
 use serde_json::json;
 
 use super::VerbSession;
-use crate::config::{self, Config, Overrides, PROJECT_FILE, ResolveContext, ResolvedLoop, WithOrigin};
+use crate::config::{self, Config, Overrides, PROJECT_FILE, ProjectText, ResolveContext, ResolvedLoop, WithOrigin};
 use crate::ui::text::count;
 
 const HELP: &str = "Examples:
@@ -69,6 +70,15 @@ pub(super) fn load(session: &VerbSession) -> Result<Config, Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     Ok(config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?)
+}
+
+/// What is in force here: the project's file as a person accepted it, whatever it contains now.
+pub(super) fn load_in_force(session: &VerbSession) -> Result<Config, Failure> {
+    let file = trust::in_force(session)?;
+    let user = config::user_dir(|name| std::env::var(name).ok());
+    let dir = file.as_ref().map_or(session.dir.as_path(), |file| &file.root);
+    let text = ProjectText::Given(file.as_ref().map(|file| file.text.clone()));
+    Ok(config::load_with(dir, &text, user.as_deref(), &Overrides::new(config::Flags::default()))?)
 }
 
 /// The current time and zone, for resolving.

@@ -16,7 +16,7 @@ pub const GROUPS: [(&str, &[&str]); 7] = [
     ("Board", &["task", "board", "message"]),
     ("Mesh", &["mesh"]),
     ("Agents", &["agents", "pane", "mcp", "hook", "handoff", "plugin"]),
-    ("Maintain", &["doctor", "config", "replay", "recover", "generate", "uninstall"]),
+    ("Maintain", &["doctor", "config", "trust", "replay", "recover", "generate", "uninstall"]),
 ];
 
 /// Parses the command line of this process; prints help and ends the process where it requires

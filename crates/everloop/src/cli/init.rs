@@ -7,12 +7,13 @@ use everloop_engine::error::{Code, Failure};
 use everloop_engine::install::FileChange;
 use everloop_engine::install::plan::{self, AgentCli};
 use everloop_engine::install::record::Originals;
+use everloop_engine::services::trust;
 use serde_json::json;
 use toml::Value;
 
 use super::choices;
 use super::{VerbSession, agents, config as config_verb};
-use crate::config::PROJECT_FILE;
+use crate::config::{Config, PROJECT_FILE};
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
 
@@ -108,7 +109,11 @@ pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure>
     perform(&changes, session)?;
     let mut next: Vec<String> = clis.iter().filter_map(|cli| cli.by_hand().map(str::to_owned)).collect();
     // A generated file with a mistake in it is our own mistake; it is reported, not hidden.
-    let mistake = config_verb::load(session).and_then(|c| Ok(c.check(&config_verb::this_moment(session))?)).err();
+    let config = config_verb::load(session).and_then(|config| {
+        config.check(&config_verb::this_moment(session))?;
+        Ok(config)
+    });
+    let mistake = config.and_then(|config| accept(&config, session)).err();
     lines.extend(changes.iter().map(|change| format!("wrote {}", change.path.display())));
     if changes.is_empty() {
         lines.push("everything is there already".to_owned());
@@ -120,6 +125,14 @@ pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure>
     match mistake {
         Some(failure) => Err(failure),
         None => Ok(Code::Ok),
+    }
+}
+
+/// The person that types `init` here accepts the file that it wrote, or found and connected.
+fn accept(config: &Config, session: &VerbSession) -> Result<(), Failure> {
+    match config.project_file() {
+        Some(file) => trust::accept(session, &file, "init").map(drop),
+        None => Ok(()),
     }
 }
 

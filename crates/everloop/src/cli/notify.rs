@@ -40,7 +40,7 @@ enum What {
 }
 
 pub fn notify(args: NotifyArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    let senders = FileProjects.notifiers(&session.dir, session.now())?;
+    let senders = FileProjects.notifiers(FileProjects::on_disk(&session.dir).as_ref(), session.now())?;
     match args.what {
         What::List => list(&senders, session),
         What::Test { name } => test(senders, name.as_deref(), session),

@@ -63,13 +63,19 @@ pub struct RunArgs {
     /// Start a new loop even if the same one is unfinished
     #[arg(long)]
     new: bool,
+    /// Take over an everloop.toml that changed while agents worked here, without confirmation
+    #[arg(short, long)]
+    yes: bool,
     /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
     #[arg(long)]
     no_wait: bool,
 }
 
 pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let wanted = create::resolve(args, session)?;
+    let (wanted, file) = create::resolve(args, session)?;
+    if let Some(file) = &file {
+        create::accept(args, session, file)?;
+    }
     if args.mesh {
         return mesh::run(args, &wanted, session);
     }

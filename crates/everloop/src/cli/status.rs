@@ -69,6 +69,10 @@ fn lines(seen: &StatusAnswer, look: &StatusStyle) -> Vec<String> {
         let line = format!("{} {name} {}", look.paint.warn("notifier"), clean(trouble));
         lines.push(fit(&line, look.width));
     }
+    for difference in &seen.configuration {
+        // Not cut: its end is the command that helps.
+        lines.push(format!("{} {}", look.paint.warn("config"), clean(&difference.describe())));
+    }
     match &seen.supervisor {
         Some(owner) => lines.push(supervisor_line(owner, look)),
         None if seen.loops.iter().all(LoopState::is_over) => {}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::install::record::Originals;
 use everloop_engine::install::{FileChange, plan};
+use everloop_engine::services::trust;
 use serde_json::json;
 
 use super::VerbSession;
@@ -64,6 +65,10 @@ pub fn uninstall(args: &UninstallArgs, session: &mut VerbSession) -> Result<Code
         done.map_err(|e| Failure::failed(format!("cannot change `{}`", change.path.display())).because(&e))?;
     }
     Originals::forget(&home, &root).map_err(failed)?;
+    let trusted = trust::in_force(session)?.is_some_and(|file| file.root == root);
+    if trusted && !root.join(PROJECT_FILE).exists() && session.is_for_a_person() {
+        trust::revoke(session, &root)?;
+    }
     lines.extend(kept.iter().map(|path| format!("kept {}, which was changed since", path.display())));
     if lines.is_empty() {
         lines.push("nothing of everloop was found here".to_owned());

@@ -29,7 +29,7 @@ use crate::ui::{self, quantities};
 pub use everloop_engine::services::runtime::{block_on, own_shim};
 
 /// Supervises every loop that is not over, until it is stopped (Ctrl-C, `everloop down`). Loops of
-/// an everloop.toml in this folder are added first.
+/// a trusted everloop.toml in this folder are added first.
 #[derive(Debug, clap::Args)]
 pub struct UpArgs {
     /// Wait until a running supervisor is gone instead of giving up
@@ -63,7 +63,7 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let ownership = own(&home, session, args.queue)?;
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
-    let listen = match args.listen.or(super::config::load(session)?.listen()?) {
+    let listen = match args.listen.or(super::config::load_in_force(session)?.listen()?) {
         None => Listen::At(port::DEFAULT),
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
         Some(config::ListenAddress(None)) => Listen::Off,
@@ -149,7 +149,7 @@ pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
 pub fn listen_on_demand(session: &VerbSession) -> Result<Listen, Failure> {
     let off = match std::env::var(LISTEN) {
         Ok(text) => text == "off",
-        Err(_) => super::config::load(session)?.listen()? == Some(config::ListenAddress(None)),
+        Err(_) => super::config::load_in_force(session)?.listen()? == Some(config::ListenAddress(None)),
     };
     Ok(if off { Listen::Off } else { Listen::OnDemand })
 }

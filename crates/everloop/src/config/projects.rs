@@ -1,15 +1,19 @@
-//! The answers of configuration files to the engine.
+//! The answers of configuration to the engine: of the text that is in force, and of the user's own
+//! file.
 
 use std::path::{Path, PathBuf};
 
 use everloop_core::time::Time;
 use everloop_engine::error::Failure;
 use everloop_engine::projects::NotifierSender;
-use everloop_engine::projects::{OutboundSpec, Projects, SessionSpec};
+use everloop_engine::projects::{OutboundSpec, ProjectFile, Projects, SessionSpec};
+use everloop_engine::trust;
 
-use super::{Flags, Overrides, PROJECT_FILE, ResolveContext, USER_FILE, find, load, user_dir};
+use super::{
+    Config, Flags, Overrides, PROJECT_FILE, ProjectText, ResolveContext, USER_FILE, commands, find, load_with, user_dir,
+};
 
-/// `everloop.toml` of a folder or one above it, and the user's own file.
+/// `everloop.toml` of projects, and the user's own file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileProjects;
 
@@ -17,35 +21,61 @@ fn of_user() -> Option<PathBuf> {
     user_dir(|name| std::env::var(name).ok())
 }
 
+impl FileProjects {
+    /// The file that is nearest to `dir` as it is now, for verbs of a person that say so.
+    pub fn on_disk(dir: &Path) -> Option<ProjectFile> {
+        trust::on_disk(&Self, dir)
+    }
+
+    fn load(file: Option<&ProjectFile>, user: Option<&Path>, overrides: &Overrides) -> Result<Config, Failure> {
+        let text = ProjectText::Given(file.map(|file| file.text.clone()));
+        Ok(load_with(file.map_or(Path::new("/"), |file| &file.root), &text, user, overrides)?)
+    }
+}
+
 impl Projects for FileProjects {
-    fn sources(&self, dir: &Path) -> Vec<PathBuf> {
-        let user = of_user().map(|dir| dir.join(USER_FILE));
-        user.into_iter().chain([find(dir).unwrap_or(dir).join(PROJECT_FILE)]).collect()
+    fn user_files(&self) -> Vec<PathBuf> {
+        of_user().map(|dir| dir.join(USER_FILE)).into_iter().collect()
+    }
+
+    fn file(&self, dir: &Path) -> Option<PathBuf> {
+        find(dir).map(|root| root.join(PROJECT_FILE))
     }
 
     fn root(&self, dir: &Path) -> PathBuf {
         find(dir).unwrap_or(dir).to_owned()
     }
 
-    fn outbound(&self, dir: &Path) -> Result<OutboundSpec, Failure> {
-        match find(dir) {
+    fn check(&self, file: &ProjectFile, now: Time) -> Result<(), Failure> {
+        let config = Self::load(Some(file), of_user().as_deref(), &Overrides::default())?;
+        config.check(&ResolveContext::at(now))?;
+        config.listen()?;
+        config.hook()?;
+        Ok(())
+    }
+
+    fn commands(&self, text: &str) -> Vec<String> {
+        commands(text)
+    }
+
+    fn outbound(&self, file: Option<&ProjectFile>) -> Result<OutboundSpec, Failure> {
+        match file {
             None => Ok(OutboundSpec::default()),
-            Some(root) => Ok(load(root, None, &Overrides::default())?.outbound()?),
+            Some(_) => Ok(Self::load(file, None, &Overrides::default())?.outbound()?),
         }
     }
 
-    fn notifiers(&self, dir: &Path, now: Time) -> Result<Vec<NotifierSender>, Failure> {
-        let root = find(dir).unwrap_or(dir);
-        let config = load(root, of_user().as_deref(), &Overrides::default())?;
+    fn notifiers(&self, file: Option<&ProjectFile>, now: Time) -> Result<Vec<NotifierSender>, Failure> {
+        let config = Self::load(file, of_user().as_deref(), &Overrides::default())?;
         let (user, project) = config.notifiers(&ResolveContext::at(now))?;
         let user = user.into_iter().map(|of| NotifierSender { dir: None, of });
-        let project = project.into_iter().map(|of| NotifierSender { dir: Some(root.to_owned()), of });
+        let root = file.map(|file| file.root.clone());
+        let project = project.into_iter().map(|of| NotifierSender { dir: root.clone(), of });
         Ok(user.chain(project).collect())
     }
 
-    fn session(&self, dir: &Path, now: Time) -> Result<Option<SessionSpec>, Failure> {
-        let Some(root) = find(dir) else { return Ok(None) };
-        let config = load(root, of_user().as_deref(), &Overrides::new(Flags::default()))?;
+    fn session(&self, file: &ProjectFile, now: Time) -> Result<Option<SessionSpec>, Failure> {
+        let config = Self::load(Some(file), of_user().as_deref(), &Overrides::new(Flags::default()))?;
         let hook = config.hook()?;
         let loops = config.loops();
         let name = match (&hook.name, loops.as_slice()) {
@@ -56,7 +86,7 @@ impl Projects for FileProjects {
         let wanted = config.resolve(&name, &ResolveContext::at(now))?;
         let unprotected = wanted.workspace.unprotect.iter().map(|glob| format!("!{glob}"));
         Ok(Some(SessionSpec {
-            root: root.to_owned(),
+            root: file.root.clone(),
             dir: wanted.workspace.dir.clone(),
             goal: wanted.goal.clone(),
             checks: wanted.checks.clone(),
@@ -66,5 +96,66 @@ impl Projects for FileProjects {
             agents: wanted.agents().cloned().collect(),
             name,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::planted::{self, Bug, CONFIGURATION};
+    use everloop_engine::hook::session_folder;
+    use everloop_engine::state_folder::StateFolder;
+    use everloop_engine::trust::{Consent, FileHashes, Standing, TrustStore, accept};
+    use everloop_store::{OpenMode, Sqlite};
+
+    use super::*;
+
+    const ACCEPTED: &str = "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"false\"]\n";
+
+    /// A folder with an accepted file and one beside it that no person knows; both are written
+    /// by an agent afterwards. Returns what does not hold.
+    fn violations() -> Vec<&'static str> {
+        let world = tempfile::tempdir().expect("a folder");
+        let dir = world.path().canonicalize().expect("it is there");
+        let (mine, clone) = (dir.join("mine"), dir.join("clone"));
+        let home = StateFolder::open(Some(&dir.join("state"))).expect("a state folder");
+        let mut ledger = Sqlite::open(&home.database(), OpenMode::ReadWrite).expect("a new ledger");
+        let file = ProjectFile { root: mine.clone(), text: ACCEPTED.to_owned() };
+        accept(&mut ledger, &file, Consent { by: "me", via: "run", now: Time(1) }).expect("it is accepted");
+        let hostile = format!("[mailbox]\ncommand = [\"evil\"]\n{ACCEPTED}");
+        for folder in [&mine, &clone] {
+            std::fs::create_dir(folder).expect("the folder is new");
+            std::fs::write(folder.join(PROJECT_FILE), &hostile).expect("it can be written");
+        }
+        let store = TrustStore::read(&ledger).expect("it was just written");
+        let standing = |dir: &Path| store.compare(&FileProjects, dir, &mut FileHashes::default()).map(|d| d.standing);
+        let outbound = FileProjects.outbound(store.in_force(&FileProjects, &mine).as_ref()).expect("it is valid");
+        let hooked = |dir: &Path| session_folder::in_force(&FileProjects, &home, &ledger, dir).expect("it is read");
+        let rules = [
+            ("a changed file is not in force", outbound.mailbox.is_none()),
+            ("a changed file is not trusted", standing(&mine) == Some(Standing::Changed)),
+            ("an unknown file is not trusted", standing(&clone) == Some(Standing::Untrusted)),
+            ("a hook uses what was accepted", hooked(&mine).is_some_and(|file| file.text == ACCEPTED)),
+            ("a hook uses nothing of an unknown file", hooked(&clone).is_none()),
+        ];
+        rules.into_iter().filter(|(_, holds)| !holds).map(|(rule, _)| rule).collect()
+    }
+
+    #[test]
+    fn every_planted_mistake_about_the_configuration_in_force_is_found() {
+        assert_eq!(violations(), [""; 0]);
+        let caught = CONFIGURATION.iter().map(|bug| {
+            planted::plant(Some(*bug));
+            let found = violations();
+            planted::plant(None);
+            (*bug, found)
+        });
+        for (bug, found) in caught.collect::<Vec<_>>() {
+            let rule = match bug {
+                Bug::ReloadsConfig => "a changed file is not in force",
+                Bug::TrustsWithoutHash => "a changed file is not trusted",
+                _ => "a hook uses nothing of an unknown file",
+            };
+            assert!(found.contains(&rule), "{bug:?}: {found:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use everloop_core::why::why as explain;
 use everloop_engine::services::status::StatusAnswer;
 use everloop_engine::services::why::{LoopWhy, WhyAnswer};
 use everloop_engine::state_folder::LockOwner;
+use everloop_engine::trust::Difference;
 use serde_json::{Value, json};
 
 use super::quantities::moment;
@@ -64,8 +65,13 @@ pub fn status(seen: &StatusAnswer, now: Time) -> Value {
         "tickets": seen.tickets,
         "notifiers": seen.troubles.iter().map(|(name, text)| json!({ "name": name, "trouble": text })).collect::<Vec<_>>(),
         "sessions": seen.sessions.iter().map(session).collect::<Vec<_>>(),
+        "configuration": seen.configuration.iter().map(difference).collect::<Vec<_>>(),
         "supervisor": supervisor(seen.supervisor.as_ref()),
     })
+}
+
+fn difference(found: &Difference) -> Value {
+    json!({ "dir": found.root, "state": found.standing, "hash": found.hash, "text": found.describe() })
 }
 
 fn loop_json(state: &LoopState) -> Value {

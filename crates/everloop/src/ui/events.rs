@@ -92,6 +92,10 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::Recovered { found } => format!("supervisor restarted; it found turn {found}"),
         Event::InSession { session, name, did } => format!("session {session} ({name}) {}", in_session(did, &until)),
         Event::Immune { step } => quarantine::step(step, &until),
+        Event::ConfigAccepted { dir, hash, by, via } => {
+            format!("everloop.toml of {dir} is in force since `{via}` by {by} (sha256 {hash})")
+        }
+        Event::ConfigRevoked { dir, by } => format!("everloop.toml of {dir} is not in force any more: revoked by {by}"),
         Event::Note { text } => text.clone(),
     }
 }

@@ -32,6 +32,7 @@ impl World {
         let tmp = env.project().with_file_name("tmp").display().to_string();
         let reach = format!("[isolation]\nwritable = [\"{tmp}\"]\n");
         env.write("everloop.toml", &format!("{AGENT}{reach}[loop.main]\ngoal = \"make it\"\nagent = \"mine\"\n{toml}"));
+        env.run(&["trust"]).ok();
         let up = env.spawn(&["-C", "../home", "up"]);
         env.wait_for("the supervisor", || env.state().join("bell").exists());
         Self { env, up: Some(up) }
@@ -132,12 +133,14 @@ fn whatever_is_wrong_the_session_is_not_disturbed() {
         let out = world.raw(event, stdin).ok();
         assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""), "{event} {stdin}");
     }
+    // What was trusted stays in force, whatever the file contains now.
     world.env.write("everloop.toml", "[loop.main]\ngoal = 7\n");
-    world.hook("Stop", &stop(false)).ok();
+    world.hook("Stop", &stop(false)).exits(2);
     world.env.write(
         "everloop.toml",
-        "[loop.a]\ngoal = \"x\"\nchecks = [\"false\"]\n[loop.b]\ngoal = \"y\"\nchecks = [\"false\"]\n",
+        "[defaults]\nagent_cmd = \"true\"\nchecks = [\"false\"]\n[loop.a]\ngoal = \"x\"\n[loop.b]\ngoal = \"y\"\n",
     );
+    world.env.run(&["trust"]).ok();
     world.hook("Stop", &stop(false)).ok();
     // The folder in which the session was started is gone.
     let gone = world.env.project().join("gone");

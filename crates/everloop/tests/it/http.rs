@@ -32,6 +32,7 @@ fn health_and_metrics_say_what_happens_and_nothing_private() {
     env.write("everloop.toml", toml);
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "everloop.toml"]);
+    env.run(&["trust"]).ok();
     let (_up, address) = up(&env);
     env.wait_for("the loop is over", || get(address, "/health").1.contains("\"reached\":1"));
     let (status, health) = get(address, "/health");
@@ -139,9 +140,10 @@ fn other_machines_are_never_listened_to() {
     let refused = env.run(&["up", "--listen", "0.0.0.0:9300"]).exits(2);
     assert!(refused.stderr.contains("other machines could reach"), "{}", refused.stderr);
     env.write("everloop.toml", "[node]\nlisten = \"0.0.0.0:9300\"\n");
-    let refused = env.run(&["up"]).exits(7);
+    let refused = env.run(&["trust"]).exits(7);
     assert!(refused.stderr.contains("other machines could reach"), "{}", refused.stderr);
     env.write("everloop.toml", "[node]\nlisten = \"off\"\n");
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     env.wait_for("it supervises", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");
     env.run(&["down"]).ok();

@@ -59,6 +59,7 @@ mod ticket;
 mod tidy;
 mod time_scale;
 mod triage;
+mod trust;
 mod uninstall;
 mod untouched;
 mod up;

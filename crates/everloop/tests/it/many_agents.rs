@@ -141,6 +141,7 @@ fn eight_agents_and_two_people_lose_and_double_nothing() {
     let wanted = std::env::var("EVERLOOP_CROWD_OPS").ok().and_then(|n| n.parse().ok()).unwrap_or(OPS);
     let (env, book) = (Env::new().git(), Book::default());
     env.write("everloop.toml", WATCHES);
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     env.wait_for("it watches", || seen(&env)["board"].is_object());
     let cycles = wanted.div_ceil(30);

@@ -12,6 +12,7 @@ fn prompts_of_people_and_of_turns_are_found_by_their_words() {
     env.run(&["run", "fix the Parser", "--check", "false", "--agent-cmd", "true", "--min-gap", "0", "-n", "1"])
         .exits(3);
     env.write("sub/everloop.toml", "[loop.mine]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n");
+    env.run(&["trust", "sub"]).ok();
     let up = env.spawn(&["-C", "../home", "up"]);
     env.wait_for("the supervisor", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");
     let payload =

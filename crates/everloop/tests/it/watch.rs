@@ -98,6 +98,7 @@ fn every_kind_of_monitor_makes_a_turn_of_a_change_and_nothing_of_peace() {
     config(&env, &monitors, "");
     fs::write(beside(&env, "ci"), "green\n").expect("it can be written");
     add_line(&env, "old");
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     env.wait_for("it watches all five", || seen(&env).as_object().is_some_and(|s| s.len() == 5));
     assert_eq!((phase(&env).as_str(), open_keepalives(&env).len()), ("watching", 1));
@@ -138,6 +139,7 @@ fn without_news_it_parks_and_a_message_or_a_wake_brings_it_back() {
     let env = Env::new().fast(5);
     let monitor = "[[loop.main.monitor]]\nname = \"log\"\nstream = \"../app.log\"\nevery = \"1s\"\n";
     config(&env, monitor, "park_after = 2");
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     env.wait_for("it parks", || phase(&env) == "parked");
     let why = env.run(&["why"]).ok().stdout;
@@ -163,6 +165,7 @@ fn a_monitor_that_cannot_look_is_told_of() {
     let monitor =
         "[[loop.main.monitor]]\nname = \"slow\"\ncommand = \"sleep 600\"\nevery = \"1s\"\ntimeout = \"100ms\"\n";
     config(&env, monitor, "");
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     let tickets = || env.run(&["status", "--json"]).json()["tickets"].clone();
     let told = |t: &Value| t["text"].as_str().is_some_and(|text| text.contains("`slow` could not look 3 times"));
@@ -181,6 +184,7 @@ fn long_kills_at_any_moment_leave_one_keepalive_and_lose_no_change() {
     let monitor = "[[loop.main.monitor]]\nname = \"log\"\nstream = \"../app.log\"\nevery = \"1s\"\n";
     config(&env, monitor, "");
     add_line(&env, "old");
+    env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
     env.wait_for("it watches", || seen(&env)["log"].is_object());
     up.signal(Signal::SIGKILL);

@@ -7,7 +7,9 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
 use everloop_core::state::{LoopState, Phase};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::projects::ProjectFile;
 use everloop_engine::record::read_state;
+use everloop_engine::services::trust;
 use everloop_store::Ledger;
 use serde_json::json;
 
@@ -17,8 +19,10 @@ use crate::cli::{VerbSession, config as verb, up};
 
 /// Sends every loop of the file its new settings; creates those that are new.
 pub fn apply(session: &VerbSession) -> Result<Code, Failure> {
-    let wanted = verb::load(session)?.check(&verb::this_moment(session))?;
+    let config = verb::load(session)?;
+    let wanted = config.check(&verb::this_moment(session))?;
     let home = session.home()?;
+    put_in_force(session, config.project_file().as_ref())?;
     let mut ledger = session.writer(&home)?;
     let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     let (mut made, mut changed, mut same) = (Vec::new(), Vec::new(), Vec::new());
@@ -48,4 +52,13 @@ pub fn apply(session: &VerbSession) -> Result<Code, Failure> {
     let text = format!("new: {}; changed: {}; unchanged: {}", list(&made), list(&changed), list(&same));
     session.ui.said(&text, &json!({ "new": made, "changed": changed, "same": same }))?;
     Ok(Code::Ok)
+}
+
+/// What was read is in force from now on; without a file, nothing is.
+fn put_in_force(session: &VerbSession, file: Option<&ProjectFile>) -> Result<(), Failure> {
+    match (file, trust::in_force(session)?) {
+        (Some(file), _) => trust::accept(session, file, "config apply").map(drop),
+        (None, Some(gone)) => trust::revoke(session, &gone.root).map(drop),
+        (None, None) => Ok(()),
+    }
 }

@@ -9,14 +9,17 @@ use everloop_core::ids::LoopId;
 use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::projects::ProjectFile;
 use everloop_engine::record::read_state;
+use everloop_engine::services::trust;
 use everloop_engine::state_folder::StateFolder;
 use everloop_store::{Ledger, Sqlite};
 
 use super::RunArgs;
-use crate::cli::{VerbSession, up};
-use crate::config::{self, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
+use crate::cli::{VerbSession, config as config_verb, up};
+use crate::config::{self, Config, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
 use crate::ui::Ui;
+use crate::ui::text::clean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopOrigin {
@@ -26,17 +29,39 @@ pub enum LoopOrigin {
     Resumed,
 }
 
-/// Resolves flags, environment and files.
-pub fn resolve(args: &RunArgs, session: &VerbSession) -> Result<ResolvedLoop, Failure> {
-    let mut wanted = chosen(args, session)?;
-    wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
-    Ok(wanted)
-}
-
-fn chosen(args: &RunArgs, session: &VerbSession) -> Result<ResolvedLoop, Failure> {
+/// Resolves flags, environment and files. The project's file comes as it was read.
+pub fn resolve(args: &RunArgs, session: &VerbSession) -> Result<(ResolvedLoop, Option<ProjectFile>), Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
     let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags.clone())).map_err(usage)?;
+    let mut wanted = chosen(args, &config, session)?;
+    wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
+    Ok((wanted, config.project_file()))
+}
+
+/// A person that types `run` accepts the file that it reads, once per content. A text that changed
+/// while agents worked in the folder may be theirs: then the person is asked.
+pub fn accept(args: &RunArgs, session: &VerbSession, file: &ProjectFile) -> Result<(), Failure> {
+    let home = session.home()?;
+    if let Err(undecided) = trust::by_run(session, &session.writer(&home)?, file)?
+        && !args.yes
+    {
+        if !session.ui.asks() {
+            return Err(undecided.refusal());
+        }
+        session.ui.warn(&undecided.refusal().message);
+        for line in &undecided.commands {
+            session.ui.talk(&format!("  {}", clean(line)));
+        }
+        if !session.ui.agrees("take it over?")? {
+            return Err(undecided.refusal());
+        }
+    }
+    trust::accept(session, file, "run")?;
+    Ok(())
+}
+
+fn chosen(args: &RunArgs, config: &Config, session: &VerbSession) -> Result<ResolvedLoop, Failure> {
     let moment = moment(session);
     if let Some(goal) = &args.goal {
         return config.one_off(goal, &moment).map_err(usage);
@@ -108,11 +133,13 @@ fn who(agent: &AgentSpec) -> impl PartialEq {
     (kind, argv, model, permission, allow, account)
 }
 
-/// Adds the loops of an everloop.toml in this folder that are not known yet.
+/// Adds the loops of this folder's configuration that are not known yet. A file that is not trusted
+/// adds nothing.
 pub fn add_configured(session: &VerbSession, ledger: &mut Sqlite) -> Result<(), Failure> {
-    let Some(dir) = config::find(&session.dir) else { return Ok(()) };
-    let user = config::user_dir(|name| std::env::var(name).ok());
-    let config = config::load(dir, user.as_deref(), &Overrides::new(config::Flags::default()))?;
+    if let Some(line) = trust::not_in_force(session)? {
+        session.ui.warn(&line);
+    }
+    let config = config_verb::load_in_force(session)?;
     let home = session.home()?;
     let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     for wanted in config.check(&moment(session))? {

@@ -47,6 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     std::fs::create_dir(&project)?;
     std::fs::write(project.join("everloop.toml"), TOML)?;
     std::fs::write(project.join("MEMORY.md"), "what was learned\n".repeat(100))?;
+    scene.finish(&["trust", "inside"], 0)?;
     let supervised = Supervised::start(&scene)?;
     fill(&scene, options)?;
     let samples = options.length.pick(200, 50);

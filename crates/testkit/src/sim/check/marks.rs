@@ -112,6 +112,8 @@ pub(super) fn of(event: &Event) -> &'static str {
         | Event::TurnJudged { .. }
         | Event::Woken { .. }
         | Event::InSession { .. }
+        | Event::ConfigAccepted { .. }
+        | Event::ConfigRevoked { .. }
         | Event::Note { .. } => "other",
     }
 }
