@@ -24,6 +24,9 @@ fn traces(env: &Env) -> Vec<&'static str> {
 
 /// What an agent would like to have in force.
 const HOSTILE: &str = r#"
+[isolation]
+mode = "none"
+
 [mailbox]
 command = ["touch", "../tmp/mailed"]
 every = 1
@@ -199,7 +202,7 @@ fn a_file_that_changed_by_itself_is_a_line_and_a_ticket_and_what_was_accepted_st
 #[test]
 fn a_fresh_clone_runs_nothing_until_it_is_trusted_and_a_changed_byte_is_not_trusted() {
     let env = Env::new();
-    let toml = "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"touch ../tmp/checked; false\"]\n";
+    let toml = "[isolation]\nmode = \"none\"\n[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"touch ../tmp/checked; false\"]\n";
     env.write("everloop.toml", toml);
     let _up = up_elsewhere(&env);
     let project = env.project();
