@@ -18,6 +18,7 @@
 //! - [`tracker`]: what is still to be reported to trackers and mailboxes
 //! - [`completion`]: signs of completion, as signals
 //! - [`judge`]: the result of a finished turn
+//! - [`judge_files`]: the files that decide a check, which no turn may change
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`correlated_stalls`]: correlated stalls, which point to the node itself
 //! - [`phase`]: the phase of an agent with a stream, and whether it is stuck or spinning
@@ -44,6 +45,7 @@ pub mod immune;
 pub mod jitter;
 pub mod journal;
 pub mod judge;
+pub mod judge_files;
 pub mod landing;
 pub mod mesh;
 pub mod notify;
